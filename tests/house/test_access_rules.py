@@ -39,29 +39,29 @@ def name_of(method: MethodDescriptor) -> str:
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
-def test_every_service_is_known_here() -> None:
+def test_every_proto_service_is_covered_by_these_tests() -> None:
     protos = {path.name for path in (ROOT / "protos").rglob("*_service.proto")} - {CALLED_BY_NAME}
     assert {module.DESCRIPTOR.name.rpartition("/")[2] for module in FILES[:-1]} == protos
 
 
-def test_every_method_has_a_rule_and_every_rule_a_method() -> None:
+def test_every_method_has_an_access_rule_and_every_rule_a_method() -> None:
     """A forgotten method is closed to all, and a rule without a method is a misspelling."""
     assert methods() == {name_of(method) for method in served()}
 
 
-def test_every_service_of_a_server_has_rules_or_is_open() -> None:
+def test_every_served_service_has_access_rules_or_is_open() -> None:
     listed = {service.full_name for module in FILES for service in module.DESCRIPTOR.services_by_name.values()}
     served = {name for built, _, _ in SERVICES.values() for name in built.names}
     assert served - listed == {SCALER}
     assert f"/{SCALER}/".startswith(OPEN)
 
 
-def test_streams_are_looked_at_again_and_other_calls_are_not() -> None:
+def test_exactly_the_streams_are_rechecked() -> None:
     lasting = {name for name in methods() if (found := rule(name)) and found.lasts}
     assert lasting == {name_of(each) for each in served() if each.client_streaming or each.server_streaming}
 
 
-def test_a_request_that_names_a_user_is_one_of_the_callers_own() -> None:
+def test_request_with_a_user_id_is_limited_to_the_callers_own() -> None:
     """A request with a user id is a user's own, or for those who may see everything."""
     for method in served():
         found = rule(name_of(method))

@@ -36,32 +36,32 @@ COMMANDS = sorted(
 )
 
 
-async def test_the_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_code_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     first, synchronous, more = blocks("python")
     async with running_stack([screen_share]) as client:
-        await _run(first, client)
+        await run_block(first, client)
         shown = capsys.readouterr().out.splitlines()
         assert (shown[0], shown[-13].split()[-1], shown[-12].split()[0]) == ("-0.151", "100.0", "2005-01")
         scope: dict[str, Any] = {"SyncClient": SyncClient, "address": client.addresses.node_task_manager}
         await asyncio.to_thread(exec, synchronous, scope)
         assert capsys.readouterr().out == "3 of 3\n"
-        await _run(more, client)
+        await run_block(more, client)
         assert capsys.readouterr().out.strip() in ("cancelled", "completed")
 
 
-async def _run(code: str, client: Client) -> None:
+async def run_block(code: str, client: Client) -> None:
     scope: dict[str, Any] = {}
     exec(f"async def shown(client):\n{textwrap.indent(code, '    ')}", scope)
     await asyncio.wait_for(scope["shown"](client), 30)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_command_exists(command: str) -> None:
+def test_commands_of_the_page_exist(command: str) -> None:
     ran = subprocess.run([sys.executable, "-m", "tradewind.cli", *command.split(), "--help"], capture_output=True)
     assert ran.returncode == 0, ran.stderr.decode()
 
 
-def test_the_calls_exist() -> None:
+def test_calls_of_the_page_exist() -> None:
     methods = node_task_manager_service_pb2.DESCRIPTOR.services_by_name["NodeTaskManagerService"].methods_by_name
     named = re.findall(r"\b(?:Submit|Get|List|Cancel|Watch|Terminate)(?:Task|Batch|Node)\w*", PAGE)
     assert sorted(set(named) - set(methods)) == []

@@ -23,7 +23,7 @@ COMMANDS = sorted(
 )
 
 
-async def test_the_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_code_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     shown, declared = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     scope: dict[str, Any] = {}
     exec(f"async def shown(client):\n{textwrap.indent(shown, '    ')}", scope)
@@ -42,12 +42,12 @@ async def test_the_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_command_exists(command: str) -> None:
+def test_commands_of_the_page_exist(command: str) -> None:
     ran = subprocess.run([sys.executable, "-m", "tradewind.cli", *command.split(), "--help"], capture_output=True)
     assert ran.returncode == 0, ran.stderr.decode()
 
 
-def test_its_numbers_are_the_defaults() -> None:
+def test_numbers_of_the_page_are_the_defaults() -> None:
     assert {name: each.ttl for name, each in BUILT_IN.items()} == {"screening": 3600, "analysis": 7200}
     assert (SystemConfig().enable_cache, SystemConfig().cache_ttl) == (True, 3600)
     assert (JITTER, MAX_BYTES, CacheSettings().max_entries) == (0.1, 256 * 1024, 10_000)

@@ -30,14 +30,14 @@ def contract(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_today_breaks_nothing() -> None:
+def test_contract_is_compatible_with_the_release() -> None:
     """The protos still serve every client of the release."""
     outcome = breaking(ROOT)
 
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
-def test_removing_a_field_breaks(contract: Path) -> None:
+def test_removing_a_field_is_a_breaking_change(contract: Path) -> None:
     """A field that a client may read must stay."""
     proto = contract / "protos" / WORKER
     text, removed = re.subn(r"^  \S+ worker_id = 1;\n", "", proto.read_text(), count=1, flags=re.MULTILINE)
@@ -50,7 +50,7 @@ def test_removing_a_field_breaks(contract: Path) -> None:
     assert 'Previously present field "1" with name "worker_id" on message "Worker" was deleted' in outcome.stdout
 
 
-def test_adding_a_field_does_not(contract: Path) -> None:
+def test_adding_a_field_is_not_a_breaking_change(contract: Path) -> None:
     """Adding to the contract is allowed."""
     proto = contract / "protos" / WORKER
     text, added = re.subn(

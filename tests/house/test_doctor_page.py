@@ -17,7 +17,7 @@ HEADINGS = {
 
 
 @pytest.mark.parametrize("service", HEADINGS)
-def test_the_page_lists_the_checks(service: str) -> None:
+def test_page_lists_the_checks_of_each_service(service: str) -> None:
     folder = ROOT / "services" / "tradewind" / service
     made = {
         name

@@ -29,7 +29,7 @@ CODES = {
 CAPITALS = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b|\bDRAINING\b")
 
 
-def given() -> Iterator[tuple[str, str]]:
+def reasons_in_code() -> Iterator[tuple[str, str]]:
     """Yield each reason that the code gives as a literal, with its location."""
     for name in project_files():
         if name.suffix != ".py" or (name.parts[0] != "services" and name.parts[:3] != ("libs", "tradewind", "server")):
@@ -51,7 +51,7 @@ def reason_of(fault: str, first: str, call: ast.Call) -> str:
     return str(ast.literal_eval(own[0])) if own else faults.NotFound(first, "").reason
 
 
-def promised() -> Iterator[tuple[str, str]]:
+def reasons_in_contract() -> Iterator[tuple[str, str]]:
     """Yield each reason in the contract's comments that begin with `Errors:`, with its file."""
     for name in project_files():
         if name.suffix == ".proto":
@@ -62,20 +62,20 @@ def promised() -> Iterator[tuple[str, str]]:
                         yield word, str(name)
 
 
-@pytest.mark.parametrize("source", [given, promised])
-def test_it_is_in_the_list(source: object) -> None:
+@pytest.mark.parametrize("source", [reasons_in_code, reasons_in_contract])
+def test_every_reason_is_in_the_enum(source: object) -> None:
     assert callable(source)
     found = list(source())
     assert len(found) > 50
     assert [(reason, place) for reason, place in found if reason not in KNOWN] == []
 
 
-def test_the_list_has_no_other() -> None:
-    """A reason that is only in the list is never sent."""
+def test_every_reason_of_the_enum_is_used() -> None:
+    """A reason that no code gives would never be sent."""
     code = "".join(
         (ROOT / name).read_text(encoding="utf-8")
         for name in project_files()
         if name.suffix == ".py" and name.parts[0] in ("libs", "services") and "_pb2" not in name.name
     )
-    derived = {reason for reason, _ in given()}
+    derived = {reason for reason, _ in reasons_in_code()}
     assert {reason for reason in KNOWN if reason not in derived and f'"{reason}"' not in code} <= {"UNSPECIFIED"}

@@ -28,7 +28,7 @@ def test_same_protos_give_the_same_bytes(generated: Path, tmp_path: Path) -> Non
     assert differences(generated, tmp_path) == []
 
 
-def test_every_fault_is_named_and_mended(generated: Path, tmp_path: Path) -> None:
+def test_differences_are_named_and_fixed(generated: Path, tmp_path: Path) -> None:
     """Missing, changed and left-over files are each reported, and writing fixes all three."""
     write(generated, tmp_path)
     missing, changed, *_ = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*_pb2.py"))

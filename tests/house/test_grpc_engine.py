@@ -33,7 +33,7 @@ if hasattr(loaded, "main"):
         "tradewind.worker",
     ],
 )
-def test_grpc_is_loaded_after_its_engine_was_chosen(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_is_chosen_before_grpc_is_loaded(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GRPC_EXPERIMENTS", raising=False)
     probe = subprocess.run([sys.executable, "-c", PROBE, program], capture_output=True, text=True, check=False)
     assert probe.stderr.strip() == "-event_engine_client,-event_engine_listener"

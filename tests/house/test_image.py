@@ -17,46 +17,46 @@ BUILT = STEPS[BUILD:FINAL]
 LAST = STEPS[FINAL:]
 
 
-def of(steps: list[tuple[str, ...]], instruction: str) -> list[str]:
+def arguments_of(steps: list[tuple[str, ...]], instruction: str) -> list[str]:
     return [step[1] for step in steps if step[0] == instruction]
 
 
-def test_the_last_stage_has_what_runs_and_nothing_that_builds() -> None:
-    (base,) = of(LAST, "FROM")
+def test_final_stage_contains_no_build_tools() -> None:
+    (base,) = arguments_of(LAST, "FROM")
     assert re.fullmatch(r"python:3\.\d+-slim", base)
-    assert of(LAST, "COPY") == ["--from=build /opt/tradewind /opt/tradewind"]
-    assert "pip uninstall" in of(LAST, "RUN")[0]
-    assert not re.search(r"pip install|apt|gcc|make", " ".join(of(LAST, "RUN")))
-    assert of(BUILT, "RUN")[-1].endswith("pip uninstall --yes --quiet pip")
+    assert arguments_of(LAST, "COPY") == ["--from=build /opt/tradewind /opt/tradewind"]
+    assert "pip uninstall" in arguments_of(LAST, "RUN")[0]
+    assert not re.search(r"pip install|apt|gcc|make", " ".join(arguments_of(LAST, "RUN")))
+    assert arguments_of(BUILT, "RUN")[-1].endswith("pip uninstall --yes --quiet pip")
 
 
-def test_it_runs_as_somebody_who_may_nothing() -> None:
-    assert of(LAST, "USER") == ["10001:10001"]
+def test_image_runs_as_an_unprivileged_user() -> None:
+    assert arguments_of(LAST, "USER") == ["10001:10001"]
     assert LAST.index(("USER", "10001:10001")) > max(at for at, step in enumerate(LAST) if step[0] in ("RUN", "COPY"))
-    assert of(LAST, "VOLUME") == ["/data"]
+    assert arguments_of(LAST, "VOLUME") == ["/data"]
 
 
-def test_its_commands_are_there() -> None:
-    (health,) = of(LAST, "HEALTHCHECK")
+def test_image_declares_health_check_command_and_port() -> None:
+    (health,) = arguments_of(LAST, "HEALTHCHECK")
     assert health.endswith('CMD ["python", "-m", "tradewind.server.probe"]')
-    assert of(LAST, "CMD") == ['["tradewind", "up", "--host", "0.0.0.0", "--data", "/data"]']
-    assert of(LAST, "EXPOSE") == ["7700"]
+    assert arguments_of(LAST, "CMD") == ['["tradewind", "up", "--host", "0.0.0.0", "--data", "/data"]']
+    assert arguments_of(LAST, "EXPOSE") == ["7700"]
 
 
-def test_what_it_copies_is_let_in() -> None:
+def test_dockerignore_admits_exactly_the_copied_files() -> None:
     allowed = {
         line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line[:1] == "!"
     }
-    copied = {name for line in of(BUILT, "COPY") for name in line.split()[:-1]}
+    copied = {name for line in arguments_of(BUILT, "COPY") for name in line.split()[:-1]}
     assert copied == allowed
     assert all((ROOT / name).exists() for name in copied)
 
 
-def test_its_install_lines_work_in_a_fresh_environment(tmp_path: Path) -> None:
+def test_install_steps_work_in_a_fresh_environment(tmp_path: Path) -> None:
     """They need only the files that it copies; the dependencies are those of this environment, from `make setup`."""
     source, target = tmp_path / "src", tmp_path / "opt"
     source.mkdir()
-    for line in of(BUILT, "COPY"):
+    for line in arguments_of(BUILT, "COPY"):
         *names, where = line.split()
         for name in names:
             to = source / where if where == name else source
@@ -65,7 +65,7 @@ def test_its_install_lines_work_in_a_fresh_environment(tmp_path: Path) -> None:
             else:
                 shutil.copy(ROOT / name, to)
     here = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    for line in of(BUILT, "RUN"):
+    for line in arguments_of(BUILT, "RUN"):
         command = line.replace("/opt/tradewind", str(target)).replace("python -m venv", f"{sys.executable} -m venv")
         command = command.replace("pip install", "pip install --quiet --no-deps")
         ran = subprocess.run(command, shell=True, cwd=source, env=here, capture_output=True, text=True, check=False)

@@ -64,7 +64,7 @@ def test_every_manifest_has_the_schema_of_its_kind(version: str) -> None:
             kubernetes_validate.validate(manifest, version, strict=True)
 
 
-def test_a_field_that_is_none_is_refused() -> None:
+def test_unknown_field_is_refused() -> None:
     """The schemas are strict, so the previous test can fail."""
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "spec": {"clusterIp": "None"}}
     for version in VERSIONS:
@@ -73,7 +73,7 @@ def test_a_field_that_is_none_is_refused() -> None:
 
 
 @pytest.mark.parametrize("folder", BUILDS)
-def test_every_pod_is_restricted(folder: str) -> None:
+def test_pods_are_restricted(folder: str) -> None:
     """Pods meet Pod Security's level `restricted` and more: a read-only root, no token, resource limits."""
     for name, template in workloads(folder).items():
         pod = template["spec"]
@@ -96,7 +96,7 @@ def test_every_pod_is_restricted(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_the_namespace_admits_nothing_else(folder: str) -> None:
+def test_namespace_enforces_restricted_pods(folder: str) -> None:
     (namespace,) = of_kind(folder, "Namespace").values()
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     everywhere = {each["metadata"].get("namespace") for each in build(folder) if each["kind"] != "Namespace"}
@@ -104,7 +104,7 @@ def test_the_namespace_admits_nothing_else(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", BUILDS)
-def test_images_name_a_version_and_no_host(folder: str) -> None:
+def test_images_have_a_version_and_no_registry_host(folder: str) -> None:
     for template in workloads(folder).values():
         image = container(template)["image"]
         repository, _, tag = image.partition(":")
@@ -113,7 +113,7 @@ def test_images_name_a_version_and_no_host(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_selectors_lead_to_pods(folder: str) -> None:
+def test_every_selector_matches_a_pod(folder: str) -> None:
     labels = [template["metadata"]["labels"] for template in workloads(folder).values()]
     outside = {"tradewind-client", "k8s-app", "app"}
     for manifest in build(folder):
@@ -129,7 +129,7 @@ def test_selectors_lead_to_pods(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_services_lead_to_ports(folder: str) -> None:
+def test_service_ports_are_container_ports(folder: str) -> None:
     pods = workloads(folder)
     for name, service in of_kind(folder, "Service").items():
         found = [
@@ -144,7 +144,9 @@ def test_services_lead_to_ports(folder: str) -> None:
 
 
 @pytest.mark.parametrize(("folder", "name"), RUNNING)
-def test_a_service_agrees_with_its_settings(folder: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifest_of_a_service_agrees_with_its_settings(
+    folder: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each variable is a setting with a valid value; ports, addresses, probes and drain match the settings."""
     built, settings, user = SERVICES[name]
     template = workloads(folder)[name]
@@ -183,7 +185,7 @@ def test_a_service_agrees_with_its_settings(folder: str, name: str, monkeypatch:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_services_survive_a_node_and_a_drain(folder: str) -> None:
+def test_services_survive_loss_or_drain_of_a_node(folder: str) -> None:
     budgets = of_kind(folder, "PodDisruptionBudget")
     for name in services(folder):
         template = workloads(folder)[name]
@@ -201,7 +203,7 @@ def test_services_survive_a_node_and_a_drain(folder: str) -> None:
         assert ("replicas" in deployment["spec"]) == (name not in scaled), "what a scaler sets is set nowhere else"
 
 
-def test_a_restore_takes_every_service_down_and_brings_it_back() -> None:
+def test_restore_instructions_scale_every_service_down_and_up() -> None:
     """As docs/backup.md says; an autoscaler, which sets the replicas otherwise, leaves a deployment with 0 alone."""
     page = (ROOT / "docs/backup.md").read_text(encoding="utf-8")
     scaled = re.findall(r"scale deployment (.+) --replicas (\d+)", page)
@@ -212,7 +214,7 @@ def test_a_restore_takes_every_service_down_and_brings_it_back() -> None:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_the_store_has_room_for_a_rewrite(folder: str) -> None:
+def test_store_has_memory_left_for_a_rewrite(folder: str) -> None:
     """`maxmemory` is at most two thirds of the container's memory limit."""
     only = container(workloads(folder)["redis"])
     conf = dict(
@@ -226,7 +228,7 @@ def test_the_store_has_room_for_a_rewrite(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_the_store_writes_to_its_claim(folder: str) -> None:
+def test_store_writes_to_its_volume_claim(folder: str) -> None:
     (claim,) = of_kind(folder, "StatefulSet")["redis"]["spec"]["volumeClaimTemplates"]
     mounts = {each["name"]: each["mountPath"] for each in container(workloads(folder)["redis"])["volumeMounts"]}
     conf = of_kind(folder, "ConfigMap")[_redis(folder)]["data"]["redis.conf"]
@@ -242,7 +244,7 @@ def _redis(folder: str) -> str:
 
 
 @pytest.mark.parametrize("folder", BUILDS)
-def test_secrets_are_those_that_are_made(folder: str) -> None:
+def test_every_secret_in_use_is_issued(folder: str) -> None:
     """Secrets that pods use come from tools/store_secrets.py, a Certificate or a person."""
     issued = {each["spec"]["secretName"] for each in of_kind(folder, "Certificate").values()}
     for template in workloads(folder).values():
@@ -255,11 +257,11 @@ def test_secrets_are_those_that_are_made(folder: str) -> None:
                 assert volume["secret"]["secretName"] in {*SECRETS, *issued}
 
 
-def test_prod_holds_no_secret() -> None:
+def test_prod_contains_no_secrets() -> None:
     assert of_kind("k8s/overlays/prod", "Secret") == {}
 
 
-def test_the_users_of_dev_are_those_of_the_code() -> None:
+def test_store_users_of_dev_match_the_code() -> None:
     secrets = of_kind("k8s/overlays/dev", "Secret")
     names = secrets["store-passwords"]["data"]
     assert names.keys() >= {"admin", "backup", *(user.name for _, _, user in SERVICES.values())}
@@ -268,7 +270,7 @@ def test_the_users_of_dev_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("folder", BUILDS)
-def test_commands_exist(folder: str) -> None:
+def test_container_commands_exist(folder: str) -> None:
     """Each `tradewind` command that a container runs exists and has these options."""
     ran = 0
     for template in workloads(folder).values():
@@ -287,7 +289,7 @@ def test_commands_exist(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_workers_find_their_servers(folder: str) -> None:
+def test_workers_are_given_the_addresses_of_their_servers(folder: str) -> None:
     template = workloads(folder)["worker"]
     ports = {name: each["spec"]["ports"][0]["port"] for name, each in of_kind(folder, "Service").items()}
     found = Addresses.find(environment=environment(folder, template))
@@ -300,7 +302,7 @@ def test_workers_find_their_servers(folder: str) -> None:
     assert grace + 10 < template["spec"]["terminationGracePeriodSeconds"]
 
 
-def test_workers_are_scaled_by_what_they_offer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_are_scaled_by_their_node_types(monkeypatch: pytest.MonkeyPatch) -> None:
     """KEDA asks about the node types of the pool, and the node task manager accepts the metadata."""
     (scaled,) = of_kind("k8s/overlays/prod", "ScaledObject").values()
     (trigger,) = scaled["spec"]["triggers"]
@@ -314,7 +316,7 @@ def test_workers_are_scaled_by_what_they_offer(monkeypatch: pytest.MonkeyPatch) 
     assert scaled["spec"]["scaleTargetRef"]["name"] in of_kind("k8s/overlays/prod", "Deployment")
 
 
-def test_the_route_sends_each_method_to_who_serves_it() -> None:
+def test_route_sends_each_service_to_its_backend() -> None:
     (route,) = of_kind("k8s/overlays/prod", "GRPCRoute").values()
     backends = of_kind("k8s/overlays/prod", "Service")
     routed: dict[str, str] = {}
@@ -329,8 +331,8 @@ def test_the_route_sends_each_method_to_who_serves_it() -> None:
                 assert routed[served] == name
 
 
-def test_labels_name_what_they_are_on() -> None:
+def test_pods_are_labelled_with_their_names() -> None:
     for folder in OVERLAYS:
-        for name, template in workloads(folder).items():
-            assert template["metadata"]["labels"][NAME] == name
-            assert template["metadata"]["labels"]["app.kubernetes.io/part-of"] == "tradewind"
+        for name, workload in of_kind(folder, "Deployment", "StatefulSet").items():
+            labels = workload["spec"]["template"]["metadata"]["labels"]
+            assert (labels[NAME], labels["app.kubernetes.io/part-of"]) == (name, "tradewind")

@@ -41,7 +41,7 @@ def peers(folder: str, rule: Manifest, side: str) -> set[str]:
     return found
 
 
-def opened(folder: str, direction: str) -> set[Edge]:
+def allowed_edges(folder: str, direction: str) -> set[Edge]:
     """Return the edges within the namespace that the policies allow in one direction."""
     found: set[Edge] = set()
     for policy in of_kind(folder, "NetworkPolicy").values():
@@ -61,7 +61,7 @@ def port_of(folder: str, name: str) -> int:
     return port
 
 
-def called(folder: str) -> set[Edge]:
+def required_edges(folder: str) -> set[Edge]:
     """Return the calls of pods, from the addresses they are given, and those of clients, from what a client knows."""
     found: set[Edge] = set()
     for name, template in workloads(folder).items():
@@ -83,11 +83,11 @@ def called(folder: str) -> set[Edge]:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_the_edges_are_those_of_the_code(folder: str) -> None:
-    calls = called(folder)
-    assert opened(folder, "egress") == calls
+def test_network_policies_allow_exactly_the_calls_of_the_code(folder: str) -> None:
+    calls = required_edges(folder)
+    assert allowed_edges(folder, "egress") == calls
     ports = {(name, other, _ingress_port(folder, other, port)) for name, other, port in calls}
-    within = {edge for edge in opened(folder, "ingress") if edge[2] == port_of(folder, edge[1])}
+    within = {edge for edge in allowed_edges(folder, "ingress") if edge[2] == port_of(folder, edge[1])}
     assert within == ports
 
 
@@ -101,7 +101,7 @@ def _ingress_port(folder: str, name: str, port: int) -> int:
 def test_calls_between_services_go_one_way(folder: str) -> None:
     """Scheduler to trigger, node task manager and registry; node task manager to registry; all services to access."""
     guarded = {(name, "access") for name in SERVICES if name != "access"} if "access" in services(folder) else set()
-    assert {(a, b) for a, b, _ in opened(folder, "egress") if a in SERVICES and b in SERVICES} == {
+    assert {(a, b) for a, b, _ in allowed_edges(folder, "egress") if a in SERVICES and b in SERVICES} == {
         ("scheduler", "trigger"),
         ("scheduler", "node-task-manager"),
         ("scheduler", "registry"),
@@ -111,11 +111,11 @@ def test_calls_between_services_go_one_way(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_nothing_is_open_but_what_is_said(folder: str) -> None:
+def test_traffic_is_denied_by_default(folder: str) -> None:
     policies = of_kind(folder, "NetworkPolicy")
     default: dict[str, Any] = policies["default-deny"]["spec"]
     assert default == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-    foreign: dict[str, set[str]] = {}
+    outside: dict[str, set[str]] = {}
     for name, policy in policies.items():
         for direction, side in (("ingress", "from"), ("egress", "to")):
             rules = policy["spec"].get(direction, [])
@@ -123,12 +123,12 @@ def test_nothing_is_open_but_what_is_said(folder: str) -> None:
             for rule in rules:
                 assert all("port" in port for port in rule["ports"]), name
                 if any("namespaceSelector" in peer for peer in rule[side]):
-                    foreign.setdefault(direction, set()).add(name)
-    assert foreign["egress"] == {"dns"}
-    assert foreign.get("ingress", set()) <= {"from-gateway", "node-task-manager-from-keda", "metrics"}
+                    outside.setdefault(direction, set()).add(name)
+    assert outside["egress"] == {"dns"}
+    assert outside.get("ingress", set()) <= {"from-gateway", "node-task-manager-from-keda", "metrics"}
 
 
-def test_a_pod_without_a_label_reaches_nothing() -> None:
+def test_pod_without_a_known_label_reaches_nothing_but_dns() -> None:
     """The policy for all pods allows only DNS."""
     for folder in OVERLAYS:
         for name, policy in of_kind(folder, "NetworkPolicy").items():

@@ -46,7 +46,7 @@ def test_each_pod_reads_its_own_certificate(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_servers_take_only_callers_with_a_certificate(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_require_client_certificates(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     template = workloads(FOLDER)[name]
     settings = settings_of(SERVICES[name][1], FOLDER, template, monkeypatch)
     assert settings.tls_require_client_cert
@@ -55,7 +55,7 @@ def test_servers_take_only_callers_with_a_certificate(name: str, monkeypatch: py
     assert of_kind(FOLDER, "Service")[name]["spec"]["ports"][0]["appProtocol"] == "https"
 
 
-def test_certificates_carry_the_names_that_are_called() -> None:
+def test_certificates_contain_the_called_names() -> None:
     called = {
         value.partition(":")[0]
         for template in workloads(FOLDER).values()
@@ -70,7 +70,7 @@ def test_certificates_carry_the_names_that_are_called() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_who_calls_is_known_by_the_certificate(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificates_give_callers_their_roles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exactly the servers that call a service have the role `service` there; no pod has a token."""
     callers = {
         caller
@@ -106,7 +106,7 @@ def _hours(text: str) -> int:
     return int(text[:-1])
 
 
-def test_keda_shows_a_certificate() -> None:
+def test_keda_presents_a_client_certificate() -> None:
     (scaled,) = of_kind(FOLDER, "ScaledObject").values()
     (trigger,) = scaled["spec"]["triggers"]
     authentication = of_kind(FOLDER, "TriggerAuthentication")[trigger["authenticationRef"]["name"]]
@@ -117,6 +117,6 @@ def test_keda_shows_a_certificate() -> None:
     assert "client auth" in certificates()["tls-keda"]["usages"]
 
 
-def test_no_gateway_is_sent_to_servers_that_refuse_it() -> None:
+def test_mtls_overlay_has_no_gateway_route() -> None:
     assert of_kind(FOLDER, "GRPCRoute") == {}
     assert "from-gateway" not in of_kind(FOLDER, "NetworkPolicy")

@@ -61,7 +61,7 @@ def test_a_part_is_a_typed_package(part: str) -> None:
     assert [str(path.relative_to(ROOT)) for path in expected if not path.exists()] == []
 
 
-def test_every_part_is_under_the_import_contracts() -> None:
+def test_every_part_is_under_import_contracts() -> None:
     """A part that import-linter does not know could import anything."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 

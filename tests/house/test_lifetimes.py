@@ -16,7 +16,7 @@ TABLES = {
     "{s<k>}": node_task_manager.__doc__,
     "{t<p>}": trigger.__doc__,
 }
-BRIEF = {
+UNLISTED = {
     *("{s<>}:cleaner", "{s<>}:replicas", "{s<>}:connected", "{s<>}:connected:<>"),
     *("{s<>}:retries:flow:<>", "{s<>}:retries:user:<>", "{s<>}:told:<>"),
 }
@@ -45,13 +45,13 @@ def page() -> dict[str, set[str]]:
     return times_of_keys(table)
 
 
-def test_the_page_has_every_key_that_has_a_time_to_live() -> None:
+def test_page_lists_every_key_with_a_time_to_live() -> None:
     timed = {key for key, times in KEYS.items() if times}
 
     assert len(timed) > 30
-    assert timed - page().keys() == BRIEF
+    assert timed - page().keys() == UNLISTED
 
 
-def test_the_page_says_the_same_times() -> None:
+def test_times_on_the_page_match_the_key_tables() -> None:
     """The page names no unknown key either."""
     assert {key: times for key, times in page().items() if not KEYS.get(key, {"no such key"}) <= times} == {}

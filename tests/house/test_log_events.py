@@ -20,7 +20,7 @@ def events(module: Path) -> list[ast.expr]:
     return [text for text in texts if isinstance(text, ast.Constant | ast.JoinedStr)]
 
 
-def test_events_are_names() -> None:
+def test_log_events_are_in_snake_case() -> None:
     """The text of an event is in snake case; variable parts are fields of the event."""
     found = {module: events(module) for root in NAMESPACE_ROOTS for module in root.rglob("*.py")}
     sentences = [

@@ -32,8 +32,8 @@ def shown(tmp_path: Path) -> Iterator[ModuleType]:
         yield module
 
 
-async def test_its_nodes_carry_on_from_cycle_to_cycle(shown: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    await shown.test_the_cursor_is_minded()
+async def test_nodes_of_the_page_remember_across_cycles(shown: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    await shown.test_trades_before_the_cursor_are_skipped()
     flow = Flow("trades", "1h")
     trades, book, report = flow.node("trades", "new_trades"), flow.node("book", "book"), flow.node("report", "report")
     trades["trades"] >> book["trades"]
@@ -55,7 +55,7 @@ async def test_its_nodes_carry_on_from_cycle_to_cycle(shown: ModuleType, capsys:
         assert (await client.get_memory("trades")).variables == {"cursor": 0}
 
 
-def test_its_command_exists() -> None:
+def test_command_of_the_page_exists_with_its_options() -> None:
     ran = subprocess.run([sys.executable, "-m", "tradewind.cli", "flow", "memory", "--help"], capture_output=True)
     assert ran.returncode == 0, ran.stderr.decode()
     options = set(re.findall(r"^\$ tradewind .*$", PAGE, re.MULTILINE))
@@ -63,7 +63,7 @@ def test_its_command_exists() -> None:
     assert sorted(option for option in named if option not in ran.stdout.decode()) == []
 
 
-def test_its_numbers_and_calls_are_so() -> None:
+def test_numbers_and_requests_of_the_page_are_right() -> None:
     assert (MOST_BYTES, REMEMBERED, WORTHWHILE) == (64 * 1024, 32, 1024)
     (message,) = re.findall(r"-d '(.*?)'", PAGE)
     memory_pb2.UpdateMemoryRequest(**json.loads(message))

@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_a_service_serves_metrics_where_they_are_looked_for(
+def test_services_serve_metrics_where_prometheus_scrapes(
     folder: str, service: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = workloads(folder)[service]
@@ -40,7 +40,7 @@ def test_a_service_serves_metrics_where_they_are_looked_for(
     assert_scraped(folder, pod, settings)
 
 
-def test_workers_serve_theirs(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_serve_metrics_where_prometheus_scrapes(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = workloads(folder)["worker"]
     settings = settings_of(TelemetrySettings, folder, pod, monkeypatch)
     assert settings.metrics_host == "0.0.0.0"
@@ -56,12 +56,12 @@ def assert_scraped(folder: str, pod: Manifest, settings: TelemetrySettings) -> N
     assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == [settings.metrics_port]
 
 
-def test_alerts_and_dashboard_are_config_maps(folder: str) -> None:
+def test_alerts_and_dashboard_are_in_config_maps(folder: str) -> None:
     files = {name for each in build(folder) if each["kind"] == "ConfigMap" for name in each["data"]}
     assert {"alerts.yaml", "dashboard.json"} <= files
 
 
-def test_alerts_name_commands_as_they_are_to_be_typed() -> None:
+def test_commands_in_alerts_are_valid() -> None:
     alerts = (ROOT / "k8s" / "components" / "monitoring" / "alerts.yaml").read_text(encoding="utf-8")
     commands = re.findall(r"`tradewind ([^`]+)`", alerts)
     assert commands

@@ -21,7 +21,7 @@ PAGE = (ROOT / "docs" / "notifications.md").read_text(encoding="utf-8")
 COMMANDS = sorted(set(re.findall(r"^\$ tradewind (\w+ \w+)", PAGE, re.MULTILINE)))
 
 
-async def test_the_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_code_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     following, node, notifications = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     flow = Flow("screening", "1h")
     flow.node("screen", "screen_share", {"share": "IBM", "until": "2005-06"})
@@ -36,12 +36,12 @@ async def test_the_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_command_exists(command: str) -> None:
+def test_commands_of_the_page_exist(command: str) -> None:
     ran = subprocess.run([sys.executable, "-m", "tradewind.cli", *command.split(), "--help"], capture_output=True)
     assert ran.returncode == 0, ran.stderr.decode()
 
 
-def test_kinds_calls_and_settings_are_those_there_are() -> None:
+def test_kinds_calls_and_settings_of_the_page_exist() -> None:
     words = set(re.findall(r"`(\w+)`", PAGE))
     assert {each.value for each in (*TaskEventKind, *NotificationKind)} - {"unknown"} <= words
     service = node_task_manager_service_pb2.DESCRIPTOR.services_by_name["NodeTaskManagerService"]

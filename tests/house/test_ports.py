@@ -7,9 +7,9 @@ import pytest
 from tests import ports
 
 
-def test_a_port_is_told_once_also_to_runs_that_begin_at_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = []
+def test_free_ports_differ_between_runs_with_the_same_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = []
     for _ in range(2):
         monkeypatch.setattr(ports, "_taken", itertools.count(7))
-        told += [ports.free_port(), ports.free_port()]
-    assert len(set(told)) == 4
+        free += [ports.free_port(), ports.free_port()]
+    assert len(set(free)) == 4

@@ -32,7 +32,7 @@ COMMANDS = sorted(
 )
 
 
-async def test_the_node_and_its_test_run() -> None:
+async def test_node_and_its_test_run() -> None:
     node, _, _, test = blocks("python")
     scope: dict[str, Any] = {}
     exec(node.replace("Worker([moving_average]).run()", ""), scope)
@@ -40,7 +40,7 @@ async def test_the_node_and_its_test_run() -> None:
     await scope["test_the_average"]()
 
 
-async def test_the_client_runs_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_client_code_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
     import examples.momentum.nodes as nodes
 
     _, _, shown, _ = blocks("python")
@@ -53,12 +53,12 @@ async def test_the_client_runs_what_it_shows(capsys: pytest.CaptureFixture[str])
     assert "'month': '2001-04'" in capsys.readouterr().out
 
 
-def test_the_flow_has_no_fault() -> None:
+def test_flow_has_no_faults() -> None:
     (flow,) = blocks("json")
     assert not analyze(read_weather_json(flow), None).violations
 
 
-def test_the_flow_built_in_python_is_the_one_in_json() -> None:
+def test_python_flow_equals_the_json_flow() -> None:
     (flow,) = blocks("json")
     _, built, _, _ = blocks("python")
     scope: dict[str, Any] = {}
@@ -67,11 +67,11 @@ def test_the_flow_built_in_python_is_the_one_in_json() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_command_exists(command: str) -> None:
+def test_commands_exist(command: str) -> None:
     ran = subprocess.run([sys.executable, "-m", "tradewind.cli", *command.split(), "--help"], capture_output=True)
     assert ran.returncode == 0, ran.stderr.decode()
 
 
-def test_the_method_that_grpcurl_calls_exists() -> None:
+def test_method_in_the_grpcurl_example_exists() -> None:
     (method,) = re.findall(r"tradewind\.api\.scheduler\.v1\.SchedulerService/(\w+)", README)
     assert method in scheduler_service_pb2.DESCRIPTOR.services_by_name["SchedulerService"].methods_by_name

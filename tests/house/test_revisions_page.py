@@ -16,13 +16,13 @@ COMMANDS = sorted(set(re.findall(r"^\$ tradewind (flow \w+)", PAGE, re.MULTILINE
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_command_exists(command: str) -> None:
+def test_commands_of_the_page_exist(command: str) -> None:
     ran = subprocess.run([sys.executable, "-m", "tradewind.cli", *command.split(), "--help"], capture_output=True)
 
     assert ran.returncode == 0, ran.stderr.decode()
 
 
-def test_the_calls_exist() -> None:
+def test_calls_of_the_page_exist() -> None:
     service = scheduler_service_pb2.DESCRIPTOR.services_by_name["SchedulerService"]
     named = set(re.findall(r"\b[A-Z][a-z]+[A-Z]\w+\b", PAGE))
 
@@ -30,11 +30,11 @@ def test_the_calls_exist() -> None:
     assert named <= set(service.methods_by_name)
 
 
-def test_the_methods_of_the_client_exist() -> None:
+def test_client_methods_of_the_page_exist() -> None:
     named = set(re.findall(r"\b(?:\w+_flow|\w+_revisions?)\b", PAGE))
 
     assert [name for name in sorted(named) if not hasattr(Client, name)] == []
 
 
-def test_every_field_that_can_be_changed_is_named() -> None:
+def test_every_updatable_field_is_documented() -> None:
     assert [name for name in UPDATABLE if f"`{name}`" not in PAGE] == []

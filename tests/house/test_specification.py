@@ -43,12 +43,12 @@ def reference_faults(reference: str) -> list[str]:
     return [] if "def test_" in text or "TestCase" in text else [f"no test in it: {module}"]
 
 
-def test_rows_lead_to_tests() -> None:
+def test_every_row_names_existing_tests() -> None:
     """Each row names existing test modules or gives a reason."""
     assert [f"{line}  <- {fault}" for line in table() for fault in faults(line)] == []
 
 
-def test_a_requirement_has_one_row() -> None:
+def test_every_requirement_has_one_row() -> None:
     """Two rows for one requirement would drift apart."""
     requirements = [row["requirement"] for row in map(ROW.match, table()) if row]
 
@@ -60,7 +60,7 @@ def test_a_requirement_has_one_row() -> None:
     ("line", "fault"),
     [
         ("| R001 | tests/house/test_specification.py |", None),
-        ("| R001 | `tests/house/test_specification.py::test_faults_of_a_row` |", None),
+        ("| R001 | `tests/house/test_specification.py::test_faults_of_rows_are_found` |", None),
         ("| R001 | met otherwise: Redis keeps it |", None),
         ("| R001 | met otherwise: |", "neither"),
         ("| R001 | soon |", "neither"),
@@ -70,7 +70,7 @@ def test_a_requirement_has_one_row() -> None:
         ("| first | tests/house/test_docs.py |", "not of the form"),
     ],
 )
-def test_faults_of_a_row(line: str, fault: str | None) -> None:
+def test_faults_of_rows_are_found(line: str, fault: str | None) -> None:
     """Rows that lead nowhere are told from rows that lead to a test."""
     found = faults(line)
 

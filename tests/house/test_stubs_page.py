@@ -32,7 +32,7 @@ def shown(tmp_path: Path) -> Iterator[ModuleType]:
         yield module
 
 
-async def test_its_script_prints_what_it_says(tmp_path: Path) -> None:
+async def test_script_of_the_page_prints_what_it_shows(tmp_path: Path) -> None:
     async with Standalone(data=tmp_path / "data", port=0) as stack, Worker([double], address=stack.address):
         script = f"ADDRESS = {stack.address!r}\n{CALLS}{SCRIPT}"
         ran = await asyncio.to_thread(
@@ -41,18 +41,18 @@ async def test_its_script_prints_what_it_says(tmp_path: Path) -> None:
     assert ran.stdout == PRINTED, ran.stderr
 
 
-def test_its_test_passes(shown: ModuleType) -> None:
-    shown.test_it_asks_for_the_double()
+def test_test_of_the_page_passes(shown: ModuleType) -> None:
+    shown.test_double_runs_the_flow()
 
 
-def test_a_type_checker_agrees(tmp_path: Path) -> None:
+def test_code_of_the_page_passes_mypy(tmp_path: Path) -> None:
     (tmp_path / "shown.py").write_text(f'ADDRESS = "localhost:7700"\n{CALLS}{SCRIPT}{TESTS}', encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(tmp_path / "shown.py")]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert ran.returncode == 0, ran.stdout
 
 
-def test_the_protos_need_only_those_of_protobuf() -> None:
+def test_protos_import_only_protobufs_own() -> None:
     imports = {
         name
         for file in (ROOT / "protos").rglob("*.proto")

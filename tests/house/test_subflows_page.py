@@ -12,7 +12,7 @@ from tradewind.server.built_in.flows import MOST_INPUT_BYTES
 PAGE = (Path(__file__).parents[2] / "docs" / "subflows.md").read_text()
 
 
-def test_its_flow_is_built_and_its_node_is_the_one_that_it_writes() -> None:
+def test_python_flow_of_the_page_equals_its_json() -> None:
     built: dict[str, Any] = {"Flow": Flow, "Retry": Retry, "Timeouts": Timeouts}
     exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0], built)
     node = next(each for each in built["report"].to_weather()["nodes"] if each["id"] == "cleaned")
@@ -21,6 +21,6 @@ def test_its_flow_is_built_and_its_node_is_the_one_that_it_writes() -> None:
     assert json.loads(written) == {key: value for key, value in node.items() if key != "timeouts"}
 
 
-def test_its_numbers_are_the_limits() -> None:
+def test_numbers_of_the_page_are_the_limits() -> None:
     assert f"up to {MOST_DEPTH} deep" in PAGE
     assert f"may have {MOST_INPUT_BYTES // 1024**2} MiB" in PAGE.replace("\n", " ")

@@ -11,7 +11,7 @@ CODE = "\n".join(
 )
 
 
-def test_its_month_passes(tmp_path: Path) -> None:
+def test_simulated_month_of_the_page_passes(tmp_path: Path) -> None:
     # A few days show as much as thirty.
     code = CODE.replace("days=30", "days=3").replace("720", "72").replace("== 30", "== 3")
     with module_of("shown_in_testing", code, tmp_path) as shown:

@@ -19,7 +19,7 @@ COMMANDS = sorted(
 )
 
 
-async def test_the_code_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_code_of_the_page_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
     code, chained = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (printed,) = re.findall(r"\n```\n(scheduled .*?)```", PAGE, re.DOTALL)
     scope: dict[str, object] = {}
@@ -36,13 +36,13 @@ async def test_the_code_prints_what_the_page_says(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_command_exists(command: str) -> None:
+def test_commands_of_the_page_exist(command: str) -> None:
     ran = subprocess.run([sys.executable, "-m", "tradewind.cli", *command.split(), "--help"], capture_output=True)
 
     assert ran.returncode == 0, ran.stderr.decode()
 
 
-def test_the_calls_exist() -> None:
+def test_calls_of_the_page_exist() -> None:
     methods = trigger_service_pb2.DESCRIPTOR.services_by_name["TriggerService"].methods_by_name
     named = set(re.findall(r"\b(?:[A-Z][a-z]+Triggers?|ListFirings|PublishEvent|ReceiveDue)\b", PAGE))
 

@@ -34,7 +34,7 @@ def shown_node() -> Node[..., Any]:
     return shown
 
 
-async def test_its_receiver_lets_a_node_go_on_for_an_event() -> None:
+async def test_receiver_of_the_page_resumes_a_node_on_an_event() -> None:
     scope: dict[str, Any] = {}
     exec(f"async def receive(client):\n{textwrap.indent(RECEIVER, '    ')}", scope)
     async with running_stack([shown_node()]) as client:
@@ -55,13 +55,13 @@ async def test_its_receiver_lets_a_node_go_on_for_an_event() -> None:
         await asyncio.gather(receiving, return_exceptions=True)
 
 
-async def test_its_node_waits() -> None:
+async def test_node_of_the_page_waits() -> None:
     run = await run_node(shown_node(), euros=5)
     assert run.wait is not None
     assert (run.wait.signal, run.wait.delay) == ("paid", timedelta(hours=2))
 
 
-def test_its_configs_fit() -> None:
+def test_configs_of_the_page_are_valid() -> None:
     (approval,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     node_of_page = json.loads(approval)
     assert BUILT_IN["approval"].faults(node_of_page["config"]) == []
@@ -70,13 +70,13 @@ def test_its_configs_fit() -> None:
     assert [name for name in BUILT_IN if f"node type `{name}`" not in PAGE] == []
 
 
-def test_its_numbers_are_the_limits() -> None:
+def test_numbers_of_the_page_are_the_limits() -> None:
     assert f"up to {waiting.MOST_KEPT} of a node task and {waiting.MOST_KEPT_OF_RUN} of a run" in PAGE
     assert f"JSON of up to {waiting.MOST_PAYLOAD_BYTES // 1024} KiB" in PAGE
     assert f"the latest {waiting.MOST_REQUESTS} of the node task" in PAGE
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_command_exists(command: str) -> None:
+def test_commands_of_the_page_exist(command: str) -> None:
     ran = CliRunner().invoke(app, [*command.split(), "--help"])
     assert ran.exit_code == 0, ran.output

@@ -30,7 +30,7 @@ def shown(tmp_path: Path) -> Iterator[ModuleType]:
         yield module
 
 
-async def test_its_nodes_run(shown: ModuleType) -> None:
+async def test_nodes_of_the_page_run(shown: ModuleType) -> None:
     assert (await run_node(shown.moving_average, prices=[1, 2, 3, 4], config={"window": 2})).output == 3.5
     assert (await run_node(shown.vote, opinions=[0.9, 0.7])).outputs == {"buy": 0.8}
     assert (await run_node(shown.fetch, symbol="IBM")).output == 3
@@ -41,7 +41,7 @@ async def test_its_nodes_run(shown: ModuleType) -> None:
     assert (closed.type, closed.non_retryable) == ("AccountClosed", True)
 
 
-async def test_its_process_runs_in_one(shown: ModuleType) -> None:
+async def test_process_node_of_the_page_runs_in_a_process(shown: ModuleType) -> None:
     assert isinstance(shown.simulate, Node)
     pool = ProcessPool(1, {"simulate": locate(shown.simulate)})
     async with Bench([shown.simulate], processes=pool) as bench:
@@ -49,14 +49,14 @@ async def test_its_process_runs_in_one(shown: ModuleType) -> None:
     assert run.output == pytest.approx(0.42, abs=0.001)
 
 
-async def test_its_tests_pass(shown: ModuleType) -> None:
+async def test_tests_of_the_page_pass(shown: ModuleType) -> None:
     tests = [value for name, value in vars(shown).items() if name.startswith("test_")]
     assert len(tests) == 2
     for test in tests:
         await test()
 
 
-def test_its_numbers_are_the_defaults() -> None:
+def test_numbers_of_the_page_are_the_defaults() -> None:
     parameters = inspect.signature(Worker).parameters
     assert f"`capacity` ({CAPACITY})" in TEXT
     assert f"`thread_capacity` ({parameters['thread_capacity'].default})" in TEXT
@@ -65,6 +65,6 @@ def test_its_numbers_are_the_defaults() -> None:
     assert parameters["capacity"].default is parameters["process_capacity"].default is None
 
 
-def test_its_secret_has_that_name() -> None:
+def test_secret_variable_of_the_page_has_the_right_name() -> None:
     (config,) = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
     assert f"`{environment_name(json.loads(config)['key']['$secret'])}`" in TEXT

@@ -15,7 +15,7 @@ class EchoSettings(CommonSettings):
     """Settings of the echo process."""
 
     port: int = Field(0, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
-    fault: str | None = Field(None, description="How the service misbehaves: start, hang, build, deaf or stubborn.")
+    fault: str | None = Field(None, description="How the service misbehaves: start, hang, build, undying or stubborn.")
 
 
 class FaultyService(EchoService):
@@ -33,14 +33,14 @@ class HangingService(EchoService):
         await asyncio.Event().wait()
 
 
-class DeafService(EchoService):
+class CancellationIgnoringService(EchoService):
     """A service that leaves behind a task that ignores cancellation."""
 
     async def start(self) -> None:
         process._END_S = 0.5
-        self._deaf = asyncio.get_running_loop().create_task(self._go_on())
+        self._task = asyncio.get_running_loop().create_task(self._run())
 
-    async def _go_on(self) -> None:
+    async def _run(self) -> None:
         while True:
             try:
                 await asyncio.sleep(3600)
@@ -56,8 +56,8 @@ def build(settings: EchoSettings) -> EchoService:
         return FaultyService()
     if settings.fault == "hang":
         return HangingService()
-    if settings.fault == "deaf":
-        return DeafService()
+    if settings.fault == "undying":
+        return CancellationIgnoringService()
     return EchoService(stubborn=settings.fault == "stubborn")
 
 

@@ -49,7 +49,7 @@ async def served(server: Server) -> list[str]:
         return await EchoClient(channel).call("UnaryUnary", "x", timeout=60)
 
 
-async def test_others_are_served_beside_a_crowd_of_idle_connections(start: Start) -> None:
+async def test_calls_are_served_beside_many_idle_connections(start: Start) -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = min(CROWD, (soft - 200) // _FILES_EACH)
     server = await start()
@@ -63,7 +63,7 @@ async def test_others_are_served_beside_a_crowd_of_idle_connections(start: Start
     assert await served(server) == ["x"]
 
 
-async def test_what_has_no_call_for_long_is_told_to_go_and_may_come_back(start: Start) -> None:
+async def test_idle_connection_is_closed_and_client_can_reconnect(start: Start) -> None:
     server = await start(max_connection_idle_s=0.2)
     async with open_channel(server.address) as channel:
         client = EchoClient(channel)
@@ -77,12 +77,14 @@ async def test_what_has_no_call_for_long_is_told_to_go_and_may_come_back(start: 
 
 @pytest.mark.parametrize("limit", ["max_connection_age_s", "max_connection_idle_s"])
 @pytest.mark.parametrize("length_s", [366 * 86_400.0, math.inf])
-async def test_a_time_that_the_core_cannot_count_is_as_good_as_none(start: Start, limit: str, length_s: float) -> None:
+async def test_connection_limit_beyond_range_of_grpc_core_is_no_limit(
+    start: Start, limit: str, length_s: float
+) -> None:
     server = await start(**{limit: length_s})
     assert await served(server) == ["x"]
 
 
-async def test_more_than_may_be_are_closed_and_those_before_go_on(start: Start) -> None:
+async def test_excess_connections_are_closed_and_earlier_ones_stay(start: Start) -> None:
     server = await start(max_connections=5)
     async with open_channel(server.address) as channel:
         client = EchoClient(channel)
@@ -93,16 +95,16 @@ async def test_more_than_may_be_are_closed_and_those_before_go_on(start: Start) 
         for each in crowd:
             each.close()
 
-        async def others_may() -> bool:
+        async def has_room() -> bool:
             (late,) = await open_crowd("127.0.0.1", server.port, 1)
             taken = not late.closed.done()
             late.close()
             return taken
 
-        await until(others_may, "there is room again")
+        await until(has_room, "there is room again")
 
 
-def test_connections_leave_open_files_for_the_store() -> None:
+def test_connection_limit_leaves_open_files_for_the_store() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = most_connections()
     assert most == 0 if soft == resource.RLIM_INFINITY else 0 < most < soft
@@ -114,11 +116,11 @@ async def closed_after(server: Server, *parts: bytes) -> bytes:
     try:
         for part in parts:
             writer.write(part)
-        said = b""
+        received = b""
         async with asyncio.timeout(60):
             while more := await _some(reader):
-                said += more
-        return said
+                received += more
+        return received
     finally:
         writer.close()
 
@@ -154,7 +156,7 @@ HEADERS_WITHOUT_END = first_stream(HEADERS, 0, b"\x00" * 10)
     ],
     ids=["zeros", "HTTP/1.1", "TLS", "a frame too large", "odd settings", "headers that are broken off"],
 )
-async def test_what_is_no_http2_is_closed_and_others_are_served(start: Start, parts: list[bytes]) -> None:
+async def test_connection_without_http2_is_closed_and_others_are_served(start: Start, parts: list[bytes]) -> None:
     server = await start()
     async with open_channel(server.address) as channel:
         client = EchoClient(channel)
@@ -165,7 +167,7 @@ async def test_what_is_no_http2_is_closed_and_others_are_served(start: Start, pa
 
 
 @pytest.mark.parametrize("kind", ["UnaryUnary", "StreamStream"])
-async def test_metadata_beyond_the_limit_is_refused_and_the_connection_goes_on(start: Start, kind: str) -> None:
+async def test_metadata_beyond_the_limit_is_refused_and_connection_stays_open(start: Start, kind: str) -> None:
     server = await start()
     async with open_channel(server.address) as channel:
         client = EchoClient(channel)
@@ -179,8 +181,8 @@ async def test_metadata_beyond_the_limit_is_refused_and_the_connection_goes_on(s
     assert await served(server) == ["x"]
 
 
-class DeafConnection(IdleConnection):
-    """A connection that takes not a byte of the answers to its calls."""
+class NonReadingConnection(IdleConnection):
+    """A connection that reads no byte of the answers to its calls."""
 
     def call(self, path: bytes) -> None:
         """Call a method with an empty message."""
@@ -195,14 +197,14 @@ class DeafConnection(IdleConnection):
         )
 
 
-async def test_who_watches_health_and_does_not_read_holds_nobody_up() -> None:
-    """It delays neither other watchers' news nor the end of the server."""
+async def test_health_watcher_that_does_not_read_delays_nobody() -> None:
+    """It delays neither the news of other watchers nor the end of the server."""
     service = EchoService()
     server = Server([service], drain_s=0.5, readiness_interval_s=0.05)
     await server.start()
     loop = asyncio.get_running_loop()
-    _, deaf = await loop.create_connection(DeafConnection, "127.0.0.1", server.port)
-    await deaf.greeted
+    _, watcher = await loop.create_connection(NonReadingConnection, "127.0.0.1", server.port)
+    await watcher.greeted
     async with open_channel(server.address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
 
@@ -210,20 +212,20 @@ async def test_who_watches_health_and_does_not_read_holds_nobody_up() -> None:
             answer = await stub.Check(health_pb2.HealthCheckRequest(service="readiness"), timeout=60)
             return int(answer.status)
 
-        asked = asyncio.all_tasks()
-        deaf.call(b"/grpc.health.v1.Health/Watch")
-        await until(lambda: asyncio.all_tasks() - asked, "the watch is open")
+        tasks_before = asyncio.all_tasks()
+        watcher.call(b"/grpc.health.v1.Health/Watch")
+        await until(lambda: asyncio.all_tasks() - tasks_before, "the watch is open")
         for reason, expected in (("broken", NOT_SERVING), (None, SERVING)):
             service.reason = reason
 
-            async def told(expected: int = expected) -> bool:
+            async def reported(expected: int = expected) -> bool:
                 return await status() == expected
 
-            await until(told, "it is told")
+            await until(reported, "the change is reported")
     async with asyncio.timeout(60):
         await server.stop()
     assert service.calls[-2:] == ["drain", "stop"]
-    deaf.close()
+    watcher.close()
 
 
 class HangingConnection(IdleConnection):
@@ -234,7 +236,7 @@ class HangingConnection(IdleConnection):
             super().data_received(data)
 
 
-async def test_who_answers_no_ping_is_hung_up_on(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_that_answers_no_ping_is_closed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its operating system still accepts data, as for a stopped process."""
     monkeypatch.setattr(connection_limits, "_PING_EVERY_MS", 100)
     monkeypatch.setattr(connection_limits, "_PONG_WITHIN_MS", 100)
@@ -244,7 +246,7 @@ async def test_who_answers_no_ping_is_hung_up_on(start: Start, monkeypatch: pyte
     await until(hanging.closed.done, "the server has closed it")
 
 
-async def test_an_idle_connection_answers_pings() -> None:
+async def test_idle_test_connection_answers_pings() -> None:
     """The stand-in for clients is one that a server has no reason to disconnect."""
     connection = IdleConnection()
     sent: list[bytes] = []

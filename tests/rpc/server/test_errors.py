@@ -48,7 +48,7 @@ def detail(status: Status, kind: type[Message]) -> Any:
     raise AssertionError(f"no {kind.__name__} in {status}")
 
 
-async def answered(call: Any) -> None:
+async def drain_answers(call: Any) -> None:
     """Wait for all answers of a call of any kind."""
     if isinstance(call, AsyncIterable):
         async for _ in call:
@@ -64,7 +64,7 @@ async def test_answers_come_through_the_interceptors(client: EchoClient, name: s
 
 
 @pytest.mark.parametrize("name", KINDS)
-async def test_a_fault_is_told_with_its_details(client: EchoClient, service: EchoService, name: str) -> None:
+async def test_fault_is_reported_with_its_details(client: EchoClient, service: EchoService, name: str) -> None:
     violations = [faults.Violation("interval", "is missing"), faults.Violation("nodes[1].id", 'is "é"')]
     service.act = raising(faults.InvalidInput(violations))
     error, status = await failure(client, name)
@@ -72,12 +72,12 @@ async def test_a_fault_is_told_with_its_details(client: EchoClient, service: Ech
     assert error.details() == "interval: is missing (and 1 more)"
     info = detail(status, details_pb2.ErrorInfo)
     assert (info.reason, info.domain) == ("INVALID_INPUT", "tradewind")
-    told = [(each.field, each.description) for each in detail(status, details_pb2.BadRequest).field_violations]
-    assert told == [("interval", "is missing"), ("nodes[1].id", 'is "é"')]
+    reported = [(each.field, each.description) for each in detail(status, details_pb2.BadRequest).field_violations]
+    assert reported == [("interval", "is missing"), ("nodes[1].id", 'is "é"')]
 
 
 @pytest.mark.parametrize("name", KINDS)
-async def test_an_unknown_exception_leaks_nothing(client: EchoClient, service: EchoService, name: str) -> None:
+async def test_unknown_exception_leaks_no_details(client: EchoClient, service: EchoService, name: str) -> None:
     service.act = raising(KeyError("a secret thing"))
     with capture_logs() as logs:
         error, status = await failure(client, name)
@@ -113,12 +113,12 @@ FAULTS: list[tuple[Exception, grpc.StatusCode, str]] = [
 
 
 @pytest.mark.parametrize(("error", "code", "reason"), FAULTS, ids=lambda value: type(value).__name__)
-async def test_each_fault_has_its_code_and_reason(
+async def test_every_fault_has_its_code_and_reason(
     client: EchoClient, service: EchoService, error: Exception, code: grpc.StatusCode, reason: str
 ) -> None:
     service.act = raising(error)
-    told, status = await failure(client)
-    assert (told.code(), detail(status, details_pb2.ErrorInfo).reason) == (code, reason)
+    raised, status = await failure(client)
+    assert (raised.code(), detail(status, details_pb2.ErrorInfo).reason) == (code, reason)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def embedded(redis_servers: RedisServers) -> RedisServer:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         ("OOM command not allowed", "the store is out of memory and accepts no writes"),
         ("MISCONF No space left on device", "the store cannot write to its disk and accepts no writes"),
@@ -135,8 +135,8 @@ def embedded(redis_servers: RedisServers) -> RedisServer:
         ("READONLY You can't write", "the store is read-only and accepts no writes"),
     ],
 )
-async def test_why_the_store_takes_no_writes_is_told(
-    client: EchoClient, service: EchoService, embedded: RedisServer, answer: str, told: str
+async def test_reason_why_store_accepts_no_writes_is_reported(
+    client: EchoClient, service: EchoService, embedded: RedisServer, answer: str, message: str
 ) -> None:
     store = embedded.connect()
 
@@ -146,34 +146,34 @@ async def test_why_the_store_takes_no_writes_is_told(
     service.act = write
     error, _ = await failure(client)
     await store.end()
-    assert (error.code(), error.details()) == (grpc.StatusCode.UNAVAILABLE, told)
+    assert (error.code(), error.details()) == (grpc.StatusCode.UNAVAILABLE, message)
 
 
-async def test_calls_that_the_store_refuses_are_told_of_in_two_lines(
+async def test_a_spell_of_refused_calls_is_logged_in_two_lines(
     client: EchoClient, service: EchoService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spells, "_OVER_AFTER_S", 0.5)
     service.act = raising(redis_errors.OutOfMemoryError("command not allowed"))
-    told = away.MESSAGES[redis_errors.OutOfMemoryError]
+    message = away.MESSAGES[redis_errors.OutOfMemoryError]
     with capture_logs() as logs:
         for _ in range(20):
             await failure(client)
 
-        def over() -> bool:
+        def is_over_logged() -> bool:
             return any(log["event"] == "calls_refused_no_more" for log in logs)
 
-        await until(over, "the log says that it is over")
+        await until(is_over_logged, "the log says that the spell is over")
         await failure(client)
     louder = [log for log in logs if log["log_level"] != "debug"]
     assert [(log["event"], log["what"], log.get("times")) for log in louder] == [
-        ("calls_refused", told, None),
-        ("calls_refused_no_more", told, 20),
-        ("calls_refused", told, None),
+        ("calls_refused", message, None),
+        ("calls_refused_no_more", message, 20),
+        ("calls_refused", message, None),
     ]
     assert louder[0]["error"] == "OutOfMemoryError: command not allowed"
 
 
-async def test_what_is_not_found_is_named(client: EchoClient, service: EchoService) -> None:
+async def test_missing_object_is_named(client: EchoClient, service: EchoService) -> None:
     service.act = raising(faults.NotFound("node task", "a:1:0:b"))
     error, status = await failure(client)
     info = detail(status, details_pb2.ErrorInfo)
@@ -192,13 +192,13 @@ async def test_a_wrong_status_names_its_subject(client: EchoClient, service: Ech
     )
 
 
-async def test_when_to_come_back(client: EchoClient, service: EchoService) -> None:
+async def test_exhausted_fault_carries_retry_delay(client: EchoClient, service: EchoService) -> None:
     service.act = raising(faults.Exhausted("QUEUE_FULL", "the queue is full", retry_after_s=2.5))
     _, status = await failure(client)
     assert detail(status, details_pb2.RetryInfo).retry_delay.ToMilliseconds() == 2500
 
 
-async def test_a_store_that_is_away_is_told_without_its_address(client: EchoClient, service: EchoService) -> None:
+async def test_unreachable_store_is_reported_without_its_address(client: EchoClient, service: EchoService) -> None:
     store = connect(f"redis://127.0.0.1:{free_port()}")
 
     async def ping(_text: str, _context: Context) -> str:
@@ -215,10 +215,10 @@ async def test_a_store_that_is_away_is_told_without_its_address(client: EchoClie
 
 
 @pytest.mark.parametrize("name", KINDS)
-async def test_a_method_that_nobody_serves(client: EchoClient, name: str) -> None:
+async def test_unknown_method_is_unimplemented(client: EchoClient, name: str) -> None:
     method = client.method("unary_unary" if name.endswith("Unary") else "unary_stream", "Nothing")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await answered(method(StringValue(), timeout=10))
+        await drain_answers(method(StringValue(), timeout=10))
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
     status = rpc_status.from_call(caught.value)  # type: ignore[arg-type]
     assert status is not None
@@ -227,17 +227,17 @@ async def test_a_method_that_nobody_serves(client: EchoClient, name: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["unary_unary", "unary_stream", "stream_unary", "stream_stream"])
-async def test_rubbish_in_place_of_a_message(client: EchoClient, kind: str) -> None:
+async def test_undecodable_request_is_an_invalid_argument(client: EchoClient, kind: str) -> None:
     name = kind.title().replace("_", "")
     method = getattr(client.channel, kind)(f"/{NAME}/{name}")
     rubbish: Any = iter([b"\xff\xff"]) if kind.startswith("stream") else b"\xff\xff"
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await answered(method(rubbish, timeout=10))
+        await drain_answers(method(rubbish, timeout=10))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert await client.call("UnaryUnary", "still there") == ["still there"]
 
 
-async def test_more_violations_than_a_stock_client_takes_are_cut_and_counted(
+async def test_violations_beyond_metadata_limit_of_clients_are_cut_and_counted(
     server: Server, service: EchoService
 ) -> None:
     many = [faults.Violation(f"nodes[{n}].id", "must not be empty, " * 3) for n in range(5000)]
@@ -245,10 +245,10 @@ async def test_more_violations_than_a_stock_client_takes_are_cut_and_counted(
     async with grpc.aio.insecure_channel(server.address) as channel:
         error, status = await failure(EchoClient(channel))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    told = detail(status, details_pb2.BadRequest).field_violations
-    assert len(told) > 50
-    assert told[0].field == "nodes[0].id"
-    assert told[-1].description == "and more, too many for one answer: fix these first"
+    reported = detail(status, details_pb2.BadRequest).field_violations
+    assert len(reported) > 50
+    assert reported[0].field == "nodes[0].id"
+    assert reported[-1].description == "and more, too many for one answer: fix these first"
     assert str(error.details()).endswith("(and 4999 more)")
 
 
@@ -260,7 +260,7 @@ async def test_more_violations_than_a_stock_client_takes_are_cut_and_counted(
         (lambda text: faults.FailedPrecondition("WRONG_STATUS", text, "a"), grpc.StatusCode.FAILED_PRECONDITION),
     ],
 )
-async def test_what_is_told_in_any_script_is_no_more_than_a_stock_client_takes(
+async def test_messages_in_any_script_fit_the_metadata_limit_of_clients(
     server: Server,
     service: EchoService,
     make: Callable[[str], Exception],
@@ -275,7 +275,7 @@ async def test_what_is_told_in_any_script_is_no_more_than_a_stock_client_takes(
     assert letter * 100 in (error.details() or "")
 
 
-async def test_a_client_that_hangs_up_is_no_error(client: EchoClient, service: EchoService) -> None:
+async def test_client_that_hangs_up_is_not_logged_as_error(client: EchoClient, service: EchoService) -> None:
     with capture_logs() as logs:
         call = client.method("unary_stream", "Wait")(StringValue(value="x"))
         assert (await call.read()).value == "x"

@@ -12,5 +12,5 @@ OPTIONS = [name for name, _ in (*bootstrap._options(1024), *connection_options(6
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_the_core_knows_every_option_of_the_server(name: str) -> None:
+def test_grpc_core_knows_every_server_option(name: str) -> None:
     assert name.encode() in Path(cygrpc.__file__).read_bytes()

@@ -33,9 +33,9 @@ async def test_calls_are_counted_while_the_endpoint_is_open() -> None:
         after = await scrape(port)
         # The echo service has no descriptor, so its method names are not used as labels either.
         for code, count in (("OK", 1), ("UNIMPLEMENTED", 3)):
-            of_code = {"method": "unknown", "code": code}
+            labels_of_code = {"method": "unknown", "code": code}
             name = "tradewind_rpc_seconds_count"
-            assert after.sum(name, **of_code) - before.sum(name, **of_code) == count
+            assert after.sum(name, **labels_of_code) - before.sum(name, **labels_of_code) == count
         assert not any("MadeUp" in label for _, labels, _ in after.samples for label in labels.values())
         assert after.sum("tradewind_ready", service="tradewind.test.Echo") == 1
     finally:
@@ -44,14 +44,14 @@ async def test_calls_are_counted_while_the_endpoint_is_open() -> None:
     assert not SWITCH.on
 
 
-async def test_without_a_port_nothing_is_served_and_nothing_counted() -> None:
+async def test_metrics_are_off_without_a_port() -> None:
     endpoint = MetricsEndpoint("127.0.0.1", 0)
     await endpoint.open()
     assert not SWITCH.on
     await endpoint.close()
 
 
-def test_a_port_that_is_taken_ends_a_server_with_a_sentence() -> None:
+def test_unusable_metrics_port_ends_the_server_with_one_message() -> None:
     settings = {"TRADEWIND_METRICS_HOST": "192.0.2.1", "TRADEWIND_METRICS_PORT": str(free_port())}
     ran = subprocess.run(
         [sys.executable, "-m", "tests.rpc.server.echo_app"],
@@ -64,6 +64,6 @@ def test_a_port_that_is_taken_ends_a_server_with_a_sentence() -> None:
     assert "echo cannot start: cannot serve metrics on 192.0.2.1:" in ran.stderr
 
 
-def test_names_that_people_give_are_bounded() -> None:
+def test_number_of_user_chosen_label_values_is_bounded() -> None:
     names = BoundedNames(most=2)
     assert [names(name) for name in ("a", "b", "c", "a", "d")] == ["a", "b", OTHER, "a", OTHER]

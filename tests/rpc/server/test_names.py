@@ -24,7 +24,7 @@ asyncio.run(main())
 """
 
 
-class Names(asyncio.DatagramProtocol):
+class NameServer(asyncio.DatagramProtocol):
     """A name server that resolves every name to the same address."""
 
     address = "127.0.0.1"
@@ -40,10 +40,10 @@ class Names(asyncio.DatagramProtocol):
         self._transport.sendto(head + question + record, sender)
 
 
-async def test_a_call_finds_the_servers_that_a_name_stands_for_by_then() -> None:
+async def test_call_reaches_the_server_that_a_name_resolves_to_now() -> None:
     """Runs in a process of its own, since gRPC asks a given name server only with its built-in resolver."""
     port = free_port()
-    transport, names = await asyncio.get_running_loop().create_datagram_endpoint(Names, ("127.0.0.1", 0))
+    transport, name_server = await asyncio.get_running_loop().create_datagram_endpoint(NameServer, ("127.0.0.1", 0))
     target = f"dns://127.0.0.1:{transport.get_extra_info('sockname')[1]}/server.example:{port}"
     program = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", PROGRAM, target, f"/{NAME}/UnaryUnary"),
@@ -54,8 +54,8 @@ async def test_a_call_finds_the_servers_that_a_name_stands_for_by_then() -> None
     assert program.stdin is not None
     assert program.stdout is not None
     try:
-        for names.address in ("127.0.0.1", "127.0.0.2", "127.0.0.3"):
-            server = Server([EchoService()], host=names.address, port=port)
+        for name_server.address in ("127.0.0.1", "127.0.0.2", "127.0.0.3"):
+            server = Server([EchoService()], host=name_server.address, port=port)
             await server.start()
             program.stdin.write(b"\n")
             assert await program.stdout.readline() == b"b''\n"

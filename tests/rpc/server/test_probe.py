@@ -10,7 +10,7 @@ from tradewind.server.bootstrap import Server
 from tradewind.server.probe import main, probe
 
 
-async def test_it_says_whether_a_server_is_well() -> None:
+async def test_probe_reports_whether_a_server_is_healthy() -> None:
     server = Server([])
     await server.start()
     try:
@@ -24,7 +24,7 @@ async def test_it_says_whether_a_server_is_well() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, only one address of 127.0.0.0/8 is there by itself")
-async def test_it_asks_where_the_server_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_probe_uses_host_and_port_of_the_server_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server([], host="127.0.0.2")
     await server.start()
     monkeypatch.setenv("TRADEWIND_HOST", "127.0.0.2")
@@ -36,34 +36,34 @@ async def test_it_asks_where_the_server_listens(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("host", "asked"), [(None, "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("::1", "[::1]")]
+    ("host", "probed"), [(None, "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("::1", "[::1]")]
 )
-def test_a_server_that_is_not_there_fails_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], host: str | None, asked: str
+def test_probe_fails_without_a_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], host: str | None, probed: str
 ) -> None:
     port = free_port()
     monkeypatch.setenv("TRADEWIND_PORT", str(port))
     if host is not None:
         monkeypatch.setenv("TRADEWIND_HOST", host)
     assert main([]) == 1
-    assert f"{asked}:{port} does not answer: UNAVAILABLE" in capsys.readouterr().err
+    assert f"{probed}:{port} does not answer: UNAVAILABLE" in capsys.readouterr().err
 
 
-def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--what"]) == 2
     assert "usage: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("TRADEWIND_PORT", "all", "TRADEWIND_PORT: Input should be a valid integer"),
         ("TRADEWIND_TLS_CA", "absent.pem", "cannot read absent.pem"),
     ],
 )
-def test_settings_that_are_wrong_fail_it_with_a_reason(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str, told: str
+def test_probe_fails_with_a_reason_for_invalid_settings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv(name, value)
     assert main([]) == 1
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err

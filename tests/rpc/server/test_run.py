@@ -60,42 +60,42 @@ async def test_a_signal_drains_open_streams_and_exits_with_0(spawn: Spawn, numbe
     async with open_channel(await serving_address(process)) as channel:
         stream = EchoClient(channel).method("unary_stream", "Wait")(StringValue(value="open"))
         await stream.read()
-        begun = time.monotonic()
+        started_at = time.monotonic()
         process.send_signal(number)
         output, log = await process.communicate()
     assert process.returncode == 0, log
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - started_at < 5
     assert output == b""
     assert [json.loads(line)["event"] for line in log.splitlines()] == ["stopped"]
 
 
-async def test_a_stream_that_will_not_end_delays_the_exit_by_the_drain_at_most(spawn: Spawn) -> None:
+async def test_stream_that_does_not_end_delays_exit_by_the_drain_at_most(spawn: Spawn) -> None:
     process = await spawn(fault="stubborn", drain_seconds="0.5")
     async with open_channel(await serving_address(process)) as channel:
         stream = EchoClient(channel).method("unary_stream", "Wait")(StringValue(value="open"))
         await stream.read()
-        begun = time.monotonic()
+        started_at = time.monotonic()
         process.terminate()
         await process.communicate()
-        assert 0.4 < time.monotonic() - begun < 4
+        assert 0.4 < time.monotonic() - started_at < 4
     assert process.returncode == 0
 
 
-async def test_what_heeds_no_cancellation_is_named_and_ends_with_the_process(spawn: Spawn) -> None:
-    process = await spawn(fault="deaf", drain_seconds="0.1")
+async def test_task_that_ignores_cancellation_is_logged_and_process_exits(spawn: Spawn) -> None:
+    process = await spawn(fault="undying", drain_seconds="0.1")
     await serving_address(process)
     process.terminate()
     _, log = await asyncio.wait_for(process.communicate(), timeout=30)
     assert process.returncode == 0
     assert "did_not_end" in log.decode()
-    assert "DeafService._go_on" in log.decode()
+    assert "CancellationIgnoringService._run" in log.decode()
 
 
-async def test_one_without_standard_streams_serves_and_ends_like_others() -> None:
+async def test_process_without_standard_streams_serves_and_exits() -> None:
     port = free_port()
     process = await asyncio.create_subprocess_exec(
         *("sh", "-c", 'exec "$0" -m tests.rpc.server.echo_app >&- 2>&-', sys.executable),
-        env={**os.environ, "TRADEWIND_PORT": str(port), "TRADEWIND_FAULT": "deaf", "TRADEWIND_DRAIN_SECONDS": "0.1"},
+        env={**os.environ, "TRADEWIND_PORT": str(port), "TRADEWIND_FAULT": "undying", "TRADEWIND_DRAIN_SECONDS": "0.1"},
     )
     try:
 
@@ -111,7 +111,7 @@ async def test_one_without_standard_streams_serves_and_ends_like_others() -> Non
             await process.wait()
 
 
-async def test_a_second_signal_ends_it_at_once(spawn: Spawn) -> None:
+async def test_second_signal_ends_the_process_at_once(spawn: Spawn) -> None:
     process = await spawn(fault="stubborn", drain_seconds="60")
     async with open_channel(await serving_address(process)) as channel:
         stream = EchoClient(channel).method("unary_stream", "Wait")(StringValue(value="open"))
@@ -121,7 +121,7 @@ async def test_a_second_signal_ends_it_at_once(spawn: Spawn) -> None:
         assert await asyncio.wait_for(process.wait(), timeout=30) == 130
 
 
-async def test_a_port_that_is_taken_is_one_sentence(spawn: Spawn, server: Server) -> None:
+async def test_port_in_use_is_reported_in_one_message(spawn: Spawn, server: Server) -> None:
     process = await spawn(port=str(server.port))
     _, log = await process.communicate()
     assert process.returncode == 1
@@ -131,21 +131,21 @@ async def test_a_port_that_is_taken_is_one_sentence(spawn: Spawn, server: Server
 
 
 @pytest.mark.parametrize(
-    ("fault", "sentence"),
+    ("fault", "message"),
     [
         ("start", "echo cannot start: the store does not answer: connection refused"),
         ("build", "echo cannot start: store URL: a host is missing"),
     ],
 )
-async def test_what_keeps_it_from_starting_is_one_sentence(spawn: Spawn, fault: str, sentence: str) -> None:
+async def test_fault_at_start_is_reported_in_one_message(spawn: Spawn, fault: str, message: str) -> None:
     process = await spawn(fault=fault)
     _, log = await process.communicate()
     assert process.returncode == 1
-    assert log.decode().splitlines()[-1] == sentence
+    assert log.decode().splitlines()[-1] == message
     assert "Traceback" not in log.decode()
 
 
-async def test_a_signal_also_ends_one_that_is_still_starting(spawn: Spawn) -> None:
+async def test_signal_ends_a_process_that_is_still_starting(spawn: Spawn) -> None:
     process = await spawn(fault="hang")
     assert process.stdout is not None
     assert await process.stdout.readline() == b"starting\n"
@@ -154,7 +154,7 @@ async def test_a_signal_also_ends_one_that_is_still_starting(spawn: Spawn) -> No
     assert process.returncode == 0, log
 
 
-async def test_wrong_settings_are_all_named(spawn: Spawn) -> None:
+async def test_all_invalid_settings_are_named(spawn: Spawn) -> None:
     process = await spawn(port="http", log_level="loud")
     _, log = await process.communicate()
     assert process.returncode == 2
@@ -165,14 +165,14 @@ async def test_wrong_settings_are_all_named(spawn: Spawn) -> None:
     }
 
 
-async def test_an_unknown_argument_points_to_the_table(spawn: Spawn) -> None:
+async def test_unknown_argument_points_to_help_settings(spawn: Spawn) -> None:
     process = await spawn("--port", "1")
     _, log = await process.communicate()
     assert process.returncode == 2
     assert log.decode() == "unknown argument --port: settings come from the environment, see --help-settings\n"
 
 
-async def test_help_settings_prints_the_table(spawn: Spawn) -> None:
+async def test_help_settings_prints_the_settings_table(spawn: Spawn) -> None:
     process = await spawn("--help-settings")
     output, log = await process.communicate()
     assert process.returncode == 0
@@ -182,7 +182,7 @@ async def test_help_settings_prints_the_table(spawn: Spawn) -> None:
     assert "redis://127.0.0.1:6379" in output.decode()
 
 
-async def test_the_log_of_a_call_carries_its_trace(spawn: Spawn) -> None:
+async def test_log_line_of_a_call_has_its_trace_id(spawn: Spawn) -> None:
     process = await spawn(log_level="debug")
     trace_id = "0af7651916cd43dd8448eb211c80319c"
     async with open_channel(await serving_address(process)) as channel:

@@ -35,7 +35,7 @@ async def health(server: Server, name: str) -> int:
 
 
 @pytest.mark.parametrize("name", ["", "liveness", "readiness", NAME])
-async def test_health_under_every_name(server: Server, name: str) -> None:
+async def test_health_is_served_under_every_name(server: Server, name: str) -> None:
     assert await health(server, name) == SERVING
 
 
@@ -47,13 +47,13 @@ async def test_health_lists_every_name(server: Server) -> None:
     assert {name: each.status for name, each in listed.items()} == dict.fromkeys(("", "liveness", "readiness", NAME), 1)
 
 
-async def test_a_name_nobody_has_is_not_found(server: Server) -> None:
+async def test_health_of_unknown_service_is_not_found(server: Server) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await health(server, "nothing")
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_what_is_not_ready_shows_in_readiness_and_not_in_liveness() -> None:
+async def test_unready_service_affects_readiness_but_not_liveness() -> None:
     fine, broken = EchoService(), EchoService()
     broken.names = ("tradewind.test.Broken",)
     broken.reason = "the store does not answer"
@@ -81,7 +81,7 @@ async def test_what_is_not_ready_shows_in_readiness_and_not_in_liveness() -> Non
         await server.stop(drain_s=0)
 
 
-async def test_a_readiness_check_that_fails_or_hangs_counts_as_not_ready() -> None:
+async def test_failing_or_hanging_readiness_check_means_not_ready() -> None:
     async def hang() -> str | None:
         await asyncio.Event().wait()
         return None
@@ -113,7 +113,7 @@ async def test_reflection_and_channelz_name_the_services(server: Server) -> None
         assert (await stub.GetServers(channelz_pb2.GetServersRequest(), timeout=5)).server
 
 
-async def test_no_method_costs_the_calls_of_others_a_task(server: Server) -> None:
+async def test_methods_without_calls_occupy_no_tasks(server: Server) -> None:
     assert await health(server, "liveness") == SERVING
     # Each such task waits for the next call of one method, and grpcio goes through all of them after every call.
     assert [task for task in asyncio.all_tasks() if "_request_registered_call" in repr(task)] == []
@@ -122,7 +122,7 @@ async def test_no_method_costs_the_calls_of_others_a_task(server: Server) -> Non
 async def test_services_start_in_order_and_stop_in_reverse() -> None:
     order: list[str] = []
 
-    class Noted(EchoService):
+    class RecordingService(EchoService):
         def __init__(self, name: str) -> None:
             super().__init__()
             self.names = (name,)
@@ -133,14 +133,14 @@ async def test_services_start_in_order_and_stop_in_reverse() -> None:
         async def stop(self) -> None:
             order.append(f"stop {self.names[0]}")
 
-    server = Server([Noted("a"), Noted("b")])
+    server = Server([RecordingService("a"), RecordingService("b")])
     await server.start()
     await server.stop()
     await server.stop()
     assert order == ["start a", "start b", "stop b", "stop a"]
 
 
-async def test_a_port_that_is_taken_is_one_sentence_and_leaves_nothing_open(server: Server) -> None:
+async def test_port_in_use_is_reported_and_the_service_stopped(server: Server) -> None:
     second = EchoService()
     with pytest.raises(StartError, match=rf"cannot listen on {server.address}: it is in use"):
         await Server([second], port=server.port).start()
@@ -148,19 +148,19 @@ async def test_a_port_that_is_taken_is_one_sentence_and_leaves_nothing_open(serv
 
 
 @pytest.mark.parametrize("error", [ConnectionError("the store is away"), UnsafeStore("the store is unsafe")])
-async def test_a_service_that_cannot_start_stops_what_was_started(error: Exception) -> None:
-    class Failing(EchoService):
+async def test_failing_start_stops_services_that_have_started(error: Exception) -> None:
+    class FailingStart(EchoService):
         async def start(self) -> None:
             raise error
 
     first = EchoService()
-    server = Server([first, Failing()], port=free_port())
+    server = Server([first, FailingStart()], port=free_port())
     with pytest.raises(StartError, match=str(error)):
         await server.start()
     assert first.calls == ["start", "drain", "stop"]
-    next_one = Server([first], port=server.port)
-    await next_one.start()
-    await next_one.stop(drain_s=0)
+    next_server = Server([first], port=server.port)
+    await next_server.start()
+    await next_server.stop(drain_s=0)
 
 
 async def test_a_drain_ends_open_streams_and_lets_calls_in_flight_finish() -> None:
@@ -182,7 +182,7 @@ async def test_a_drain_ends_open_streams_and_lets_calls_in_flight_finish() -> No
         health_stub: Any = health_pb2_grpc.HealthStub(channel)
         watch = health_stub.Watch(health_pb2.HealthCheckRequest(service="readiness"))
         assert (await watch.read()).status == SERVING
-        begun = time.monotonic()
+        started_at = time.monotonic()
         stopping = asyncio.ensure_future(server.stop())
         assert (await watch.read()).status == NOT_SERVING
         assert await stream.read() is grpc.aio.EOF
@@ -190,32 +190,32 @@ async def test_a_drain_ends_open_streams_and_lets_calls_in_flight_finish() -> No
         assert await in_flight == ["finished"]
         assert await watch.code() is grpc.StatusCode.UNAVAILABLE
         await stopping
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - started_at < 5
     assert service.calls == ["start", "drain", "stop"]
 
 
-async def test_a_stream_that_will_not_end_is_cut_off_when_the_drain_is_over() -> None:
+async def test_stream_that_does_not_end_is_cut_off_after_the_drain() -> None:
     service = EchoService(stubborn=True)
     server = Server([service], drain_s=0.3)
     await server.start()
     async with open_channel(server.address) as channel:
         stream = EchoClient(channel).method("unary_stream", "Wait")(StringValue(value="open"))
         assert (await stream.read()).value == "open"
-        begun = time.monotonic()
+        started_at = time.monotonic()
         await server.stop()
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - started_at < 3
         with pytest.raises((grpc.aio.AioRpcError, asyncio.CancelledError)):
             await stream.read()
     assert service.calls[-1] == "stop"
 
 
-async def test_a_service_that_hangs_in_its_drain_does_not_hold_the_others() -> None:
-    class Hanging(EchoService):
+async def test_service_that_hangs_in_drain_does_not_delay_others() -> None:
+    class HangingDrain(EchoService):
         async def drain(self) -> None:
             await asyncio.Event().wait()
 
     other = EchoService()
-    server = Server([Hanging(), other], drain_s=0.2)
+    server = Server([HangingDrain(), other], drain_s=0.2)
     await server.start()
     with capture_logs() as logs:
         await server.stop()
@@ -223,7 +223,7 @@ async def test_a_service_that_hangs_in_its_drain_does_not_hold_the_others() -> N
     assert any(log["event"] == "too_slow" for log in logs)
 
 
-async def test_requests_above_the_limit_are_refused_and_those_at_it_pass() -> None:
+async def test_requests_beyond_max_message_bytes_are_refused() -> None:
     server = Server([EchoService()], max_message_bytes=1024 * 1024)
     await server.start()
     try:
@@ -238,15 +238,15 @@ async def test_requests_above_the_limit_are_refused_and_those_at_it_pass() -> No
 
 
 @pytest.fixture
-def every_level() -> Iterator[None]:
+def debug_logging() -> Iterator[None]:
     config = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("debug"))
     yield
     structlog.configure(**config)
 
 
-@pytest.mark.usefixtures("every_level")
-async def test_calls_are_logged_failures_louder(client: EchoClient, service: EchoService) -> None:
+@pytest.mark.usefixtures("debug_logging")
+async def test_calls_are_logged_at_debug_and_failures_at_warning(client: EchoClient, service: EchoService) -> None:
     async def fail(_text: str, _context: object) -> str:
         raise ConnectionError
 

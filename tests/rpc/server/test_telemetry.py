@@ -26,7 +26,7 @@ async def traceparent(_text: str, _context: object) -> str:
     return current_traceparent() or "none"
 
 
-def test_a_traceparent_goes_into_a_context_and_comes_back() -> None:
+def test_traceparent_round_trips_through_a_context() -> None:
     assert current_traceparent() == ""
     token = otel_context.attach(context_from(PARENT))
     try:
@@ -43,7 +43,7 @@ def test_a_malformed_traceparent_is_no_trace(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-async def test_without_an_endpoint_the_callers_trace_is_passed_on(
+async def test_callers_trace_is_passed_on_without_an_endpoint(
     client: EchoClient, service: EchoService, name: str
 ) -> None:
     service.act = traceparent
@@ -62,7 +62,7 @@ async def test_a_channel_sends_the_current_trace_along(client: EchoClient, servi
         otel_context.detach(token)
 
 
-async def test_with_an_exporter_each_call_is_a_span_under_the_callers() -> None:
+async def test_each_call_is_exported_as_a_span_below_the_callers() -> None:
     exporter = InMemorySpanExporter()
     tracing = Tracing("echo", exporter)
     service = EchoService(traceparent)
@@ -88,13 +88,13 @@ async def test_with_an_exporter_each_call_is_a_span_under_the_callers() -> None:
     assert (failed.name, failed.status.description, failed.parent) == (f"{NAME}/StreamStream", "NOT_FOUND", None)
 
 
-async def test_the_services_of_a_server_send_their_last_spans_at_the_same_time() -> None:
-    meeting, met = threading.Barrier(3), list[str]()
+async def test_services_flush_their_spans_concurrently_at_shutdown() -> None:
+    barrier, flushed = threading.Barrier(3), list[str]()
 
-    class Last(Tracing):
+    class MeetingTracing(Tracing):
         def shutdown(self, timeout_s: float = 0.0) -> None:
-            meeting.wait(60)
-            met.append(self.name)
+            barrier.wait(60)
+            flushed.append(self.name)
 
         def __init__(self, name: str) -> None:
             super().__init__(name, None)
@@ -102,14 +102,14 @@ async def test_the_services_of_a_server_send_their_last_spans_at_the_same_time()
 
     services = EchoService(), EchoService()
     for service, name in zip(services, "ab", strict=True):
-        service.tracing = Last(name)
-    server = Server(services, tracing=Last("calls"))
+        service.tracing = MeetingTracing(name)
+    server = Server(services, tracing=MeetingTracing("calls"))
     await server.start()
     await server.stop()
-    assert sorted(met) == ["a", "b", "calls"]
+    assert sorted(flushed) == ["a", "b", "calls"]
 
 
-class Stuck(SpanExporter):
+class StuckExporter(SpanExporter):
     """An exporter that blocks until it is shut down."""
 
     def __init__(self) -> None:
@@ -125,28 +125,28 @@ class Stuck(SpanExporter):
         self.ended.set()
 
 
-def test_the_end_of_tracing_takes_no_longer_however_much_is_held_back() -> None:
+def test_shutdown_of_tracing_is_bounded_however_many_spans_wait() -> None:
     """The limit covers all batches together; the SDK itself would wait half a minute for them."""
-    exporter = Stuck()
+    exporter = StuckExporter()
     tracing = Tracing("held", exporter)
     for _ in range(2000):
         tracing.begin("span").end()
-    begun = time.monotonic()
+    started_at = time.monotonic()
     tracing.shutdown(0.1)
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - started_at < 15
     assert exporter.ended.is_set()
 
 
-def test_an_endpoint_that_answers_nothing_is_given_up() -> None:
+def test_shutdown_gives_up_on_a_silent_endpoint() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         tracing = open_tracing("held", f"http://127.0.0.1:{silent.getsockname()[1]}")
         for _ in range(2000):
             tracing.begin("span").end()
-        begun = time.monotonic()
+        started_at = time.monotonic()
         tracing.shutdown(0.1)
-        assert time.monotonic() - begun < 15
+        assert time.monotonic() - started_at < 15
 
 
 def test_tracing_without_an_endpoint_records_nothing() -> None:

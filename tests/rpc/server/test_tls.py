@@ -45,32 +45,30 @@ async def said(server: Server, security: Security, text: str = "hello") -> str:
         return str(answer.value)
 
 
-async def refused(server: Server, security: Security) -> grpc.aio.AioRpcError:
+async def refusal(server: Server, security: Security) -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await said(server, security)
     return caught.value
 
 
-async def test_a_client_that_knows_the_ca_is_served(authority: Authority) -> None:
+async def test_client_that_trusts_the_ca_is_served(authority: Authority) -> None:
     async with serving(authority.issue("server")) as server:
         assert await said(server, TlsFiles(authority.ca)) == "hello"
-        assert (await refused(server, None)).code() is grpc.StatusCode.UNAVAILABLE
+        assert (await refusal(server, None)).code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_without_a_ca_those_of_the_machine_vouch_for_servers(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_system_cas_are_used_when_no_ca_is_given(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     """This also holds when only the name in the servers' certificates is given, which implies TLS."""
     named = TlsFiles.find(server_name="gate.example", environment={})
     async with serving(authority.issue("server", "gate.example")) as server:
         for security in (named, TlsFiles(ca=SYSTEM)):
-            assert "not signed by a CA that is trusted here" in await told(server, security)
+            assert "not signed by a CA that is trusted here" in await connection_error(server, security)
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
         for security in (named, TlsFiles(ca=SYSTEM)):
             assert await said(server, security) == "hello"
 
 
-async def test_a_ca_in_a_folder_of_the_machine_vouches_for_servers(
+async def test_ca_in_a_system_folder_is_trusted(
     authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The folder is as `openssl rehash` makes it, where links may be broken."""
@@ -83,7 +81,7 @@ async def test_a_ca_in_a_folder_of_the_machine_vouches_for_servers(
         assert await said(server, TlsFiles(ca=SYSTEM)) == "hello"
 
 
-async def told(server: Server, security: Security) -> str:
+async def connection_error(server: Server, security: Security) -> str:
     """Return the error that a user of the client sees."""
     async with Client(server.address, patience=0, credentials=security) as client:
         with pytest.raises(Unreachable) as caught:
@@ -91,46 +89,48 @@ async def told(server: Server, security: Security) -> str:
     return str(caught.value)
 
 
-async def test_a_user_is_told_why_there_is_no_connection(authority: Authority, tmp_path: Path) -> None:
+async def test_client_error_says_why_there_is_no_connection(authority: Authority, tmp_path: Path) -> None:
     other = Authority(tmp_path, "other")
     own = authority.issue("server")
     async with serving(own) as server:
-        assert "that is trusted here: set TRADEWIND_TLS_CA" in await told(server, TlsFiles(other.ca))
-        assert "is for other names" in await told(server, TlsFiles(authority.ca, server_name="door.example"))
-        assert "closed the connection at once, as a server does that expects TLS" in await told(server, None)
+        assert "that is trusted here: set TRADEWIND_TLS_CA" in await connection_error(server, TlsFiles(other.ca))
+        assert "is for other names" in await connection_error(
+            server, TlsFiles(authority.ca, server_name="door.example")
+        )
+        assert "closed the connection at once, as a server does that expects TLS" in await connection_error(
+            server, None
+        )
     async with serving(own, tls_require_client_cert=True) as server:
-        assert "or a certificate signed by its CA" in await told(server, TlsFiles(authority.ca))
+        assert "or a certificate signed by its CA" in await connection_error(server, TlsFiles(authority.ca))
     plain = Server([EchoService()])
     await plain.start()
     try:
-        assert "it speaks plain text, not TLS" in await told(plain, TlsFiles(authority.ca))
+        assert "it speaks plain text, not TLS" in await connection_error(plain, TlsFiles(authority.ca))
     finally:
         await plain.stop(drain_s=0)
 
 
-async def test_a_name_that_is_not_in_the_certificate_is_refused_unless_it_is_said(authority: Authority) -> None:
+async def test_server_name_must_match_the_certificate(authority: Authority) -> None:
     named = authority.issue("server", "gate.example")
     async with serving(named) as server:
         port = server.address.rpartition(":")[2]
         target = f"ipv4:127.0.0.1:{port}"
         async with open_channel(target, security=TlsFiles(authority.ca, server_name="gate.example")) as channel:
             await EchoClient(channel).method("unary_unary", "UnaryUnary")(StringValue(value="x"), timeout=10)
-        assert (await refused(server, TlsFiles(authority.ca, server_name="door.example"))).code() is (
+        assert (await refusal(server, TlsFiles(authority.ca, server_name="door.example"))).code() is (
             grpc.StatusCode.UNAVAILABLE
         )
 
 
-async def test_mtls_takes_only_callers_whose_certificate_the_ca_has_signed(
-    authority: Authority, tmp_path: Path
-) -> None:
+async def test_mtls_accepts_only_certificates_signed_by_the_ca(authority: Authority, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "stranger").issue("stranger")
     async with serving(authority.issue("server"), tls_require_client_cert=True) as server:
         assert await said(server, authority.issue("caller")) == "hello"
         for security in (TlsFiles(authority.ca), TlsFiles(authority.ca, stranger.cert, stranger.key)):
-            assert (await refused(server, security)).code() is grpc.StatusCode.UNAVAILABLE
+            assert (await refusal(server, security)).code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_a_handler_knows_who_calls(authority: Authority) -> None:
+async def test_handler_sees_the_identity_of_the_caller(authority: Authority) -> None:
     seen: list[PeerIdentity | None] = []
 
     async def act(text: str, context: Context) -> str:
@@ -152,13 +152,13 @@ async def test_only_allowed_names_may_call(authority: Authority) -> None:
     files = authority.issue("server")
     async with serving(files, tls_allowed_names="scheduler.*, *.workers.example") as server:
         assert await said(server, authority.issue("one", "a.workers.example")) == "hello"
-        error = await refused(server, authority.issue("two", "elsewhere.example"))
+        error = await refusal(server, authority.issue("two", "elsewhere.example"))
         assert error.code() is grpc.StatusCode.PERMISSION_DENIED
         assert "certificate (elsewhere.example" in (error.details() or "")
         assert error_from(error, "", "").reason == "CALLER_NOT_ALLOWED"
 
 
-async def test_a_replaced_certificate_is_for_new_connections_and_open_ones_go_on(authority: Authority) -> None:
+async def test_replaced_server_certificate_applies_to_new_connections_only(authority: Authority) -> None:
     service = EchoService()
     async with serving(authority.issue("server", "one.example"), service) as server:
         old = TlsFiles(authority.ca, server_name="one.example")
@@ -167,12 +167,12 @@ async def test_a_replaced_certificate_is_for_new_connections_and_open_ones_go_on
             await call(StringValue(value="before"), timeout=10)
             authority.issue("server", "two.example")
 
-            await until(lambda: served(server, TlsFiles(authority.ca, server_name="two.example")), "it is rotated")
+            await until(lambda: is_served(server, TlsFiles(authority.ca, server_name="two.example")), "it is rotated")
             assert (await call(StringValue(value="after"), timeout=10)).value == "after"
-            assert (await refused(server, old)).code() is grpc.StatusCode.UNAVAILABLE
+            assert (await refusal(server, old)).code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_a_client_shows_the_certificate_that_replaced_its_own(authority: Authority) -> None:
+async def test_client_presents_its_replaced_certificate(authority: Authority) -> None:
     names: list[str] = []
 
     async def act(text: str, context: Context) -> str:
@@ -203,7 +203,7 @@ async def test_a_client_shows_the_certificate_that_replaced_its_own(authority: A
         lasting.cancel()
 
 
-async def test_health_has_a_port_in_plain_text_for_probes(authority: Authority) -> None:
+async def test_health_port_serves_plain_text(authority: Authority) -> None:
     port = free_port()
     async with (
         serving(authority.issue("server"), tls_require_client_cert=True, health_port=port),
@@ -217,7 +217,7 @@ async def test_health_has_a_port_in_plain_text_for_probes(authority: Authority) 
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_a_stream_that_outlasts_the_certificate_before_ends_as_unavailable(
+async def test_stream_over_a_replaced_certificate_ends_as_unavailable_in_time(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its reader gets this error and is not cancelled."""
@@ -257,7 +257,7 @@ async def test_a_stream_that_outlasts_the_certificate_before_ends_as_unavailable
         (lambda files: TlsSettings(tls_server_name="gate.example"), "a server needs a certificate and its key"),
     ],
 )
-async def test_a_server_does_not_start_with_files_that_are_not_good(
+async def test_server_does_not_start_with_invalid_tls_files(
     authority: Authority, settings: Callable[[TlsFiles], TlsSettings], said: str
 ) -> None:
     service = EchoService()
@@ -267,7 +267,7 @@ async def test_a_server_does_not_start_with_files_that_are_not_good(
     assert service.calls[-1] == "stop"
 
 
-async def served(server: Server, security: Security) -> bool:
+async def is_served(server: Server, security: Security) -> bool:
     try:
         await said(server, security)
     except grpc.aio.AioRpcError:

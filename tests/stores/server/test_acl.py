@@ -25,7 +25,7 @@ OWN = {
     "trigger": (trigger.Keys(PREFIX).trigger(3, "momentum"), f"{PREFIX}:{{t3}}:triggers:wake"),
 }
 PAIRS = list(permutations(OWN, 2))
-ATTEMPTS = (
+COMMANDS = (
     ("GET",),
     ("SET", "x"),
     ("DEL",),
@@ -33,7 +33,7 @@ ATTEMPTS = (
     ("XADD", "*", "a", "1"),
     ("EXPIRE", "1"),
 )
-ABOUT_FUNCTIONS = (
+FORBIDDEN_FUNCTION_COMMANDS = (
     ("LIST", "WITHCODE"),
     ("DUMP",),
     ("DELETE", "mine"),
@@ -45,16 +45,18 @@ ABOUT_FUNCTIONS = (
 FORGED = 4711
 
 
-def test_every_user_is_tried() -> None:
+def test_every_service_user_is_covered() -> None:
     assert sorted(OWN) == sorted(user.name for user in SERVICES)
 
 
 @pytest.mark.parametrize(("service", "other"), PAIRS)
-async def test_a_service_is_refused_at_the_keys_of_another(redis_server: RedisServer, service: str, other: str) -> None:
+async def test_service_is_refused_access_to_keys_of_another(
+    redis_server: RedisServer, service: str, other: str
+) -> None:
     client = redis_server.connect(service)
     own, foreign = OWN[service][0], OWN[other][0]
     assert await client.set(own, "1")
-    for name, *rest in ATTEMPTS:
+    for name, *rest in COMMANDS:
         with pytest.raises(NoPermissionError):
             await client.execute_command(name, foreign, *rest)
     with pytest.raises(NoPermissionError):
@@ -64,7 +66,7 @@ async def test_a_service_is_refused_at_the_keys_of_another(redis_server: RedisSe
 
 @pytest.mark.parametrize(("service", "other"), PAIRS)
 @pytest.mark.parametrize("call", ["call", "pcall"])
-async def test_a_script_is_refused_there_as_well(
+async def test_script_is_refused_access_to_keys_of_another_service(
     redis_server: RedisServer, service: str, other: str, call: str
 ) -> None:
     """A script names a key of its own service, and then reaches for another service's."""
@@ -81,7 +83,7 @@ async def test_a_script_is_refused_there_as_well(
 
 
 @pytest.mark.parametrize(("service", "other"), PAIRS)
-async def test_a_service_is_refused_at_the_channels_of_another(
+async def test_service_may_not_publish_on_channels_of_another(
     redis_server: RedisServer, service: str, other: str
 ) -> None:
     with pytest.raises(NoPermissionError):
@@ -89,7 +91,7 @@ async def test_a_service_is_refused_at_the_channels_of_another(
 
 
 @pytest.mark.parametrize("service", OWN)
-async def test_a_service_may_add_functions_and_neither_see_nor_take_away_any(
+async def test_service_may_add_functions_but_neither_list_nor_delete_any(
     redis_server: RedisServer, service: str
 ) -> None:
     for node in redis_server.nodes:
@@ -98,7 +100,7 @@ async def test_a_service_may_add_functions_and_neither_see_nor_take_away_any(
     try:
         await client.load_functions("#!lua name=mine\nredis.register_function('mine', function() return 1 end)")
         assert await client.execute_command("FCALL", "mine", 0) == 1
-        for command in ABOUT_FUNCTIONS:
+        for command in FORBIDDEN_FUNCTION_COMMANDS:
             with pytest.raises(NoPermissionError):
                 await client.execute_command("FUNCTION", *command)
         assert await client.execute_command("FCALL", "mine", 0) == 1
@@ -114,7 +116,7 @@ def forged(password: str) -> str:
     return f"#!lua name=tradewind_{digest}\n{function}"
 
 
-async def test_who_does_not_know_the_password_cannot_put_code_in_the_place_of_anothers(
+async def test_service_cannot_replace_functions_of_another_without_its_password(
     redis_server: RedisServer,
 ) -> None:
     intruder, service = redis_server.connect("trigger"), redis_server.connect("registry")

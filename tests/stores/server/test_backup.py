@@ -75,7 +75,7 @@ async def busy(tmp_path: Path, binary: str | None) -> AsyncIterator[tuple[Embedd
         await writing
 
 
-async def whole(admin: Client, at_least: int) -> None:
+async def assert_all_pairs(admin: Client, at_least: int) -> None:
     """Assert that a restored store has exactly the pairs up to some number."""
     keys = {key.decode() for key in await admin.execute_command("KEYS", "*")}
     count = len(keys) // 2
@@ -84,7 +84,7 @@ async def whole(admin: Client, at_least: int) -> None:
 
 
 @pytest.mark.parametrize("persistence", ["append-only", "snapshot"])
-async def test_a_snapshot_under_writes_is_restored(
+async def test_snapshot_taken_during_writes_is_restored(
     busy: tuple[EmbeddedStore, Client, Writer], tmp_path: Path, binary: str | None, persistence: backups.Persistence
 ) -> None:
     store, admin, writer = busy
@@ -97,10 +97,10 @@ async def test_a_snapshot_under_writes_is_restored(
     assert backups.restore(taken, tmp_path / "other", persistence=persistence) is None
     options = () if persistence == "append-only" else ("--appendonly", "no")
     async with running(tmp_path / "other", binary, *options) as (_, restored):
-        await whole(restored, before)
+        await assert_all_pairs(restored, before)
 
 
-async def test_append_only_files_under_writes_and_rewrites_are_restored(
+async def test_append_only_files_copied_during_writes_and_rewrites_are_restored(
     busy: tuple[EmbeddedStore, Client, Writer], tmp_path: Path, binary: str | None
 ) -> None:
     store, admin, writer = busy
@@ -117,11 +117,13 @@ async def test_append_only_files_under_writes_and_rewrites_are_restored(
         home = tmp_path / f"restored-{number}"
         backups.restore(taken, home)
         async with running(home, binary) as (_, restored):
-            await whole(restored, before)
+            await assert_all_pairs(restored, before)
     assert [each.taken_at.second for each in backups.list_backups(tmp_path / "backups")] == [0, 1, 2]
 
 
-async def test_a_user_who_may_not_is_told(busy: tuple[EmbeddedStore, Client, Writer], tmp_path: Path) -> None:
+async def test_user_without_rights_to_back_up_gets_an_error(
+    busy: tuple[EmbeddedStore, Client, Writer], tmp_path: Path
+) -> None:
     store, admin, _ = busy
     url = f"redis://127.0.0.1:{store.port}"
     await admin.execute_command("ACL", "SETUSER", "reader", "on", ">secret", "+get", "+replconf", "~*")
@@ -132,7 +134,7 @@ async def test_a_user_who_may_not_is_told(busy: tuple[EmbeddedStore, Client, Wri
     assert list((tmp_path / "backups").iterdir()) == []
 
 
-async def test_a_user_without_a_password_is_logged_in_as_well(tmp_path: Path, binary: str | None) -> None:
+async def test_user_without_a_password_can_back_up(tmp_path: Path, binary: str | None) -> None:
     async with running(tmp_path / "store", binary) as (store, admin):
         await admin.execute_command("ACL", "SETUSER", "probe", "on", "nopass", *BACKUP.split())
         assert await fetch_snapshot(f"redis://probe@127.0.0.1:{store.port}", tmp_path / "snapshot") > 0
@@ -151,7 +153,7 @@ def copied(tmp_path: Path) -> backups.Backup:
     return backups.back_up_directory(tmp_path / "data", tmp_path / "backups", NOW)
 
 
-def test_what_a_rewrite_left_behind_is_not_copied(copied: backups.Backup) -> None:
+def test_files_superseded_by_a_rewrite_are_not_copied(copied: backups.Backup) -> None:
     assert set(copied.files) == {f"appendonlydir/{name}" for name in ("base", "more", backups.MANIFEST)}
     text = (copied.path / backups.APPEND_ONLY / backups.MANIFEST).read_text()
     assert text == "file base seq 1 type b\nfile more seq 2 type i\n"
@@ -168,7 +170,7 @@ def test_a_damaged_backup_is_not_restored(copied: backups.Backup, tmp_path: Path
     assert not (tmp_path / "new").exists()
 
 
-def test_data_that_are_there_are_kept(copied: backups.Backup, tmp_path: Path) -> None:
+def test_restore_keeps_existing_data_and_sets_it_aside_when_replacing(copied: backups.Backup, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with pytest.raises(BackupError, match="holds data"):
         backups.restore(copied, data)
@@ -179,7 +181,7 @@ def test_data_that_are_there_are_kept(copied: backups.Backup, tmp_path: Path) ->
     assert (data / backups.APPEND_ONLY / "more").read_text() == "MORE"
 
 
-def test_the_newest_stay(copied: backups.Backup, tmp_path: Path) -> None:
+def test_remove_old_keeps_the_newest_backups(copied: backups.Backup, tmp_path: Path) -> None:
     target = tmp_path / "backups"
     later = [backups.back_up_directory(tmp_path / "data", target, NOW + timedelta(days=day)) for day in (1, 2)]
     (target / "20990101T000000.000000Z.part").mkdir()
@@ -189,7 +191,7 @@ def test_the_newest_stay(copied: backups.Backup, tmp_path: Path) -> None:
     assert backups.remove_old(target, 0, later[-1]) == []
 
 
-def test_what_was_just_taken_is_not_removed_for_one_of_a_time_to_come(copied: backups.Backup, tmp_path: Path) -> None:
+def test_backup_dated_in_the_future_prevents_removal_of_old_ones(copied: backups.Backup, tmp_path: Path) -> None:
     target, data = tmp_path / "backups", tmp_path / "data"
     ahead = backups.back_up_directory(data, target, NOW + timedelta(days=36_500))
     result = CliRunner().invoke(app, ["backup", "create", str(target), "--data", str(data), "--keep", "1"])
@@ -199,12 +201,12 @@ def test_what_was_just_taken_is_not_removed_for_one_of_a_time_to_come(copied: ba
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": []}', '{"files": {"a": {"bytes": "many", "sha256": ""}}}'])
-def test_a_broken_backup_is_passed_over_and_named(copied: backups.Backup, tmp_path: Path, text: str) -> None:
+def test_broken_backup_is_skipped_and_named(copied: backups.Backup, tmp_path: Path, text: str) -> None:
     target, data = tmp_path / "backups", tmp_path / "data"
     broken = target / "20990101T000000.000000Z"
     broken.mkdir()
     (broken / "backup.json").write_text(text)
-    told = f"{broken} is not a backup, because its backup.json is broken: "
+    message = f"{broken} is not a backup, because its backup.json is broken: "
 
     def run(*arguments: str) -> tuple[str, str]:
         result = CliRunner().invoke(app, ["backup", *arguments])
@@ -217,18 +219,18 @@ def test_a_broken_backup_is_passed_over_and_named(copied: backups.Backup, tmp_pa
     listed, notes = run("list", str(target))
     assert str(taken.path) in listed
     assert str(broken) not in listed
-    assert notes.startswith(f"note: {told}")
+    assert notes.startswith(f"note: {message}")
     restored, notes = run("restore", str(target), str(tmp_path / "new"))
     assert restored.startswith(f"restored {taken.path} to ")
-    assert notes.startswith(f"note: {told}")
-    with pytest.raises(BackupError, match=re.escape(told)):
+    assert notes.startswith(f"note: {message}")
+    with pytest.raises(BackupError, match=re.escape(message)):
         backups.find_backup(broken)
     shutil.rmtree(taken.path)
-    with pytest.raises(BackupError, match=rf"^no backup in .*\n{re.escape(told)}"):
+    with pytest.raises(BackupError, match=rf"^no backup in .*\n{re.escape(message)}"):
         backups.find_backup(target)
 
 
-async def test_verify_fails_where_another_backup_is_broken(tmp_path: Path) -> None:
+async def test_verify_fails_when_another_backup_is_broken(tmp_path: Path) -> None:
     async with running(tmp_path / "store", None):
         taken = backups.back_up_directory(tmp_path / "store", tmp_path / "backups", datetime.now(UTC))
     broken = tmp_path / "backups" / "20990101T000000.000000Z"
@@ -242,13 +244,13 @@ async def test_verify_fails_where_another_backup_is_broken(tmp_path: Path) -> No
     assert f"error: {broken} is not a backup" in verified.stderr
 
 
-async def test_a_directory_in_use_is_left_alone(copied: backups.Backup, tmp_path: Path) -> None:
+async def test_restore_refuses_a_directory_in_use(copied: backups.Backup, tmp_path: Path) -> None:
     async with running(tmp_path / "store", None):
         with pytest.raises(BackupError, match="a store is running in"):
             backups.restore(copied, tmp_path / "store", replace=True)
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_directory_without_a_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BackupError, match="no append-only files"):
         backups.back_up_directory(tmp_path, tmp_path / "backups", NOW)
     with pytest.raises(BackupError, match="no backup in"):

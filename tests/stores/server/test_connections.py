@@ -17,7 +17,7 @@ def server(redis_servers: RedisServers) -> RedisServer:
     return redis_servers.get("embedded")
 
 
-async def kept(pool: Any) -> Any:
+async def pooled_connection(pool: Any) -> Any:
     """Return a connected connection of a pool, which gets it back at once."""
     connection = await pool.get_connection()
     await pool.release(connection)
@@ -30,17 +30,17 @@ def is_kept_alive(connection: Any) -> bool:
     return bool(held.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
 
 
-async def test_a_connection_is_kept_alive_and_checked_after_30_s_of_silence(server: RedisServer) -> None:
+async def test_connection_has_keepalive_and_health_check_after_30_s(server: RedisServer) -> None:
     for client in (connect(server.url()), connect_single(server.url())):
         held: Any = client
-        connection = await kept(held.connection_pool)
+        connection = await pooled_connection(held.connection_pool)
         assert is_kept_alive(connection)
         assert connection.health_check_interval == 30
         await client.end()
 
 
-async def test_no_command_is_repeated_by_the_client_itself(server: RedisServer) -> None:
+async def test_client_repeats_no_command_by_itself(server: RedisServer) -> None:
     client: Any = connect(server.url())
-    connection = await kept(client.connection_pool)
+    connection = await pooled_connection(client.connection_pool)
     assert connection.retry == Retry(NoBackoff(), 0)
     await client.end()

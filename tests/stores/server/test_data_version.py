@@ -1,4 +1,4 @@
-"""The version of the data: noted once, checked at each start."""
+"""The version of the data: stored once, checked at each start."""
 
 import json
 from dataclasses import replace
@@ -19,36 +19,36 @@ def client(redis_server: RedisServer) -> Client:
     return redis_server.connect("node_task_manager")
 
 
-async def test_the_first_start_notes_it_and_later_ones_leave_it(client: Client) -> None:
+async def test_first_start_stores_the_version_and_later_ones_keep_it(client: Client) -> None:
     await require_data_version(client, DATA)
-    noted = await client.get(KEY)
-    assert noted is not None
-    assert json.loads(noted) == {"version": VERSION, "shards": 2}
+    stored = await client.get(KEY)
+    assert stored is not None
+    assert json.loads(stored) == {"version": VERSION, "shards": 2}
     await require_data_version(client, DATA)
-    assert await client.get(KEY) == noted
+    assert await client.get(KEY) == stored
     assert await client.pttl(KEY) == -1
 
 
-async def test_a_later_version_is_refused(client: Client) -> None:
+async def test_newer_version_is_refused(client: Client) -> None:
     await client.set(KEY, json.dumps({"version": VERSION + 1, "shards": 2}))
     with pytest.raises(OtherData, match=f"have version {VERSION + 1}, written by a later release; this one reads"):
         await require_data_version(client, DATA)
 
 
-async def test_a_version_that_is_read_no_more_is_refused(client: Client) -> None:
+async def test_version_that_is_too_old_is_refused(client: Client) -> None:
     await client.set(KEY, json.dumps({"version": OLDEST - 1, "shards": 2}))
     with pytest.raises(OtherData, match=f"have version {OLDEST - 1}, written by an earlier release; this one reads"):
         await require_data_version(client, DATA)
 
 
-async def test_data_that_are_divided_otherwise_are_refused(client: Client) -> None:
+async def test_different_number_of_shards_is_refused(client: Client) -> None:
     await require_data_version(client, replace(DATA, fixed={"shards": 4}))
     with pytest.raises(OtherData, match="have 4 shards, but this server is set to 2 by SHARDS"):
         await require_data_version(client, DATA)
 
 
-@pytest.mark.parametrize("noted", ["", "[]", "{}", "soon", '{"version": null}'])
-async def test_what_is_no_version_is_refused(client: Client, noted: str) -> None:
-    await client.set(KEY, noted or " ")
+@pytest.mark.parametrize("stored", ["", "[]", "{}", "soon", '{"version": null}'])
+async def test_invalid_version_record_is_refused(client: Client, stored: str) -> None:
+    await client.set(KEY, stored or " ")
     with pytest.raises(OtherData, match="instead of a data version"):
         await require_data_version(client, DATA)

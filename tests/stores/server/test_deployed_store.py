@@ -13,7 +13,7 @@ from tests.servers import BINARIES
 from tradewind.server.redis.client import connect, require_safe_policy
 from tradewind.server.redis.embedded import EmbeddedStore
 
-ELSEWHERE = ("bind", "port", "dir", "aclfile")
+OVERRIDDEN = ("bind", "port", "dir", "aclfile")
 """Settings that differ from those in a container."""
 
 
@@ -24,7 +24,7 @@ async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[s
     options: list[str] = []
     for line in lines:
         name, *values = line.split()[:1] or [""], *line.split()[1:]
-        if line and not line.startswith("#") and name[0] not in ELSEWHERE:
+        if line and not line.startswith("#") and name[0] not in OVERRIDDEN:
             options += [f"--{name[0]}", *values]
     store = EmbeddedStore(tmp_path / "store", binary=request.param, options=options)
     await store.start()
@@ -36,7 +36,7 @@ async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[s
     await store.stop()
 
 
-async def test_each_user_may_do_what_it_must(url: str) -> None:
+async def test_each_user_of_the_deployed_store_has_exactly_its_rights(url: str) -> None:
     admin = connect(url, user="admin", password="dev-admin")
     await require_safe_policy(admin)
     settings = await admin.execute_command("CONFIG", "GET", "*")

@@ -45,7 +45,7 @@ async def set_and_get(store: EmbeddedStore, user: str, value: str | None) -> byt
         await client.end()
 
 
-async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_data_survives_a_restart(tmp_path: Path) -> None:
     for value in ("first", None):
         store = EmbeddedStore(tmp_path / "data", acl_users=[USER])
         await store.start()
@@ -57,7 +57,7 @@ async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None
         assert store.pid is None
 
 
-async def test_it_has_started_when_it_has_read_its_data_however_long_that_takes(tmp_path: Path) -> None:
+async def test_start_waits_until_data_is_loaded_beyond_its_timeout(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path / "data")
     await store.start()
     client = connect(store.url_for())
@@ -81,7 +81,7 @@ async def test_it_has_started_when_it_has_read_its_data_however_long_that_takes(
 
 
 @pytest.mark.parametrize("binary", BINARIES, ids=lambda binary: "system" if binary else "embedded")
-async def test_what_scripts_and_transactions_wrote_is_there_after_a_restart(tmp_path: Path, binary: str | None) -> None:
+async def test_writes_of_scripts_survive_a_restart(tmp_path: Path, binary: str | None) -> None:
     """Redis 7.0 loads them as the user that is not logged in, and drops them if that user has no rights."""
     store = EmbeddedStore(tmp_path / "data", acl_users=[USER], binary=binary)
     await store.start()
@@ -101,24 +101,22 @@ async def test_what_scripts_and_transactions_wrote_is_there_after_a_restart(tmp_
         await store.stop()
 
 
-async def test_the_allocator_of_glibc_keeps_freed_memory_at_hand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_glibc_tunables_are_set_unless_already_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The store itself overwrites its environment with its process title.
-    told, teller = tmp_path / "told", tmp_path / "teller"
-    teller.write_text(f'#!/bin/sh\nprintenv GLIBC_TUNABLES > "{told}"\nexec "{find_server()}" "$@"\n')
-    teller.chmod(0o700)
+    tunables, wrapper = tmp_path / "tunables", tmp_path / "wrapper"
+    wrapper.write_text(f'#!/bin/sh\nprintenv GLIBC_TUNABLES > "{tunables}"\nexec "{find_server()}" "$@"\n')
+    wrapper.chmod(0o700)
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     for expected in (ALLOCATOR["GLIBC_TUNABLES"], "glibc.malloc.tcache_count=9"):
-        store = EmbeddedStore(tmp_path / "data", acl_users=[USER], binary=teller)
+        store = EmbeddedStore(tmp_path / "data", acl_users=[USER], binary=wrapper)
         await store.start()
         await store.stop()
-        assert told.read_text() == f"{expected}\n"
+        assert tunables.read_text() == f"{expected}\n"
         # A value that somebody has set is kept.
         monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=9")
 
 
-async def test_only_people_of_this_machine_with_a_password_get_in(tmp_path: Path) -> None:
+async def test_only_local_users_with_a_password_are_admitted(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path, acl_users=[USER])
     await store.start()
     try:
@@ -136,7 +134,7 @@ async def test_only_people_of_this_machine_with_a_password_get_in(tmp_path: Path
         await store.stop()
 
 
-async def test_passwords_last_and_new_users_join_them(tmp_path: Path) -> None:
+async def test_passwords_persist_when_users_are_added(tmp_path: Path) -> None:
     first = EmbeddedStore(tmp_path, acl_users=[USER])
     await first.start()
     await first.stop()
@@ -147,13 +145,13 @@ async def test_passwords_last_and_new_users_join_them(tmp_path: Path) -> None:
     assert second.password_of("registry") not in (first.password_of("scheduler"), first.password_of("admin"))
 
 
-async def test_passwords_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+async def test_unreadable_passwords_are_reported(tmp_path: Path) -> None:
     (tmp_path / "passwords.json").write_text("")
     with pytest.raises(EmbeddedStoreError, match=r"passwords\.json does not hold passwords: remove it"):
         await EmbeddedStore(tmp_path).start()
 
 
-async def test_passwords_outlast_a_start_on_a_full_disk(tmp_path: Path) -> None:
+async def test_passwords_survive_a_start_on_a_full_disk(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path, acl_users=[USER])
     await store.start()
     password = store.password_of("scheduler")
@@ -171,7 +169,7 @@ async def test_passwords_outlast_a_start_on_a_full_disk(tmp_path: Path) -> None:
     assert store.password_of("scheduler") == password
 
 
-async def test_a_unix_socket_in_place_of_a_port(tmp_path: Path) -> None:
+async def test_store_serves_on_a_unix_socket(tmp_path: Path) -> None:
     # Under pytest's own directory the socket's path would be too long on some machines.
     with tempfile.TemporaryDirectory() as short:
         store = EmbeddedStore(tmp_path, unix_socket=Path(short) / "store.sock", acl_users=[USER])
@@ -183,12 +181,12 @@ async def test_a_unix_socket_in_place_of_a_port(tmp_path: Path) -> None:
             await store.stop()
 
 
-def test_a_socket_path_that_no_system_takes_is_refused(tmp_path: Path) -> None:
+def test_too_long_socket_path_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EmbeddedStoreError, match="longer than 107 bytes"):
         EmbeddedStore(tmp_path, unix_socket=tmp_path / ("x" * 108))
 
 
-async def test_a_directory_in_use_names_its_owner(tmp_path: Path) -> None:
+async def test_directory_in_use_is_refused_with_its_owner(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path)
     await store.start()
     try:
@@ -201,7 +199,7 @@ async def test_a_directory_in_use_names_its_owner(tmp_path: Path) -> None:
         await store.stop()
 
 
-async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+async def test_port_in_use_is_reported_and_the_directory_released(tmp_path: Path) -> None:
     first = EmbeddedStore(tmp_path / "a")
     await first.start()
     try:
@@ -216,7 +214,7 @@ async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
         await first.stop()
 
 
-async def test_what_the_store_said_before_it_died_outlasts_its_restart(tmp_path: Path) -> None:
+async def test_log_of_a_crash_survives_the_restart(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path)
     await store.start()
     try:
@@ -230,29 +228,21 @@ async def test_what_the_store_said_before_it_died_outlasts_its_restart(tmp_path:
         await store.stop()
 
 
-async def test_a_long_log_makes_room_and_its_end_stays(tmp_path: Path) -> None:
+async def test_failed_start_shows_its_output_and_long_log_is_rotated(tmp_path: Path) -> None:
     log, before = tmp_path / "store.log", tmp_path / "store.log.before"
     log.write_text("old\n" * 500_000 + "Address already in use\n")
     program = tmp_path / "not-a-store"
     program.write_text("#!/bin/sh\necho I am a shell script\nexit 3\n")
     program.chmod(0o700)
-    for said in (1, 2):
+    for attempts in (1, 2):
         with pytest.raises(EmbeddedStoreError, match=r"exited at once:\nI am a shell script$"):
             await EmbeddedStore(tmp_path, binary=program).start()
-        assert log.read_text() == "I am a shell script\n" * said
+        assert log.read_text() == "I am a shell script\n" * attempts
     assert before.stat().st_size == 1 << 20
     assert before.read_text().endswith("old\nAddress already in use\n")
 
 
-async def test_a_program_that_is_no_store_is_told_with_what_it_said(tmp_path: Path) -> None:
-    program = tmp_path / "not-a-store"
-    program.write_text("#!/bin/sh\necho I am a shell script\nexit 3\n")
-    program.chmod(0o700)
-    with pytest.raises(EmbeddedStoreError, match="I am a shell script"):
-        await EmbeddedStore(tmp_path / "data", binary=program).start()
-
-
-async def test_a_store_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
+async def test_store_that_does_not_answer_in_time_is_killed(tmp_path: Path) -> None:
     program = tmp_path / "sleeper"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o700)
@@ -263,7 +253,7 @@ async def test_a_store_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what ties a process to its parent, PR_SET_PDEATHSIG, is of Linux")
-async def test_the_store_dies_with_a_killed_owner_and_the_next_one_takes_over(tmp_path: Path) -> None:
+async def test_store_dies_with_its_owner_and_the_next_owner_takes_over(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OWNER, str(tmp_path)]
     owner = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert owner.stdout is not None

@@ -34,7 +34,7 @@ async def link(redis_server: RedisServer) -> AsyncIterator[RedisLink]:
     await link.close()
 
 
-async def test_to_look_changes_nothing(link: RedisLink, redis_server: RedisServer) -> None:
+async def test_readiness_check_writes_nothing(link: RedisLink, redis_server: RedisServer) -> None:
     keys = await redis_server.keys()
     dirty = [await changes(redis_server, at) for at in range(len(redis_server.nodes))]
     assert await link.not_ready() is None
@@ -47,13 +47,13 @@ async def changes(server: RedisServer, at: int) -> int:
     return int((await server.on_node(server.nodes[at], "INFO", "persistence"))["rdb_changes_since_last_save"])
 
 
-async def test_a_moment_without_writes_is_none_of_readiness(link: RedisLink, redis_server: RedisServer) -> None:
+async def test_readiness_tolerates_two_failed_write_checks(link: RedisLink, redis_server: RedisServer) -> None:
     for _ in range(2):
-        await on_all(redis_server, "CONFIG", "SET", "min-replicas-to-write", "1")
+        await run_on_all_nodes(redis_server, "CONFIG", "SET", "min-replicas-to-write", "1")
         try:
             found = [await link.not_ready() for _ in range(4)]
         finally:
-            await on_all(redis_server, "CONFIG", "SET", "min-replicas-to-write", "0")
+            await run_on_all_nodes(redis_server, "CONFIG", "SET", "min-replicas-to-write", "0")
         assert found[:2] == [None, None]
         for reason in found[2:]:
             assert reason is not None
@@ -63,15 +63,15 @@ async def test_a_moment_without_writes_is_none_of_readiness(link: RedisLink, red
 
 
 @pytest.mark.parametrize(
-    ("begin", "end", "why"),
+    ("begin", "end", "expected"),
     [
         (("REPLICAOF", "127.0.0.1", str(free_port())), ("REPLICAOF", "NO", "ONE"), "read only replica"),
         (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0"), "used memory > 'maxmemory'"),
     ],
     ids=["read only", "out of memory"],
 )
-async def test_who_cannot_write_still_answers(
-    redis_servers: RedisServers, begin: tuple[str, ...], end: tuple[str, ...], why: str
+async def test_service_stays_ready_while_its_store_accepts_no_writes(
+    redis_servers: RedisServers, begin: tuple[str, ...], end: tuple[str, ...], expected: str
 ) -> None:
     """Unready, all replicas would go at once; the service's own health name, the metric and the log say so."""
     store = redis_servers.get("embedded")
@@ -94,21 +94,21 @@ async def test_who_cannot_write_still_answers(
 
             assert await writes()
             with capture_logs() as logs:
-                await on_all(store, *begin)
+                await run_on_all_nodes(store, *begin)
                 try:
                     await until(refuses, "it sees that the store accepts no writes")
                     assert [await health(name) for name in ("liveness", "readiness", "")] == [SERVING] * 3
                 finally:
-                    await on_all(store, *end)
+                    await run_on_all_nodes(store, *end)
                 await until(writes, "it sees that the store takes writes again")
-            told = [each["reasons"] for each in logs if each["event"] == "not_ready"]
-            assert len(told) == 1
-            assert why in told[0][0]
+            reported = [each["reasons"] for each in logs if each["event"] == "not_ready"]
+            assert len(reported) == 1
+            assert expected in reported[0][0]
     finally:
         await server.stop()
 
 
-async def on_all(server: RedisServer, *command: str) -> None:
+async def run_on_all_nodes(server: RedisServer, *command: str) -> None:
     """Run a command on every node."""
     for node in server.nodes:
         await server.on_node(node, *command)

@@ -12,18 +12,18 @@ from tradewind.server.redis.connections import SentinelConnection, SentinelTlsCo
 from tradewind.server.redis.piped import PipedRedis
 
 
-async def closed(_connection: object, _command: object) -> None:
+async def raise_closed(_connection: object, _command: object) -> None:
     """Fail as uvloop does."""
     raise RuntimeError("unable to perform operation on <TCPTransport closed=True reading=False>; the handler is closed")
 
 
-async def test_a_write_to_a_closed_connection_is_a_lost_connection(
+async def test_write_to_a_closed_connection_raises_connection_error(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = redis_server.connect()
     await client.set("key", "1")
     with monkeypatch.context() as broken:
-        broken.setattr(AbstractConnection, "_send_packed_command", closed)
+        broken.setattr(AbstractConnection, "_send_packed_command", raise_closed)
         with pytest.raises((ConnectionError, RedisClusterException), match="closed"):
             await client.get("key")
         pipeline = client.pipeline(transaction=False)
@@ -43,7 +43,7 @@ async def test_a_write_to_a_closed_connection_is_a_lost_connection(
         ("rediss+sentinel://127.0.0.1:1/main", SentinelTlsConnection),
     ],
 )
-async def test_every_way_to_a_store_says_so(url: str, expected: type[Any]) -> None:
+async def test_every_url_scheme_uses_its_connection_class(url: str, expected: type[Any]) -> None:
     client: Any = connect(url)
     assert isinstance(client, PipedRedis)
     assert client.connection_pool.connection_class is expected

@@ -43,37 +43,37 @@ async def call(client: Any, mark: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_replies_match_calls_though_others_give_up(redis_server: RedisServer, seed: int) -> None:
+async def test_replies_match_calls_when_others_are_cancelled(redis_server: RedisServer, seed: int) -> None:
     client = redis_server.connect("scheduler")
     choice = random.Random(seed)
     calls = [asyncio.ensure_future(call(client, mark)) for mark in range(200)]
-    for given_up in choice.sample(calls, 60):
+    for cancelled in choice.sample(calls, 60):
         # Some give up before they are sent, some while they wait, and some after others have been answered.
         await asyncio.sleep(0)
         if choice.random() < 0.2:
             await call(client, choice.randrange(1000, 2000))
-        given_up.cancel()
+        cancelled.cancel()
     ends = await asyncio.gather(*calls, return_exceptions=True)
     assert {type(end) for end in ends} <= {type(None), asyncio.CancelledError}
     assert sum(end is None for end in ends) >= 140
     await asyncio.gather(*(call(client, mark) for mark in range(200)))
 
 
-async def test_a_call_that_is_given_up_raises_at_once_and_has_run_once_at_most(redis_server: RedisServer) -> None:
+async def test_cancelled_call_raises_at_once_and_runs_at_most_once(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler")
     await wide(client, [KEY], (0, 0))
-    given_up = [asyncio.ensure_future(wide(client, [KEY], (mark, 0))) for mark in range(20)]
+    cancelled = [asyncio.ensure_future(wide(client, [KEY], (mark, 0))) for mark in range(20)]
     await asyncio.sleep(0)
-    for one in given_up:
-        one.cancel()
-    for one in given_up:
+    for each in cancelled:
+        each.cancel()
+    for each in cancelled:
         with pytest.raises(asyncio.CancelledError):
-            await one
+            await each
     await wide(client, [KEY], (0, 0))
     assert 2 <= int(await client.get(KEY) or 0) <= 22
 
 
-async def test_errors_of_some_calls_are_not_those_of_others(redis_server: RedisServer) -> None:
+async def test_failed_call_does_not_affect_others(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler")
     ends = await asyncio.gather(
         *(wide(client, [KEY], (mark, 0) if mark % 2 else ("no length", "x")) for mark in range(20)),
@@ -85,7 +85,7 @@ async def test_errors_of_some_calls_are_not_those_of_others(redis_server: RedisS
         await wide(client, ["trading_flow:{t1}:wide"], (1, 0))
 
 
-async def test_commands_go_the_same_way_as_scripts(redis_server: RedisServer) -> None:
+async def test_commands_share_the_pipe_with_scripts(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler")
     other = "trading_flow:{f9}:wide"
     ends = [client.call(other, "INCR", other) if mark % 2 else call(client, mark) for mark in range(20)]
@@ -96,7 +96,7 @@ async def test_commands_go_the_same_way_as_scripts(redis_server: RedisServer) ->
         await client.call("trading_flow:{t1}:wide", "GET", "trading_flow:{t1}:wide")
 
 
-async def test_a_script_that_the_server_forgot_meanwhile_runs_once_per_call(redis_server: RedisServer) -> None:
+async def test_script_that_the_server_forgot_runs_once_per_call(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler")
     await wide(client, [KEY], (0, 0))
     for node in redis_server.nodes:
@@ -105,7 +105,7 @@ async def test_a_script_that_the_server_forgot_meanwhile_runs_once_per_call(redi
     assert await client.get(KEY) == b"31"
 
 
-async def test_first_calls_that_come_together_share_one_connection(redis_server: RedisServer) -> None:
+async def test_concurrent_first_calls_share_one_connection(redis_server: RedisServer) -> None:
     loader, client = redis_server.connect("scheduler"), redis_server.connect("scheduler")
     await wide.load(loader)
     await loader.end()
@@ -121,7 +121,7 @@ async def connections(redis_server: RedisServer, mark: bytes = b"") -> int:
     return sum(b" user=scheduler " in line and mark in line for line in lines)
 
 
-async def test_calls_made_before_the_connection_share_it_whenever_they_begin(redis_server: RedisServer) -> None:
+async def test_calls_created_before_the_connection_share_it(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler")
     calls = [client.call(KEY, "INCR", KEY) for _ in range(4)]
     for begun in calls:
@@ -130,13 +130,13 @@ async def test_calls_made_before_the_connection_share_it_whenever_they_begin(red
     assert await connections(redis_server, b"cmd=incr ") == 1
 
 
-async def test_a_wrong_password_is_said_to_every_call(redis_server: RedisServer) -> None:
+async def test_wrong_password_fails_every_call(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler", password="wrong")
     ends = await asyncio.gather(*(wide(client, [KEY], (1, 0)) for _ in range(5)), return_exceptions=True)
     assert all(isinstance(end, AuthenticationError | RedisClusterException) for end in ends), ends
 
 
-async def test_a_closed_client_leaves_no_connection_and_opens_none(redis_server: RedisServer) -> None:
+async def test_closed_client_leaves_no_connection_and_opens_none(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler")
     await wide(client, [KEY], (1, 0))
     await client.end()

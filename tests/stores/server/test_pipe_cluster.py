@@ -92,18 +92,18 @@ async def calls_of(cluster: RedisServer, node: EmbeddedStore, command: str) -> i
     return int(found.get("calls", 0)) + int(found.get("rejected_calls", 0))
 
 
-async def test_calls_follow_a_slot_that_moved_and_then_go_there_directly(cluster: RedisServer) -> None:
+async def test_calls_follow_a_moved_slot_and_then_go_there_directly(cluster: RedisServer) -> None:
     client, owner, other = cluster.connect(), *await owner_and_other(cluster)
     assert await count(client, [KEY], [1]) == 1
     await client.delete(KEY)
     await give_slot(cluster, other)
     try:
         assert await asyncio.gather(*(count(client, [KEY], [0]) for _ in range(5))) == [0] * 5
-        asked = await runs_on(cluster, owner)
-        assert asked > 0
+        calls_before = await runs_on(cluster, owner)
+        assert calls_before > 0
         assert [await count(client, [KEY], [1]) for _ in range(5)] == [1, 2, 3, 4, 5]
         assert await client.call(KEY, "INCR", KEY) == 6
-        assert await runs_on(cluster, owner) == asked
+        assert await runs_on(cluster, owner) == calls_before
         await client.delete(KEY)
     finally:
         await give_slot(cluster, owner)
@@ -130,18 +130,18 @@ async def test_calls_follow_a_slot_that_is_moving(cluster: RedisServer) -> None:
         await give_slot(cluster, owner)
 
 
-async def test_first_commands_that_come_together_find_their_masters(cluster: RedisServer) -> None:
+async def test_concurrent_first_commands_reach_their_masters(cluster: RedisServer) -> None:
     for _ in range(5):
         client = cluster.connect("scheduler")
         keys = [f"trading_flow:{{f{partition}}}:n" for partition in range(12)]
         assert await asyncio.gather(*(client.get(key) for key in keys)) == [None] * 12
 
 
-async def test_calls_to_other_masters_go_on_while_one_is_away(cluster: RedisServer) -> None:
+async def test_calls_to_other_masters_continue_while_one_hangs(cluster: RedisServer) -> None:
     client, owner = cluster.connect(socket_timeout_s=1.0, connect_timeout_s=1.0), (await owner_and_other(cluster))[0]
     keys = [f"trading_flow:{{f{partition}}}:n" for partition in range(12)]
     assert await asyncio.gather(*(count(client, [key], [1]) for key in keys)) == [1] * 12
-    asked = [await calls_of(cluster, node, "cluster|slots") for node in cluster.nodes]
+    calls_before = [await calls_of(cluster, node, "cluster|slots") for node in cluster.nodes]
     assert owner.pid is not None
     os.kill(owner.pid, signal.SIGSTOP)
     try:
@@ -159,10 +159,10 @@ async def test_calls_to_other_masters_go_on_while_one_is_away(cluster: RedisServ
 
     await until(answers, "the cluster is whole again")
     # The slots are looked up anew, since another node might have become master.
-    assert [await calls_of(cluster, node, "cluster|slots") for node in cluster.nodes] != asked
+    assert [await calls_of(cluster, node, "cluster|slots") for node in cluster.nodes] != calls_before
 
 
-async def test_a_master_that_does_not_take_the_library_says_why_and_calls_to_others_go_on(cluster: RedisServer) -> None:
+async def test_master_that_refuses_the_library_fails_only_its_own_calls(cluster: RedisServer) -> None:
     client, owner = cluster.connect(), (await owner_and_other(cluster))[0]
     keys = [f"trading_flow:{{f{partition}}}:n" for partition in range(12)]
     for node in cluster.nodes:
@@ -177,7 +177,7 @@ async def test_a_master_that_does_not_take_the_library_says_why_and_calls_to_oth
     assert await count(client, [KEY], [1]) == 1
 
 
-async def test_a_cluster_that_names_no_master_cannot_be_reached(cluster: RedisServer) -> None:
+async def test_cluster_without_masters_is_an_error(cluster: RedisServer) -> None:
     client = cluster.connect()
     assert await client.get(KEY) is None
     assert isinstance(client, PipedCluster)
@@ -186,7 +186,7 @@ async def test_a_cluster_that_names_no_master_cannot_be_reached(cluster: RedisSe
         await count.load(client)
 
 
-async def test_a_lost_connection_is_not_taken_for_a_redirection(cluster: RedisServer) -> None:
+async def test_closed_client_fails_calls_without_following_redirections(cluster: RedisServer) -> None:
     client, owner = cluster.connect(), (await owner_and_other(cluster))[0]
     assert await count(client, [KEY], [1]) == 1
     assert owner.pid is not None

@@ -46,7 +46,7 @@ async def connected(url: str, **options: Any) -> AsyncIterator[Client]:
         await client.end()
 
 
-def under_way(client: Client, calls: int) -> list[asyncio.Task[int]]:
+def start_calls(client: Client, calls: int) -> list[asyncio.Task[int]]:
     """Begin calls of a script that counts."""
     return [asyncio.ensure_future(count(client, [KEY], [1])) for _ in range(calls)]
 
@@ -57,13 +57,13 @@ def send_signal(store: EmbeddedStore, number: signal.Signals) -> None:
     os.kill(store.pid, number)
 
 
-async def test_calls_under_way_when_the_store_dies_fail_and_later_ones_connect_anew(store: EmbeddedStore) -> None:
+async def test_calls_in_flight_fail_when_the_store_dies_and_later_ones_reconnect(store: EmbeddedStore) -> None:
     losses: list[str] = []
     async with connected(store.url_for()) as client:
         client.losses.listen(lambda: losses.append("lost"))
         assert await count(client, [KEY], [1]) == 1
         send_signal(store, signal.SIGSTOP)
-        calls = under_way(client, 30)
+        calls = start_calls(client, 30)
         await asyncio.sleep(0)
         send_signal(store, signal.SIGKILL)
         ends = await asyncio.gather(*calls, return_exceptions=True)
@@ -78,30 +78,30 @@ async def test_calls_under_way_when_the_store_dies_fail_and_later_ones_connect_a
         assert await count(client, [KEY], [1]) in (1, 2)
 
 
-async def test_calls_to_a_store_that_hangs_time_out_and_run_once_at_most(store: EmbeddedStore) -> None:
+async def test_calls_to_a_hanging_store_time_out_and_run_at_most_once(store: EmbeddedStore) -> None:
     async with connected(store.url_for(), socket_timeout_s=0.3, connect_timeout_s=0.3) as client:
-        await works(client)
+        await wait_until_it_answers(client)
         send_signal(store, signal.SIGSTOP)
         try:
-            begun = time.monotonic()
-            ends = await asyncio.gather(*under_way(client, 20), return_exceptions=True)
+            started_at = time.monotonic()
+            ends = await asyncio.gather(*start_calls(client, 20), return_exceptions=True)
             assert [type(end) for end in ends] == [StoreTimeoutError] * 20
             # The upper bound is below the time that a client waits by default.
-            assert 0.25 < time.monotonic() - begun < 4
+            assert 0.25 < time.monotonic() - started_at < 4
             # There is no connection left, and none can be made; with a socket redis-py calls that a lost connection.
-            begun = time.monotonic()
-            ends = await asyncio.gather(*under_way(client, 20), return_exceptions=True)
+            started_at = time.monotonic()
+            ends = await asyncio.gather(*start_calls(client, 20), return_exceptions=True)
             assert all(isinstance(end, StoreTimeoutError | StoreConnectionError) for end in ends), ends
-            assert 0.25 < time.monotonic() - begun < 4
+            assert 0.25 < time.monotonic() - started_at < 4
         finally:
             send_signal(store, signal.SIGCONT)
-        await works(client)
+        await wait_until_it_answers(client)
         # The first calls were sent, the second ones never were.
         async with connected(store.url_for()) as patient:
             assert 1 <= int(await patient.get(KEY) or 0) <= 20
 
 
-async def works(client: Client) -> None:
+async def wait_until_it_answers(client: Client) -> None:
     """Wait until a script runs again, once the store has worked off its backlog."""
 
     async def answered() -> bool:
@@ -113,28 +113,28 @@ async def works(client: Client) -> None:
     await until(answered, "the store answers again")
 
 
-async def test_each_call_has_the_whole_timeout_to_itself(store: EmbeddedStore) -> None:
+async def test_each_call_has_its_own_timeout(store: EmbeddedStore) -> None:
     async with connected(store.url_for(), socket_timeout_s=2.0) as client:
-        begun = time.monotonic()
-        while time.monotonic() - begun < 1.6:
+        started_at = time.monotonic()
+        while time.monotonic() - started_at < 1.6:
             await count(client, [KEY], [1])
         send_signal(store, signal.SIGSTOP)
         asyncio.get_running_loop().call_later(0.6, send_signal, store, signal.SIGCONT)
         assert await count(client, [KEY], [1]) > 1
-        assert time.monotonic() - begun > 2.0
+        assert time.monotonic() - started_at > 2.0
 
 
-async def test_a_client_that_is_closed_ends_the_calls_under_way(store: EmbeddedStore) -> None:
+async def test_closing_a_client_fails_calls_in_flight(store: EmbeddedStore) -> None:
     client = connect(store.url_for())
     await count(client, [KEY], [1])
     send_signal(store, signal.SIGSTOP)
     try:
-        calls = under_way(client, 3)
+        calls = start_calls(client, 3)
         await asyncio.sleep(0)
         await client.end()
         ends = await asyncio.gather(*calls, return_exceptions=True)
         # These calls wait for a connection.
-        calls = under_way(client, 3)
+        calls = start_calls(client, 3)
         await asyncio.sleep(0)
         await client.end()
         ends += await asyncio.gather(*calls, return_exceptions=True)
@@ -144,9 +144,9 @@ async def test_a_client_that_is_closed_ends_the_calls_under_way(store: EmbeddedS
     assert {str(end) for end in ends} == {"the client was closed"}
 
 
-async def test_the_first_caller_may_give_up_while_others_wait_for_its_connection(store: EmbeddedStore) -> None:
+async def test_cancelled_first_caller_does_not_affect_others_who_wait_to_connect(store: EmbeddedStore) -> None:
     async with connected(store.url_for()) as client:
-        calls = under_way(client, 10)
+        calls = start_calls(client, 10)
         await asyncio.sleep(0)
         calls[0].cancel()
         ends = await asyncio.gather(*calls, return_exceptions=True)
@@ -154,21 +154,21 @@ async def test_the_first_caller_may_give_up_while_others_wait_for_its_connection
         assert sorted(end for end in ends if isinstance(end, int)) == list(range(1, 10))
 
 
-async def test_a_connection_to_a_demoted_master_is_given_up(store: EmbeddedStore) -> None:
+async def test_connection_to_a_demoted_master_is_closed(store: EmbeddedStore) -> None:
     async with connected(store.url_for()) as client, connected(store.url_for()) as admin:
         await count(client, [KEY], [1])
         await admin.execute_command("REPLICAOF", "127.0.0.1", free_port())
-        names = await own_connections(admin)
+        before = await script_connections(admin)
         with pytest.raises(ReadOnlyError):
             await count(client, [KEY], [1])
         with pytest.raises(ReadOnlyError):
             await count(client, [KEY], [1])
-        assert not names & await own_connections(admin)
+        assert not before & await script_connections(admin)
         await admin.execute_command("REPLICAOF", "NO", "ONE")
         assert await count(client, [KEY], [1]) == 2
 
 
-async def own_connections(admin: Client) -> set[str]:
+async def script_connections(admin: Client) -> set[str]:
     """Return the ids of the connections whose last command was a script."""
     listed: str = (await admin.execute_command("CLIENT", "LIST")).decode()
     return {line.split()[0] for line in listed.splitlines() if " cmd=fcall " in line}
@@ -211,12 +211,12 @@ def hang_up(writer: asyncio.StreamWriter, number: int) -> None:
         writer.write(b":7\r\n")
 
 
-def say_too_much(writer: asyncio.StreamWriter, number: int) -> None:
+def reply_twice(writer: asyncio.StreamWriter, number: int) -> None:
     """Answer the first script twice."""
     writer.write(b":5\r\n:6\r\n" if number == 1 else b":7\r\n")
 
 
-def talk_nonsense(writer: asyncio.StreamWriter, number: int) -> None:
+def reply_with_nonsense(writer: asyncio.StreamWriter, number: int) -> None:
     """Answer the second script with something that is not a reply."""
     writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" if number == 2 else b":7\r\n")
 
@@ -230,15 +230,15 @@ async def test_a_script_whose_reply_is_lost_is_not_sent_again() -> None:
         assert seen == [b"connected", b"first", b"connected", b"second"]
 
 
-async def test_a_reply_too_many_is_nobodys_and_ends_the_connection() -> None:
-    async with fake_store(say_too_much) as (url, seen), connected(url) as client:
+async def test_surplus_reply_is_ignored_and_closes_the_connection() -> None:
+    async with fake_store(reply_twice) as (url, seen), connected(url) as client:
         assert await client.fcall("sha", 1, KEY, b"first") == 5
         assert await client.fcall("sha", 1, KEY, b"second") == 7
         assert seen == [b"connected", b"first", b"connected", b"second"]
 
 
-async def test_what_is_no_reply_ends_the_connection() -> None:
-    async with fake_store(talk_nonsense) as (url, seen), connected(url) as client:
+async def test_invalid_reply_closes_the_connection() -> None:
+    async with fake_store(reply_with_nonsense) as (url, seen), connected(url) as client:
         assert await client.fcall("sha", 1, KEY, b"first") == 7
         with pytest.raises(StoreConnectionError, match="cannot read what the store sent"):
             await client.fcall("sha", 1, KEY, b"second")

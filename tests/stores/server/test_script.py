@@ -43,16 +43,16 @@ async def test_arguments_and_reply_keep_their_types(redis_server: RedisServer) -
     assert reply == Echo(value, 1234, KEY)
 
 
-async def test_now_is_the_callers_time_or_the_stores_own(redis_server: RedisServer) -> None:
+async def test_now_is_the_callers_time_or_that_of_the_store(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler")
     assert (await echo(client, [KEY], (99, []))).now_ms == 99
     first = (await echo(client, [KEY], (0, []))).now_ms
     assert first > 1_700_000_000_000
 
-    async def later() -> bool:
+    async def time_advances() -> bool:
         return (await echo(client, [KEY], (0, []))).now_ms > first
 
-    await until(later, "the store's time goes on by a millisecond")
+    await until(time_advances, "the store's time goes on by a millisecond")
 
 
 async def test_floats_empty_tables_and_nesting_decode_to_the_declared_types(redis_server: RedisServer) -> None:
@@ -60,20 +60,20 @@ async def test_floats_empty_tables_and_nesting_decode_to_the_declared_types(redi
     assert reply == Shapes("flow", 2.0, [], [{"id": "a", "at": 1_700_000_000_000}])
 
 
-async def test_an_included_file_stands_once_however_often_it_is_named(redis_server: RedisServer) -> None:
+async def test_file_included_by_several_scripts_is_loaded_once(redis_server: RedisServer) -> None:
     assert library(__name__).text("").count("local function add(") == 1
     client = redis_server.connect("scheduler")
     assert await count(client, [KEY], [2]) == 2
     assert await count(client, [KEY], [3]) == 5
 
 
-async def test_each_run_begins_with_variables_of_its_own(redis_server: RedisServer) -> None:
+async def test_each_run_starts_with_fresh_variables(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler")
     _, _, ever = await counted(client, [KEY], [3])
     assert [await counted(client, [KEY], [3]) for _ in range(2)] == [[6, 1, ever + 1], [9, 1, ever + 2]]
 
 
-async def test_a_script_the_server_forgot_is_made_known_and_runs_once(redis_server: RedisServer) -> None:
+async def test_script_that_the_server_forgot_is_loaded_and_runs_once(redis_server: RedisServer) -> None:
     client = redis_server.connect()
     for amount in range(1, 4):
         for node in redis_server.nodes:
@@ -81,7 +81,7 @@ async def test_a_script_the_server_forgot_is_made_known_and_runs_once(redis_serv
         assert await count(client, [KEY], [1]) == amount
 
 
-async def test_many_runs_in_one_round_trip_even_when_the_server_forgot_the_script(redis_server: RedisServer) -> None:
+async def test_many_runs_share_a_round_trip_even_when_the_script_is_unknown(redis_server: RedisServer) -> None:
     for node in redis_server.nodes:
         await redis_server.on_node(node, "FUNCTION", "FLUSH")
     client = redis_server.connect("scheduler")
@@ -92,7 +92,7 @@ async def test_many_runs_in_one_round_trip_even_when_the_server_forgot_the_scrip
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_an_error_of_the_script_is_raised_and_the_others_have_run(redis_server: RedisServer, known: bool) -> None:
+async def test_error_of_one_run_is_raised_after_the_others_have_run(redis_server: RedisServer, known: bool) -> None:
     client = redis_server.connect("scheduler")
     for node in redis_server.nodes:
         await redis_server.on_node(node, "FUNCTION", "FLUSH")
@@ -107,7 +107,7 @@ async def test_an_error_of_the_script_is_raised_and_the_others_have_run(redis_se
         await Script(__name__, "lines", int)(client, [KEY], ())
 
 
-async def test_failed_runs_are_counted_once_each(redis_server: RedisServer) -> None:
+async def test_each_failed_run_is_counted_once(redis_server: RedisServer) -> None:
     def failures() -> float:
         return REGISTRY.get_sample_value("tradewind_store_script_errors_total") or 0.0
 
@@ -129,7 +129,7 @@ async def test_failed_runs_are_counted_once_each(redis_server: RedisServer) -> N
         SWITCH.turn(-1)
 
 
-async def test_a_script_may_touch_only_its_users_keys(redis_server: RedisServer) -> None:
+async def test_script_may_touch_only_keys_of_its_user(redis_server: RedisServer) -> None:
     with pytest.raises(ResponseError, match=r"(?i)acl|permission"):
         await count(redis_server.connect("trigger"), [KEY], [1])
 

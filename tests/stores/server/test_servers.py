@@ -6,13 +6,13 @@ from tests.servers import ACL_USERS, RedisServer, no_leaked_keys
 
 
 @pytest.mark.parametrize("turn", [1, 2])
-async def test_every_test_begins_without_keys(redis_server: RedisServer, turn: int) -> None:
+async def test_every_test_starts_without_keys(redis_server: RedisServer, turn: int) -> None:
     assert await redis_server.keys() == []
     await redis_server.connect().set(f"trading_flow:{{f{turn}}}:left", "behind")
     assert await redis_server.keys() == [f"trading_flow:{{f{turn}}}:left"]
 
 
-async def test_a_key_without_ttl_that_nobody_owns_is_found_on_whichever_node(redis_server: RedisServer) -> None:
+async def test_leaked_key_without_ttl_is_found_on_every_node(redis_server: RedisServer) -> None:
     client = redis_server.connect()
     await client.set("trading_flow:{f0}:flow:a", "owned")
     await client.set("trading_flow:{s0}:request:1", "bounded", px=60_000)

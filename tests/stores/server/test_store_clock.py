@@ -10,7 +10,7 @@ from tradewind.server.redis.store_clock import StoreClock
 
 
 @pytest.mark.parametrize("ahead_s", [7200.0, -7200.0])
-async def test_it_is_the_stores_time_whatever_the_machines_clock_says(
+async def test_clock_follows_the_store_rather_than_the_machine(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, ahead_s: float
 ) -> None:
     set_clock(monkeypatch, ahead_s)
@@ -24,7 +24,7 @@ async def test_it_is_the_stores_time_whatever_the_machines_clock_says(
     assert abs(clock.now_ms() - time.time_ns() // 1_000_000) < 60_000
 
 
-async def test_a_store_that_does_not_answer_is_an_error(redis_server: RedisServer) -> None:
+async def test_unreachable_store_is_an_error(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler")
     await client.end()
     with pytest.raises(ConnectionError, match="the store does not answer"):

@@ -66,28 +66,28 @@ async def connected(url: str, tls: TlsFiles | None) -> AsyncIterator[Client]:
         await client.end()
 
 
-async def works(url: str, tls: TlsFiles) -> None:
+async def assert_store_works(url: str, tls: TlsFiles) -> None:
     """Use commands, pipelined scripts and messages over one address."""
-    heard: list[bytes] = []
+    received: list[bytes] = []
     subscriber = Subscriber(url, tls=tls)
     subscriber.start()
     try:
         async with connected(url, tls) as client:
-            await subscriber.subscribe("trading_flow:{f0}:changes", lambda _channel, message: heard.append(message))
+            await subscriber.subscribe("trading_flow:{f0}:changes", lambda _channel, message: received.append(message))
             counts = await asyncio.gather(*(client.call(KEY, "EVAL", SCRIPT, 1, KEY, 1) for _ in range(200)))
             assert sorted(counts) == list(range(1, 201))
             assert await client.set("trading_flow:{f0}:large", "x" * 1_000_000)
             assert len(await client.get("trading_flow:{f0}:large") or b"") == 1_000_000
             await client.publish("trading_flow:{f0}:changes", "news")
-            await until(lambda: heard == [b"news"], "the message is heard")
+            await until(lambda: received == [b"news"], "the message is received")
     finally:
         await subscriber.stop()
 
 
-async def test_scripts_commands_and_messages_go_over_tls(store: RedisServer, authority: Authority) -> None:
+async def test_scripts_commands_and_messages_work_over_tls(store: RedisServer, authority: Authority) -> None:
     node = store.nodes[0]
     async with TlsProxy(authority.issue("store"), node.port, require_client_cert=True) as proxy:
-        await works(over_tls(node, proxy.port), authority.issue("scheduler"))
+        await assert_store_works(over_tls(node, proxy.port), authority.issue("scheduler"))
 
 
 needs_redis = pytest.mark.skipif(
@@ -96,23 +96,23 @@ needs_redis = pytest.mark.skipif(
 
 
 @needs_redis
-async def test_a_redis_that_speaks_tls_itself(authority: Authority, tmp_path: Path) -> None:
+async def test_redis_with_its_own_tls_works(authority: Authority, tmp_path: Path) -> None:
     files, port = authority.issue("store"), free_port()
     own = EmbeddedStore(tmp_path / "store", acl_users=ACL_USERS, binary=BINARIES[-1], options=tls_options(files, port))
     await own.start()
     try:
-        await works(over_tls(own, port), authority.issue("scheduler"))
+        await assert_store_works(over_tls(own, port), authority.issue("scheduler"))
     finally:
         await own.stop()
 
 
 @needs_redis
-async def test_a_cluster_over_tls(authority: Authority, tmp_path: Path) -> None:
+async def test_cluster_works_over_tls(authority: Authority, tmp_path: Path) -> None:
     """Its nodes speak TLS to each other as well, and redirections lead to ports with TLS."""
     nodes, url = await start_tls_cluster(tmp_path / "cluster", authority.issue("store"))
     files = authority.issue("scheduler")
     try:
-        await works(url, files)
+        await assert_store_works(url, files)
         keys = [f"trading_flow:{{f{number}}}:spread" for number in range(16)]
         async with connected(url, files) as client:
             runs = (client.call(key, "EVAL", SCRIPT, 1, key, 7) for key in keys)
@@ -135,20 +135,20 @@ async def keys_on(node: EmbeddedStore) -> int:
 
 
 @needs_redis
-async def test_behind_a_sentinel_over_tls_the_next_master_is_found(authority: Authority, tmp_path: Path) -> None:
+async def test_failover_behind_a_sentinel_works_over_tls(authority: Authority, tmp_path: Path) -> None:
     """Both the Sentinel and the masters are reached over TLS."""
     store = FailoverStore(tmp_path, down_after_s=30, tls=authority.issue("store"))
     files = authority.issue("scheduler")
     await store.start()
     url = store.url_for("scheduler")
-    heard: list[bytes] = []
+    received: list[bytes] = []
     channel = "trading_flow:{f0}:changes"
     subscriber = Subscriber(url, tls=files)
     subscriber.start()
     try:
-        await works(url, files)
+        await assert_store_works(url, files)
         async with connected(url, files) as client:
-            await subscriber.subscribe(channel, lambda _channel, message: heard.append(message))
+            await subscriber.subscribe(channel, lambda _channel, message: received.append(message))
             await client.set(KEY, 1)
             await store.kill_master()
             await store.notice_within(0.3)
@@ -163,19 +163,19 @@ async def test_behind_a_sentinel_over_tls_the_next_master_is_found(authority: Au
 
             await until(served, "the replica is the master", timeout=60)
 
-            async def told() -> bool:
+            async def message_arrives() -> bool:
                 with suppress(RedisError, OSError):
                     await client.publish(channel, "news")
                 await asyncio.sleep(0.05)
-                return b"news" in heard
+                return b"news" in received
 
-            await until(told, "messages of the new master are heard", timeout=60)
+            await until(message_arrives, "messages of the new master are received", timeout=60)
     finally:
         await subscriber.stop()
         await store.stop()
 
 
-async def test_what_does_not_fit_is_told(store: RedisServer, authority: Authority, tmp_path: Path) -> None:
+async def test_tls_mismatches_are_reported(store: RedisServer, authority: Authority, tmp_path: Path) -> None:
     node = store.nodes[0]
     async with TlsProxy(authority.issue("store"), node.port, require_client_cert=True) as proxy:
         url = over_tls(node, proxy.port)
@@ -189,7 +189,7 @@ async def test_what_does_not_fit_is_told(store: RedisServer, authority: Authorit
             connect(url, tls=TlsFiles("absent.pem"))
 
 
-async def test_rotated_certificates_are_taken_when_a_connection_is_opened(
+async def test_rotated_certificates_are_used_by_new_connections(
     store: RedisServer, authority: Authority, tmp_path: Path
 ) -> None:
     """The CA itself changes: only a client that reads the files anew can connect."""
@@ -223,36 +223,36 @@ async def test_rotated_certificates_are_taken_when_a_connection_is_opened(
         await until(answers, "the client is connected again")
 
 
-async def test_messages_come_again_after_a_look_at_files_that_were_being_replaced(
+async def test_subscriber_recovers_when_a_key_file_was_missing_during_rotation(
     store: RedisServer, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = 0
+    attempts = 0
 
     def connect_counted(*args: Any, **options: Any) -> Any:
-        nonlocal tried
-        tried += 1
+        nonlocal attempts
+        attempts += 1
         return connect_single(*args, **options)
 
     monkeypatch.setattr("tradewind.server.redis.subscriber.connect_single", connect_counted)
     node, ours = store.nodes[0], authority.issue("scheduler")
-    heard: list[str] = []
+    received: list[str] = []
     channel = "trading_flow:{f0}:changes"
     async with TlsProxy(authority.issue("store"), node.port, require_client_cert=True) as proxy:
         subscriber = Subscriber(over_tls(node, proxy.port), tls=ours)
         subscriber.start()
         try:
             await subscriber.subscribe(
-                channel, lambda _, message: heard.append(message.decode()), lambda: heard.append("")
+                channel, lambda _, message: received.append(message.decode()), lambda: received.append("")
             )
             key = Path(str(ours.key))
             aside = key.rename(key.with_suffix(".aside"))
-            before = tried
+            before = attempts
             proxy.cut()
-            await until(lambda: tried > before + 1, "it goes on trying without a key")
+            await until(lambda: attempts > before + 1, "it goes on trying without a key")
             aside.rename(key)
-            await until(lambda: heard == [""], "the gap is told")
+            await until(lambda: received == [""], "the gap is reported")
             await store.connect("scheduler").publish(channel, "news")
-            await until(lambda: heard == ["", "news"], "the message is heard")
+            await until(lambda: received == ["", "news"], "the message is received")
         finally:
             await subscriber.stop()
             await store.close_clients()
@@ -263,7 +263,7 @@ def name_in_settings(monkeypatch: pytest.MonkeyPatch, files: TlsFiles) -> None:
         monkeypatch.setenv(f"TRADEWIND_STORE_TLS_{name.upper()}", str(getattr(files, name)))
 
 
-async def test_a_service_looks_at_its_store_with_its_certificates(
+async def test_service_watches_its_store_with_its_certificates(
     store: RedisServer, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name_in_settings(monkeypatch, authority.issue("metrics"))
@@ -278,7 +278,7 @@ async def test_a_service_looks_at_its_store_with_its_certificates(
             await end_tasks(watching)
 
 
-async def test_a_whole_stack_looks_at_its_store_with_its_certificates(
+async def test_stack_watches_its_store_with_its_certificates(
     store: RedisServer, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name_in_settings(monkeypatch, authority.issue("stack"))
@@ -293,7 +293,7 @@ async def test_a_whole_stack_looks_at_its_store_with_its_certificates(
     await store.flush()
 
 
-async def test_a_snapshot_comes_over_tls(store: RedisServer, authority: Authority, tmp_path: Path) -> None:
+async def test_snapshot_is_fetched_over_tls(store: RedisServer, authority: Authority, tmp_path: Path) -> None:
     node, files = store.nodes[0], authority.issue("backup")
     async with TlsProxy(authority.issue("store"), node.port, require_client_cert=True) as proxy:
         url = over_tls(node, proxy.port, ADMIN)

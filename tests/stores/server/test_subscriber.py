@@ -23,8 +23,8 @@ async def subscriber(redis_server: RedisServer) -> AsyncIterator[Subscriber]:
     await subscriber.stop()
 
 
-class Heard:
-    """Records what it hears."""
+class Receiver:
+    """Records messages and gaps."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, bytes]] = []
@@ -42,10 +42,10 @@ async def connections(server: RedisServer) -> int:
     return sum(len(each.decode().splitlines()) for each in clients)
 
 
-async def test_every_subscriber_of_a_channel_hears_it_over_one_connection(
+async def test_all_subscribers_receive_messages_over_one_connection(
     redis_server: RedisServer, subscriber: Subscriber
 ) -> None:
-    first, second, pattern, other = Heard(), Heard(), Heard(), Heard()
+    first, second, pattern, other = Receiver(), Receiver(), Receiver(), Receiver()
     await asyncio.gather(
         subscriber.subscribe(CHANNEL, first),
         subscriber.subscribe(CHANNEL, second),
@@ -54,76 +54,76 @@ async def test_every_subscriber_of_a_channel_hears_it_over_one_connection(
     )
     assert await connections(redis_server) == 1
     await redis_server.connect("node_task_manager").publish(CHANNEL, "ready")
-    await until(lambda: first.messages and second.messages and pattern.messages, "all three heard it")
+    await until(lambda: first.messages and second.messages and pattern.messages, "all three have received it")
     assert first.messages == second.messages == pattern.messages == [(CHANNEL, b"ready")]
     assert not other.messages
 
 
-async def test_what_was_subscribed_may_end(redis_server: RedisServer, subscriber: Subscriber) -> None:
-    gone, there = Heard(), Heard()
-    end = await subscriber.subscribe(CHANNEL, gone)
-    await subscriber.subscribe(CHANNEL, there)
+async def test_ended_subscription_receives_nothing(redis_server: RedisServer, subscriber: Subscriber) -> None:
+    ended, remaining = Receiver(), Receiver()
+    end = await subscriber.subscribe(CHANNEL, ended)
+    await subscriber.subscribe(CHANNEL, remaining)
     end()
     end()
     await redis_server.connect("node_task_manager").publish(CHANNEL, "1")
-    await until(lambda: there.messages, "the other one heard it")
-    assert not gone.messages
+    await until(lambda: remaining.messages, "the other one has received it")
+    assert not ended.messages
 
 
-async def test_a_callback_that_fails_harms_nobody(redis_server: RedisServer, subscriber: Subscriber) -> None:
+async def test_failing_callback_does_not_affect_others(redis_server: RedisServer, subscriber: Subscriber) -> None:
     def fail(_channel: str, _message: bytes) -> None:
         raise RuntimeError("on purpose")
 
-    heard = Heard()
+    receiver = Receiver()
     await subscriber.subscribe(CHANNEL, fail)
-    await subscriber.subscribe(CHANNEL, heard)
+    await subscriber.subscribe(CHANNEL, receiver)
     client = redis_server.connect("node_task_manager")
     await client.publish(CHANNEL, "1")
     await client.publish(CHANNEL, "2")
-    await until(lambda: len(heard.messages) == 2, "both messages were heard")
+    await until(lambda: len(receiver.messages) == 2, "both messages are received")
 
 
-async def test_a_broken_connection_mends_and_the_gap_is_told_once_it_is_closed(
+async def test_gap_is_reported_after_a_broken_connection_is_restored(
     redis_server: RedisServer, subscriber: Subscriber
 ) -> None:
-    heard = Heard()
-    await subscriber.subscribe(CHANNEL, heard, heard.on_gap)
-    await subscriber.subscribe(PATTERN, heard)
-    assert heard.gaps == 0
+    receiver = Receiver()
+    await subscriber.subscribe(CHANNEL, receiver, receiver.on_gap)
+    await subscriber.subscribe(PATTERN, receiver)
+    assert receiver.gaps == 0
     for node in redis_server.nodes:
         await redis_server.on_node(node, "CLIENT", "KILL", "TYPE", "pubsub")
-    await until(lambda: heard.gaps == 1, "the gap was told")
+    await until(lambda: receiver.gaps == 1, "the gap is reported")
     # Nothing is missed from the moment the gap is reported.
     await redis_server.connect("node_task_manager").publish(CHANNEL, "after")
-    await until(lambda: len(heard.messages) == 2, "channel and pattern are both subscribed again")
+    await until(lambda: len(receiver.messages) == 2, "channel and pattern are both subscribed again")
 
 
-async def test_whatever_goes_wrong_when_it_connects_it_tries_again(
+async def test_connecting_is_retried_after_any_error(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = 0
+    attempts = 0
 
     def connect(*args: Any, **options: Any) -> Any:
-        nonlocal tried
-        tried += 1
-        if tried <= 2:
+        nonlocal attempts
+        attempts += 1
+        if attempts <= 2:
             raise RuntimeError("on purpose")
         return connect_single(*args, **options)
 
     monkeypatch.setattr("tradewind.server.redis.subscriber.connect_single", connect)
-    subscriber, heard = Subscriber(redis_server.url("node_task_manager")), Heard()
+    subscriber, receiver = Subscriber(redis_server.url("node_task_manager")), Receiver()
     subscriber.start()
     try:
-        await asyncio.wait_for(subscriber.subscribe(CHANNEL, heard), 30)
+        await asyncio.wait_for(subscriber.subscribe(CHANNEL, receiver), 30)
     finally:
         await subscriber.stop()
-    assert tried >= 3
+    assert attempts >= 3
 
 
-async def test_subscribing_waits_for_a_store_that_is_away(redis_server: RedisServer) -> None:
+async def test_subscribing_waits_for_an_unreachable_store(redis_server: RedisServer) -> None:
     early = Subscriber(redis_server.url("node_task_manager"), password="wrong")
     early.start()
-    waiting = asyncio.ensure_future(early.subscribe(CHANNEL, Heard()))
+    waiting = asyncio.ensure_future(early.subscribe(CHANNEL, Receiver()))
     await asyncio.wait([waiting], timeout=0.3)
     assert not waiting.done()
     waiting.cancel()
@@ -131,7 +131,7 @@ async def test_subscribing_waits_for_a_store_that_is_away(redis_server: RedisSer
     await early.stop()
 
 
-async def test_a_further_subscriber_of_a_channel_waits_as_well_while_the_store_is_away(
+async def test_second_subscriber_of_a_channel_also_waits_for_an_unreachable_store(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = False
@@ -142,47 +142,45 @@ async def test_a_further_subscriber_of_a_channel_waits_as_well_while_the_store_i
         return connect_single(*args, **options)
 
     monkeypatch.setattr("tradewind.server.redis.subscriber.connect_single", connect)
-    subscriber, late = Subscriber(redis_server.url("node_task_manager")), Heard()
+    subscriber, later = Subscriber(redis_server.url("node_task_manager")), Receiver()
     subscriber.start()
     try:
-        await subscriber.subscribe(CHANNEL, Heard())
+        await subscriber.subscribe(CHANNEL, Receiver())
         away = True
         for node in redis_server.nodes:
             await redis_server.on_node(node, "CLIENT", "KILL", "TYPE", "pubsub")
         await until(lambda: subscriber._pubsub is None, "the connection is lost")
-        waiting = asyncio.ensure_future(subscriber.subscribe(CHANNEL, late))
+        waiting = asyncio.ensure_future(subscriber.subscribe(CHANNEL, later))
         await asyncio.wait([waiting], timeout=0.3)
         assert not waiting.done()
         away = False
         await asyncio.wait_for(waiting, 30)
         await redis_server.connect("node_task_manager").publish(CHANNEL, "ready")
-        await until(lambda: late.messages, "it is heard")
+        await until(lambda: later.messages, "the message is received")
     finally:
         await subscriber.stop()
 
 
-async def test_whoever_gives_up_while_subscribing_breaks_nothing_for_others(
-    redis_server: RedisServer, subscriber: Subscriber
-) -> None:
+async def test_cancelled_subscription_does_not_affect_others(redis_server: RedisServer, subscriber: Subscriber) -> None:
     """For example a client whose time runs out at that moment."""
-    there = Heard()
-    await subscriber.subscribe(CHANNEL, there, there.on_gap)
+    remaining = Receiver()
+    await subscriber.subscribe(CHANNEL, remaining, remaining.on_gap)
     for turns in range(12):
-        giving_up = asyncio.create_task(subscriber.subscribe(f"trading_flow:{{s0}}:{turns}", Heard()))
+        giving_up = asyncio.create_task(subscriber.subscribe(f"trading_flow:{{s0}}:{turns}", Receiver()))
         for _ in range(turns):
             await asyncio.sleep(0)
         giving_up.cancel()
         await asyncio.gather(giving_up, return_exceptions=True)
-    late = Heard()
-    await subscriber.subscribe("trading_flow:{s0}:3", late)
+    later = Receiver()
+    await subscriber.subscribe("trading_flow:{s0}:3", later)
     publisher = redis_server.connect("node_task_manager")
     await publisher.publish("trading_flow:{s0}:3", "1")
     await publisher.publish(CHANNEL, "2")
-    await until(lambda: late.messages and there.messages, "both are heard")
-    assert there.gaps == 0
+    await until(lambda: later.messages and remaining.messages, "both messages are received")
+    assert remaining.gaps == 0
 
 
-async def test_the_first_to_subscribe_may_come_long_after_the_connection(
+async def test_first_subscription_works_long_after_connecting(
     redis_server: RedisServer, subscriber: Subscriber
 ) -> None:
     """redis-py would check the connection, and read the answer where the subscriber is reading."""
@@ -192,16 +190,16 @@ async def test_the_first_to_subscribe_may_come_long_after_the_connection(
     # As if the connection had been silent for longer than the interval of checks.
     connection.next_health_check = -1
     await asyncio.sleep(0)
-    heard = Heard()
-    await asyncio.wait_for(subscriber.subscribe(CHANNEL, heard, heard.on_gap), 60)
+    receiver = Receiver()
+    await asyncio.wait_for(subscriber.subscribe(CHANNEL, receiver, receiver.on_gap), 60)
     await redis_server.connect("node_task_manager").publish(CHANNEL, "ready")
-    await until(lambda: heard.messages, "it is heard")
+    await until(lambda: receiver.messages, "the message is received")
     assert subscriber._pubsub is not None
     assert subscriber._pubsub.connection is connection
-    assert heard.gaps == 0
+    assert receiver.gaps == 0
 
 
-async def test_a_store_that_says_nothing_any_more_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_store_is_given_up_and_reconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     """The store's machine is gone, and nothing is left to close the connection."""
     connections = 0
 
@@ -232,12 +230,12 @@ async def test_a_store_that_says_nothing_any_more_is_given_up(monkeypatch: pytes
     monkeypatch.setattr("tradewind.server.redis.subscriber.connect_single", connect)
     monkeypatch.setattr("tradewind.server.redis.subscriber._POLL_S", 0.1)
     store = await asyncio.start_server(serve, "127.0.0.1", 0)
-    subscriber, heard = Subscriber(f"redis://127.0.0.1:{store.sockets[0].getsockname()[1]}"), Heard()
+    subscriber, receiver = Subscriber(f"redis://127.0.0.1:{store.sockets[0].getsockname()[1]}"), Receiver()
     subscriber.start()
     try:
-        await asyncio.wait_for(subscriber.subscribe(CHANNEL, heard, heard.on_gap), 10)
+        await asyncio.wait_for(subscriber.subscribe(CHANNEL, receiver, receiver.on_gap), 10)
         assert connections == 1
-        await until(lambda: heard.gaps, "it has connected anew, and tells of the gap", timeout=10)
+        await until(lambda: receiver.gaps, "it has connected anew, and reports the gap", timeout=10)
         assert connections >= 2
     finally:
         await subscriber.stop()

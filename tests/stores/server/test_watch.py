@@ -28,7 +28,7 @@ OF_NODES = (
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> None:
+def reset_gauges() -> None:
     """Begin without the values of other tests."""
     watch.UP.set(-1)
     for gauge in OF_NODES:
@@ -55,7 +55,7 @@ def nodes_of(gauge: Gauge) -> dict[str, float]:
     return {sample.labels["node"]: sample.value for family in gauge.collect() for sample in family.samples}
 
 
-async def test_each_master_tells_of_its_memory_and_connections(redis_server: RedisServer) -> None:
+async def test_each_master_reports_memory_and_connections(redis_server: RedisServer) -> None:
     async with watching(redis_server.url(METRICS.name)):
         await until(lambda: up() == 1, "the store was asked")
     used, most = nodes_of(watch.MEMORY_USED), nodes_of(watch.MEMORY_MAX)
@@ -67,7 +67,7 @@ async def test_each_master_tells_of_its_memory_and_connections(redis_server: Red
         assert 0 < nodes_of(watch.CONNECTIONS)[node] < nodes_of(watch.CONNECTIONS_MAX)[node]
 
 
-async def test_whoever_measures_may_do_nothing_else(redis_server: RedisServer) -> None:
+async def test_metrics_user_may_only_measure(redis_server: RedisServer) -> None:
     client = connect(redis_server.nodes[0].url_for(METRICS.name))
     try:
         for command in (("GET", "trading_flow:{f1}:flow:a"), ("CONFIG", "GET", "*"), ("CLIENT", "LIST"), ("FLUSHALL",)):
@@ -77,7 +77,7 @@ async def test_whoever_measures_may_do_nothing_else(redis_server: RedisServer) -
         await client.end()
 
 
-async def test_a_user_who_may_not_ask_gets_a_hint_and_hears_whether_the_store_answers(
+async def test_user_without_rights_to_measure_gets_a_hint_and_store_up_only(
     redis_server: RedisServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with watching(redis_server.url("scheduler")):
@@ -88,7 +88,7 @@ async def test_a_user_who_may_not_ask_gets_a_hint_and_hears_whether_the_store_an
     assert not nodes_of(watch.MEMORY_USED)
 
 
-async def test_a_store_that_is_away_is_down() -> None:
+async def test_unreachable_store_is_reported_down() -> None:
     async with watching(f"redis://127.0.0.1:{free_port()}") as task:
         await until(lambda: up() == 0, "the store is found to be away")
         assert not task.done()
