@@ -7,7 +7,7 @@ from typing import Any
 from tradewind.server.access.authority import Changed, Reservation
 from tradewind.server.access.gate import Gate
 from tradewind.server.access.identity import Identity, current_identity
-from tradewind.server.access.refusals import refused
+from tradewind.server.access.refusals import refusal_for
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import digest_of, new_token
 from tradewind.server.faults import Unavailable
@@ -49,7 +49,7 @@ class Authority:
         if self.away:
             raise Unavailable("PEER_UNAVAILABLE", "away")
         if digest not in self.roles:
-            raise refused("TOKEN_INVALID")
+            raise refusal_for("TOKEN_INVALID")
         return Identity(*self.roles[digest], digest[:20], digest)
 
     async def admit(self, user_id: str, endpoint: str, rate: Rate, calls: int) -> float:

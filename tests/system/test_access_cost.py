@@ -52,13 +52,13 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def heard(monkeypatch: pytest.MonkeyPatch) -> set[Gate]:
     """The gates that hear of changes."""
     gates: set[Gate] = set()
-    changed = Gate._changed
+    changed = Gate._on_change
 
     def hear(self: Gate, user_id: str | None) -> None:
         changed(self, user_id)
         gates.add(self)
 
-    monkeypatch.setattr(Gate, "_changed", hear)
+    monkeypatch.setattr(Gate, "_on_change", hear)
     return gates
 
 

@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 class Batcher(Generic[Item, Result]):
     """Turns many single submissions into few flushes, without timers and without latency when idle.
 
-    `flush(items)` gets 1 to `max_items` items in the order of submission, those submitted `ahead` first, and returns
+    `flush(items)` gets 1 to `max_items` items in the order of submission, those submitted `urgent` first, and returns
     as many results in the same order; if it raises, every waiter of that batch gets the exception. With `weigh`, a
     batch also ends before its items together weigh more than `max_weight` (one heavier item goes alone). Only one flush
     runs at a time. A caller that is cancelled before its item is taken withdraws it; after that, its result is dropped.
@@ -40,7 +40,7 @@ class Batcher(Generic[Item, Result]):
         self._max_weight = max_weight
         self._gate = gate
         self._waiting: deque[tuple[Item, asyncio.Future[Result]]] = deque()
-        self._ahead = 0
+        self._urgent = 0
         self._running: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -49,7 +49,7 @@ class Batcher(Generic[Item, Result]):
         """How many items no flush has taken yet."""
         return len(self._waiting)
 
-    def submit(self, item: Item, *, ahead: bool = False) -> asyncio.Future[Result]:
+    def submit(self, item: Item, *, urgent: bool = False) -> asyncio.Future[Result]:
         """Queue `item` and return a future for its result.
 
         Raises RuntimeError when the batcher is closed.
@@ -58,9 +58,9 @@ class Batcher(Generic[Item, Result]):
             raise RuntimeError("this batcher is closed and accepts nothing more")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
-        if ahead:
-            self._waiting.insert(self._ahead, (item, future))
-            self._ahead += 1
+        if urgent:
+            self._waiting.insert(self._urgent, (item, future))
+            self._urgent += 1
         else:
             self._waiting.append((item, future))
         if self._running is None:
@@ -84,14 +84,14 @@ class Batcher(Generic[Item, Result]):
                         await asyncio.sleep(0)
                     await self._gate()
                 first = False
-                items, futures = self._take()
+                items, futures = self._next_batch()
                 if items:
-                    await self._settle(items, futures)
+                    await self._flush_batch(items, futures)
         except asyncio.CancelledError:
             for _, future in self._waiting:
                 future.cancel()
             self._waiting.clear()
-            self._ahead = 0
+            self._urgent = 0
             raise
         finally:
             self._running = None
@@ -101,7 +101,7 @@ class Batcher(Generic[Item, Result]):
             return True
         return self._weigh is not None and sum(self._weigh(item) for item, _ in self._waiting) >= self._max_weight
 
-    def _take(self) -> tuple[list[Item], list[asyncio.Future[Result]]]:
+    def _next_batch(self) -> tuple[list[Item], list[asyncio.Future[Result]]]:
         items: list[Item] = []
         futures: list[asyncio.Future[Result]] = []
         weight = 0
@@ -115,10 +115,10 @@ class Batcher(Generic[Item, Result]):
                 items.append(item)
                 futures.append(future)
             self._waiting.popleft()
-            self._ahead = max(0, self._ahead - 1)
+            self._urgent = max(0, self._urgent - 1)
         return items, futures
 
-    async def _settle(self, items: list[Item], futures: list[asyncio.Future[Result]]) -> None:
+    async def _flush_batch(self, items: list[Item], futures: list[asyncio.Future[Result]]) -> None:
         try:
             results = await self._flush(items)
             if len(results) != len(items):

@@ -7,13 +7,13 @@ machine share that clock, so services and the store between them wake together a
 import asyncio
 import math
 
-_EARLY = 0.01
+_TOLERANCE = 0.01
 """Waking before a beat by less than this part of the period counts as on the beat: timers may fire early."""
 
 
 def beat_after(now: float, every: float) -> float:
     """Return the time of the beat after `now`, at most 1.01 times `every` later; all in the same unit."""
-    return (math.floor(now / every + _EARLY) + 1) * every
+    return (math.floor(now / every + _TOLERANCE) + 1) * every
 
 
 def next_beat(every_s: float) -> float:

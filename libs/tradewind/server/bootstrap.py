@@ -15,7 +15,7 @@ from tradewind.server.channels import MAX_METADATA_BYTES, MESSAGE_BYTES, MESSAGE
 from tradewind.server.connection_limits import MAX_IDLE_S, connection_options
 from tradewind.server.errors import ErrorAnswers, ErrorRule, ErrorTable
 from tradewind.server.health import Check, Health, StockStreams
-from tradewind.server.interception import CallInterceptor, Surrounding
+from tradewind.server.interception import CallInterceptor, Middleware
 from tradewind.server.logs import RequestLog
 from tradewind.server.metrics import SWITCH, CallMetrics
 from tradewind.server.peer_identity import AllowedCallers, CallerNotAllowed
@@ -130,18 +130,18 @@ class Server:
         """
         table = ErrorTable({CallerNotAllowed: ErrorRule(grpc.StatusCode.PERMISSION_DENIED, "CALLER_NOT_ALLOWED")})
         for service in self._services:
-            table = table.joined(service.errors)
+            table = table.merged(service.errors)
         self._stock_streams = StockStreams()
         # Outermost first: the log sees the code that errors were turned into, within the call's trace.
-        surroundings: list[Surrounding] = [CallTraces(self._tracing), self._request_log, ErrorAnswers(table)]
+        middlewares: list[Middleware] = [CallTraces(self._tracing), self._request_log, ErrorAnswers(table)]
         if SWITCH.on:
-            surroundings.insert(1, CallMetrics())
+            middlewares.insert(1, CallMetrics())
         if self._tls.tls_allowed_names:
-            surroundings.append(AllowedCallers([name.strip() for name in self._tls.tls_allowed_names.split(",")]))
+            middlewares.append(AllowedCallers([name.strip() for name in self._tls.tls_allowed_names.split(",")]))
         if self._gate is not None:
-            surroundings.append(self._gate)
+            middlewares.append(self._gate)
         server = grpc.aio.server(
-            interceptors=[CallInterceptor(surroundings, self._stock_streams.until_drained)],
+            interceptors=[CallInterceptor(middlewares, self._stock_streams.until_drained)],
             options=self._options,
         )
         # Handlers go by name alone: for each registered method a task waits for its next call, and grpcio looks at all
@@ -190,28 +190,28 @@ class Server:
         deadline = time.monotonic() + grace
         await self._health.drain()
         self._request_log.drain()
-        drains = [_bounded(service.drain(), grace, f"drain of {_title(service)}") for service in self._services]
+        drains = [_run_bounded(service.drain(), grace, f"drain of {_title(service)}") for service in self._services]
         await asyncio.gather(*drains)
         if self._stock_streams is not None:
             self._stock_streams.drain()
         await server.stop(max(0.0, deadline - time.monotonic()))
         if self._gate is not None:
-            await _bounded(self._gate.stop(), STOP_S, "stop of the gate")
+            await _run_bounded(self._gate.stop(), STOP_S, "stop of the gate")
         health_server, self._health_server = self._health_server, None
         if health_server is not None:
             await health_server.stop(0)
         for service in reversed(self._services):
-            await _bounded(service.stop(), STOP_S, f"stop of {_title(service)}")
+            await _run_bounded(service.stop(), STOP_S, f"stop of {_title(service)}")
         # In parallel: each takes seconds if its endpoint is away.
         tracings = [self._tracing, *(each.tracing for each in self._services if each.tracing is not None)]
         await asyncio.gather(*(asyncio.to_thread(each.shutdown) for each in tracings))
         _log.info("stopped", address=self.address)
 
 
-async def _bounded(ending: Any, timeout_s: float, what: str) -> None:
+async def _run_bounded(work: Any, timeout_s: float, what: str) -> None:
     try:
         async with asyncio.timeout(timeout_s or 0.1):
-            await ending
+            await work
     except TimeoutError:
         _log.warning("too_slow", what=what, after_s=timeout_s)
     except Exception:
@@ -240,11 +240,11 @@ def _listen(
 
 def _credentials(tls: TlsSettings) -> grpc.ServerCredentials | None:
     files = tls.tls_files()
-    wanted = tls.tls_require_client_cert or bool(tls.tls_allowed_names or tls.tls_roles)
-    if files is None and not wanted:
+    require_client_cert = tls.tls_require_client_cert or bool(tls.tls_allowed_names or tls.tls_roles)
+    if files is None and not require_client_cert:
         return None
     try:
-        return server_credentials(files or TlsFiles(), require_client_cert=wanted)
+        return server_credentials(files or TlsFiles(), require_client_cert=require_client_cert)
     except TlsError as error:
         raise StartError(str(error)) from error
 

@@ -10,10 +10,10 @@ MAX_IDLE_S = 1800.0
 
 _SPARE_FILES = 256
 """How many of a process's open files are kept for its store, its peers and its logs."""
-_SILENT_MS = 30_000
+_HANDSHAKE_TIMEOUT_MS = 30_000
 _PING_EVERY_MS = 30_000
 _PONG_WITHIN_MS = 10_000
-_MOST_MS = 2**31 - 1
+_MAX_MS = 2**31 - 1
 """The largest number that gRPC accepts, which it takes for "no limit"; as a time it would be 25 days."""
 
 
@@ -26,13 +26,15 @@ def raise_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def most_connections() -> int:
+def max_open_connections() -> int:
     """Return how many connections leave enough open files for the store and the peers; 0 for any number."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(1, soft - _SPARE_FILES) if soft != resource.RLIM_INFINITY else 0
 
 
-def connection_options(age_s: float = 0.0, idle_s: float = MAX_IDLE_S, most: int = 0) -> list[tuple[str, int | str]]:
+def connection_options(
+    age_s: float = 0.0, idle_s: float = MAX_IDLE_S, max_connections: int = 0
+) -> list[tuple[str, int | str]]:
     """Return a server's gRPC options; 0 means no limit of age or idleness, and as many connections as open files allow.
 
     A connection is closed when it has not completed its handshake after 30 s, or does not answer a ping within 10 s.
@@ -40,13 +42,13 @@ def connection_options(age_s: float = 0.0, idle_s: float = MAX_IDLE_S, most: int
     """
     limits = {
         # Only new calls go elsewhere: without a grace period, streams on the old connection may go on.
-        "grpc.max_connection_age_ms": int(min(age_s * 1000, _MOST_MS)),
-        "grpc.max_connection_idle_ms": int(min(idle_s * 1000, _MOST_MS)),
-        "grpc.max_allowed_incoming_connections": most or most_connections(),
+        "grpc.max_connection_age_ms": int(min(age_s * 1000, _MAX_MS)),
+        "grpc.max_connection_idle_ms": int(min(idle_s * 1000, _MAX_MS)),
+        "grpc.max_allowed_incoming_connections": max_connections or max_open_connections(),
     }
     return [
         *FIXED_WINDOW,
-        ("grpc.server_handshake_timeout_ms", _SILENT_MS),
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
         ("grpc.keepalive_time_ms", _PING_EVERY_MS),
         ("grpc.keepalive_timeout_ms", _PONG_WITHIN_MS),
         # By default, the core gives a peer that takes bytes but answers no ping a minute.

@@ -16,7 +16,7 @@ from tradewind.server.settings import CommonSettings
 
 _log = structlog.get_logger(__name__)
 
-AGAIN_S = 0.3
+RECHECK_S = 0.3
 """How long after the first look a finding is looked at again: whatever was merely in flight is over by then."""
 _STEP = 100
 """About how many records one step looks at."""
@@ -81,13 +81,13 @@ class Doctor:
         every_s: float = 0,
         per_second: int = 200,
         mend: bool = True,
-        again_s: float = AGAIN_S,
+        recheck_s: float = RECHECK_S,
     ) -> None:
         self._examiners = examiners
         self._every_s = every_s
         self._per_second = per_second
         self._mend = mend
-        self._again_s = again_s
+        self._recheck_s = recheck_s
         self.found: Counter[str] = Counter()
 
     async def run(self, *, mend: bool) -> AsyncIterator[Examined]:
@@ -113,7 +113,7 @@ class Doctor:
             try:
                 for examiner in await self._examiners(False):
                     async for step in self._examine(examiner, self._mend):
-                        self._tell(step)
+                        self._report(step)
                         await asyncio.sleep(max(step.records, 1) / self._per_second)
             except Exception as error:
                 _log.warning("doctor_stopped", error=error, next_after_s=self._every_s)
@@ -123,7 +123,7 @@ class Doctor:
         while True:
             step = await examiner(at, _STEP, None, False)
             if step.findings:
-                await asyncio.sleep(self._again_s)
+                await asyncio.sleep(self._recheck_s)
                 names = [finding.name for finding in step.findings]
                 second = await examiner(at, _STEP, names, mend)
                 step = Examined(step.records, second.findings, step.at)
@@ -132,7 +132,7 @@ class Doctor:
             if not at:
                 return
 
-    def _tell(self, step: Examined) -> None:
+    def _report(self, step: Examined) -> None:
         for finding in step.findings:
             self.found[finding.check] += 1
             fields: dict[str, Any] = {"check": finding.check, "subject": finding.subject, "mended": finding.mended}

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-_AGAIN_S = 1.0
+_RETRY_S = 1.0
 
 
 async def end_tasks(tasks: Iterable["asyncio.Task[Any] | asyncio.Future[Any]"]) -> None:
@@ -14,15 +14,15 @@ async def end_tasks(tasks: Iterable["asyncio.Task[Any] | asyncio.Future[Any]"]) 
     arrives together with its result, and the task goes on. A task that cleans up has 1 s before it is cancelled again,
     then twice as long each time.
     """
-    every = set(tasks)
-    left = {task for task in every if not task.done()}
-    patience_s = _AGAIN_S
+    all_tasks = set(tasks)
+    left = {task for task in all_tasks if not task.done()}
+    timeout_s = _RETRY_S
     while left:
         for task in left:
             task.cancel()
-        _, left = await asyncio.wait(left, timeout=patience_s)
-        patience_s *= 2
-    for task in every:
+        _, left = await asyncio.wait(left, timeout=timeout_s)
+        timeout_s *= 2
+    for task in all_tasks:
         if not task.cancelled():
             # Retrieved, so that asyncio does not log it as never retrieved.
             task.exception()

@@ -47,7 +47,7 @@ class ErrorTable:
     def __init__(self, rules: Mapping[type[Exception], ErrorRule] | None = None) -> None:
         self._rules: dict[type[Exception], ErrorRule] = {**_SHARED_RULES, **(rules or {})}
 
-    def joined(self, other: "ErrorTable") -> "ErrorTable":
+    def merged(self, other: "ErrorTable") -> "ErrorTable":
         """Return a table with the rules of both; `other` wins where they differ."""
         table = ErrorTable()
         table._rules = {**self._rules, **other._rules}
@@ -69,7 +69,7 @@ class ErrorAnswers(StatusAnswers):
 
     def __init__(self, table: ErrorTable) -> None:
         self._table = table
-        self._store_away = Spells(_log, "calls_refused", "calls_refused_no_more")
+        self._store_outages = Spells(_log, "calls_refused", "calls_refused_no_more")
 
     def status_of(self, error: Exception, method: str) -> Status:
         """Return the status that a caller of `method` gets for `error`; errors without a rule are logged in full."""
@@ -81,7 +81,7 @@ class ErrorAnswers(StatusAnswers):
             return status_with(grpc.StatusCode.INTERNAL, "INTERNAL", message, {"correlation_id": correlation_id})
         # The caller's message leaves out what operators need to know, such as which host is away.
         if status.message in away.MESSAGES.values():
-            self._store_away.note(status.message, method=method, error=f"{type(error).__name__}: {error}")
+            self._store_outages.note(status.message, method=method, error=f"{type(error).__name__}: {error}")
         elif status.message != str(error):
             _log.warning("call_refused", method=method, told=status.message, error=f"{type(error).__name__}: {error}")
         return status

@@ -28,7 +28,7 @@ Check = Callable[[], Awaitable[str | None]]
 """Asks a service why it is not ready; None when it is ready."""
 
 
-class OnlyReads(str):
+class ReadOnly(str):
     """Why a service refuses calls that write while it answers reads."""
 
     __slots__ = ()
@@ -50,7 +50,7 @@ class Health:
         self._timeout_s = timeout_s
         self._servicer = _Servicer()
         self._watching: asyncio.Task[None] | None = None
-        self._reasons: list[str] = []
+        self._last_reasons: list[str] = []
 
     def bind(self, server: grpc.aio.Server) -> None:
         """Offer health on this server."""
@@ -59,7 +59,7 @@ class Health:
     async def start(self) -> None:
         """Check once, then keep checking."""
         self._servicer.set(LIVENESS, _SERVING)
-        await self._look()
+        await self._check_all()
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     async def drain(self) -> None:
@@ -72,25 +72,25 @@ class Health:
     async def _watch(self) -> None:
         while True:
             await beat(self._interval_s)
-            await self._look()
+            await self._check_all()
 
-    async def _look(self) -> None:
+    async def _check_all(self) -> None:
         reasons: list[str] = []
         for names, check in self._checks:
-            reason = await self._reason(check)
+            reason = await self._run_check(check)
             if reason is not None:
                 reasons.append(reason)
             for name in names:
                 READY.labels(name).set(reason is None)
                 self._servicer.set(name, _SERVING if reason is None else _NOT_SERVING)
-        ready = all(isinstance(reason, OnlyReads) for reason in reasons)
+        ready = all(isinstance(reason, ReadOnly) for reason in reasons)
         for name in ("", READINESS):
             self._servicer.set(name, _SERVING if ready else _NOT_SERVING)
-        if reasons != self._reasons:
-            self._reasons = reasons
+        if reasons != self._last_reasons:
+            self._last_reasons = reasons
             _log.warning("not_ready", reasons=reasons) if reasons else _log.info("ready")
 
-    async def _reason(self, check: Check) -> str | None:
+    async def _run_check(self, check: Check) -> str | None:
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await check()

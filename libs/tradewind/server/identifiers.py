@@ -43,6 +43,6 @@ def new_run_id() -> str:
     return os.urandom(10).hex()
 
 
-def run_id_of(*what: str) -> str:
-    """Return the identifier of the run that stands for `what`, in the form of a random one."""
-    return blake2b("\0".join(what).encode(), digest_size=10).hexdigest()
+def run_id_of(*parts: str) -> str:
+    """Return the identifier of the run that stands for `parts`, in the form of a random one."""
+    return blake2b("\0".join(parts).encode(), digest_size=10).hexdigest()

@@ -11,7 +11,7 @@ Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 Behavior: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
 
 
-class Surrounding(Protocol):
+class Middleware(Protocol):
     """Acts before and after every call; sees, and may replace, what the call raises."""
 
     def around(self, method: str, behavior: Behavior) -> Behavior:
@@ -27,18 +27,18 @@ class MethodUnknown(Exception):
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):
-    """Puts the surroundings, outermost first, around the handler of each call.
+    """Wraps the middlewares, outermost first, around the handler of each call.
 
     A streaming response may come from an async generator or from a coroutine that calls `context.write` (as the stock
-    health Watch does). The surroundings also see calls of unknown methods, which raise MethodUnknown, and requests that
-    are not valid messages, which raise the decoder's error. The surrounded handler of a method is made once and kept.
+    health Watch does). The middlewares also see calls of unknown methods, which raise MethodUnknown, and requests that
+    are not valid messages, which raise the decoder's error. The wrapped handler of a method is made once and kept.
     """
 
     def __init__(
-        self, surroundings: Sequence[Surrounding], until_drained: Callable[[Behavior], Behavior] | None = None
+        self, middlewares: Sequence[Middleware], until_drained: Callable[[Behavior], Behavior] | None = None
     ) -> None:
         """Take `until_drained`, which ends the streams of gRPC's own services; other streams end by themselves."""
-        self._surroundings = tuple(surroundings)
+        self._middlewares = tuple(middlewares)
         self._until_drained = until_drained
         self._handlers: dict[str, Any] = {}
 
@@ -54,24 +54,24 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             # Not kept: callers can make up any number of method names.
-            return grpc.stream_stream_rpc_method_handler(self._surrounded(method, _unknown(method)))
-        return self._handlers.setdefault(method, self._rebuilt(method, handler))
+            return grpc.stream_stream_rpc_method_handler(self._wrapped(method, _unknown_method(method)))
+        return self._handlers.setdefault(method, self._wrap_handler(method, handler))
 
-    def _rebuilt(self, method: str, handler: Any) -> Any:
+    def _wrap_handler(self, method: str, handler: Any) -> Any:
         kind = f"{_arity(handler.request_streaming)}_{_arity(handler.response_streaming)}"
         decode = handler.request_deserializer
         if decode is not None and not handler.request_streaming:
             # A stream's messages are decoded when the handler reads them, so their errors surface there anyway.
             decode = _lenient(decode)
-        behavior = _flattened(getattr(handler, kind))
+        behavior = _as_coroutine(getattr(handler, kind))
         if self._until_drained is not None and handler.response_streaming and method.startswith("/grpc."):
             behavior = self._until_drained(behavior)
         build = getattr(grpc, f"{kind}_rpc_method_handler")
-        return build(self._surrounded(method, behavior), decode, handler.response_serializer)
+        return build(self._wrapped(method, behavior), decode, handler.response_serializer)
 
-    def _surrounded(self, method: str, behavior: Behavior) -> Behavior:
-        for surrounding in reversed(self._surroundings):
-            behavior = surrounding.around(method, behavior)
+    def _wrapped(self, method: str, behavior: Behavior) -> Behavior:
+        for middleware in reversed(self._middlewares):
+            behavior = middleware.around(method, behavior)
         return behavior
 
 
@@ -94,14 +94,14 @@ def _lenient(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return lenient
 
 
-def _unknown(method: str) -> Behavior:
+def _unknown_method(method: str) -> Behavior:
     async def call(_request: Any, _context: Context) -> None:
         raise MethodUnknown(f"this server has no method {method}")
 
     return call
 
 
-def _flattened(handler: Callable[[Any, Context], Any]) -> Behavior:
+def _as_coroutine(handler: Callable[[Any, Context], Any]) -> Behavior:
     """Make a uniform coroutine of a handler: it returns a unary response, or writes the messages of a stream."""
 
     async def call(request: Any, context: Context) -> Any:

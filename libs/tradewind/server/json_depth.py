@@ -2,17 +2,17 @@
 
 from itertools import accumulate
 
-MOST_LEVELS = 500
+MAX_LEVELS = 500
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _OTHERS = bytes(set(range(256)) - set(_STEPS))
 
 
 def check_depth(text: str) -> None:
     """Raise RecursionError, as decoders do, when `text`, which must be JSON, is nested more than 500 levels deep."""
-    if text.count("[") + text.count("{") <= MOST_LEVELS:
+    if text.count("[") + text.count("{") <= MAX_LEVELS:
         return
     unescaped = text.replace("\\\\", "").replace('\\"', "")
     outside_strings = "".join(unescaped.split('"')[::2])
     brackets = outside_strings.encode().translate(None, _OTHERS)
-    if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MOST_LEVELS:
-        raise RecursionError(f"it is nested more than {MOST_LEVELS} levels deep")
+    if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_LEVELS:
+        raise RecursionError(f"it is nested more than {MAX_LEVELS} levels deep")

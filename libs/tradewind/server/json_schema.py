@@ -12,10 +12,10 @@ from tradewind.server.hidden_values import is_hidden
 from tradewind.server.nearest_name import NearestName
 
 _MESSAGE_CHARACTERS = 300
-_MOST_FAULTS = 100
+_MAX_FAULTS = 100
 # Keywords that judge a whole value by everything in it, so that a hidden value inside leaves them undecided. What `if`
 # decides shows in the path of the failing keyword, as `then` or `else`.
-_SUMMING_UP = frozenset(
+_WHOLE_VALUE_KEYWORDS = frozenset(
     {"anyOf", "const", "contains", "enum", "not", "oneOf", "unevaluatedItems", "unevaluatedProperties", "uniqueItems"}
 )
 _BRANCHES = frozenset({"then", "else", "dependentSchemas", "dependencies"})
@@ -40,46 +40,46 @@ def schema_fault(schema_text: str) -> str | None:
     return None
 
 
-def faults(schema_text: str, value: object, at: str = "") -> list[Violation]:
+def faults(schema_text: str, value: object, prefix: str = "") -> list[Violation]:
     """Return everything in which `value` (as read from JSON) violates the schema, at most 100 faults.
 
-    Paths begin with `at`, as in `nodes[3].config.window`. A placeholder for a value that only workers can read is
+    Paths begin with `prefix`, as in `nodes[3].config.window`. A placeholder for a value that only workers can read is
     accepted in place of any value, and what cannot be decided without that value is not a fault. Raises ValueError when
     `schema_fault` finds a fault.
     """
     found = faults_by_place(schema_text, value)
     if not found:
         return []
-    known = only_keys(schema_text)
+    known = allowed_keys(schema_text)
     nearest = NearestName(known)
-    return [Violation(_path(at, steps), message + _instead(steps, known, nearest)) for steps, message in found]
+    return [Violation(_path(prefix, steps), message + _key_hint(steps, known, nearest)) for steps, message in found]
 
 
 def faults_by_place(schema_text: str, value: object) -> list[tuple[tuple[str | int, ...], str]]:
     """Return the same faults, each with the keys that lead to its place within `value` instead of a path."""
     found: list[tuple[tuple[str | int, ...], str]] = []
     for error in _compiled(schema_text).iter_errors(value):
-        if _depends_on_hidden(error, value):
+        if _is_undecided(error, value):
             continue
         place = tuple(error.instance_path)
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.AdditionalProperties):
             # At the top level, callers say in their own words which keys exist.
-            names = NearestName(_known_at(schema_text, error.schema_path) if place else ())
+            names = NearestName(_keys_beside(schema_text, error.schema_path) if place else ())
             found += [((*place, key), f"unknown key{names.hint(key)}") for key in error.kind.unexpected]
         else:
             found.append((place, _shortened(error.message)))
-        if len(found) >= _MOST_FAULTS:
+        if len(found) >= _MAX_FAULTS:
             break
-    return found[:_MOST_FAULTS]
+    return found[:_MAX_FAULTS]
 
 
-def only_keys(schema_text: str) -> list[str]:
+def allowed_keys(schema_text: str) -> list[str]:
     """Return the keys that a valid schema allows an object to have; none if it allows any key."""
     schema = json.loads(schema_text)
     return list(schema.get("properties", ())) if schema.get("additionalProperties") is False else []
 
 
-def _known_at(schema_text: str, additional: Sequence[str | int]) -> list[str]:
+def _keys_beside(schema_text: str, additional: Sequence[str | int]) -> list[str]:
     """Return the keys listed beside the `additionalProperties` to which these steps lead."""
     part = json.loads(schema_text)
     try:
@@ -90,7 +90,7 @@ def _known_at(schema_text: str, additional: Sequence[str | int]) -> list[str]:
         return []
 
 
-def _instead(steps: Sequence[str | int], known: Sequence[str], nearest: NearestName) -> str:
+def _key_hint(steps: Sequence[str | int], known: Sequence[str], nearest: NearestName) -> str:
     if not known or len(steps) != 1 or steps[0] in known:
         return ""
     return nearest.hint(str(steps[0]), f"; known keys are {', '.join(known)}")
@@ -110,19 +110,19 @@ def _compiled(schema_text: str) -> jsonschema_rs.Validator:
         raise ValueError(f"not JSON: {str(error).removeprefix('Invalid string: ')}") from None
 
 
-def _depends_on_hidden(error: jsonschema_rs.ValidationError, value: object) -> bool:
+def _is_undecided(error: jsonschema_rs.ValidationError, value: object) -> bool:
     part: Any = value
     if is_hidden(part):
         return True
-    undecided = not _BRANCHES.isdisjoint(map(str, error.schema_path)) and _holds_hidden(value)
+    undecided = not _BRANCHES.isdisjoint(map(str, error.schema_path)) and _contains_hidden(value)
     for step in error.instance_path:
         part = part[step]
         if is_hidden(part):
             return True
-    return undecided or (error.kind.name in _SUMMING_UP and _holds_hidden(part))
+    return undecided or (error.kind.name in _WHOLE_VALUE_KEYWORDS and _contains_hidden(part))
 
 
-def _holds_hidden(value: object) -> bool:
+def _contains_hidden(value: object) -> bool:
     waiting = [value]
     while waiting:
         part = waiting.pop()
@@ -135,8 +135,8 @@ def _holds_hidden(value: object) -> bool:
     return False
 
 
-def _path(at: str, steps: Sequence[str | int]) -> str:
-    path = at
+def _path(prefix: str, steps: Sequence[str | int]) -> str:
+    path = prefix
     for step in steps:
         if isinstance(step, int):
             path += f"[{step}]"

@@ -51,7 +51,7 @@ SCRIPT_ERRORS = Counter(
 )
 
 _LAG_S = 0.25
-_MOST_NAMES = 200
+_MAX_NAMES = 200
 OTHER = "other"
 """The label for all names after the first 200."""
 
@@ -79,17 +79,17 @@ SWITCH = Switch()
 class BoundedNames:
     """Names chosen by people, such as node types, as label values: all names after the first 200 become `other`."""
 
-    def __init__(self, most: int = _MOST_NAMES) -> None:
-        self._most = most
-        self._known: set[str] = set()
+    def __init__(self, limit: int = _MAX_NAMES) -> None:
+        self._limit = limit
+        self._names: set[str] = set()
 
     def __call__(self, name: str) -> str:
         """Return the name, or `other`."""
-        if name in self._known:
+        if name in self._names:
             return name
-        if len(self._known) >= self._most:
+        if len(self._names) >= self._limit:
             return OTHER
-        self._known.add(name)
+        self._names.add(name)
         return name
 
 
@@ -135,7 +135,7 @@ class CallMetrics:
         name, streaming = _named(method)
 
         async def unary(request: Any, context: Context) -> Any:
-            begun = time.perf_counter()
+            started_s = time.perf_counter()
             code = grpc.StatusCode.CANCELLED
             try:
                 response = await behavior(request, context)
@@ -145,7 +145,7 @@ class CallMetrics:
                 code = context.code() or grpc.StatusCode.UNKNOWN
                 raise
             finally:
-                RPC_SECONDS.labels(name, code.name).observe(time.perf_counter() - begun)
+                RPC_SECONDS.labels(name, code.name).observe(time.perf_counter() - started_s)
 
         async def stream(request: Any, context: Context) -> Any:
             gauge = STREAMS_OPEN.labels(name)

@@ -8,7 +8,7 @@ from tradewind.server.quoting import quoted
 
 _LONGEST_NAME = 128
 _SHORTLIST = 50
-_LOOKS = 200_000
+_MAX_COMPARISONS = 200_000
 
 
 class NearestName:
@@ -20,13 +20,13 @@ class NearestName:
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = list(names)
-        self._looks_left = max(_LOOKS, len(self._names))
+        self._comparisons_left = max(_MAX_COMPARISONS, len(self._names))
 
     def find(self, word: str) -> str | None:
         """Return the nearest name, or None when none is near or the effort is spent."""
-        if not word or len(word) > _LONGEST_NAME or self._looks_left < len(self._names):
+        if not word or len(word) > _LONGEST_NAME or self._comparisons_left < len(self._names):
             return None
-        self._looks_left -= len(self._names)
+        self._comparisons_left -= len(self._names)
         names = self._names
         plain = word.casefold()
         for name in names:
@@ -37,20 +37,20 @@ class NearestName:
         found = difflib.get_close_matches(word, names, n=1)
         return found[0] if found else None
 
-    def hint(self, word: str, otherwise: str = "") -> str:
-        """Return `; did you mean "name"?`, or `otherwise` when nothing is near."""
+    def hint(self, word: str, default: str = "") -> str:
+        """Return `; did you mean "name"?`, or `default` when nothing is near."""
         name = self.find(word)
-        return otherwise if name is None else f"; did you mean {quoted(name)}?"
+        return default if name is None else f"; did you mean {quoted(name)}?"
 
 
-def _shared_ends(one: str, other: str) -> int:
+def _shared_ends(word: str, name: str) -> int:
     """Return how many characters two words share at their beginning and their end, less the difference in length."""
-    shared = -abs(len(one) - len(other))
-    for a, b in zip(one, other, strict=False):
+    shared = -abs(len(word) - len(name))
+    for a, b in zip(word, name, strict=False):
         if a != b:
             break
         shared += 1
-    for a, b in zip(reversed(one), reversed(other), strict=False):
+    for a, b in zip(reversed(word), reversed(name), strict=False):
         if a != b:
             break
         shared += 1

@@ -8,7 +8,7 @@ from typing import Any
 from tradewind.server.interception import Behavior, Context
 
 _NAMES = "x509_subject_alternative_name"
-_VOUCHED = ("peer_dns", "peer_uri")
+_VERIFIED_NAMES = ("peer_dns", "peer_uri")
 _HEALTH = "/grpc.health.v1.Health/"
 
 
@@ -39,11 +39,11 @@ def peer_identity(context: Context) -> PeerIdentity | None:
 def peer_names(context: Context) -> tuple[str, ...]:
     """Return the DNS names and URIs in the caller's certificate; none for a caller without one, or in plain text."""
     shown = context.auth_context()
-    return tuple(name.decode(errors="replace") for kind in _VOUCHED for name in shown.get(kind, ()))
+    return tuple(name.decode(errors="replace") for kind in _VERIFIED_NAMES for name in shown.get(kind, ()))
 
 
 class AllowedCallers:
-    """A Surrounding that admits only callers with certain names; health answers everybody."""
+    """A middleware that admits only callers with certain names; health answers everybody."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         """Take patterns in which * stands for any text."""

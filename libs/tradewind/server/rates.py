@@ -8,7 +8,7 @@ _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _FORM = re.compile(r"([1-9][0-9]{0,8})/([smhd])", re.ASCII)
 
 
-MOST = 10**9 - 1
+MAX_COUNT = 10**9 - 1
 LONGEST_MS = max(_UNITS_MS.values())
 """The longest period of a rate."""
 

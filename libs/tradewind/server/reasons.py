@@ -19,7 +19,7 @@ CODES = (
 )
 """Every code, most decisive first: reasons are listed in this order. docs/explain.md lists them with their facts."""
 _RANKS = {code: rank for rank, code in enumerate(CODES)}
-_NAMED = 3
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +43,29 @@ def iso(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def store_takes_no_writes(why: str) -> list[Reason]:
-    """Say that the store refuses to write, so that nothing can begin or end; nothing if `why` is empty."""
-    if not why:
+def store_takes_no_writes(reason: str) -> list[Reason]:
+    """Say that the store refuses to write, so that nothing can begin or end; nothing if `reason` is empty."""
+    if not reason:
         return []
     return [
-        Reason("store_takes_no_writes", f"{why}; nothing can begin or end until it accepts writes again", {"why": why})
+        Reason(
+            "store_takes_no_writes",
+            f"{reason}; nothing can begin or end until it accepts writes again",
+            {"why": reason},
+        )
     ]
 
 
 def waits_for_nodes(sources: Mapping[str, str]) -> Reason:
     """Say which nodes it waits for, each with its status, which is "" when not known."""
-    shown = ", ".join(f'"{source}"' for source in list(sources)[:_NAMED])
-    more = len(sources) - _NAMED
-    words = f"waits for node{'s' if len(sources) > 1 else ''} {shown}" + (f" and {more} more" if more > 0 else "")
+    shown = ", ".join(f'"{source}"' for source in list(sources)[:_MAX_NAMED])
+    more = len(sources) - _MAX_NAMED
+    sentence = f"waits for node{'s' if len(sources) > 1 else ''} {shown}" + (f" and {more} more" if more > 0 else "")
     if len(sources) == 1 and (status := next(iter(sources.values()))):
-        words += f", which is {status}"
-    return Reason("waits_for_node", words, {"nodes": [{"node_id": node, "status": at} for node, at in sources.items()]})
+        sentence += f", which is {status}"
+    return Reason(
+        "waits_for_node", sentence, {"nodes": [{"node_id": node, "status": status} for node, status in sources.items()]}
+    )
 
 
 def no_live_worker(
@@ -74,38 +80,38 @@ def no_live_worker(
     The workers that offer the type are draining, or were last heard of at a time in ms; or the last connected worker
     was connected until a time, given as text.
     """
-    words = f'no live worker offers node type "{node_type}"'
+    sentence = f'no live worker offers node type "{node_type}"'
     seen = last_seen or {}
     if draining:
-        words += f"; {_list(draining)} {_offer(len(draining))} it, but {_are(draining)} draining"
+        sentence += f"; {_list(draining)} {_offer(len(draining))} it, but {_are(draining)} draining"
     if last_worker:
-        words += f"; {last_worker} offered it, and was connected until {until}"
+        sentence += f"; {last_worker} offered it, and was connected until {until}"
     elif seen:
         latest = max(seen, key=lambda worker: seen[worker])
-        words += f"; {latest} offered it, and was last heard from at {iso(seen[latest])}"
+        sentence += f"; {latest} offered it, and was last heard from at {iso(seen[latest])}"
     facts: dict[str, Fact] = {
         "node_type": node_type,
         "draining": list(draining),
-        "gone": [{"worker_id": worker, "last_heartbeat": iso(at)} for worker, at in sorted(seen.items())],
+        "gone": [{"worker_id": worker, "last_heartbeat": iso(seen_ms)} for worker, seen_ms in sorted(seen.items())],
         "last_worker": last_worker,
         "until": until,
     }
-    return Reason("no_live_worker", words, facts)
+    return Reason("no_live_worker", sentence, facts)
 
 
 def workers_busy(
     node_type: str, workers: int = 0, slots: int = 0, free: int = 0, not_connected: Sequence[str] = ()
 ) -> Reason:
     """Say that workers for the type have no room, as far as known; some may be alive on record, but `not_connected`."""
-    words = f'waits for a worker that offers "{node_type}" to have room'
+    sentence = f'waits for a worker that offers "{node_type}" to have room'
     if workers:
-        words += (
+        sentence += (
             f": {workers} {_offer(workers)} it, with {slots} slots, of which {free} were free at the last heartbeats"
         )
     if free:
-        words += "; if a worker has room but gets nothing, it is not connected for this type: see its log"
+        sentence += "; if a worker has room but gets nothing, it is not connected for this type: see its log"
     if not_connected:
-        words += f"; {_list(not_connected)} {_offer(len(not_connected))} it, but {_are(not_connected)} not connected"
+        sentence += f"; {_list(not_connected)} {_offer(len(not_connected))} it, but {_are(not_connected)} not connected"
     facts: dict[str, Fact] = {
         "node_type": node_type,
         "workers": workers,
@@ -113,11 +119,11 @@ def workers_busy(
         "free_slots": free,
         "not_connected": list(not_connected),
     }
-    return Reason("workers_busy", words, facts)
+    return Reason("workers_busy", sentence, facts)
 
 
 def _list(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else "")
 
 
 def _offer(count: int) -> str:

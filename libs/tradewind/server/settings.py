@@ -12,7 +12,7 @@ from rich.table import Table
 from tradewind.tls.files import StoreTlsFiles, TlsFiles
 
 PREFIX = "TRADEWIND_"
-LEAST_SECRET = 16
+MIN_SECRET_CHARACTERS = 16
 """The least number of characters in a secret of servers."""
 
 
@@ -31,9 +31,9 @@ class Settings(BaseSettings):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
-        bare = [name for name, field in cls.model_fields.items() if not field.description]
-        if bare:
-            raise TypeError(f"settings of {cls.__name__} without a description: {', '.join(bare)}")
+        undescribed = [name for name, field in cls.model_fields.items() if not field.description]
+        if undescribed:
+            raise TypeError(f"settings of {cls.__name__} without a description: {', '.join(undescribed)}")
 
 
 class TlsSettings(Settings):
@@ -159,7 +159,9 @@ class CommonSettings(TelemetrySettings, TlsSettings):
         None, description="Address of the access service; calls need a token when it is set, and none when not."
     )
     service_token: SecretStr | None = Field(
-        None, min_length=LEAST_SECRET, description="A secret shared by all servers, by which they recognize each other."
+        None,
+        min_length=MIN_SECRET_CHARACTERS,
+        description="A secret shared by all servers, by which they recognize each other.",
     )
     service_tokens_accepted: SecretStr | None = Field(
         None,

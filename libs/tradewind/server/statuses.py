@@ -15,9 +15,9 @@ from tradewind.server.interception import Behavior, Context
 
 DOMAIN = "tradewind"
 STATUS_KEY = "grpc-status-details-bin"
-_MOST_BYTES = 7 * 1024 + 512
+_MAX_BYTES = 7 * 1024 + 512
 """The most that an error's message and details may take: stock clients refuse metadata beyond 8 KiB and see neither."""
-_MOST_MESSAGE_BYTES = 1000
+_MAX_MESSAGE_BYTES = 1000
 UNDECODABLE = "the request is not a valid message for this method"
 
 
@@ -61,17 +61,17 @@ def status_with(
 ) -> Status:
     """Return a status; `reason` is a name in `tradewind.api.errors.v1.ErrorReason` without its prefix."""
     info = details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata)
-    message = message.encode()[:_MOST_MESSAGE_BYTES].decode(errors="ignore")
+    message = message.encode()[:_MAX_MESSAGE_BYTES].decode(errors="ignore")
     status = Status(code=code.value[0], message=message, details=[_packed(info)])
     for detail in details:
         if isinstance(detail, details_pb2.BadRequest):
             # The message is also sent by itself, quoted: each byte that is not ASCII takes three.
-            detail = _cut(detail, _MOST_BYTES - len(quote(message)) - status.ByteSize())
+            detail = _truncated(detail, _MAX_BYTES - len(quote(message)) - status.ByteSize())
         status.details.append(_packed(detail))
     return status
 
 
-def _cut(bad_request: details_pb2.BadRequest, budget: int) -> details_pb2.BadRequest:
+def _truncated(bad_request: details_pb2.BadRequest, budget: int) -> details_pb2.BadRequest:
     """Return as many violations as fit into `budget` bytes; the last one says that there are more.
 
     The message of the status says how many there are.

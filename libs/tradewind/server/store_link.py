@@ -25,7 +25,7 @@ class StoreLink(Protocol):
         """Return why calls of the stores would fail now; None if they would not."""
         ...
 
-    async def takes_no_writes(self) -> str:
+    async def write_refusal(self) -> str:
         """Return why the stores refuse all writes now, for people; "" when they do not."""
         ...
 
@@ -45,6 +45,6 @@ class NoLink:
         """Return None."""
         return None
 
-    async def takes_no_writes(self) -> str:
+    async def write_refusal(self) -> str:
         """Return ""."""
         return ""

@@ -10,14 +10,14 @@ class StoreTime:
     """
 
     def __init__(self) -> None:
-        self._least_us = 0
-        self._most_us = 0
-        self._known = False
+        self._min_offset_us = 0
+        self._max_offset_us = 0
+        self._has_reading = False
 
     @property
     def offset_us(self) -> int:
         """What to add to the local time; 0 until there is a reading."""
-        return (self._least_us + self._most_us) // 2
+        return (self._min_offset_us + self._max_offset_us) // 2
 
     def observe(self, store_us: int, asked_us: int, answered_us: int) -> int:
         """Note that the store's clock showed `store_us` between two local times.
@@ -25,9 +25,14 @@ class StoreTime:
         Returns the least by which the two clocks must have moved apart since the last reading; 0 if they may not have
         moved.
         """
-        least_us, most_us = store_us - answered_us, store_us - asked_us
-        jump_us = max(least_us - self._most_us, self._least_us - most_us, 0) if self._known else 0
-        if self._known and not jump_us:
-            least_us, most_us = max(least_us, self._least_us), min(most_us, self._most_us)
-        self._least_us, self._most_us, self._known = least_us, most_us, True
+        min_offset_us, max_offset_us = store_us - answered_us, store_us - asked_us
+        jump_us = (
+            max(min_offset_us - self._max_offset_us, self._min_offset_us - max_offset_us, 0) if self._has_reading else 0
+        )
+        if self._has_reading and not jump_us:
+            min_offset_us, max_offset_us = (
+                max(min_offset_us, self._min_offset_us),
+                min(max_offset_us, self._max_offset_us),
+            )
+        self._min_offset_us, self._max_offset_us, self._has_reading = min_offset_us, max_offset_us, True
         return jump_us

@@ -37,7 +37,7 @@ class Tracing:
 
     def __init__(self, service: str, exporter: SpanExporter | None, sampling: float = 1.0) -> None:
         self._provider: TracerProvider | None = None
-        self._chosen = 0
+        self._next_span_id = 0
         self._exporter = exporter
         if exporter is not None:
             # Only processes that record import the SDK: the import takes a tenth of a second.
@@ -54,7 +54,7 @@ class Tracing:
                     self._tracing = tracing
 
                 def generate_span_id(self) -> int:
-                    return self._tracing._chosen or super().generate_span_id()
+                    return self._tracing._next_span_id or super().generate_span_id()
 
             self._provider = TracerProvider(
                 resource=Resource.create({"service.name": service}),
@@ -101,11 +101,11 @@ class Tracing:
         if linked:
             other = trace.get_current_span(context_from(linked)).get_span_context()
             links += [Link(other)] if other.is_valid else []
-        self._chosen = span_id
+        self._next_span_id = span_id
         try:
             return self.tracer.start_span(name, context, kind, attributes, links, start_time=begun_ns)
         finally:
-            self._chosen = 0
+            self._next_span_id = 0
 
     def shutdown(self, timeout_s: float = FLUSH_S) -> None:
         """Send what is still held back, within `timeout_s`; what the endpoint has not taken by then is dropped.
@@ -114,13 +114,13 @@ class Tracing:
         """
         if self._provider is None:
             return
-        ending = threading.Timer(timeout_s, self._give_up)
+        ending = threading.Timer(timeout_s, self._stop_exporter)
         ending.daemon = True
         ending.start()
         self._provider.shutdown()
         ending.cancel()
 
-    def _give_up(self) -> None:
+    def _stop_exporter(self) -> None:
         # The SDK bounds each batch by itself: without its exporter it soon gets through all of them.
         assert self._exporter is not None
         hint = "the endpoint for traces does not accept the remaining spans: see TRADEWIND_OTLP_ENDPOINT"
@@ -155,12 +155,12 @@ def traceparent_of(span: Span) -> str:
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
-def sampled(traceparent: str) -> bool:
+def is_sampled(traceparent: str) -> bool:
     """Say whether spans below a `traceparent` are recorded: whoever began the trace decided that for all of it."""
     return bool(traceparent) and traceparent[-1] in "13579bdf"
 
 
-def attempt_id(trace_id: str, task_id: str, attempt: int) -> int:
+def attempt_span_id(trace_id: str, task_id: str, attempt: int) -> int:
     """Return the id of the span in which an attempt is handed out, which any replica can compute by itself."""
     name = f"{trace_id}:{task_id}:{attempt}".encode()
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") or 1
@@ -171,7 +171,7 @@ def context_from(traceparent: str) -> TraceContext:
     return _propagator.extract({TRACEPARENT: traceparent}, context=TraceContext())
 
 
-def checked(traceparent: str) -> str:
+def valid_traceparent(traceparent: str) -> str:
     """Return a `traceparent` that somebody else wrote; "" when it is malformed."""
     return traceparent_of(trace.get_current_span(context_from(traceparent))) if traceparent else ""
 

@@ -11,7 +11,7 @@ from tradewind.access.domain.session import MAX_SESSIONS, Draft, Session, Sessio
 from tradewind.access.ports import Authorized, Changes, QuotaCounts, Refusal, SessionStore, Stores, UserStore
 from tradewind.server.access.authority import Changed, Reservation
 from tradewind.server.access.identity import Identity
-from tradewind.server.access.refusals import refused
+from tradewind.server.access.refusals import refusal_for
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import digest_of, is_digest, new_token
 from tradewind.server.clock import Clock
@@ -242,7 +242,7 @@ class LocalAuthority:
     async def authorize(self, digest: str) -> Identity:
         found = await self.find(digest)
         if isinstance(found, Refusal):
-            raise refused(REFUSAL_REASONS[found])
+            raise refusal_for(REFUSAL_REASONS[found])
         return Identity(found.user_id, found.role, found.session_id, digest)
 
     async def find(self, digest: str) -> Authorized | Refusal:

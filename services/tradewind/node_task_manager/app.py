@@ -189,7 +189,7 @@ class NodeTaskManager:
                 stores.waits,
                 self._config.share,
                 stores.connected,
-                stores.takes_no_writes,
+                stores.write_refusal,
                 stores.clock,
                 limits,
             ),

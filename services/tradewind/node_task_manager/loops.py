@@ -12,11 +12,11 @@ from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, WorkerPool
-from tradewind.server.awake import Awake
 from tradewind.server.beats import beat
 from tradewind.server.clock import Clock
 from tradewind.server.side_tasks import SideTasks
 from tradewind.server.spells import Spells
+from tradewind.server.stalls import StallDetector
 
 Step = Callable[[], Awaitable[bool | None]]
 """A step to repeat; it returns True when there was nothing to do and may be nothing for a while."""
@@ -51,7 +51,7 @@ class Loops:
         self._poll_s = poll_s
         self._caches = caches
         self._clock = clock
-        self._awake = Awake()
+        self._stalls = StallDetector()
         self._lease_s = lease_s
         # Leases that begin while the reapers rest must not lapse before they look again.
         self._quiet_s = max(_REAP_S, min(_QUIET_S, lease_s / 2))
@@ -75,9 +75,9 @@ class Loops:
         """Start all loops."""
         for run in self._alongside:
             self._tasks.begin(run())
-        self._tasks.begin(self._awake.run())
+        self._tasks.begin(self._stalls.run())
         for dispatcher in self._dispatchers.values():
-            reaper = Reaper(dispatcher, self._pool, self._awake, self._clock, self._lease_s)
+            reaper = Reaper(dispatcher, self._pool, self._stalls, self._clock, self._lease_s)
             self._tasks.begin(self._every(reaper, _REAP_S, self._quiet_s))
         for cleaner in self._cleaners:
             self._tasks.begin(self._every(cleaner, cleaner.every_s))
@@ -132,10 +132,12 @@ class Reaper:
     It is quiet while no worker here holds anything and nothing has lapsed.
     """
 
-    def __init__(self, dispatcher: Dispatcher, pool: WorkerPool, awake: Awake, clock: Clock, lease_s: float) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, pool: WorkerPool, stalls: StallDetector, clock: Clock, lease_s: float
+    ) -> None:
         self._dispatcher = dispatcher
         self._pool = pool
-        self._awake = awake
+        self._stalls = stalls
         self._clock = clock
         self._lease_s = lease_s
         self._recovered_at = 0.0
@@ -157,7 +159,7 @@ class Reaper:
         if self._unavailable_since and now - self._unavailable_since > _OUTAGE_S:
             # Set before asking the store: this may be the first look that it answers.
             self._recovered_at = now
-        spare_s = max(self._recovered_at, self._awake.since_s()) + self._lease_s - now
+        spare_s = max(self._recovered_at, self._stalls.running_since_s()) + self._lease_s - now
         # A store that hangs carries this out when it wakes, before it hears of leases renewed in the meantime.
         by_ms = self._clock.now_ms() + round(_OUTAGE_S * 1000)
         try:

@@ -55,7 +55,9 @@ class Registry:
         node_types: NodeTypeStore
         examiners: Examiners = no_examiners
         if stores is None:
-            self._link = link = RedisLink(settings, DataVersion(Keys(settings.key_prefix).data_version), hears=False)
+            self._link = link = RedisLink(
+                settings, DataVersion(Keys(settings.key_prefix).data_version), subscribes=False
+            )
             workers = redis_workers = RedisWorkers(link.client, settings.key_prefix, time, lifetimes, limits)
             node_types = RedisNodeTypes(link.client, settings.key_prefix, time, lifetimes, limits)
             examiners = RedisRegistryExaminer(redis_workers).examiners

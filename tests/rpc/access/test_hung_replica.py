@@ -70,7 +70,7 @@ async def test_only_first_calls_wait_for_a_hung_replica(
     (hung, _), authority = replicas
     hung.hangs = True
     await ask_all(authority)
-    monkeypatch.setattr(remote, "_SILENT_S", 3600.0)
+    monkeypatch.setattr(remote, "_HEDGE_AFTER_S", 3600.0)
     assert await ask_all(authority) == {"ann"}
 
 

@@ -16,7 +16,7 @@ from tests.waiting import until
 from tradewind.server import connection_limits
 from tradewind.server.bootstrap import Server
 from tradewind.server.channels import MAX_METADATA_BYTES, open_channel
-from tradewind.server.connection_limits import most_connections
+from tradewind.server.connection_limits import max_open_connections
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -106,8 +106,8 @@ async def test_excess_connections_are_closed_and_earlier_ones_stay(start: Start)
 
 def test_connection_limit_leaves_open_files_for_the_store() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = most_connections()
-    assert most == 0 if soft == resource.RLIM_INFINITY else 0 < most < soft
+    limit = max_open_connections()
+    assert limit == 0 if soft == resource.RLIM_INFINITY else 0 < limit < soft
 
 
 async def closed_after(server: Server, *parts: bytes) -> bytes:

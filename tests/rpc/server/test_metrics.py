@@ -65,5 +65,5 @@ def test_unusable_metrics_port_ends_the_server_with_one_message() -> None:
 
 
 def test_number_of_user_chosen_label_values_is_bounded() -> None:
-    names = BoundedNames(most=2)
+    names = BoundedNames(limit=2)
     assert [names(name) for name in ("a", "b", "c", "a", "d")] == ["a", "b", OTHER, "a", OTHER]

@@ -23,5 +23,5 @@ async def findings(shard: RedisShard, *, mend: bool = False) -> list[Finding]:
     async def examiners(everything: bool) -> list[ShardExaminer]:
         return [examiner]
 
-    doctor = Doctor(examiners, again_s=0)
+    doctor = Doctor(examiners, recheck_s=0)
     return [finding async for step in doctor.run(mend=mend) for finding in step.findings]

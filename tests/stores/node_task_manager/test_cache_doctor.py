@@ -40,7 +40,7 @@ class Ward:
         async def those(everything: bool) -> Any:
             return await examiners(not background)
 
-        doctor = Doctor(those, again_s=0)
+        doctor = Doctor(those, recheck_s=0)
         steps = [step async for step in doctor.run(mend=mend)]
         return [(each.check, each.subject, each.mended) for step in steps for each in step.findings]
 

@@ -84,7 +84,7 @@ class Ward(Bench):
             assert await examiners(False) == []
             await own.acquire()
             assert len(list(await examiners(False))) == 16
-        doctor = Doctor(examiners, again_s=0)
+        doctor = Doctor(examiners, recheck_s=0)
         return [finding async for step in doctor.run(mend=mend) for finding in step.findings]
 
     async def found(self, *, mend: bool = False) -> list[tuple[str, str]]:

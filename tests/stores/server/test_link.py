@@ -28,7 +28,7 @@ async def link(redis_server: RedisServer) -> AsyncIterator[RedisLink]:
     """The link of a registry."""
     await redis_server.flush()
     settings = RegistrySettings(store_url=redis_server.url("registry"))
-    link = RedisLink(settings, DataVersion(Keys(settings.key_prefix).data_version), hears=False)
+    link = RedisLink(settings, DataVersion(Keys(settings.key_prefix).data_version), subscribes=False)
     await link.open()
     yield link
     await link.close()

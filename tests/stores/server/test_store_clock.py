@@ -17,7 +17,7 @@ async def test_clock_follows_the_store_rather_than_the_machine(
     client = redis_server.connect("scheduler")
     clock = StoreClock(client)
     assert abs(clock.now_ms() - time.time_ns() // 1_000_000) < 60_000
-    await clock.ask()
+    await clock.sync()
     seconds, _ = await client.call("", "TIME")
     assert abs(clock.now_ms() - int(seconds) * 1000) < 60_000
     monkeypatch.undo()
@@ -28,4 +28,4 @@ async def test_unreachable_store_is_an_error(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler")
     await client.end()
     with pytest.raises(ConnectionError, match="the store does not answer"):
-        await StoreClock(client).ask()
+        await StoreClock(client).sync()

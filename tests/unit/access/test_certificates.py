@@ -81,7 +81,7 @@ async def test_token_takes_precedence_over_certificate() -> None:
     """A server that forwards a user's call, and is known as a server, is not taken for the user."""
     authority = Authority()
     owning = {"tradewind.api.scheduler.v1.SchedulerService": Owners()}
-    gate = Gate(authority, cache_s=60, owning=owning, certificates=certificate_roles_of("*.svc=service"))
+    gate = Gate(authority, cache_s=60, owner_lookups=owning, certificates=certificate_roles_of("*.svc=service"))
     request, door = GetFlowRequest(flow_id="bob-1"), "door.svc"
     found, _ = await call(gate, "GetFlow", request, None, door)
     assert found == Identity("service", Role.SERVICE)

@@ -38,7 +38,7 @@ async def gate(authority: Authority) -> AsyncIterator[Gate]:
         authority,
         service_tokens=[SECRET],
         cache_s=60,
-        owning=OWNING,
+        owner_lookups=OWNING,
     )
     gate.start()
     await until(lambda: authority.changed is not None, "the gate listens to changes")
@@ -153,7 +153,7 @@ async def test_role_changes_and_revocations_take_effect_at_once(gate: Gate, auth
 
 async def test_tokens_are_not_cached_beyond_the_cache_time(authority: Authority) -> None:
     """Without notifications of changes, each answer is valid only for its time."""
-    gate = Gate(authority, cache_s=0, owning=OWNING)
+    gate = Gate(authority, cache_s=0, owner_lookups=OWNING)
     token = authority.token("ann")
     for times in range(1, 4):
         await call(gate, "GetFlow", GetFlowRequest(), token)
@@ -167,7 +167,7 @@ async def test_known_tokens_are_served_as_configured_during_an_access_outage(
     authority: Authority, on_outage: Any, allowed: list[str]
 ) -> None:
     """What is known about a token serves reads, or whatever the setting allows; unknown tokens are refused."""
-    gate = Gate(authority, cache_s=0, on_outage=on_outage, owning=OWNING)
+    gate = Gate(authority, cache_s=0, on_outage=on_outage, owner_lookups=OWNING)
     token = authority.token("ann")
     await call(gate, "GetFlow", GetFlowRequest(), token)
     authority.away = True
@@ -185,7 +185,7 @@ async def test_known_tokens_are_served_as_configured_during_an_access_outage(
 async def test_known_workers_continue_as_configured_during_an_access_outage(
     authority: Authority, on_outage: Any, allowed: bool
 ) -> None:
-    gate = Gate(authority, cache_s=0, on_outage=on_outage, owning=OWNING)
+    gate = Gate(authority, cache_s=0, on_outage=on_outage, owner_lookups=OWNING)
     known, new = authority.token("pool", Role.WORKER), authority.token("new", Role.WORKER)
     await call(gate, "UpdateMemory", UpdateMemoryRequest(), known)
     authority.away = True
@@ -236,7 +236,7 @@ async def test_stream_ends_if_its_token_is_revoked_while_opening(authority: Auth
             await proceed.wait()
             return await super().owners(request)
 
-    gate = Gate(authority, cache_s=60, owning={"tradewind.api.scheduler.v1.SchedulerService": SlowOwners()})
+    gate = Gate(authority, cache_s=60, owner_lookups={"tradewind.api.scheduler.v1.SchedulerService": SlowOwners()})
     gate.start()
     await until(lambda: authority.changed is not None, "the gate listens to changes")
 
@@ -302,7 +302,7 @@ async def test_tokens_are_rechecked_once_each_and_concurrently_after_a_change(
 
 
 async def test_only_calls_of_users_to_limited_methods_are_counted(authority: Authority) -> None:
-    gate = Gate(authority, owning=OWNING, rates={"RunFlow": Rate(2, 60_000)})
+    gate = Gate(authority, owner_lookups=OWNING, rates={"RunFlow": Rate(2, 60_000)})
     ann, operator = authority.token("ann"), authority.token("olga", Role.OPERATOR)
     for _ in range(5):
         await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), ann)
@@ -323,7 +323,7 @@ async def test_rate_limited_calls_during_an_access_outage_follow_the_setting(
     authority: Authority, on_outage: Any, allowed: list[str]
 ) -> None:
     rates = {"RunFlow": Rate(2, 60_000), "GetFlow": Rate(2, 60_000)}
-    gate = Gate(authority, cache_s=60, on_outage=on_outage, owning=OWNING, rates=rates)
+    gate = Gate(authority, cache_s=60, on_outage=on_outage, owner_lookups=OWNING, rates=rates)
     ann = authority.token("ann")
     await call(gate, "GetFlow", GetFlowRequest(), ann)
     authority.away = True

@@ -22,7 +22,7 @@ RUN = RunFlowRequest(flow_id="ann-1")
 
 def gate_of(authority: Authority, **options: Any) -> Gate:
     owning = {"tradewind.api.scheduler.v1.SchedulerService": Owners()}
-    return Gate(authority, cache_s=60, owning=owning, quotas={"RunFlow": 2}, **options)
+    return Gate(authority, cache_s=60, owner_lookups=owning, quotas={"RunFlow": 2}, **options)
 
 
 async def call_with(gate: Gate, token: str, work: Callable[[], Awaitable[None]]) -> None:

@@ -75,7 +75,7 @@ async def test_store_errors_are_reported_as_unavailable(error: Exception, messag
 
 async def test_known_users_can_still_read_during_a_store_outage() -> None:
     client = Client()
-    gate = Gate(authority(client), cache_s=0, owning={"tradewind.api.scheduler.v1.SchedulerService": Owners()})
+    gate = Gate(authority(client), cache_s=0, owner_lookups={"tradewind.api.scheduler.v1.SchedulerService": Owners()})
     token = new_token("ann")
     await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), token)
     client.away = ConnectionError("host x refused")

@@ -12,7 +12,7 @@ from tests.waiting import until
 from tradewind.node_task_manager import loops as module
 from tradewind.node_task_manager.loops import Loops, Reaper
 from tradewind.node_task_manager.ports.work import Effects
-from tradewind.server.awake import Awake
+from tradewind.server.stalls import StallDetector
 
 
 class Busy:
@@ -100,9 +100,9 @@ async def test_configuration_is_reread_periodically(bench: Bench, rests: Rests) 
     await loops.stop()
 
 
-def always_awake(since_s: float = 1000.0) -> Any:
-    """Stand in for the detector of breaks: there has been none for `since_s` seconds."""
-    return SimpleNamespace(since_s=lambda: since_s)
+def always_awake(running_since_s: float = 1000.0) -> Any:
+    """Stand in for the detector of breaks: there has been none for `running_since_s` seconds."""
+    return SimpleNamespace(running_since_s=lambda: running_since_s)
 
 
 async def test_reaper_continues_until_nothing_is_left(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ async def test_reaper_continues_until_nothing_is_left(bench: Bench, monkeypatch:
         return Effects(results=reaped.pop(0))
 
     monkeypatch.setattr(bench.store, "reap", reap, raising=False)
-    assert not await Reaper(bench.dispatcher, bench.pool, Awake(), bench.clock, 0.0)()
+    assert not await Reaper(bench.dispatcher, bench.pool, StallDetector(), bench.clock, 0.0)()
     assert reaped == []
 
 

@@ -6,7 +6,7 @@ from tradewind.server.backoff import Backoff
 
 
 def test_pauses_double_up_to_maximum_with_half_of_each_random() -> None:
-    backoff = Backoff(first_s=0.1, most_s=0.5)
+    backoff = Backoff(initial_s=0.1, max_s=0.5)
     longest = [0.1, 0.2, 0.4, 0.5, 0.5]
 
     for each in longest * 200:
@@ -26,7 +26,7 @@ async def test_pause_sleeps_for_the_backoff_time(monkeypatch: pytest.MonkeyPatch
         slept.append(seconds)
 
     monkeypatch.setattr("asyncio.sleep", sleep)
-    backoff = Backoff(first_s=1.0)
+    backoff = Backoff(initial_s=1.0)
     await backoff.pause()
     await backoff.pause()
 

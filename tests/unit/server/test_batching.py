@@ -69,11 +69,11 @@ async def test_urgent_items_precede_others_and_keep_their_order() -> None:
     first = batcher.submit(1)
     while not flushes.batches:
         await asyncio.sleep(0)
-    later = [batcher.submit(2), batcher.submit(3), *(batcher.submit(item, ahead=True) for item in (4, 5, 6))]
+    later = [batcher.submit(2), batcher.submit(3), *(batcher.submit(item, urgent=True) for item in (4, 5, 6))]
     flushes.open.set()
     assert await asyncio.gather(first, *later) == [2, 4, 6, 8, 10, 12]
     assert flushes.batches == [[1], [4, 5], [6, 2], [3]]
-    later = [batcher.submit(7), batcher.submit(8, ahead=True)]
+    later = [batcher.submit(7), batcher.submit(8, urgent=True)]
     assert await asyncio.gather(*later) == [14, 16]
     assert flushes.batches[4:] == [[8, 7]]
 

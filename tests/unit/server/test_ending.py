@@ -28,7 +28,7 @@ async def failing() -> None:
 async def test_task_that_swallows_cancellations_is_cancelled_again_until_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ending, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(ending, "_RETRY_S", 0.01)
     tasks = [asyncio.create_task(ignore_cancellations(times)) for times in (0, 1, 2)] + [asyncio.create_task(failing())]
     await asyncio.sleep(0)
     await asyncio.wait_for(end_tasks(tasks), 5)

@@ -1,4 +1,4 @@
-"""Error tables: the nearest class decides, tables are joined, and every reason is documented."""
+"""Error tables: the nearest class decides, tables are merged, and every reason is documented."""
 
 import grpc
 import pytest
@@ -34,12 +34,12 @@ def test_exception_without_a_rule_has_no_status() -> None:
     assert ErrorTable().status_of(ValueError("x")) is None
 
 
-def test_joined_table_has_rules_of_both() -> None:
+def test_merged_table_has_rules_of_both() -> None:
     first = ErrorTable({KeyError: ErrorRule(grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")})
     second = ErrorTable({IndexError: ErrorRule(grpc.StatusCode.ABORTED, "VERSION_CONFLICT")})
-    joined = first.joined(second)
-    assert reason_and_code(joined, KeyError("a"))[0] == "FLOW_NOT_FOUND"
-    assert reason_and_code(joined, IndexError("a"))[0] == "VERSION_CONFLICT"
+    merged = first.merged(second)
+    assert reason_and_code(merged, KeyError("a"))[0] == "FLOW_NOT_FOUND"
+    assert reason_and_code(merged, IndexError("a"))[0] == "VERSION_CONFLICT"
     assert first.status_of(IndexError("a")) is None
 
 

@@ -37,7 +37,7 @@ def set_identity(identity: Identity) -> None:
     _current.set(identity)
 
 
-def user_meant(user_id: str) -> str:
+def effective_user_id(user_id: str) -> str:
     """Return the user that a `user_id` in a request of the current call means.
 
     A user always means themselves, even when naming nobody; other callers mean whom they name. Raises PermissionDenied

@@ -8,7 +8,7 @@ import structlog
 from tradewind.server.access.authority import Authority, Reservation
 from tradewind.server.access.identity import Identity, current_identity
 from tradewind.server.faults import Exhausted, Unavailable
-from tradewind.server.rates import MOST, Rate
+from tradewind.server.rates import MAX_COUNT, Rate
 
 _Limit = TypeVar("_Limit")
 
@@ -16,24 +16,24 @@ _log = structlog.get_logger(__name__)
 
 
 class Limits:
-    """Implements Meter; `goes_on` says whether a method passes while the authority cannot be asked."""
+    """Implements Meter; `passes_in_outage` says whether a method passes while the authority cannot be asked."""
 
     def __init__(
         self,
         authority: Authority,
         rates: Mapping[str, Rate],
         quotas: Mapping[str, int],
-        goes_on: Callable[[str], bool],
+        passes_in_outage: Callable[[str], bool],
     ) -> None:
         self._authority = authority
         self._rates = dict(rates)
         self._quotas = dict(quotas)
-        self._goes_on = goes_on
+        self._passes_in_outage = passes_in_outage
 
     def __bool__(self) -> bool:
         return bool(self._rates or self._quotas)
 
-    async def take(self, endpoint: str, calls: int) -> Reservation | None:
+    async def count(self, endpoint: str, calls: int) -> Reservation | None:
         identity = current_identity()
         if identity is None:
             return None
@@ -58,24 +58,24 @@ class Limits:
         try:
             reserved = await self._authority.reserve(identity.user_id, endpoint, quota, calls, rate)
         except Unavailable:
-            if self._goes_on(endpoint):
+            if self._passes_in_outage(endpoint):
                 return None
             raise
         if reserved.rate_limited and rate is not None:
-            raise _too_often(identity, endpoint, rate, reserved.retry_after_s)
+            raise _rate_limited(identity, endpoint, rate, reserved.retry_after_s)
         if reserved.retry_after_s:
-            raise _used_up(identity, endpoint, quota, reserved)
+            raise _quota_exceeded(identity, endpoint, quota, reserved)
         return reserved
 
     async def _admit(self, identity: Identity, endpoint: str, rate: Rate, calls: int) -> None:
         try:
             wait_s = await self._authority.admit(identity.user_id, endpoint, rate, calls)
         except Unavailable:
-            if self._goes_on(endpoint):
+            if self._passes_in_outage(endpoint):
                 return
             raise
         if wait_s:
-            raise _too_often(identity, endpoint, rate, wait_s)
+            raise _rate_limited(identity, endpoint, rate, wait_s)
 
 
 def rates_of(text: str) -> Mapping[str, Rate]:
@@ -101,12 +101,12 @@ def _limits_of(text: str, parse: Callable[[str], _Limit], form: str) -> Mapping[
 
 
 def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:20]) <= MOST):
-        raise ValueError(f'"{text}" is not a number of calls; use 1 to {MOST}')
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:20]) <= MAX_COUNT):
+        raise ValueError(f'"{text}" is not a number of calls; use 1 to {MAX_COUNT}')
     return int(text)
 
 
-def _too_often(identity: Identity, endpoint: str, rate: Rate, retry_after_s: float) -> Exhausted:
+def _rate_limited(identity: Identity, endpoint: str, rate: Rate, retry_after_s: float) -> Exhausted:
     return Exhausted(
         "RATE_LIMITED",
         f"each user may call {endpoint} at most {rate}: try again in {retry_after_s:.3g} s",
@@ -115,7 +115,7 @@ def _too_often(identity: Identity, endpoint: str, rate: Rate, retry_after_s: flo
     )
 
 
-def _used_up(identity: Identity, endpoint: str, quota: int, reserved: Reservation) -> Exhausted:
+def _quota_exceeded(identity: Identity, endpoint: str, quota: int, reserved: Reservation) -> Exhausted:
     return Exhausted(
         "QUOTA_EXCEEDED",
         f"each user may call {endpoint} {quota} times a day, and not enough calls are left for {reserved.date} "

@@ -11,7 +11,7 @@ from tradewind.server.access.authority import Reservation
 class Meter(Protocol):
     """Counts the caller's calls to an endpoint."""
 
-    async def take(self, endpoint: str, calls: int) -> Reservation | None:
+    async def count(self, endpoint: str, calls: int) -> Reservation | None:
         """Count calls; return what is reserved of a daily quota, or None. Raises Exhausted, Unavailable."""
         ...
 
@@ -28,7 +28,7 @@ def set_meter(meter: Meter) -> None:
     _meter.set(meter)
 
 
-class Counted:
+class CountedCalls:
     """Counted calls, which use up the daily quota unless they are given back."""
 
     def __init__(self, endpoint: str, calls: int, meter: Meter | None, reserved: Reservation | None) -> None:
@@ -39,21 +39,21 @@ class Counted:
 
     async def refund(self, calls: int | None = None) -> None:
         """Give back `calls` calls that were refused; None for all that are left."""
-        back = self._calls if calls is None else min(calls, self._calls)
-        self._calls -= back
-        if self._meter is not None and self._reserved is not None and back:
-            await self._meter.give_back(self._endpoint, self._reserved, back)
+        refunded = self._calls if calls is None else min(calls, self._calls)
+        self._calls -= refunded
+        if self._meter is not None and self._reserved is not None and refunded:
+            await self._meter.give_back(self._endpoint, self._reserved, refunded)
 
 
 @asynccontextmanager
-async def counted_calls(endpoint: str, calls: int = 1) -> AsyncIterator[Counted]:
+async def counted_calls(endpoint: str, calls: int = 1) -> AsyncIterator[CountedCalls]:
     """Count calls, such as those over a stream or many in one call, as if each were a call of its own.
 
     If the block raises an error, the calls count as refused and go back to the quota; if it is cancelled, they may have
     been carried out and stay counted. Raises Exhausted, with the time until they would be admitted, and Unavailable.
     """
     meter = _meter.get()
-    counted = Counted(endpoint, calls, meter, await meter.take(endpoint, calls) if meter is not None else None)
+    counted = CountedCalls(endpoint, calls, meter, await meter.count(endpoint, calls) if meter is not None else None)
     try:
         yield counted
     except Exception:

@@ -10,13 +10,13 @@ class Rule:
     """Who may call a method.
 
     Roles from `least` up may, and workers if `workers` is set. If it is `owned`, what a user names in its request must
-    be theirs. If it `lasts`, it is a stream, and whoever opened it remains its caller.
+    be theirs. If it is `streaming`, whoever opened a stream remains its caller.
     """
 
     least: Role
     workers: bool = False
     owned: bool = False
-    lasts: bool = False
+    streaming: bool = False
 
     def admits(self, role: Role) -> bool:
         """Say whether a caller with this role may call."""
@@ -28,7 +28,7 @@ class Rule:
 
 
 _READS = ("Get", "List", "Find", "Watch", "Describe", "Explain", "Count", "Analyze", "Diff", "WhoAmI", "Authorize")
-_LASTING = frozenset(
+_STREAMING = frozenset(
     {"StreamRuns", "StreamSubmissions", "ReceiveEvents", "ReceiveDue", "Work", "SubmitBatch", "RunDoctor"}
 )
 
@@ -53,16 +53,16 @@ def counted_names() -> list[str]:
     return sorted({method.rpartition("/")[2] for method, found in _RULES.items() if found.admits(Role.USER)})
 
 
-def _rules(of: str, /, **names: str) -> dict[str, Rule]:
+def _rules(service: str, /, **names: str) -> dict[str, Rule]:
     found = {}
-    for who, listed in names.items():
-        least, *marks = who.split("_")
-        for name in listed.split():
-            found[f"/{of}/{name}"] = Rule(
+    for role_and_marks, names_of_role in names.items():
+        least, *marks = role_and_marks.split("_")
+        for name in names_of_role.split():
+            found[f"/{service}/{name}"] = Rule(
                 Role(least),
                 workers="worker" in marks,
                 owned="own" in marks,
-                lasts=name in _LASTING or name.startswith("Watch"),
+                streaming=name in _STREAMING or name.startswith("Watch"),
             )
     return found
 

@@ -6,14 +6,14 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.server.access.authority import Authority
 from tradewind.server.access.certificates import CertificateRoles, certificate_roles_of
-from tradewind.server.access.gate import Gate, Owning
+from tradewind.server.access.gate import Gate, OwnerLookup
 from tradewind.server.access.limits import quotas_of, rates_of
 from tradewind.server.access.methods import counted_names
 from tradewind.server.access.remote import RemoteAuthority
 from tradewind.server.channels import channels_of
 from tradewind.server.nearest_name import NearestName
 from tradewind.server.rates import Rate
-from tradewind.server.settings import LEAST_SECRET, CommonSettings, TlsSettings, text_of, variable_of
+from tradewind.server.settings import MIN_SECRET_CHARACTERS, CommonSettings, TlsSettings, text_of, variable_of
 
 _Limit = TypeVar("_Limit")
 
@@ -51,7 +51,7 @@ def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
         service_tokens=tokens,
         cache_s=settings.access_cache_seconds,
         on_outage=settings.access_on_outage,
-        owning=owning_of(services),
+        owner_lookups=owner_lookups_of(services),
         rates=rates_in(settings),
         quotas=quotas_in(settings),
         certificates=certificates,
@@ -71,9 +71,10 @@ def require_open(settings: CommonSettings) -> None:
 def service_tokens_in(settings: CommonSettings) -> list[str]:
     """Return the secrets that identify other servers. Raises ValueError, naming the variable."""
     further = [each.strip() for each in text_of(settings.service_tokens_accepted).split(",")]
-    if any(0 < len(each) < LEAST_SECRET for each in further):
+    if any(0 < len(each) < MIN_SECRET_CHARACTERS for each in further):
         raise ValueError(
-            f"{variable_of('service_tokens_accepted')}: each secret must have at least {LEAST_SECRET} characters"
+            f"{variable_of('service_tokens_accepted')}: each secret must have at least {MIN_SECRET_CHARACTERS} "
+            "characters"
         )
     return [each for each in (text_of(settings.service_token), *further) if each]
 
@@ -111,6 +112,6 @@ def _limits_in(field: str, text: str, read: Callable[[str], Mapping[str, _Limit]
     return limits
 
 
-def owning_of(services: Sequence[Any]) -> dict[str, Owning]:
+def owner_lookups_of(services: Sequence[Any]) -> dict[str, OwnerLookup]:
     """Return the services that know who owns what, by the names of their gRPC services."""
-    return {name: each for each in services if isinstance(each, Owning) for name in getattr(each, "names", ())}
+    return {name: each for each in services if isinstance(each, OwnerLookup) for name in getattr(each, "names", ())}

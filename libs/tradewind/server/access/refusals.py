@@ -8,6 +8,6 @@ _SENTENCES = {
 }
 
 
-def refused(reason: str) -> Unauthenticated:
+def refusal_for(reason: str) -> Unauthenticated:
     """Return the refusal for a reason, TOKEN_INVALID or TOKEN_EXPIRED."""
     return Unauthenticated(reason, _SENTENCES[reason])

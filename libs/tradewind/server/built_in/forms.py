@@ -10,10 +10,10 @@ from tradewind.server.built_in.node_type import Fault
 from tradewind.server.identifiers import is_identifier
 
 TYPES = ("text", "number", "integer", "boolean")
-MOST_FIELDS = 50
-_LONGEST_TITLE, _LONGEST_TEXT = 200, 8192
-_MOST_CHOICES = 100
-_LARGEST = sys.float_info.max
+MAX_FIELDS = 50
+_MAX_TITLE_CHARACTERS, _MAX_TEXT_CHARACTERS = 200, 8192
+_MAX_CHOICES = 100
+_MAX_NUMBER = sys.float_info.max
 _FORM_KEYS = ("title", "description", "fields")
 _FIELD_KEYS = ("name", "type", "title", "required", "choices")
 
@@ -22,23 +22,25 @@ def form_faults(form: object) -> list[Fault]:
     """Return everything wrong with a form: {title, description, fields [{name, type, title, required, choices}]}."""
     if not isinstance(form, Mapping):
         return [((), "must be an object with a title and, if there are any, the fields to fill in")]
-    found: list[Fault] = [((key,), f"unknown key; known keys are {', '.join(_FORM_KEYS)}") for key in _strange(form)]
+    found: list[Fault] = [
+        ((key,), f"unknown key; known keys are {', '.join(_FORM_KEYS)}") for key in _unknown_keys(form)
+    ]
     title = form.get("title")
-    if not isinstance(title, str) or not 1 <= len(title) <= _LONGEST_TITLE or "\n" in title:
-        found.append((("title",), f"must be one line of 1 to {_LONGEST_TITLE} characters"))
+    if not isinstance(title, str) or not 1 <= len(title) <= _MAX_TITLE_CHARACTERS or "\n" in title:
+        found.append((("title",), f"must be one line of 1 to {_MAX_TITLE_CHARACTERS} characters"))
     description = form.get("description", "")
-    if not isinstance(description, str) or len(description) > _LONGEST_TEXT:
-        found.append((("description",), f"must be text of at most {_LONGEST_TEXT} characters"))
+    if not isinstance(description, str) or len(description) > _MAX_TEXT_CHARACTERS:
+        found.append((("description",), f"must be text of at most {_MAX_TEXT_CHARACTERS} characters"))
     fields = form.get("fields", [])
-    if not isinstance(fields, list) or len(fields) > MOST_FIELDS:
-        return [*found, (("fields",), f"must be a list of at most {MOST_FIELDS} fields")]
+    if not isinstance(fields, list) or len(fields) > MAX_FIELDS:
+        return [*found, (("fields",), f"must be a list of at most {MAX_FIELDS} fields")]
     names: set[str] = set()
     for at, each in enumerate(fields):
         found += [(("fields", at, *keys), message) for keys, message in _field_faults(each, names)]
     return found
 
 
-def _strange(form: Mapping[Any, Any]) -> list[str]:
+def _unknown_keys(form: Mapping[Any, Any]) -> list[str]:
     return [str(key) for key in form if key not in _FORM_KEYS]
 
 
@@ -57,13 +59,13 @@ def _field_faults(each: object, names: set[str]) -> list[Fault]:
         names.add(name)
     if kind not in TYPES:
         return [*found, (("type",), f"must be one of {', '.join(TYPES)}, is {kind!r}")]
-    if not isinstance(each.get("title", ""), str) or len(each.get("title", "")) > _LONGEST_TITLE:
-        found.append((("title",), f"must be text of at most {_LONGEST_TITLE} characters"))
+    if not isinstance(each.get("title", ""), str) or len(each.get("title", "")) > _MAX_TITLE_CHARACTERS:
+        found.append((("title",), f"must be text of at most {_MAX_TITLE_CHARACTERS} characters"))
     if not isinstance(each.get("required", False), bool):
         found.append((("required",), "must be true or false"))
     choices = each.get("choices", [])
-    if not isinstance(choices, list) or len(choices) > _MOST_CHOICES:
-        return [*found, (("choices",), f"must be a list of at most {_MOST_CHOICES} values")]
+    if not isinstance(choices, list) or len(choices) > _MAX_CHOICES:
+        return [*found, (("choices",), f"must be a list of at most {_MAX_CHOICES} values")]
     return [*found, *((("choices",), f"each {fault}") for choice in choices if (fault := _type_fault(kind, choice)))]
 
 
@@ -84,26 +86,26 @@ def read_answer(form: Mapping[str, Any], payload: object) -> tuple[Answer, list[
 
     A rejection does not require values, but those given are checked.
     """
-    given = {} if payload is None else payload
-    if not isinstance(given, Mapping):
+    answer = {} if payload is None else payload
+    if not isinstance(answer, Mapping):
         return Answer(), [((), 'must be an object such as {"approved": true, "values": {}}')]
     found: list[Fault] = [
         ((str(key),), "unknown key; known keys are approved, values")
-        for key in given
+        for key in answer
         if key not in ("approved", "values")
     ]
-    approved, values = given.get("approved", True), given.get("values", {})
+    approved, values = answer.get("approved", True), answer.get("values", {})
     if not isinstance(approved, bool):
         found.append((("approved",), "must be true or false"))
     if not isinstance(values, Mapping):
         return Answer(), [*found, (("values",), "must be an object of values by field name")]
     fields = {each["name"]: each for each in form.get("fields", [])}
     for name, value in values.items():
-        known = fields.get(name)
-        if known is None:
-            there = f"it has {', '.join(fields)}" if fields else "it has none"
-            found.append((("values", str(name)), f"is not a field of the form; {there}"))
-        elif fault := _value_fault(known, value):
+        field_of_form = fields.get(name)
+        if field_of_form is None:
+            field_names = f"it has {', '.join(fields)}" if fields else "it has none"
+            found.append((("values", str(name)), f"is not a field of the form; {field_names}"))
+        elif fault := _value_fault(field_of_form, value):
             found.append((("values", name), fault))
     for name, each in fields.items():
         if each.get("required") and approved and values.get(name) is None:
@@ -111,11 +113,11 @@ def read_answer(form: Mapping[str, Any], payload: object) -> tuple[Answer, list[
     return Answer(approved is True, dict(values)), found
 
 
-def _value_fault(known: Mapping[str, Any], value: object) -> str:
-    if value is None and not known.get("required"):
+def _value_fault(field_of_form: Mapping[str, Any], value: object) -> str:
+    if value is None and not field_of_form.get("required"):
         return ""
-    choices = known.get("choices")
-    fault = _type_fault(known["type"], value)
+    choices = field_of_form.get("choices")
+    fault = _type_fault(field_of_form["type"], value)
     if not fault and choices and value not in choices:
         return f"must be one of {', '.join(json.dumps(choice) for choice in choices)}, is {json.dumps(value)}"
     return fault
@@ -124,14 +126,16 @@ def _value_fault(known: Mapping[str, Any], value: object) -> str:
 def _type_fault(kind: object, value: object) -> str:
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
     # math.isfinite raises for integers beyond what floats hold.
-    within = number is not None and abs(number) <= _LARGEST
+    within = number is not None and abs(number) <= _MAX_NUMBER
     fits = {
-        "text": isinstance(value, str) and len(value) <= _LONGEST_TEXT,
+        "text": isinstance(value, str) and len(value) <= _MAX_TEXT_CHARACTERS,
         "number": within,
         "integer": within and isinstance(value, int),
         "boolean": isinstance(value, bool),
     }
     if fits[str(kind)]:
         return ""
-    bounds = f" within ±{_LARGEST:.1e}" if number is not None and not within and kind in ("number", "integer") else ""
+    bounds = (
+        f" within ±{_MAX_NUMBER:.1e}" if number is not None and not within and kind in ("number", "integer") else ""
+    )
     return f"must be of type {kind}{bounds}, is {json.dumps(value, default=str)[:100]}"

@@ -2,7 +2,7 @@
 
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 
-from tradewind.server.health import OnlyReads
+from tradewind.server.health import ReadOnly
 from tradewind.server.redis.away import message_of
 from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
 from tradewind.server.redis.connections import StoreRefuses
@@ -12,55 +12,55 @@ from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.settings import CommonSettings
 from tradewind.server.side_tasks import SideTasks
 
-_REFUSALS = 3
+_MAX_REFUSALS = 3
 """A store counts as read-only after refusing writes at this many checks in a row; a brief refusal is ignored."""
 
 
 class RedisLink:
     """Implements StoreLink, as the store user in the settings."""
 
-    def __init__(self, settings: CommonSettings, data: DataVersion, *, hears: bool = True) -> None:
-        """Take the data version that the service works with. With `hears`, the subscriber is started as well."""
+    def __init__(self, settings: CommonSettings, data: DataVersion, *, subscribes: bool = True) -> None:
+        """Take the data version that the service works with. With `subscribes`, the subscriber is started as well."""
         self._data = data
         user = settings.store_user
         password = settings.store_password.get_secret_value() if settings.store_password else None
         tls = settings.store_tls_files()
         self.client = connect(settings.store_url, user=user, password=password, tls=tls)
         self.subscriber = Subscriber(settings.store_url, user=user, password=password, tls=tls)
-        self._hears = hears
-        self._refused = 0
+        self._subscribes = subscribes
+        self._refusals = 0
         self.clock = StoreClock(self.client)
-        self._asking = SideTasks()
+        self._tasks = SideTasks()
 
     async def open(self) -> None:
         await require_reachable(self.client)
         await require_safe_policy(self.client)
         await require_data_version(self.client, self._data)
-        await self.clock.ask()
-        self._asking.begin(self.clock.run())
-        if self._hears:
+        await self.clock.sync()
+        self._tasks.begin(self.clock.run())
+        if self._subscribes:
             self.subscriber.start()
 
     async def close(self) -> None:
         try:
-            await self._asking.end()
+            await self._tasks.end()
             await self.subscriber.stop()
         finally:
             await self.client.end()
 
     async def not_ready(self) -> str | None:
         try:
-            refusal = await self._refusal()
+            refusal = await self._try_write()
         except (RedisError, OSError) as error:
             return f"the store does not answer: {error}"
-        self._refused = self._refused + 1 if refusal else 0
-        return OnlyReads(f"the store accepts no writes: {refusal}") if self._refused >= _REFUSALS else None
+        self._refusals = self._refusals + 1 if refusal else 0
+        return ReadOnly(f"the store accepts no writes: {refusal}") if self._refusals >= _MAX_REFUSALS else None
 
-    async def takes_no_writes(self) -> str:
-        refusal = await self._refusal()
+    async def write_refusal(self) -> str:
+        refusal = await self._try_write()
         return message_of(refusal) if refusal else ""
 
-    async def _refusal(self) -> Exception | None:
+    async def _try_write(self) -> Exception | None:
         """Return how the store refuses a write; None when it accepts it. Raises RedisError when it does not answer."""
         try:
             # The version is there already, so this changes nothing; but a store that accepts no writes refuses it.

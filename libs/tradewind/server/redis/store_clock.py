@@ -20,28 +20,28 @@ class StoreClock:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._seen = StoreTime()
+        self._store_time = StoreTime()
         local_us = _local_us()
-        self._seen.observe(time.time_ns() // 1000, local_us, local_us)
+        self._store_time.observe(time.time_ns() // 1000, local_us, local_us)
 
     def now_ms(self) -> int:
-        return (_local_us() + self._seen.offset_us) // 1000
+        return (_local_us() + self._store_time.offset_us) // 1000
 
-    async def ask(self) -> None:
+    async def sync(self) -> None:
         """Ask the store for its time. Raises ConnectionError when it does not answer."""
         asked_us = _local_us()
         try:
             seconds, micros = await self._client.call("", "TIME")
         except RedisError as error:
             raise ConnectionError(f"the store does not answer: {error}") from error
-        self._seen.observe(int(seconds) * 1_000_000 + int(micros), asked_us, _local_us())
+        self._store_time.observe(int(seconds) * 1_000_000 + int(micros), asked_us, _local_us())
 
     async def run(self) -> None:
         """Keep asking: the store may have moved to another machine, or its clock may have been set."""
         while True:
             await beat(_EVERY_S)
             try:
-                await self.ask()
+                await self.sync()
             except OSError as error:
                 _log.debug("store_time_unknown", error=str(error))
 

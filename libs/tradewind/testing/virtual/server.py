@@ -37,7 +37,7 @@ class LocalServer:
         """Serve these services."""
         table = ErrorTable()
         for service in services:
-            table = table.joined(service.errors)
+            table = table.merged(service.errors)
             service.bind(self)  # type: ignore[arg-type]
         health.add_HealthServicer_to_server(_Ready(), self)  # type: ignore[arg-type]
         self._interceptor = CallInterceptor([ErrorAnswers(table)], lambda behavior: behavior)

@@ -24,7 +24,7 @@ from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.faults import InvalidInput, NotFound, Violation
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.partitions import PARTITIONS
-from tradewind.server.rates import MOST, Rate
+from tradewind.server.rates import MAX_COUNT, Rate
 from tradewind.server.streams import OpenStreams
 
 _Partition = Annotated[int, msgspec.Meta(ge=0, lt=PARTITIONS)]
@@ -133,8 +133,8 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
 
     async def ReserveCalls(self, request: pb2.ReserveCallsRequest, context: Context) -> pb2.ReserveCallsResponse:
         use_cases.check_identifiers(user_id=request.user_id, endpoint=request.endpoint)
-        if not 1 <= request.quota <= MOST:
-            raise InvalidInput([Violation("quota", f"must be 1 to {MOST}, is {request.quota}")])
+        if not 1 <= request.quota <= MAX_COUNT:
+            raise InvalidInput([Violation("quota", f"must be 1 to {MAX_COUNT}, is {request.quota}")])
         calls = max(1, request.calls)
         rate = _rate(request.limit) if request.limit else None
         reserved = await self._quotas.reserve(request.user_id, request.endpoint, request.quota, calls, rate)

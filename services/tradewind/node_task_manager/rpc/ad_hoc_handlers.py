@@ -18,7 +18,7 @@ from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc, Position
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
-from tradewind.server.access.identity import user_meant
+from tradewind.server.access.identity import effective_user_id
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.streams import OpenStreams
@@ -154,7 +154,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         async for message in messages:
             if head is None:
                 if message.HasField("head"):
-                    message.head.user_id = user_meant(message.head.user_id)
+                    message.head.user_id = effective_user_id(message.head.user_id)
                 ad_hoc_checks.head(message, await self.config.caches(message.head.options.cache.name))
                 head = message.head
             elif message.HasField("head"):

@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome, SubmitResult
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.workers import Ready
-from tradewind.server.telemetry import Tracing, attempt_id, sampled, traceparent_of
+from tradewind.server.telemetry import Tracing, attempt_span_id, is_sampled, traceparent_of
 
 _MOST_REPORTED, _LONGEST = 20_000, 256
 
@@ -33,7 +33,7 @@ class TraceNodes:
     def submitted(self, runs: Iterable[tuple[RunSubmission, SubmitResult]], begun_ns: int) -> None:
         """Record that runs submitted at `begun_ns` were answered."""
         for run, result in runs:
-            if sampled(run.traceparent) and result.outcome is not SubmitOutcome.PLAN_UNKNOWN:
+            if is_sampled(run.traceparent) and result.outcome is not SubmitOutcome.PLAN_UNKNOWN:
                 attributes: dict[str, str | int] = {
                     "tradewind.run_id": run.run_id,
                     "tradewind.components": len(run.components),
@@ -46,11 +46,11 @@ class TraceNodes:
 
     def dispatched(self, items: Sequence[Ready]) -> list[Ready]:
         """Record that node tasks are handed out; return them with the trace contexts for their workers to continue."""
-        return [self._dispatched(item) if sampled(item.assignment.traceparent) else item for item in items]
+        return [self._dispatched(item) if is_sampled(item.assignment.traceparent) else item for item in items]
 
     def reported(self, nonce: str, traceparent: str) -> None:
         """Note that the end of an attempt arrived, in this trace context."""
-        if sampled(traceparent) and len(traceparent) <= _LONGEST:
+        if is_sampled(traceparent) and len(traceparent) <= _LONGEST:
             if len(self._reported) >= _MOST_REPORTED:
                 # The oldest end was neither stored nor refused, perhaps because its worker left.
                 del self._reported[next(iter(self._reported))]
@@ -88,8 +88,8 @@ class TraceNodes:
                 "tradewind.worker_id": given.worker_id,
             },
             kind=SpanKind.PRODUCER,
-            span_id=attempt_id(trace_id, given.task_id, given.attempt),
-            follows=attempt_id(trace_id, given.task_id, given.attempt - 1) if given.attempt > 1 else 0,
+            span_id=attempt_span_id(trace_id, given.task_id, given.attempt),
+            follows=attempt_span_id(trace_id, given.task_id, given.attempt - 1) if given.attempt > 1 else 0,
         )
         span.end()
         return structs.replace(item, assignment=structs.replace(given, traceparent=traceparent_of(span)))

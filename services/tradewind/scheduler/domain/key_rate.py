@@ -6,7 +6,7 @@ from typing import Any
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.paths import join
-from tradewind.server.rates import MOST, Rate, cost_fault
+from tradewind.server.rates import MAX_COUNT, Rate, cost_fault
 
 _FIELDS = ("key", "limit", "cost")
 
@@ -39,7 +39,7 @@ def read_rate(item: dict[str, Any], path: str, faults: FaultList) -> KeyRate | N
     key = fields.identifier("key")
     fields.required("limit")
     limit = fields.text("limit", 32)
-    cost = fields.integer("cost", 1, 1, MOST)
+    cost = fields.integer("cost", 1, 1, MAX_COUNT)
     if len(faults) > before or key is None:
         return None
     try:

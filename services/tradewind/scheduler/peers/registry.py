@@ -38,7 +38,7 @@ class Declaration:
     @property
     def config_keys(self) -> Collection[str]:
         """The keys that a config may have; empty when other keys are allowed too."""
-        return json_schema.only_keys(self.config_schema)
+        return json_schema.allowed_keys(self.config_schema)
 
     def config_faults(self, config: Mapping[str, Any]) -> Iterable[tuple[Sequence[str | int], str]]:
         """Return the faults of a config; none if the schema cannot be used."""

@@ -11,7 +11,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.server.errors import ErrorAnswers, ErrorTable
 from tradewind.server.side_tasks import SideTasks
 from tradewind.server.streams import both
-from tradewind.server.telemetry import checked
+from tradewind.server.telemetry import valid_traceparent
 
 MOST_OPEN = 10_000
 _ANSWER_BYTES = 1024 * 1024
@@ -74,7 +74,7 @@ class RunStream:
     async def _answer(self, run: pb2.StreamedRun) -> None:
         answer = pb2.StreamedRunAnswer(number=run.number)
         try:
-            answer.response.CopyFrom(await self._run(run.request, checked(run.traceparent)))
+            answer.response.CopyFrom(await self._run(run.request, valid_traceparent(run.traceparent)))
         except Exception as error:
             answer.error_status = self._errors.status_of(error, _METHOD).SerializeToString()
         weight = answer.ByteSize()

@@ -80,7 +80,7 @@ class HandOver:
         A run that was refused, or could not be sent, has the reason in its record. A run whose name turned out to be
         taken has another number.
         """
-        return [(len(group.runs), self._batcher.submit(group, ahead=group.scheduled)) for group in _grouped(runs)]
+        return [(len(group.runs), self._batcher.submit(group, urgent=group.scheduled)) for group in _grouped(runs)]
 
     async def __call__(self, runs: Sequence[PlannedRun]) -> list[ChainState]:
         """Submit runs and return their states afterwards."""

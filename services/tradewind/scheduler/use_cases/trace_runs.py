@@ -8,7 +8,7 @@ from opentelemetry.trace import Span, StatusCode
 from tradewind.scheduler.domain.beginning import BeginAnswer
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
-from tradewind.server.telemetry import Tracing, sampled, traceparent_of
+from tradewind.server.telemetry import Tracing, is_sampled, traceparent_of
 
 _FAULTS = (CycleStatus.FAILED, CycleStatus.TIMEOUT)
 
@@ -56,7 +56,7 @@ class TraceRuns:
 
     def record_end(self, state: ChainState) -> None:
         """Record that a run has ended."""
-        if not (self._tracing.recording and sampled(state.facts.traceparent)):
+        if not (self._tracing.recording and is_sampled(state.facts.traceparent)):
             return
         attributes: dict[str, str | int] = {
             "tradewind.flow_id": state.name.flow_id,

@@ -4,34 +4,34 @@ from types import SimpleNamespace
 
 import pytest
 
-from tradewind.server import awake
-from tradewind.server.awake import Awake
+from tradewind.server import stalls
+from tradewind.server.stalls import StallDetector
 
 
 def test_suspension_is_noticed_by_first_check_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(awake, "time", SimpleNamespace(monotonic=lambda: now))
-    watched = Awake()
+    monkeypatch.setattr(stalls, "time", SimpleNamespace(monotonic=lambda: now))
+    watched = StallDetector()
     seen = []
     for at in (100.0, 101.0, 102.9, 105.0, 106.0, 166.0, 167.0):
         now = at
-        seen.append(watched.since_s())
+        seen.append(watched.running_since_s())
 
     assert seen == [100.0, 100.0, 100.0, 105.0, 105.0, 166.0, 166.0]
 
 
 async def test_run_checks_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
     now, beats = 100.0, iter(range(5))
-    monkeypatch.setattr(awake, "time", SimpleNamespace(monotonic=lambda: now))
-    watched = Awake()
+    monkeypatch.setattr(stalls, "time", SimpleNamespace(monotonic=lambda: now))
+    watched = StallDetector()
 
     async def beat(every_s: float) -> None:
         nonlocal now
         next(beats)
         now += every_s
 
-    monkeypatch.setattr(awake, "beat", beat)
+    monkeypatch.setattr(stalls, "beat", beat)
     with pytest.raises(RuntimeError):
         await watched.run()
 
-    assert (now, watched.since_s()) == (105.0, 100.0)
+    assert (now, watched.running_since_s()) == (105.0, 100.0)

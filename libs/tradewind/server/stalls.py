@@ -5,25 +5,25 @@ import time
 from tradewind.server.beats import beat
 
 _EVERY_S = 1.0
-_STILL_S = 2.0
+_STALL_S = 2.0
 
 
-class Awake:
+class StallDetector:
     """Knows since when this process has run without a break of 2 s, provided that `run` goes on beside it."""
 
     def __init__(self) -> None:
-        self._seen_s = self._since_s = time.monotonic()
+        self._last_seen_s = self._running_since_s = time.monotonic()
 
     async def run(self) -> None:
         """Look once a second, forever."""
         while True:
             await beat(_EVERY_S)
-            self.since_s()
+            self.running_since_s()
 
-    def since_s(self) -> float:
+    def running_since_s(self) -> float:
         """Return since when, by `time.monotonic`; after a break, that is when this or `run` first looks again."""
         now_s = time.monotonic()
-        if now_s - self._seen_s > _STILL_S:
-            self._since_s = now_s
-        self._seen_s = now_s
-        return self._since_s
+        if now_s - self._last_seen_s > _STALL_S:
+            self._running_since_s = now_s
+        self._last_seen_s = now_s
+        return self._running_since_s
