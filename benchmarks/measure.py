@@ -131,16 +131,16 @@ class ProcessStat:
 
 def process_tree(roots: Iterable[int]) -> dict[int, ProcessStat]:
     """Return the live processes among `roots` and all their descendants, each once."""
-    everything = _processes()
+    processes = _processes()
     children: dict[int, list[int]] = {}
-    for pid, stat in everything.items():
+    for pid, stat in processes.items():
         children.setdefault(stat.parent, []).append(pid)
     tree: dict[int, ProcessStat] = {}
     waiting = list(roots)
     while waiting:
         pid = waiting.pop()
-        if pid in everything and pid not in tree:
-            tree[pid] = everything[pid]
+        if pid in processes and pid not in tree:
+            tree[pid] = processes[pid]
             waiting += children.get(pid, [])
     return tree
 

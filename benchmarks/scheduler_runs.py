@@ -89,7 +89,7 @@ class InstantNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
             dropping.cancel()
 
 
-class NobodyListens(trigger_grpc.TriggerServiceServicer):
+class NoListeners(trigger_grpc.TriggerServiceServicer):
     """The part of the trigger service that a scheduler calls while no flow is started."""
 
     async def CountListeners(  # noqa: N802
@@ -105,7 +105,7 @@ def serve_peers(pipe: Pipe) -> None:
         server = grpc.aio.server()
         servicer = InstantNodeTaskManager()  # type: ignore[abstract]
         ntm_grpc.add_NodeTaskManagerServiceServicer_to_server(servicer, server)
-        trigger_grpc.add_TriggerServiceServicer_to_server(NobodyListens(), server)  # type: ignore[abstract]
+        trigger_grpc.add_TriggerServiceServicer_to_server(NoListeners(), server)  # type: ignore[abstract]
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         pipe.send(port)

@@ -63,7 +63,7 @@ def compare(what: str, rounds: int, tradewind: Callable[[], Late], peer: tuple[s
     for turn in range(1, rounds + 1):
         ours.append(tradewind())
         theirs.append(peer[1]())
-        print(f"{what}, round {turn}: Tradewind {told(ours[-1])}; {peer[0]} {told(theirs[-1])}", flush=True)
+        print(f"{what}, round {turn}: Tradewind {summary(ours[-1])}; {peer[0]} {summary(theirs[-1])}", flush=True)
     for name in ("p50", "p99"):
         mine = statistics.median(getattr(each, name) for each in ours)
         other = statistics.median(getattr(each, name) for each in theirs)
@@ -73,7 +73,7 @@ def compare(what: str, rounds: int, tradewind: Callable[[], Late], peer: tuple[s
     )
 
 
-def told(late: Late) -> str:
+def summary(late: Late) -> str:
     """Return the result in words."""
     return f"p50 {late.p50:.1f} ms, p99 {late.p99:.1f} ms, missed {late.missed}"
 
@@ -85,7 +85,7 @@ def file_of_stamps() -> Iterator[Path]:
         yield Path(home) / "stamps"
 
 
-def late_of(file: Path, wanted: int) -> Late:
+def lateness_in(file: Path, wanted: int) -> Late:
     """Return the lateness noted in a file; `wanted` is the number of expected notes."""
     late = stamps.read(file)
     return (
@@ -116,7 +116,7 @@ def _tradewind(count: int, when: dict[str, object], times: int) -> Late:
                 time.sleep(0.5)
         finally:
             side.stop()
-        return late_of(file, count * times)
+        return lateness_in(file, count * times)
 
 
 async def _begin(side: TradewindSide, count: int, flow: dict[str, object]) -> None:
@@ -141,7 +141,7 @@ def celery_at_once() -> Late:
             **_QUIET,
         )
         process.wait()
-        return late_of(file, AT_ONCE)
+        return lateness_in(file, AT_ONCE)
 
 
 def taskiq_every_second(count: int, seconds: int) -> Late:
@@ -166,7 +166,7 @@ def taskiq_every_second(count: int, seconds: int) -> Late:
             time.sleep(_SETTLE_S)
             file.write_text("", encoding="ascii")
             time.sleep(seconds)
-            late = late_of(file, count * seconds)
+            late = lateness_in(file, count * seconds)
         finally:
             processes.end(scheduler)
             processes.end(worker)

@@ -81,12 +81,12 @@ async def _round(stub: NodeTaskManagerServiceAsyncStub, count: int) -> dict[str,
     began = time.perf_counter()
     await stub.CompleteNodeTasks(pb2.CompleteNodeTasksRequest(worker_id="w", completions=done))
 
-    async def told(watching: list[asyncio.Task[None]]) -> float:
+    async def all_received(watching: list[asyncio.Task[None]]) -> float:
         await asyncio.gather(*watching)
         return time.perf_counter() - began
 
-    told_of_tasks, told_of_news = await asyncio.gather(told(by_task), told(by_user))
-    return {"tasks": told_of_tasks, "notifications": told_of_news}
+    task_delays, notification_delays = await asyncio.gather(all_received(by_task), all_received(by_user))
+    return {"tasks": task_delays, "notifications": notification_delays}
 
 
 async def _submit(stub: NodeTaskManagerServiceAsyncStub) -> str:

@@ -26,10 +26,10 @@ from benchmarks.soak.load import EVERY_S, Load
 from benchmarks.soak.stack import SoakStack
 
 ALLOWED = 8 * MIB
-_CROWDED = "scheduler"
-_QUIET_S = 10.0
+_CROWDED_SERVICE = "scheduler"
+_SETTLE_S = 10.0
 _SPARE_FILES = 512
-_LEAST_DONE = 0.2
+_MIN_DONE = 0.2
 """At least this share of each kind of load must have succeeded: a stack that does nothing is flat too."""
 
 
@@ -55,39 +55,39 @@ def main() -> None:
 async def soak(stack: SoakStack, seconds: float, connections: int) -> int:
     """Run the load for `seconds` seconds; return the exit code."""
     async with Load(stack) as load:
-        await asyncio.sleep(_QUIET_S)
-        before = stack.own_memory()[_CROWDED]
+        await asyncio.sleep(_SETTLE_S)
+        before = stack.own_memory()[_CROWDED_SERVICE]
         crowded = time.monotonic()
-        opened = await stack.open_crowd(_CROWDED, connections)
+        opened = await stack.open_crowd(_CROWDED_SERVICE, connections)
         took_s = time.monotonic() - crowded
-        after = stack.own_memory()[_CROWDED]
+        after = stack.own_memory()[_CROWDED_SERVICE]
         await asyncio.sleep(min(60.0, seconds / 4))
-        samples = await look(stack, seconds)
+        samples = await sample_memory(stack, seconds)
     closed = await stack.close_crowd()
-    grown = report(samples)
-    taken = f"{opened} of {connections} open after {took_s:.1f} s, {closed} closed since"
-    print(f"\nidle connections to the {_CROWDED}: {taken}")
+    growing = report(samples)
+    summary = f"{opened} of {connections} open after {took_s:.1f} s, {closed} closed since"
+    print(f"\nidle connections to the {_CROWDED_SERVICE}: {summary}")
     if opened:
         print(f"memory of each: {(after - before) / opened / 1024:.1f} KiB")
-    for what, times in (
+    for label, times in (
         ("before them", [took for at, took in load.seconds if at < crowded]),
         ("beside them", [took for at, took in load.seconds if at > crowded + took_s]),
     ):
         if times:
             p50, p99 = (percentile(times, percent) * 1000 for percent in (50, 99))
-            print(f"a run of three nodes {what}: p50 {p50:.0f} ms, p99 {p99:.0f} ms ({len(times)} runs)")
+            print(f"a run of three nodes {label}: p50 {p50:.0f} ms, p99 {p99:.0f} ms ({len(times)} runs)")
     print("done: " + ", ".join(f"{count} {name}" for name, count in sorted(load.done.items())))
     for error, count in load.errors.most_common():
         print(f"FAILED {count} times: {error}")
     kinds = {**EVERY_S, "silent": 1.0}
-    idle = [name for name, every_s in kinds.items() if load.done[name] < _LEAST_DONE * seconds / every_s]
+    idle = [name for name, every_s in kinds.items() if load.done[name] < _MIN_DONE * seconds / every_s]
     if idle:
         print(f"HARDLY DONE: {', '.join(idle)}")
     lost = opened < connections or closed > 0
-    return int(bool(grown or load.errors or idle or lost))
+    return int(bool(growing or load.errors or idle or lost))
 
 
-async def look(stack: SoakStack, seconds: float) -> dict[str, list[int]]:
+async def sample_memory(stack: SoakStack, seconds: float) -> dict[str, list[int]]:
     """Return samples of the memory of each process, one per second."""
     samples: dict[str, list[int]] = {}
     end = time.monotonic() + seconds
@@ -102,14 +102,14 @@ async def look(stack: SoakStack, seconds: float) -> dict[str, list[int]]:
 def report(samples: dict[str, list[int]]) -> list[str]:
     """Print how the memory of each process developed, and return the names of those that have grown."""
     print(f"{'MiB':<20}{'first':>9}{'middle':>9}{'last':>9}{'growth':>9}   at most {ALLOWED / MIB:.0f}")
-    grown = []
+    growing = []
     for name, values in samples.items():
         verdict = judge(values, ALLOWED)
         row = "".join(f"{value / MIB:9.1f}" for value in (values[0], verdict.middle, verdict.last, verdict.growth))
         print(f"{name:<20}{row}   {'flat' if verdict.flat else 'GROWS'}")
         if not verdict.flat:
-            grown.append(name)
-    return grown
+            growing.append(name)
+    return growing
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class IdleConnection(asyncio.Protocol):
             end = _HEAD + int.from_bytes(received[:3])
             if len(received) < end:
                 break
-            self._heard(received[3], received[4], received[_HEAD:end])
+            self._frame_received(received[3], received[4], received[_HEAD:end])
             received = received[end:]
         self._received = received
 
@@ -61,7 +61,7 @@ class IdleConnection(asyncio.Protocol):
         """Hang up."""
         self._transport.close()
 
-    def _heard(self, kind: int, flags: int, payload: bytes) -> None:
+    def _frame_received(self, kind: int, flags: int, payload: bytes) -> None:
         if kind == _SETTINGS and not flags & _ACK:
             self._transport.write(frame(_SETTINGS, _ACK))
             if not self.greeted.done():
@@ -81,9 +81,9 @@ async def open_crowd(host: str, port: int, count: int) -> list[IdleConnection]:
         made = await asyncio.gather(
             *(loop.create_connection(IdleConnection, host, port) for _ in range(min(_AT_ONCE, count - first)))
         )
-        some = [protocol for _, protocol in made]
-        await asyncio.gather(*(each.greeted for each in some))
-        crowd += some
+        protocols = [protocol for _, protocol in made]
+        await asyncio.gather(*(each.greeted for each in protocols))
+        crowd += protocols
     return crowd
 
 

@@ -33,8 +33,8 @@ EVERY_S = {
     "batch": 5.0,
     "failing_task": 5.0,
     "watch": 1.0,
-    "hear": 5.0,
-    "come_and_go": 5.0,
+    "receive_notification": 5.0,
+    "join_and_leave": 5.0,
     "log_in": 2.0,
 }
 """How often each kind of load begins, in seconds, whether or not the previous one has ended."""
@@ -50,7 +50,7 @@ class Load:
     def __init__(self, stack: SoakStack) -> None:
         self._stack = stack
         self._tasks: list[asyncio.Task[None]] = []
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._in_flight: set[asyncio.Task[None]] = set()
         self._client: Client
         self._tokens: dict[str, str] = {}
         self._guests = itertools.count()
@@ -68,7 +68,7 @@ class Load:
             deadline = time.monotonic() + _READY_S
             while not [worker async for worker in server.list_workers()]:
                 if time.monotonic() > deadline:
-                    raise RuntimeError(f"the worker did not come:\n{self._stack.logged()}")
+                    raise RuntimeError(f"the worker did not come:\n{self._stack.log_tail()}")
                 await asyncio.sleep(0.1)
         self._client = Client(addresses=self._stack.addresses, token=self._tokens["ann"])
         await self._client.register_flow("single", _flow("single", "1h"))
@@ -76,35 +76,35 @@ class Load:
             await self._client.register_flow(name, _flow(name, "1s"))
             await self._client.start_flow(name)
         self._tasks = [asyncio.create_task(self._every(every_s, name)) for name, every_s in EVERY_S.items()]
-        self._tasks.append(asyncio.create_task(self._note("silent", self._silent)))
+        self._tasks.append(asyncio.create_task(self._record("silent", self._hold_unread_streams)))
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         await end_tasks(self._tasks)
-        await end_tasks(self._under_way)
+        await end_tasks(self._in_flight)
         await self._client.close()
 
     async def _every(self, every_s: float, name: str) -> None:
-        act: Callable[[], Awaitable[None]] = getattr(self, f"_{name}")
+        action: Callable[[], Awaitable[None]] = getattr(self, f"_{name}")
         while True:
-            task = asyncio.create_task(self._note(name, act))
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            task = asyncio.create_task(self._record(name, action))
+            self._in_flight.add(task)
+            task.add_done_callback(self._in_flight.discard)
             await asyncio.sleep(every_s)
 
-    async def _note(self, name: str, act: Callable[[], Awaitable[None]]) -> None:
+    async def _record(self, name: str, action: Callable[[], Awaitable[None]]) -> None:
         try:
-            await act()
+            await action()
         except (TradewindError, grpc.aio.AioRpcError, TimeoutError, AssertionError) as error:
             self.errors[f"{name}: {type(error).__name__}: {error}"[:300]] += 1
         else:
             self.done[name] += 1
 
     async def _run(self) -> None:
-        begun = time.monotonic()
+        started_s = time.monotonic()
         cycle = await self._client.run_flow("single", {"value": 3}, wait=5)
         assert await cycle.result(_WAIT_S) == {"last": {"output": 12}}
-        self.seconds.append((begun, time.monotonic() - begun))
+        self.seconds.append((started_s, time.monotonic() - started_s))
 
     async def _run_many(self) -> None:
         for cycle in await self._client.run_flows(["single"] * 20):
@@ -133,13 +133,13 @@ class Load:
                 if seen == 2 * len(_FLOWS):
                     return
 
-    async def _hear(self) -> None:
+    async def _receive_notification(self) -> None:
         """Follow the notifications until the next task fails."""
-        async with asyncio.timeout(_WAIT_S), aclosing(self._client.watch_notifications()) as told:
-            async for _ in told:
+        async with asyncio.timeout(_WAIT_S), aclosing(self._client.watch_notifications()) as notifications:
+            async for _ in notifications:
                 return
 
-    async def _come_and_go(self) -> None:
+    async def _join_and_leave(self) -> None:
         """Be a worker for a while."""
         async with Worker(
             [number, double, fail],
@@ -159,7 +159,7 @@ class Load:
             assert (await visitor.who_am_i()).user_id == "ann"
             await visitor.log_out()
 
-    async def _silent(self) -> None:
+    async def _hold_unread_streams(self) -> None:
         """Hold streams open that are never read; the worker among them sends many messages that want answers."""
         scheduler = with_token(grpc.aio.insecure_channel(self._stack.address("scheduler")), self._tokens["ann"])
         manager = grpc.aio.insecure_channel(self._stack.address("node_task_manager"))

@@ -85,7 +85,7 @@ class SoakStack:
         """Open idle connections to a service; return how many it accepted."""
         port = str(self._ports[service])
         crowd = self._spawn("crowd", "benchmarks.soak.crowd", "127.0.0.1", port, str(count), piped=True)
-        return await asyncio.to_thread(self._told, crowd, "open")
+        return await asyncio.to_thread(self._read_count, crowd, "open")
 
     async def close_crowd(self) -> int:
         """Close the idle connections; return how many the service had closed before."""
@@ -93,11 +93,11 @@ class SoakStack:
         del self.pids["crowd"]
         assert crowd.stdin is not None
         crowd.stdin.close()
-        return await asyncio.to_thread(self._told, crowd, "closed")
+        return await asyncio.to_thread(self._read_count, crowd, "closed")
 
     def own_memory(self) -> dict[str, int]:
         """Return the anonymous memory of each process in bytes; for the store also how much it uses for data."""
-        found = {name: _anonymous(pid) for name, pid in self.pids.items()}
+        found = {name: _anonymous_memory(pid) for name, pid in self.pids.items()}
         info = self._admin.info("memory")
         assert isinstance(info, dict)
         return {"data": int(info["used_memory"]), **found}
@@ -106,9 +106,9 @@ class SoakStack:
         """Raise RuntimeError, with the end of the log, when a process has ended."""
         for name, process in self._processes.items():
             if process.poll() is not None:
-                raise RuntimeError(f"{name} has ended with {process.returncode}:\n{self.logged()}")
+                raise RuntimeError(f"{name} has ended with {process.returncode}:\n{self.log_tail()}")
 
-    def logged(self) -> str:
+    def log_tail(self) -> str:
         """Return the end of the log of all processes."""
         return Path(self._log.name).read_text(encoding="utf-8")[-4000:]
 
@@ -128,15 +128,15 @@ class SoakStack:
         self._stack.callback(processes.end, process)
         return process
 
-    def _told(self, crowd: subprocess.Popen[str], what: str) -> int:
+    def _read_count(self, crowd: subprocess.Popen[str], word: str) -> int:
         assert crowd.stdout is not None
-        said = crowd.stdout.readline().split()
-        if said[:1] != [what]:
-            raise RuntimeError(f"the crowd said {said} in place of {what}:\n{self.logged()}")
-        return int(said[1])
+        answer = crowd.stdout.readline().split()
+        if answer[:1] != [word]:
+            raise RuntimeError(f"the crowd said {answer} in place of {word}:\n{self.log_tail()}")
+        return int(answer[1])
 
 
-def _anonymous(pid: int) -> int:
+def _anonymous_memory(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024

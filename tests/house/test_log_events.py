@@ -16,7 +16,7 @@ def events(module: Path) -> list[ast.expr]:
         return []
     calls = [call for call in ast.walk(ast.parse(text)) if isinstance(call, ast.Call) and call.args]
     texts = [call.args[0] for call in calls if re.search(r"(\b|_)log\.\w+\)?$", ast.unparse(call.func))]
-    texts += [text for call in calls if ast.unparse(call.func) == "Spells" for text in call.args[1:]]
+    texts += [text for call in calls if ast.unparse(call.func) == "IncidentLog" for text in call.args[1:]]
     return [text for text in texts if isinstance(text, ast.Constant | ast.JoinedStr)]
 
 

@@ -19,8 +19,8 @@ from tradewind.standalone.in_memory import InMemory
 from tradewind.testing.virtual.channel import LocalChannel
 from tradewind.testing.virtual.loop import VirtualLoop
 from tradewind.testing.virtual.participants import VirtualClient, VirtualWorker
+from tradewind.testing.virtual.patches import virtual_clock_and_randomness
 from tradewind.testing.virtual.server import LocalServer
-from tradewind.testing.virtual.surroundings import virtual_surroundings
 from tradewind.worker import Node
 
 # `deepcopy` cannot copy the mappings in chain states.
@@ -54,7 +54,7 @@ class Life:
         if self._steps == self._dies_at:
             self.dead = True
             for channel in self.channels:
-                channel.gate.shut_it()
+                channel.gate.shut()
                 channel.break_off()
             self._buried()
 
@@ -190,5 +190,5 @@ def run_in_world(scenario: Callable[[World], Awaitable[None]], nodes: Iterable[N
         await world.live(scenario, nodes)
         return world.life.dead
 
-    with virtual_surroundings(loop, 0), asyncio.Runner(loop_factory=lambda: loop) as runner:
+    with virtual_clock_and_randomness(loop, 0), asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(main())

@@ -23,7 +23,7 @@ from tradewind.client.errors import (
     Violation,
     WrongStatus,
 )
-from tradewind.tls import explained
+from tradewind.tls import tls_explanation
 
 _TOO_LARGE = "SERVER: Received message larger than max"
 _HUNG_UP = "Internal error from Core"
@@ -111,7 +111,7 @@ def _details(status: status_pb2.Status) -> _Details:
 
 def _cause(message: str) -> str:
     """Return the last error in gRPC's list of attempts, without the addresses before it."""
-    if (told := explained(message)) is not None:
+    if (told := tls_explanation(message)) is not None:
         return told
     cause = message.rpartition("last error: ")[2].removeprefix("UNKNOWN: ").removeprefix("UNAVAILABLE: ")
     return cause.rpartition(": ")[2].partition(" (")[0] if "onnection refused" in cause else cause

@@ -62,12 +62,12 @@ class DecodingChannel(WrappedChannel):
             return request_serializer, None
         deserialize = response_deserializer
 
-        def received(raw: bytes) -> Any:
+        def deserialize_and_decode(raw: bytes) -> Any:
             message = deserialize(raw)
             _decode(self._codec, message)
             return message
 
-        return request_serializer, received
+        return request_serializer, deserialize_and_decode
 
 
 def _encode(codec: Codec, message: Message) -> None:
@@ -84,13 +84,13 @@ def _encode(codec: Codec, message: Message) -> None:
 def _decode(codec: Codec, message: Message) -> None:
     for field, value in message.ListFields():
         if field.name.endswith("_json"):
-            _replace(message, field, value, lambda text: _readable(codec, text))
+            _replace(message, field, value, lambda text: _decoded_or_raw(codec, text))
         else:
             for inner in _messages(field, value):
                 _decode(codec, inner)
 
 
-def _readable(codec: Codec, text: str) -> str:
+def _decoded_or_raw(codec: Codec, text: str) -> str:
     try:
         return decode_text(codec, text)
     except CodecError as error:

@@ -9,7 +9,7 @@ import msgspec
 
 from tradewind.server.hidden_values import ENCODED_KEY, is_encoded
 
-_SIGN = f'"{ENCODED_KEY}"'
+_MARKER = f'"{ENCODED_KEY}"'
 
 
 class Codec(Protocol):
@@ -51,7 +51,9 @@ def encode_members(codec: Codec, text: str) -> str:
         members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError:
         return text
-    return msgspec.json.encode({name: _member(codec, bytes(member)) for name, member in members.items()}).decode()
+    return msgspec.json.encode(
+        {name: _encoded_member(codec, bytes(member)) for name, member in members.items()}
+    ).decode()
 
 
 def decode_text(codec: Codec | None, text: str) -> str:
@@ -59,16 +61,16 @@ def decode_text(codec: Codec | None, text: str) -> str:
 
     Raises CodecError when a value cannot be read, or there is no codec.
     """
-    if _SIGN not in text:
+    if _MARKER not in text:
         return text
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
-    return msgspec.json.encode(_decoded(codec, value)).decode()
+    return msgspec.json.encode(_decoded_value(codec, value)).decode()
 
 
-def _member(codec: Codec, text: bytes) -> object:
+def _encoded_member(codec: Codec, text: bytes) -> object:
     with suppress(msgspec.DecodeError):
         value = msgspec.json.decode(text)
         if is_encoded(value):
@@ -77,18 +79,18 @@ def _member(codec: Codec, text: bytes) -> object:
     return msgspec.Raw(encode_text(codec, text.decode()).encode())
 
 
-def _decoded(codec: Codec | None, value: Any) -> Any:
+def _decoded_value(codec: Codec | None, value: Any) -> Any:
     if isinstance(value, list):
-        return [_decoded(codec, each) for each in value]
+        return [_decoded_value(codec, each) for each in value]
     if not isinstance(value, dict):
         return value
     if is_encoded(value):
         # The text stays as it was written, including numbers beyond 2^53.
-        return msgspec.Raw(_opened(codec, value[ENCODED_KEY]))
-    return {name: _decoded(codec, each) for name, each in value.items()}
+        return msgspec.Raw(_decoded_text(codec, value[ENCODED_KEY]))
+    return {name: _decoded_value(codec, each) for name, each in value.items()}
 
 
-def _opened(codec: Codec | None, encoded: str) -> bytes:
+def _decoded_text(codec: Codec | None, encoded: str) -> bytes:
     if codec is None:
         raise CodecError("the value is encoded, and there is no codec to decode it: set TRADEWIND_CODEC, or pass one")
     try:

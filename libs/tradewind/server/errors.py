@@ -13,9 +13,9 @@ from google.rpc import error_details_pb2 as details_pb2
 from google.rpc.status_pb2 import Status
 
 from tradewind.server import faults
+from tradewind.server.incidents import IncidentLog
 from tradewind.server.interception import MethodUnknown
 from tradewind.server.redis import away
-from tradewind.server.spells import Spells
 from tradewind.server.statuses import UNDECODABLE, StatusAnswers, status_with
 
 _log = structlog.get_logger(__name__)
@@ -69,7 +69,7 @@ class ErrorAnswers(StatusAnswers):
 
     def __init__(self, table: ErrorTable) -> None:
         self._table = table
-        self._store_outages = Spells(_log, "calls_refused", "calls_refused_no_more")
+        self._store_outages = IncidentLog(_log, "calls_refused", "calls_refused_no_more")
 
     def status_of(self, error: Exception, method: str) -> Status:
         """Return the status that a caller of `method` gets for `error`; errors without a rule are logged in full."""

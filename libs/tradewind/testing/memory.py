@@ -10,11 +10,11 @@ from tradewind.api.scheduler.v1 import memory_pb2 as pb
 from tradewind.flow.json_text import encode_json
 from tradewind.worker.errors import MemoryFault
 
-_MOST_BYTES = 64 * 1024
-_LONGEST_NAME = 128
+_MAX_BYTES = 64 * 1024
+_MAX_NAME_CHARACTERS = 128
 
 
-class MemoryInTest:
+class FakeMemory:
     """Answers as the scheduler does, from dicts; `result` is the result that the node set for its cycle."""
 
     def __init__(self, cycle: Mapping[str, Any], flow: Mapping[str, Any]) -> None:
@@ -22,7 +22,7 @@ class MemoryInTest:
         self.flow = _copied(flow, "flow_memory")
         self.result: Any = None
         self._versions = {"cycle": 0, "flow": 0}
-        self._made: set[tuple[str, str]] = set()
+        self._applied: set[tuple[str, str]] = set()
 
     def ask(self, method: str, request: bytes) -> "Future[bytes]":
         """Answer at once; implements Memories of the worker."""
@@ -37,38 +37,38 @@ class MemoryInTest:
         return answer
 
     def _get(self, request: pb.GetMemoryRequest) -> bytes:
-        whose, variables = self._of(request.scope)
+        owner, variables = self._variables_of(request.scope)
         wanted = {name: value for name, value in variables.items() if not request.names or name in request.names}
-        memory = pb.Memory(variables_json=msgspec.json.encode(wanted).decode(), version=self._versions[whose])
+        memory = pb.Memory(variables_json=msgspec.json.encode(wanted).decode(), version=self._versions[owner])
         return pb.GetMemoryResponse(memory=memory).SerializeToString()
 
     def _update(self, request: pb.UpdateMemoryRequest) -> bytes:
-        whose, variables = self._of(request.scope)
+        owner, variables = self._variables_of(request.scope)
         assigned = msgspec.json.decode(request.set_json) if request.set_json else {}
-        if not all(1 <= len(name) <= _LONGEST_NAME and name.isprintable() for name in assigned):
-            raise MemoryFault("INVALID_INPUT", f"a name must have 1 to {_LONGEST_NAME} printable characters")
-        if len(request.result_json.encode()) > _MOST_BYTES:
+        if not all(1 <= len(name) <= _MAX_NAME_CHARACTERS and name.isprintable() for name in assigned):
+            raise MemoryFault("INVALID_INPUT", f"a name must have 1 to {_MAX_NAME_CHARACTERS} printable characters")
+        if len(request.result_json.encode()) > _MAX_BYTES:
             raise MemoryFault("INVALID_INPUT", "the result would take more than 64 KiB")
         if request.HasField("result_json"):
             self.result = msgspec.json.decode(request.result_json)
-        if not request.request_id or (whose, request.request_id) not in self._made:
-            self._change(whose, variables, assigned, request)
-        return pb.UpdateMemoryResponse(version=self._versions[whose]).SerializeToString()
+        if not request.request_id or (owner, request.request_id) not in self._applied:
+            self._change(owner, variables, assigned, request)
+        return pb.UpdateMemoryResponse(version=self._versions[owner]).SerializeToString()
 
     def _change(
-        self, whose: str, variables: dict[str, Any], assigned: dict[str, Any], request: pb.UpdateMemoryRequest
+        self, owner: str, variables: dict[str, Any], assigned: dict[str, Any], request: pb.UpdateMemoryRequest
     ) -> None:
-        if request.HasField("expected_version") and request.expected_version != self._versions[whose]:
-            raise MemoryFault("VERSION_CONFLICT", f"the memory of the {whose} was changed by others")
+        if request.HasField("expected_version") and request.expected_version != self._versions[owner]:
+            raise MemoryFault("VERSION_CONFLICT", f"the memory of the {owner} was changed by others")
         changed = {name: value for name, value in variables.items() if name not in request.delete} | assigned
-        if len(msgspec.json.encode(changed)) > _MOST_BYTES:
-            raise MemoryFault("TOO_LARGE", f"the memory of the {whose} would take more than 64 KiB")
+        if len(msgspec.json.encode(changed)) > _MAX_BYTES:
+            raise MemoryFault("TOO_LARGE", f"the memory of the {owner} would take more than 64 KiB")
         variables.clear()
         variables.update(changed)
-        self._versions[whose] += 1
-        self._made.add((whose, request.request_id))
+        self._versions[owner] += 1
+        self._applied.add((owner, request.request_id))
 
-    def _of(self, scope: pb.MemoryScope) -> tuple[str, dict[str, Any]]:
+    def _variables_of(self, scope: pb.MemoryScope) -> tuple[str, dict[str, Any]]:
         return ("cycle", self.cycle) if scope.HasField("cycle") else ("flow", self.flow)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
 from tradewind.flow.json_text import encode_json
-from tradewind.testing.memory import MemoryInTest
+from tradewind.testing.memory import FakeMemory
 from tradewind.worker import Node, Resumed
 from tradewind.worker.executor import Executor
 from tradewind.worker.outputs import Ending
@@ -161,12 +161,12 @@ async def run_node(
     if not isinstance(node, Node):
         raise TypeError(f"run_node needs a node, but {node!r} is not one: decorate the function with @node(...)")
     recorder = _Recorder()
-    known = dict(secrets or {})
+    secret_values = dict(secrets or {})
     threads = ThreadPool(1)
-    memories = MemoryInTest(cycle_memory or {}, flow_memory or {})
-    shown = copy.copy(node)
+    memories = FakeMemory(cycle_memory or {}, flow_memory or {})
+    node_copy = copy.copy(node)
     executor = Executor(
-        {node.type: shown}, recorder, secrets=SecretResolver(known.get), threads=threads, memories=memories
+        {node.type: node_copy}, recorder, secrets=SecretResolver(secret_values.get), threads=threads, memories=memories
     )
     try:
         assignment = _assignment(node, config or {}, facts or {}, inputs)
@@ -183,7 +183,7 @@ async def run_node(
                 loop.call_soon_threadsafe(terminate)
                 return node.function(**arguments)
 
-            shown.function = begun
+            node_copy.function = begun
         executor.start(assignment)
         await executor.wait_idle()
     finally:

@@ -47,12 +47,12 @@ FORKED = (
 )
 
 _open: WeakSet[grpc.aio.Channel] = WeakSet()
-_cut_off = False
+_forked_with_channels = False
 """Whether this process shares gRPC's wake-up mechanism with its parent, so that calls would hang in both."""
 
 _LINGER_S = 600.0
 """How long calls in flight over a connection with an older certificate may go on."""
-_CUT = "the connection with the previous certificate was closed: call again"
+_REPLACED = "the connection with the previous certificate was closed: call again"
 
 
 def security_of(given: Security) -> Security:
@@ -77,14 +77,14 @@ def open_channel(
 
     Raises TlsError when files are not good, RuntimeError in a process forked from one with open channels.
     """
-    if _cut_off:
+    if _forked_with_channels:
         raise RuntimeError(FORKED)
-    channel = _opened(target, security, [*_EVERY_CHANNEL, *options], interceptors)
+    channel = _create_channel(target, security, [*_EVERY_CHANNEL, *options], interceptors)
     _open.add(channel)
     return channel
 
 
-def _opened(target: str, security: Security, options: Options, interceptors: Interceptors) -> grpc.aio.Channel:
+def _create_channel(target: str, security: Security, options: Options, interceptors: Interceptors) -> grpc.aio.Channel:
     if security is None:
         return grpc.aio.insecure_channel(target, options=options, interceptors=interceptors)
     if isinstance(security, grpc.ChannelCredentials):
@@ -98,12 +98,12 @@ def _opened(target: str, security: Security, options: Options, interceptors: Int
     return RenewedChannel(WatchedFiles(security), opened)
 
 
-def _forked() -> None:
-    global _cut_off
-    _cut_off = _cut_off or bool(_open)
+def _after_fork() -> None:
+    global _forked_with_channels
+    _forked_with_channels = _forked_with_channels or bool(_open)
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class RenewedChannel(grpc.aio.Channel):
@@ -115,19 +115,19 @@ class RenewedChannel(grpc.aio.Channel):
     def __init__(self, files: WatchedFiles, opened: Callable[[grpc.ChannelCredentials], grpc.aio.Channel]) -> None:
         self.closed = False
         self._files = files
-        self._opened = opened
+        self._create_channel = opened
         self._pem = files.current()
         self._channel = opened(_credentials(self._pem))
-        self._leaving: dict[asyncio.Task[None], grpc.aio.Channel] = {}
+        self._closing: dict[asyncio.Task[None], grpc.aio.Channel] = {}
 
     def current(self) -> grpc.aio.Channel:
         """Return the channel for the next call."""
         pem = self._files.current()
         if pem is not self._pem:
-            before, self._pem, self._channel = self._channel, pem, self._opened(_credentials(pem))
-            leaving = asyncio.get_running_loop().create_task(before.close(_LINGER_S))
-            self._leaving[leaving] = before
-            leaving.add_done_callback(self._leaving.pop)
+            previous, self._pem, self._channel = self._channel, pem, self._create_channel(_credentials(pem))
+            closing = asyncio.get_running_loop().create_task(previous.close(_LINGER_S))
+            self._closing[closing] = previous
+            closing.add_done_callback(self._closing.pop)
         return self._channel
 
     async def __aenter__(self) -> "RenewedChannel":
@@ -139,11 +139,11 @@ class RenewedChannel(grpc.aio.Channel):
     async def close(self, grace: float | None = None) -> None:
         """Close the channel and its predecessors."""
         self.closed = True
-        leaving = dict(self._leaving)
-        for task in leaving:
+        closing = dict(self._closing)
+        for task in closing:
             task.cancel()
-        await asyncio.gather(*leaving, return_exceptions=True)
-        for channel in (*leaving.values(), self._channel):
+        await asyncio.gather(*closing, return_exceptions=True)
+        for channel in (*closing.values(), self._channel):
             await channel.close(grace)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
@@ -201,13 +201,13 @@ class _Stream:
     def __init__(self, call: Any, owner: RenewedChannel) -> None:
         self._call = call
         self._owner = owner
-        self._left = False
+        self._cancelled = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._call, name)
 
     def cancel(self) -> bool:
-        self._left = True
+        self._cancelled = True
         return bool(self._call.cancel())
 
     async def read(self) -> Any:
@@ -215,10 +215,10 @@ class _Stream:
             return await self._call.read()
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if self._left or self._owner.closed or task is None or task.cancelling():
+            if self._cancelled or self._owner.closed or task is None or task.cancelling():
                 raise
             raise grpc.aio.AioRpcError(
-                grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), _CUT
+                grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), _REPLACED
             ) from None
 
     async def __aiter__(self) -> AsyncIterator[Any]:
@@ -227,10 +227,10 @@ class _Stream:
 
 
 def _credentials(pem: Pem) -> grpc.ChannelCredentials:
-    return grpc.ssl_channel_credentials(pem.ca or _of_machine(), pem.key, pem.cert)
+    return grpc.ssl_channel_credentials(pem.ca or _system_cas(), pem.key, pem.cert)
 
 
-def _of_machine() -> bytes | None:
+def _system_cas() -> bytes | None:
     """Return the CAs that this machine trusts, as OpenSSL finds them; gRPC would use a list of its own."""
     context = ssl.create_default_context()
     # OpenSSL reads a CA in a folder only once a certificate names it, by a hash of its name: no list has it before.

@@ -25,7 +25,7 @@ _CAUSES = (
 _CONNECTING = ("connections to all backends failing", "failed to connect to all addresses")
 
 
-def explained(details: str) -> str | None:
+def tls_explanation(details: str) -> str | None:
     """Return what the text of a gRPC status says about TLS; None when TLS is not the reason."""
     if not details.startswith(_CONNECTING):
         return None

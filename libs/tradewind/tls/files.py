@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SYSTEM = "system"
 """Given instead of a CA file: the CAs that this machine trusts."""
 
-_LOOK_S = 1.0
+_CHECK_S = 1.0
 """The shortest time between two checks of the files."""
 
 logger = logging.getLogger("tradewind.tls")
@@ -83,9 +83,10 @@ class TlsFiles:
         Raises TlsError when a file is missing, holds no certificate, has expired, or is not the key of the certificate.
         """
         if bool(self.cert) != bool(self.key):
-            there, absent = ("certificate", "key") if self.cert else ("key", "certificate")
+            present, missing = ("certificate", "key") if self.cert else ("key", "certificate")
             raise TlsError(
-                f"TLS: there is a {there} without its {absent}: set {self.variable('cert')} and {self.variable('key')}"
+                f"TLS: there is a {present} without its {missing}: "
+                f"set {self.variable('cert')} and {self.variable('key')}"
             )
         ca = None
         if self.ca and str(self.ca) != SYSTEM:
@@ -134,15 +135,15 @@ class WatchedFiles:
     While a new set is incomplete, as between writing a certificate and writing its key, the previous set stays in use.
     """
 
-    def __init__(self, files: TlsFiles, look_s: float = _LOOK_S) -> None:
+    def __init__(self, files: TlsFiles, check_s: float = _CHECK_S) -> None:
         """Read the files. Raises TlsError when they are not good."""
         self._files = files
-        self._look_s = look_s
+        self._check_s = check_s
         self._lock = threading.Lock()
         self._stamp = files.stamp()
         self._pem = files.read()
-        self._refused: object = None
-        self._next = time.monotonic() + look_s
+        self._rejected_stamp: object = None
+        self._next_check = time.monotonic() + check_s
 
     @property
     def files(self) -> TlsFiles:
@@ -151,27 +152,27 @@ class WatchedFiles:
 
     def current(self) -> Pem:
         """Return what the files hold; the same object until they are replaced."""
-        if time.monotonic() < self._next:
+        if time.monotonic() < self._next_check:
             return self._pem
         with self._lock:
             stamp = self._files.stamp()
             if stamp != self._stamp:
                 self._read(stamp)
-            self._next = time.monotonic() + self._look_s
+            self._next_check = time.monotonic() + self._check_s
             return self._pem
 
     def _read(self, stamp: object) -> None:
         try:
             pem = self._files.read()
         except TlsError as error:
-            if stamp != self._refused:
-                self._refused = stamp
+            if stamp != self._rejected_stamp:
+                self._rejected_stamp = stamp
                 logger.warning("the new TLS files cannot be used, the previous ones stay in use: %s", error)
             return
         if self._files.stamp() != stamp:
             # Replaced while they were being read: the next check takes them.
             return
-        self._stamp, self._pem, self._refused = self._files.stamp(), pem, None
+        self._stamp, self._pem, self._rejected_stamp = self._files.stamp(), pem, None
         logger.info("TLS files have been replaced: %s", self._files.cert or self._files.ca)
 
 

@@ -7,7 +7,7 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
 from tradewind.grpc_engine import CONNECT_WITHIN_MS
-from tradewind.tls import Security, explained
+from tradewind.tls import Security, tls_explanation
 from tradewind.tls.channels import open_channel as open_secured
 from tradewind.tls.channels import target_of
 
@@ -47,7 +47,7 @@ def explain(error: grpc.aio.AioRpcError) -> str:
     if not parts and error.code() is grpc.StatusCode.UNAVAILABLE and (refused := _REFUSED.search(details)):
         return f'nobody answers at {refused[1]}: is "tradewind up" running?'
     # If violations are listed, the details only repeat the first of them.
-    return f"{error.code().name}: " + ("; ".join(parts) or explained(details) or details)
+    return f"{error.code().name}: " + ("; ".join(parts) or tls_explanation(details) or details)
 
 
 def _details(error: grpc.aio.AioRpcError) -> list[any_pb2.Any]:

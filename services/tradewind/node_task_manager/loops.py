@@ -14,8 +14,8 @@ from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, WorkerPool
 from tradewind.server.beats import beat
 from tradewind.server.clock import Clock
+from tradewind.server.incidents import IncidentLog
 from tradewind.server.side_tasks import SideTasks
-from tradewind.server.spells import Spells
 from tradewind.server.stalls import StallDetector
 
 Step = Callable[[], Awaitable[bool | None]]
@@ -58,7 +58,7 @@ class Loops:
         # A worker that hangs must stop getting work before the node tasks that it held are given out again.
         self._ping_s = min(_PING_S, lease_s / (UNANSWERED_PINGS + 3))
         self._pings = 0
-        self._failing = Spells(_log, "step_failed", "step_recovered")
+        self._failing = IncidentLog(_log, "step_failed", "step_recovered")
         self._tasks = SideTasks()
         self._repeated: list[tuple[Step, float, float]] = []
         self._alongside: list[Callable[[], Coroutine[Any, Any, None]]] = []

@@ -17,7 +17,7 @@ from tests.ports import free_port
 from tests.rpc.server.echo_service import KINDS, NAME, EchoClient, EchoService, OnPurpose
 from tests.servers import RedisServer, RedisServers
 from tests.waiting import until
-from tradewind.server import faults, spells
+from tradewind.server import faults, incidents
 from tradewind.server.bootstrap import Server
 from tradewind.server.interception import Context
 from tradewind.server.redis import away
@@ -149,10 +149,10 @@ async def test_reason_why_store_accepts_no_writes_is_reported(
     assert (error.code(), error.details()) == (grpc.StatusCode.UNAVAILABLE, message)
 
 
-async def test_a_spell_of_refused_calls_is_logged_in_two_lines(
+async def test_series_of_refused_calls_is_logged_in_two_lines(
     client: EchoClient, service: EchoService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spells, "_OVER_AFTER_S", 0.5)
+    monkeypatch.setattr(incidents, "_OVER_AFTER_S", 0.5)
     service.act = raising(redis_errors.OutOfMemoryError("command not allowed"))
     message = away.MESSAGES[redis_errors.OutOfMemoryError]
     with capture_logs() as logs:
@@ -162,7 +162,7 @@ async def test_a_spell_of_refused_calls_is_logged_in_two_lines(
         def is_over_logged() -> bool:
             return any(log["event"] == "calls_refused_no_more" for log in logs)
 
-        await until(is_over_logged, "the log says that the spell is over")
+        await until(is_over_logged, "the log says that the series is over")
         await failure(client)
     louder = [log for log in logs if log["log_level"] != "debug"]
     assert [(log["event"], log["what"], log.get("times")) for log in louder] == [

@@ -7,7 +7,7 @@ import pytest
 
 from tests.servers import RedisServer
 from tradewind.server.redis.client import Client
-from tradewind.server.redis.data_version import DataVersion, OtherData, require_data_version
+from tradewind.server.redis.data_version import DataVersion, IncompatibleData, require_data_version
 
 KEY = "trading_flow:{s0}:data_version"
 VERSION, OLDEST = 5, 3
@@ -31,24 +31,28 @@ async def test_first_start_stores_the_version_and_later_ones_keep_it(client: Cli
 
 async def test_newer_version_is_refused(client: Client) -> None:
     await client.set(KEY, json.dumps({"version": VERSION + 1, "shards": 2}))
-    with pytest.raises(OtherData, match=f"have version {VERSION + 1}, written by a later release; this one reads"):
+    with pytest.raises(
+        IncompatibleData, match=f"have version {VERSION + 1}, written by a later release; this one reads"
+    ):
         await require_data_version(client, DATA)
 
 
 async def test_version_that_is_too_old_is_refused(client: Client) -> None:
     await client.set(KEY, json.dumps({"version": OLDEST - 1, "shards": 2}))
-    with pytest.raises(OtherData, match=f"have version {OLDEST - 1}, written by an earlier release; this one reads"):
+    with pytest.raises(
+        IncompatibleData, match=f"have version {OLDEST - 1}, written by an earlier release; this one reads"
+    ):
         await require_data_version(client, DATA)
 
 
 async def test_different_number_of_shards_is_refused(client: Client) -> None:
     await require_data_version(client, replace(DATA, fixed={"shards": 4}))
-    with pytest.raises(OtherData, match="have 4 shards, but this server is set to 2 by SHARDS"):
+    with pytest.raises(IncompatibleData, match="have 4 shards, but this server is set to 2 by SHARDS"):
         await require_data_version(client, DATA)
 
 
 @pytest.mark.parametrize("stored", ["", "[]", "{}", "soon", '{"version": null}'])
 async def test_invalid_version_record_is_refused(client: Client, stored: str) -> None:
     await client.set(KEY, stored or " ")
-    with pytest.raises(OtherData, match="instead of a data version"):
+    with pytest.raises(IncompatibleData, match="instead of a data version"):
         await require_data_version(client, DATA)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tradewind.server.schedules.grids import COUNTED, LAST_MS, CronGrid, Grid, IntervalGrid, TimesGrid
+from tradewind.server.schedules.grids import LAST_MS, MAX_COUNT, CronGrid, Grid, IntervalGrid, TimesGrid
 
 BERLIN = "Europe/Berlin"
 HOUR = 3_600_000
@@ -159,7 +159,7 @@ def test_single_times_are_sorted_without_duplicates() -> None:
 
 
 def test_counting_planned_times_is_bounded() -> None:
-    assert CronGrid("* * * * *").between(at("2026-01-01"), at("2027-01-01")) == COUNTED
+    assert CronGrid("* * * * *").between(at("2026-01-01"), at("2027-01-01")) == MAX_COUNT
     assert CronGrid("0 * * * *").between(at("2026-01-01"), at("2026-01-02")) == 24
 
 

@@ -19,12 +19,12 @@ def test_schedule_window_bounds_planned_times() -> None:
 
 def test_trigger_on_time_fires_and_misses_nothing() -> None:
     assert catch_up(EVERY_TEN, 20, 20, 1000) == Verdict(20, 30)
-    assert catch_up(EVERY_TEN, 20, 29, 1000, all_of_them=True) == Verdict(20, 30)
+    assert catch_up(EVERY_TEN, 20, 29, 1000, fire_all=True) == Verdict(20, 30)
 
 
 def test_clock_slightly_behind_does_not_delay_a_due_trigger() -> None:
     assert catch_up(EVERY_TEN, 20, 19, 1000) == Verdict(20, 30)
-    assert catch_up(EVERY_TEN, 20, 19, 1000, all_of_them=True) == Verdict(20, 30)
+    assert catch_up(EVERY_TEN, 20, 19, 1000, fire_all=True) == Verdict(20, 30)
 
 
 def test_latest_of_passed_times_fires() -> None:
@@ -32,21 +32,21 @@ def test_latest_of_passed_times_fires() -> None:
 
 
 def test_all_passed_times_fire_one_after_another_when_asked() -> None:
-    assert catch_up(EVERY_TEN, 20, 57, 1000, all_of_them=True) == Verdict(20, 30)
-    assert catch_up(EVERY_TEN, 20, 57, 21, all_of_them=True) == Verdict(40, 50, Span(20, 30, 2))
+    assert catch_up(EVERY_TEN, 20, 57, 1000, fire_all=True) == Verdict(20, 30)
+    assert catch_up(EVERY_TEN, 20, 57, 21, fire_all=True) == Verdict(40, 50, Span(20, 30, 2))
 
 
 def test_times_older_than_the_catch_up_window_are_missed() -> None:
     daily = Schedule(IntervalGrid(1000, 0))
     assert catch_up(daily, 2000, 2600, 500) == Verdict(None, 3000, Span(2000, 2000, 1))
-    assert catch_up(daily, 2000, 2600, 500, all_of_them=True) == Verdict(None, 3000, Span(2000, 2000, 1))
+    assert catch_up(daily, 2000, 2600, 500, fire_all=True) == Verdict(None, 3000, Span(2000, 2000, 1))
 
 
 def test_last_planned_time_has_no_successor() -> None:
     schedule = Schedule(TimesGrid((10, 20, 30)))
     assert catch_up(schedule, 30, 31, 1000) == Verdict(30, None)
     assert catch_up(schedule, 10, 500, 100) == Verdict(None, None, Span(10, 30, 3))
-    assert catch_up(schedule, 10, 500, 100, all_of_them=True) == Verdict(None, None, Span(10, 30, 3))
+    assert catch_up(schedule, 10, 500, 100, fire_all=True) == Verdict(None, None, Span(10, 30, 3))
 
 
 @given(
@@ -57,14 +57,14 @@ def test_last_planned_time_has_no_successor() -> None:
     st.booleans(),
 )
 def test_every_planned_time_is_fired_or_missed_exactly_once(
-    schedule: Schedule, start: int, late: int, window: int, all_of_them: bool
+    schedule: Schedule, start: int, late: int, window: int, fire_all: bool
 ) -> None:
     due = schedule.after(start)
     if due is None:
         return
     now, settled = due + late, due - 1
     while due is not None and due <= now:
-        verdict = catch_up(schedule, due, now, window, all_of_them=all_of_them)
+        verdict = catch_up(schedule, due, now, window, fire_all=fire_all)
         missed = verdict.missed.count if verdict.missed else 0
         ends = [at for at in (verdict.fire_ms, verdict.missed.last_ms if verdict.missed else None) if at is not None]
         assert ends, "something must become of what is due"

@@ -87,7 +87,7 @@ def test_replaced_files_are_used_once_they_are_complete(
     authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = authority.issue("own")
-    watched = WatchedFiles(files, look_s=0)
+    watched = WatchedFiles(files, check_s=0)
     first = watched.current()
     assert watched.current() is first
 
@@ -106,7 +106,7 @@ def test_replaced_files_are_used_once_they_are_complete(
 
 
 def test_vanished_files_leave_the_previous_ones_in_use(authority: Authority, tmp_path: Path) -> None:
-    watched = WatchedFiles(authority.issue("own"), look_s=0)
+    watched = WatchedFiles(authority.issue("own"), check_s=0)
     first = watched.current()
     (tmp_path / "own.pem").unlink()
 

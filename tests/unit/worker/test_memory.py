@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tradewind.testing import run_node
-from tradewind.testing.memory import MemoryInTest
+from tradewind.testing.memory import FakeMemory
 from tradewind.worker import Context, MemoryFault, node
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.memory import NodeMemory
@@ -53,7 +53,7 @@ async def test_what_is_too_large_fails_the_node_unless_it_minds() -> None:
     assert (run.error.type, run.flow_memory) == ("MemoryFault", {})
 
 
-class Others(MemoryInTest):
+class Others(FakeMemory):
     """Other writers change the variables between the first reads and the writes that follow."""
 
     def __init__(self, times: int) -> None:
@@ -69,7 +69,7 @@ class Others(MemoryInTest):
         return answer
 
 
-def memory_over(memories: MemoryInTest) -> tuple[NodeMemory, Attempt]:
+def memory_over(memories: FakeMemory) -> tuple[NodeMemory, Attempt]:
     from tradewind.api.node_task_manager.v1 import work_pb2
 
     assignment = work_pb2.NodeTaskAssignment(token="t", flow_id="f", node_task_id="f:0:0:n")
@@ -101,7 +101,7 @@ async def test_the_longer_others_are_first_the_less_often_an_update_asks(monkeyp
 
 
 async def test_an_update_made_once_is_not_made_again_by_a_further_attempt() -> None:
-    kept = MemoryInTest({}, {"position": 100})
+    kept = FakeMemory({}, {"position": 100})
     for _ in range(2):
         memory, _ = memory_over(kept)
         assert await memory.update("position", lambda position: position + 50, once=True) == 150
@@ -109,14 +109,14 @@ async def test_an_update_made_once_is_not_made_again_by_a_further_attempt() -> N
 
 
 async def test_updates_side_by_side_lose_nothing() -> None:
-    kept = MemoryInTest({}, {})
+    kept = FakeMemory({}, {})
     memory, _ = memory_over(kept)
     await asyncio.gather(*(memory.update("count", lambda count: count + 1, 0) for _ in range(30)))
     assert kept.flow == {"count": 30}
 
 
 async def test_who_lost_the_lease_changes_nothing() -> None:
-    kept = MemoryInTest({}, {"a": 1})
+    kept = FakeMemory({}, {"a": 1})
     memory, attempt = memory_over(kept)
     attempt.stop = Stop(StopKind.LEASE_LOST, "the lease is lost")
     with pytest.raises(NodeStopExecution):
@@ -125,7 +125,7 @@ async def test_who_lost_the_lease_changes_nothing() -> None:
 
 
 async def test_what_cannot_be_kept_is_told() -> None:
-    memory, attempt = memory_over(MemoryInTest({}, {}))
+    memory, attempt = memory_over(FakeMemory({}, {}))
     with pytest.raises(MemoryFault, match="not JSON"):
         await memory.set("a", object())
     with pytest.raises(MemoryFault, match=r"variables\.a\[0\] is nan"):

@@ -16,8 +16,8 @@ from tradewind.server.access.role_messages import role_of
 from tradewind.server.backoff import Backoff
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Unavailable
+from tradewind.server.incidents import IncidentLog
 from tradewind.server.rates import Rate
-from tradewind.server.spells import Spells
 
 _CALL_S = 2.0
 _HEDGE_AFTER_S = 0.3
@@ -35,7 +35,7 @@ class RemoteAuthority:
         self._channel = channel
         self._stub = AccessServiceStub(channel)
         self._hedging_until = 0.0
-        self._outages = Spells(_log, "access_away", "access_answers_again")
+        self._outages = IncidentLog(_log, "access_away", "access_answers_again")
 
     async def authorize(self, digest: str) -> Identity:
         with self._outage_as_fault():

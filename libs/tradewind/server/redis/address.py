@@ -47,15 +47,15 @@ class StoreAddress:
         kind, tls = _KINDS[parts.scheme]
         if parts.query or parts.fragment or ("@" in parts.path and kind != "unix"):
             raise ValueError(f'store URL: it must not have a "?" or "#", and an "@" only before the host: {_QUOTED}')
-        login, _, places = parts.netloc.rpartition("@")
+        login, _, host_list = parts.netloc.rpartition("@")
         name, _, secret = login.partition(":")
         user, password = unquote(name) or None, unquote(secret) or None
         path = unquote(parts.path)
         if kind == "unix":
-            if places or not path.startswith("/"):
+            if host_list or not path.startswith("/"):
                 raise ValueError("store URL: unix:// needs an absolute path, as in unix:///run/redis.sock")
             return cls(kind, path=path, user=user, password=password)
-        hosts = tuple(_host(place, _DEFAULT_PORTS[kind]) for place in places.split(","))
+        hosts = tuple(_host(host_and_port, _DEFAULT_PORTS[kind]) for host_and_port in host_list.split(","))
         tail = path.strip("/")
         if kind == "sentinel":
             service, _, database = tail.partition("/")
@@ -69,12 +69,12 @@ class StoreAddress:
         return cls(kind, tls, hosts, db=_database(tail), user=user, password=password)
 
 
-def _host(place: str, default_port: int) -> tuple[str, int]:
+def _host(host_and_port: str, default_port: int) -> tuple[str, int]:
     try:
-        parts = urlsplit(f"//{place}")
+        parts = urlsplit(f"//{host_and_port}")
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise ValueError(f'store URL: "{place}" is not of the form host:port') from None
+        raise ValueError(f'store URL: "{host_and_port}" is not of the form host:port') from None
     if not host:
         raise ValueError("store URL: a host is missing")
     return host, port or default_port

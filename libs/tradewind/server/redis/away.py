@@ -14,8 +14,8 @@ from redis.exceptions import (
 )
 
 from tradewind.server.faults import Unavailable
+from tradewind.server.incidents import IncidentLog
 from tradewind.server.redis.connections import DiskFails, ReplicasMissing, StoreRefuses
-from tradewind.server.spells import Spells
 
 _UNREACHABLE = (ConnectionError, TimeoutError, ClusterError, RedisClusterException, TryAgainError)
 MESSAGES: Mapping[type[Exception], str] = {
@@ -32,7 +32,7 @@ It leaves out what operators need to know, such as which host is away: that goes
 REASON = "STORE_UNAVAILABLE"
 RETRY_S = 1.0
 
-_AWAY = tuple(MESSAGES)
+_OUTAGES = tuple(MESSAGES)
 
 
 def message_of(error: Exception) -> str:
@@ -41,11 +41,11 @@ def message_of(error: Exception) -> str:
 
 
 @contextmanager
-def away_as_fault(spells: Spells) -> Iterator[None]:
+def away_as_fault(incidents: IncidentLog) -> Iterator[None]:
     """Raise Unavailable instead of redis-py's exceptions while the store is away, and note them."""
     try:
         yield
-    except _AWAY as error:
+    except _OUTAGES as error:
         message = message_of(error)
-        spells.note(message, error=error)
+        incidents.note(message, error=error)
         raise Unavailable(REASON, message, RETRY_S) from error

@@ -64,8 +64,8 @@ async def back_up_store(
     """Take a snapshot of a running store into a new directory below `target`. Raises SnapshotError, BackupError."""
     with _new_directory(target, now) as directory:
         await fetch_snapshot(url, directory / SNAPSHOT, user=user, password=password, tls=tls)
-        _write_down(directory, "snapshot", now)
-    return read_backup(target / _name(now))
+        _write_manifest(directory, "snapshot", now)
+    return read_backup(target / _directory_name(now))
 
 
 def back_up_directory(data: Path, target: Path, now: datetime) -> Backup:
@@ -81,24 +81,24 @@ def back_up_directory(data: Path, target: Path, now: datetime) -> Backup:
         )
     with _new_directory(target, now) as directory:
         for _ in range(_ATTEMPTS):
-            if _copied(source, directory / APPEND_ONLY):
+            if _copy_files(source, directory / APPEND_ONLY):
                 break
         else:
             raise BackupError(f"the store in {data} keeps rewriting its files: try again when it is less busy")
         if (data / _STACK).exists():
             shutil.copy2(data / _STACK, directory / _STACK)
-        _write_down(directory, "append-only", now)
-    return read_backup(target / _name(now))
+        _write_manifest(directory, "append-only", now)
+    return read_backup(target / _directory_name(now))
 
 
 def list_backups(target: Path) -> list[Backup]:
     """Return the complete backups below a directory, oldest first, without those that `broken_backups` tells of."""
-    return _below(target)[0]
+    return _read_backups(target)[0]
 
 
 def broken_backups(target: Path) -> list[str]:
     """Return what is wrong with each backup below a directory whose `backup.json` cannot be read."""
-    return _below(target)[1]
+    return _read_backups(target)[1]
 
 
 def remove_old(target: Path, keep: int, taken: Backup) -> list[Path]:
@@ -122,19 +122,19 @@ def find_backup(path: Path) -> Backup:
     """Return the backup at a path, or the newest complete one below it. Raises BackupError when there is none."""
     if (path / "backup.json").exists():
         return read_backup(path)
-    found, broken = _below(path)
+    found, broken = _read_backups(path)
     if not found:
-        none = f"no backup in {path}: give a directory that `tradewind backup create` has written to"
-        raise BackupError("\n".join([none, *broken]))
+        message = f"no backup in {path}: give a directory that `tradewind backup create` has written to"
+        raise BackupError("\n".join([message, *broken]))
     return found[-1]
 
 
 def read_backup(path: Path) -> Backup:
     """Return the backup that a `backup.json` describes. Raises BackupError."""
     try:
-        facts = json.loads((path / "backup.json").read_text(encoding="utf-8"))
-        files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in facts["files"].items()}
-        return Backup(path, facts["kind"], datetime.fromisoformat(facts["taken_at"]), files)
+        record = json.loads((path / "backup.json").read_text(encoding="utf-8"))
+        files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in record["files"].items()}
+        return Backup(path, record["kind"], datetime.fromisoformat(record["taken_at"]), files)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise BackupError(f"{path} is not a backup, because its backup.json is broken: {error}") from error
 
@@ -181,13 +181,13 @@ def restore(
         raise BackupError(f"{backup.path} holds append-only files: start the store with appendonly yes")
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     _require_unused(data)
-    there = [data / name for name in (APPEND_ONLY, SNAPSHOT) if (data / name).exists()]
+    existing = [data / name for name in (APPEND_ONLY, SNAPSHOT) if (data / name).exists()]
     aside: Path | None = None
-    if there:
+    if existing:
         if not replace:
             raise BackupError(f"{data} holds data: choose an empty directory, or ask to replace the data (--replace)")
         aside = Path(tempfile.mkdtemp(prefix="replaced-", dir=data))
-        for path in there:
+        for path in existing:
             path.rename(aside / path.name)
     if backup.kind == "append-only":
         shutil.copytree(backup.path / APPEND_ONLY, data / APPEND_ONLY)
@@ -202,7 +202,7 @@ def restore(
     return aside
 
 
-def _below(target: Path) -> tuple[list[Backup], list[str]]:
+def _read_backups(target: Path) -> tuple[list[Backup], list[str]]:
     found, broken = list[Backup](), list[str]()
     for path in sorted(target.glob("*/backup.json")):
         if path.parent.suffix == ".part":
@@ -214,7 +214,7 @@ def _below(target: Path) -> tuple[list[Backup], list[str]]:
     return found, broken
 
 
-def _copied(source: Path, target: Path) -> bool:
+def _copy_files(source: Path, target: Path) -> bool:
     """Copy a manifest's files; return False, leaving nothing, when the store has begun new files in the meantime."""
     before = (source / MANIFEST).read_text(encoding="utf-8")
     # Files that a rewrite has made obsolete (type h) may go at any moment and are not needed.
@@ -238,25 +238,25 @@ def _copied(source: Path, target: Path) -> bool:
 def _new_directory(target: Path, now: datetime) -> Iterator[Path]:
     """Yield a directory that gets its final name at the end; an exception removes it."""
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
-    directory = target / f"{_name(now)}.part"
+    directory = target / f"{_directory_name(now)}.part"
     directory.mkdir(mode=0o700)
     try:
         yield directory
-        directory.rename(target / _name(now))
+        directory.rename(target / _directory_name(now))
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
 
 
-def _write_down(directory: Path, kind: Kind, now: datetime) -> None:
+def _write_manifest(directory: Path, kind: Kind, now: datetime) -> None:
     paths = [path for path in sorted(directory.rglob("*")) if path.is_file()]
-    prints = {path.relative_to(directory).as_posix(): _fingerprint(path) for path in paths}
-    facts = {
+    fingerprints = {path.relative_to(directory).as_posix(): _fingerprint(path) for path in paths}
+    record = {
         "kind": kind,
         "taken_at": now.isoformat(),
-        "files": {name: {"bytes": size, "sha256": digest} for name, (size, digest) in prints.items()},
+        "files": {name: {"bytes": size, "sha256": digest} for name, (size, digest) in fingerprints.items()},
     }
-    (directory / "backup.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    (directory / "backup.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     for path in (*paths, directory / "backup.json"):
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -278,5 +278,5 @@ def _require_unused(data: Path) -> None:
             raise BackupError(f"a store is running in {data}: stop it first") from None
 
 
-def _name(now: datetime) -> str:
+def _directory_name(now: datetime) -> str:
     return now.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")

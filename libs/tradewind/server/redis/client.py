@@ -156,16 +156,16 @@ def connect(
 
 
 def connect_single(
-    url: str, *, user: str | None = None, password: str | None = None, tls: TlsFiles | None = None, choice: int = 0
+    url: str, *, user: str | None = None, password: str | None = None, tls: TlsFiles | None = None, node_index: int = 0
 ) -> PipedRedis:
-    """Return a client of one server, for pub/sub; in a cluster, of node number `choice` in the URL.
+    """Return a client of one server, for pub/sub; in a cluster, of node number `node_index` in the URL.
 
     TLS files are checked only by its connections: a bad file is an OSError when a connection is opened.
     """
     address = StoreAddress.parse(url)
     options = _options(address, user, password, 30.0, 2.0, tls)
     options |= {"max_connections": 2, "timeout": 2.0}
-    return cast(PipedRedis, PipedRedis.from_pool(_pool(address, choice, options)))
+    return cast(PipedRedis, PipedRedis.from_pool(_pool(address, node_index, options)))
 
 
 def _options(
@@ -198,7 +198,7 @@ def _tls_options(address: StoreAddress, tls: TlsFiles | None) -> dict[str, Any]:
     return {option: str(path) for option, path in named.items() if path}
 
 
-def _pool(address: StoreAddress, choice: int, options: dict[str, Any]) -> aioredis.ConnectionPool:
+def _pool(address: StoreAddress, node_index: int, options: dict[str, Any]) -> aioredis.ConnectionPool:
     options = {**options, "connection_class": connection_class(address.kind, address.tls)}
     if address.kind == "unix":
         return aioredis.BlockingConnectionPool(path=address.path, db=address.db, **options)
@@ -215,7 +215,7 @@ def _pool(address: StoreAddress, choice: int, options: dict[str, Any]) -> aiored
             },
         )
         return _BlockingSentinelPool(address.service, sentinel, db=address.db, **options)
-    host, port = address.hosts[choice % len(address.hosts)]
+    host, port = address.hosts[node_index % len(address.hosts)]
     return aioredis.BlockingConnectionPool(host=host, port=port, db=address.db, **options)
 
 
@@ -247,7 +247,7 @@ async def require_safe_policy(client: Client) -> None:
             )
 
 
-async def why_unreachable(client: Client) -> str | None:
+async def unreachable_reason(client: Client) -> str | None:
     """Return why the store does not answer this client; None when it does. Readiness checks use this."""
     try:
         await client.ping()
@@ -262,6 +262,6 @@ async def require_reachable(client: Client) -> None:
 
     Raises ConnectionError with a sentence for people when it does not, or refuses the user.
     """
-    reason = await why_unreachable(client)
+    reason = await unreachable_reason(client)
     if reason is not None:
         raise ConnectionError(f"{reason}; start it, or set TRADEWIND_STORE_URL to its address")

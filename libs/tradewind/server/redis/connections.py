@@ -42,21 +42,21 @@ class Lifetime:
 
     def __init__(self) -> None:
         self._connections: WeakSet[StoreConnection] = WeakSet()
-        self._over = False
+        self._ended = False
 
-    def begin(self, connection: "StoreConnection") -> None:
+    def add(self, connection: "StoreConnection") -> None:
         """Add a connection."""
         self._connections.add(connection)
 
     def end(self) -> None:
         """Close every connection, without waiting for the store to notice."""
-        self._over = True
+        self._ended = True
         for connection in list(self._connections):
             connection.close()
 
-    def require(self) -> None:
+    def require_open(self) -> None:
         """Raise ConnectionError when the lifetime is over."""
-        if self._over:
+        if self._ended:
             raise ConnectionError("the client was closed")
 
 
@@ -66,7 +66,7 @@ class StoreConnection(AbstractConnection):
     def __init__(self, *args: Any, lifetime: Lifetime, **options: Any) -> None:
         super().__init__(*args, parser_class=_Parser, **options)
         self._lifetime = lifetime
-        lifetime.begin(self)
+        lifetime.add(self)
 
     def close(self) -> None:
         """Close it at once; a caller waiting for a reply gets ConnectionError."""
@@ -74,10 +74,10 @@ class StoreConnection(AbstractConnection):
             self._writer.close()
 
     async def _connect(self) -> None:
-        self._lifetime.require()
+        self._lifetime.require_open()
         await super()._connect()  # type: ignore[no-untyped-call, safe-super]
         try:
-            self._lifetime.require()
+            self._lifetime.require_open()
         except ConnectionError:
             self.close()
             raise

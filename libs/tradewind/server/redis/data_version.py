@@ -29,7 +29,7 @@ class DataVersion:
         return json.dumps({"version": self.version, **self.fixed})
 
 
-class OtherData(UnsafeStore):
+class IncompatibleData(UnsafeStore):
     """This release does not work with the data in the store."""
 
 
@@ -41,28 +41,28 @@ async def require_data_version(client: Client, data: DataVersion) -> None:
     """
     try:
         await client.set(data.key, data.text, nx=True)
-        noted = await client.get(data.key)
+        stored = await client.get(data.key)
     except RedisError as error:
         raise ConnectionError(f"the store does not answer: {error}") from error
     try:
-        found = json.loads(noted or data.text)
+        found = json.loads(stored or data.text)
         version = int(found["version"])
     except (ValueError, TypeError, KeyError):
-        raise OtherData(f"the key {data.key} holds {noted!r:.80} instead of a data version") from None
+        raise IncompatibleData(f"the key {data.key} holds {stored!r:.80} instead of a data version") from None
     if version > data.version:
-        raise OtherData(
+        raise IncompatibleData(
             f"the data in the store have version {version}, written by a later release; this one reads versions up "
             f"to {data.version}: start that release, or restore a backup from before the upgrade"
         )
     if version < data.oldest:
-        raise OtherData(
+        raise IncompatibleData(
             f"the data in the store have version {version}, written by an earlier release; this one reads versions "
             f"from {data.oldest} on: let that release finish its work, then start this one over an empty store (with "
             "`tradewind up`, another directory: --data)"
         )
-    for name, number in data.fixed.items():
-        if found.get(name, number) != number:
-            raise OtherData(
-                f"the data in the store have {found[name]} {name}, but this server is set to {number}"
+    for name, value in data.fixed.items():
+        if found.get(name, value) != value:
+            raise IncompatibleData(
+                f"the data in the store have {found[name]} {name}, but this server is set to {value}"
                 f"{data.hints.get(name, '')}: the number cannot change once there are data"
             )

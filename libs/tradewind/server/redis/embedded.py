@@ -38,7 +38,7 @@ more."""
 
 _SOCKET_PATH_LIMIT = 107
 _BIND_ATTEMPTS = 5
-_LONGEST_LOG = 1 << 20
+_MAX_LOG_BYTES = 1 << 20
 """Bytes of `store.log` beyond which a start begins another one, and how many stay of the one before."""
 
 
@@ -109,7 +109,7 @@ class EmbeddedStore:
             raise EmbeddedStoreError("this embedded store is already running")
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         binary = str(self._binary or find_server())
-        await self._take_directory()
+        await self._lock_directory()
         try:
             self._passwords = self._read_passwords()
             write_acl_file(self.directory / "users.acl", self._users, self._passwords, ADMIN)
@@ -123,20 +123,20 @@ class EmbeddedStore:
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(signal.SIGTERM)
-            if not await _ended(process, timeout_s):
+            if not await _wait_for_exit(process, timeout_s):
                 process.kill()
-                await _ended(process, timeout_s)
+                await _wait_for_exit(process, timeout_s)
             # Reaps it and updates the Popen object; it has ended, or nothing can end it.
             process.poll()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
-    async def _take_directory(self) -> None:
+    async def _lock_directory(self) -> None:
         # The server inherits the lock, so it is free only when owner and server are both gone: a start waits for a
         # server that is dying with its killed owner, and never runs a second one over the same files.
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        begun = time.monotonic()
+        started_s = time.monotonic()
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -144,8 +144,8 @@ class EmbeddedStore:
             except OSError:
                 holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
                 # A living holder rarely goes by itself (a killed one may look alive until it is reaped): say so soon.
-                living = holder.isdecimal() and _alive(int(holder))
-                if time.monotonic() - begun > (min(1.0, self._lock_wait_s) if living else self._lock_wait_s):
+                holder_alive = holder.isdecimal() and _alive(int(holder))
+                if time.monotonic() - started_s > (min(1.0, self._lock_wait_s) if holder_alive else self._lock_wait_s):
                     os.close(lock)
                     raise EmbeddedStoreError(
                         f"{self.directory} is in use by process {holder}: stop that one, or choose another directory"
@@ -158,56 +158,56 @@ class EmbeddedStore:
     def _read_passwords(self) -> dict[str, str]:
         path = self.directory / "passwords.json"
         try:
-            known: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            stored: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         except ValueError:
             raise EmbeddedStoreError(
                 f"{path} does not hold passwords: remove it, and the next start makes new ones"
             ) from None
         names = [ADMIN, *(user.name for user in self._users)]
-        passwords = {**known, **{name: secrets.token_urlsafe(24) for name in names if name not in known}}
+        passwords = {**stored, **{name: secrets.token_urlsafe(24) for name in names if name not in stored}}
         write_private(path, json.dumps(passwords, indent=2))
         return passwords
 
     async def _launch(self, binary: str, deadline: float) -> None:
-        wanted = self.port
+        requested_port = self.port
         for attempt in range(_BIND_ATTEMPTS):
-            if self._unix_socket is None and wanted == 0:
+            if self._unix_socket is None and requested_port == 0:
                 self.port = free_port()
-            begins = self._begin_log()
+            log_start = self._rotate_log()
             self._process = self._spawn(binary)
-            if await self._answers(self._process, deadline):
+            if await self._wait_until_ready(self._process, deadline):
                 return
             failed, self._process = self._process, None
-            log = self._log.read_bytes()[begins:].decode(errors="replace")
+            log = self._log.read_bytes()[log_start:].decode(errors="replace")
             if failed.poll() is None:
                 failed.kill()
-                await _ended(failed, 5.0)
+                await _wait_for_exit(failed, 5.0)
                 raise EmbeddedStoreError(f"the store in {self.directory} did not answer in time:\n{_tail(log)}")
             # Another process may take a free port between choosing and listening; then try another port.
-            if "Address already in use" not in log or attempt == _BIND_ATTEMPTS - 1 or wanted != 0:
+            if "Address already in use" not in log or attempt == _BIND_ATTEMPTS - 1 or requested_port != 0:
                 raise EmbeddedStoreError(f"the store in {self.directory} exited at once:\n{_tail(log)}")
 
-    def _begin_log(self) -> int:
+    def _rotate_log(self) -> int:
         """Return at which byte of the log the next process goes on; a long log makes room for it.
 
         What was said before stays: it may tell why the store died, and was started again.
         """
         with self._log.open("ab+") as log:
-            if (size := log.tell()) <= _LONGEST_LOG:
+            if (size := log.tell()) <= _MAX_LOG_BYTES:
                 return size
-            log.seek(size - _LONGEST_LOG)
+            log.seek(size - _MAX_LOG_BYTES)
             self._log.with_name("store.log.before").write_bytes(log.read())
             log.truncate(0)
             return 0
 
     def _spawn(self, binary: str) -> subprocess.Popen[bytes]:
         if self._unix_socket is not None:
-            place = ["--port", "0", "--unixsocket", str(self._unix_socket), "--unixsocketperm", "700"]
+            listen_options = ["--port", "0", "--unixsocket", str(self._unix_socket), "--unixsocketperm", "700"]
         else:
-            place = ["--port", str(self.port), "--bind", "127.0.0.1"]
+            listen_options = ["--port", str(self.port), "--bind", "127.0.0.1"]
         # fmt: off
         command = [
-            binary, *place,
+            binary, *listen_options,
             "--dir", ".", "--aclfile", "users.acl", "--daemonize", "no", "--loglevel", "notice",
             "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
             *ENCODINGS, *self._options,
@@ -227,7 +227,7 @@ class EmbeddedStore:
                 start_new_session=True,
             )
 
-    async def _answers(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
+    async def _wait_until_ready(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
         client = connect(self.url_for(ADMIN), max_connections=1, connect_timeout_s=1.0)
         loading = False
         try:
@@ -281,7 +281,7 @@ def free_port() -> int:
         return port
 
 
-async def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+async def _wait_for_exit(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
     while process.poll() is None:
         if time.monotonic() > deadline:

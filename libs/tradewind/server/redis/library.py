@@ -58,7 +58,7 @@ class Library:
         names = (file.name.removesuffix(".lua") for file in self._folders[0].iterdir() if file.name.endswith(".lua"))
         texts = {name: self._read(name) for name in sorted(names)}
         included = {part for text in texts.values() for part in _INCLUDE.findall(text)}
-        self._share("prelude")
+        self._add_shared("prelude")
         self._scripts = {name: self._without_includes(text) for name, text in texts.items() if name not in included}
         self._digests: dict[str, str] = {}
 
@@ -106,10 +106,10 @@ class Library:
 
     def _without_includes(self, text: str) -> str:
         for part in _INCLUDE.findall(text):
-            self._share(part)
+            self._add_shared(part)
         return _INCLUDE.sub("", text).rstrip("\n")
 
-    def _share(self, part: str) -> None:
+    def _add_shared(self, part: str) -> None:
         if part not in self._shared:
             text = self._without_includes(self._read(part))
             self._shared[part] = text

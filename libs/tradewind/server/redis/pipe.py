@@ -11,7 +11,7 @@ from redis.exceptions import TimeoutError as StoreTimeoutError
 
 from tradewind.server.redis.connections import StoreConnection
 
-Word: TypeAlias = str | bytes | int | float
+Argument: TypeAlias = str | bytes | int | float
 
 _INCOMPLETE = object()
 
@@ -35,7 +35,7 @@ class Pipe(asyncio.Protocol):
         self._on_loss = on_loss
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
         self._waiting: deque[tuple[asyncio.Future[Any], float]] = deque()
         self._watchdog: asyncio.TimerHandle | None = None
         self._reader = Reader(
@@ -44,7 +44,7 @@ class Pipe(asyncio.Protocol):
         self._writer = connection.hand_over(self)
         self._transport = self._writer.transport
 
-    def send(self, *command: Word) -> asyncio.Future[Any]:
+    def send(self, *command: Argument) -> asyncio.Future[Any]:
         """Send a command; return a future for its reply, or for the error that redis-py would have raised.
 
         Raises ConnectionError, and sends nothing, when the connection is lost.
@@ -55,18 +55,18 @@ class Pipe(asyncio.Protocol):
         reply: asyncio.Future[Any] = self._loop.create_future()
         self._waiting.append((reply, self._loop.time()))
         if self._watchdog is None:
-            self._watchdog = self._loop.call_later(self._timeout_s, self._watch)
+            self._watchdog = self._loop.call_later(self._timeout_s, self._check_timeout)
         try:
             self._transport.write(packed)
         except (RuntimeError, OSError) as error:
             # uvloop raises this for writing to a connection that the store closed a moment ago.
-            self._lose(ConnectionError(f"the store has closed the connection: {error}"))
+            self._fail(ConnectionError(f"the store has closed the connection: {error}"))
         return reply
 
     async def aclose(self) -> None:
         """Close the connection; waiting calls fail with ConnectionError."""
-        self._lose(ConnectionError("the client was closed"))
-        await asyncio.shield(self._ended)
+        self._fail(ConnectionError("the client was closed"))
+        await asyncio.shield(self._closed)
 
     def data_received(self, data: bytes) -> None:
         """Hand every reply in `data` to the call it belongs to."""
@@ -86,28 +86,28 @@ class Pipe(asyncio.Protocol):
                     call.set_exception(reply)
                 if isinstance(reply, ReadOnlyError):
                     # After a failover, a new connection leads to the new master; this one never will.
-                    self._lose(ConnectionError("the store has become a replica"))
+                    self._fail(ConnectionError("the store has become a replica"))
                     return
         except InvalidResponse as error:
-            self._lose(ConnectionError(f"cannot read what the store sent: {error}"))
+            self._fail(ConnectionError(f"cannot read what the store sent: {error}"))
 
     def connection_lost(self, error: Exception | None) -> None:
         """Fail every waiting call."""
-        self._lose(ConnectionError(f"the store has closed the connection: {error or 'end of stream'}"))
-        if not self._ended.done():
-            self._ended.set_result(None)
+        self._fail(ConnectionError(f"the store has closed the connection: {error or 'end of stream'}"))
+        if not self._closed.done():
+            self._closed.set_result(None)
 
-    def _watch(self) -> None:
+    def _check_timeout(self) -> None:
         # One timer for all calls: when they come one after the other, it fires at most once per timeout.
         self._watchdog = None
         if self._waiting:
             left_s = self._waiting[0][1] + self._timeout_s - self._loop.time()
             if left_s <= 0:
-                self._lose(StoreTimeoutError(f"the store has not answered for {self._timeout_s:g} s"))
+                self._fail(StoreTimeoutError(f"the store has not answered for {self._timeout_s:g} s"))
             else:
-                self._watchdog = self._loop.call_later(left_s, self._watch)
+                self._watchdog = self._loop.call_later(left_s, self._check_timeout)
 
-    def _lose(self, error: RedisError) -> None:
+    def _fail(self, error: RedisError) -> None:
         if self.lost:
             return
         self.lost = True
@@ -121,7 +121,7 @@ class Pipe(asyncio.Protocol):
         self._waiting.clear()
 
 
-class LastingPipe:
+class ReconnectingPipe:
     """A pipe to one server: connected when first needed, and reconnected by the first call after a loss.
 
     All calls share one attempt to connect, and its error. No call takes longer than `connect_timeout_s` and
@@ -139,15 +139,15 @@ class LastingPipe:
         self._connection = connection
         self._on_loss = on_loss
         self._timeout_s = socket_timeout_s
-        self._patience_s = connect_timeout_s + socket_timeout_s
+        self._total_timeout_s = connect_timeout_s + socket_timeout_s
         self._pipe: Pipe | None = None
         self._opening: asyncio.Task[Pipe] | None = None
 
-    def call(self, *command: Word) -> Awaitable[Any]:
+    def call(self, *command: Argument) -> Awaitable[Any]:
         """Send a command; the returned awaitable gives its reply, or raises redis-py's error."""
         pipe = self._pipe
         if pipe is None or pipe.lost:
-            return self._call_anew(*command)
+            return self._connect_and_call(*command)
         return pipe.send(*command)
 
     async def aclose(self) -> None:
@@ -160,19 +160,19 @@ class LastingPipe:
         if pipe is not None:
             await pipe.aclose()
 
-    async def _call_anew(self, *command: Word) -> Any:
+    async def _connect_and_call(self, *command: Argument) -> Any:
         try:
-            async with asyncio.timeout(self._patience_s):
-                return await (await self._opened()).send(*command)
+            async with asyncio.timeout(self._total_timeout_s):
+                return await (await self._connected_pipe()).send(*command)
         except TimeoutError:
-            raise StoreTimeoutError(f"the store has not answered for {self._patience_s:g} s") from None
+            raise StoreTimeoutError(f"the store has not answered for {self._total_timeout_s:g} s") from None
 
-    async def _opened(self) -> Pipe:
+    async def _connected_pipe(self) -> Pipe:
         if self._pipe is not None and not self._pipe.lost:
             # Opened since this call was made: opening another would orphan it.
             return self._pipe
         if self._opening is None or self._opening.done():
-            self._opening = asyncio.get_running_loop().create_task(self._open())
+            self._opening = asyncio.get_running_loop().create_task(self._connect())
             # If every caller has given up, nobody else retrieves an error.
             self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())
         opening = self._opening
@@ -182,7 +182,7 @@ class LastingPipe:
             raise ConnectionError("the client was closed")
         return opening.result()
 
-    async def _open(self) -> Pipe:
+    async def _connect(self) -> Pipe:
         connection = self._connection()
         try:
             await connection.connect()  # type: ignore[no-untyped-call]

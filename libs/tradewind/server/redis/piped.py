@@ -18,7 +18,7 @@ from redis.exceptions import (
 )
 
 from tradewind.server.redis.connections import Lifetime, StoreConnection, connection_class
-from tradewind.server.redis.pipe import LastingPipe
+from tradewind.server.redis.pipe import ReconnectingPipe
 
 
 class Losses:
@@ -45,7 +45,7 @@ class PipedRedis(aioredis.Redis):
         self._lifetime = settings["lifetime"] = Lifetime()
         self.password: str = settings.get("password") or ""
         self.losses = Losses()
-        self._pipe = LastingPipe(
+        self._pipe = ReconnectingPipe(
             self.connection_pool.make_connection,
             settings["socket_timeout"],
             settings["socket_connect_timeout"],
@@ -92,13 +92,13 @@ class PipedCluster(aioredis.RedisCluster):
         for node in self.nodes_manager.startup_nodes.values():
             node.connection_class = self.connection_kwargs["connection_class"]
             node.connection_kwargs["lifetime"] = self._lifetime
-        self._turns = asyncio.Semaphore(max_connections)
+        self._slots = asyncio.Semaphore(max_connections)
         self.losses = Losses()
-        self._pipes: dict[str, LastingPipe] = {}
+        self._pipes: dict[str, ReconnectingPipe] = {}
 
     async def execute_command(self, *args: Any, **kwargs: Any) -> Any:
-        async with self._turns:
-            self._lifetime.require()
+        async with self._slots:
+            self._lifetime.require_open()
             if self._initialize:
                 # By itself, redis-py sends its first commands to any master, and is redirected.
                 _ = await self.initialize()
@@ -127,7 +127,7 @@ class PipedCluster(aioredis.RedisCluster):
 
     async def call(self, key: str, *command: Any) -> Any:
         """Run a command about `key`, and other keys in its slot; raises as redis-py does."""
-        self._lifetime.require()
+        self._lifetime.require_open()
         if self._initialize:
             _ = await self.initialize()
         node = self.nodes_manager.get_node_from_slot(self.keyslot(key))
@@ -152,17 +152,19 @@ class PipedCluster(aioredis.RedisCluster):
         await self.nodes_manager.aclose()
         await self.nodes_manager.aclose("startup_nodes")
 
-    def _pipe_to(self, node: ClusterNode) -> LastingPipe:
+    def _pipe_to(self, node: ClusterNode) -> ReconnectingPipe:
         pipe = self._pipes.get(node.name)
         if pipe is None:
             settings = node.connection_kwargs
             connection = partial(cast(type[StoreConnection], node.connection_class), **settings)
-            pipe = LastingPipe(connection, settings["socket_timeout"], settings["socket_connect_timeout"], self.losses)
+            pipe = ReconnectingPipe(
+                connection, settings["socket_timeout"], settings["socket_connect_timeout"], self.losses
+            )
             self._pipes[node.name] = pipe
         return pipe
 
 
-async def _load(pipe: LastingPipe, library: str) -> None:
+async def _load(pipe: ReconnectingPipe, library: str) -> None:
     try:
         await pipe.call("FUNCTION", "LOAD", library)
     except ResponseError as error:

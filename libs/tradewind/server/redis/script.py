@@ -61,7 +61,7 @@ class Script(Generic[Reply]):
         `args` is anything msgspec can encode: a Struct (array_like for brevity), tuple, list or dict.
         """
         if SWITCH.on:
-            return self.decode(await self._measured(client, keys, _encode(args)))
+            return self.decode(await self._run_measured(client, keys, _encode(args)))
         return self.decode(await self._run(client, keys, _encode(args)))
 
     def _name_for(self, client: Redis) -> str:
@@ -72,26 +72,26 @@ class Script(Generic[Reply]):
         try:
             raw: bytes = await client.fcall(function, len(keys), *keys, blob)
         except ResponseError as error:
-            if not is_unknown(error):
+            if not is_unknown_function(error):
                 raise
-            failed = await self._library.load(client)
+            load_error = await self._library.load(client)
             try:
                 raw = await client.fcall(function, len(keys), *keys, blob)
-            except ResponseError as again:
+            except ResponseError as second_error:
                 # Of a cluster, the master of these keys may not have taken the library, as when it is out of memory.
-                if failed is not None and is_unknown(again):
-                    raise failed from None
+                if load_error is not None and is_unknown_function(second_error):
+                    raise load_error from None
                 raise
         return raw
 
-    async def _measured(self, client: Redis, keys: Sequence[str], blob: bytes) -> bytes:
-        begun = time.perf_counter()
+    async def _run_measured(self, client: Redis, keys: Sequence[str], blob: bytes) -> bytes:
+        started_s = time.perf_counter()
         try:
             raw = await self._run(client, keys, blob)
         except Exception:
             SCRIPT_ERRORS.inc()
             raise
-        SCRIPT_SECONDS.labels(self.name).observe(time.perf_counter() - begun)
+        SCRIPT_SECONDS.labels(self.name).observe(time.perf_counter() - started_s)
         return raw
 
     async def load(self, client: Redis) -> None:
@@ -103,19 +103,19 @@ class Script(Generic[Reply]):
 
         The runs are not one transaction. The first error is raised after all of them have been tried.
         """
-        begun = time.perf_counter()
+        started_s = time.perf_counter()
         function = self._name_for(client)
         runs = [client.fcall(function, len(keys), *keys, _encode(args)) for keys, args in calls]
         raws: list[Any] = await asyncio.gather(*runs, return_exceptions=True)
         if SWITCH.on:
-            SCRIPT_SECONDS.labels(self.name).observe(time.perf_counter() - begun)
+            SCRIPT_SECONDS.labels(self.name).observe(time.perf_counter() - started_s)
             # A run that failed because the server did not know the script is repeated below, and counted there.
-            SCRIPT_ERRORS.inc(sum(isinstance(raw, Exception) and not is_unknown(raw) for raw in raws))
+            SCRIPT_ERRORS.inc(sum(isinstance(raw, Exception) and not is_unknown_function(raw) for raw in raws))
         replies: list[Reply] = []
         failures: list[BaseException] = []
         for (keys, args), raw in zip(calls, raws, strict=True):
             try:
-                if is_unknown(raw):
+                if is_unknown_function(raw):
                     replies.append(await self(client, keys, args))
                 elif isinstance(raw, BaseException):
                     failures.append(raw)
@@ -138,6 +138,6 @@ class Script(Generic[Reply]):
             raise msgspec.ValidationError(f"the reply of script {self.name}: {error}") from error
 
 
-def is_unknown(error: object) -> bool:
+def is_unknown_function(error: object) -> bool:
     """Whether a server refused a run because it does not know the script (yet, or after FUNCTION FLUSH)."""
     return isinstance(error, ResponseError) and str(error) == "Function not found"

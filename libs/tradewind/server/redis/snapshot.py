@@ -46,9 +46,9 @@ async def fetch_snapshot(
         finally:
             link.close()
     except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
-        what = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
         raise SnapshotError(
-            f"the store did not send a complete snapshot: {what}; check that it is running, and try again"
+            f"the store did not send a complete snapshot: {reason}; check that it is running, and try again"
         ) from error
 
 
@@ -106,16 +106,16 @@ class _Link:
 
     async def _reply(self, command: str) -> list[str]:
         line = (await self._reader.readuntil(b"\r\n"))[:-2].decode()
-        kind, rest = line[:1], line[1:]
+        kind, value = line[:1], line[1:]
         if kind == "-":
-            raise SnapshotError(f"the store refused {command}: {rest}")
+            raise SnapshotError(f"the store refused {command}: {value}")
         if kind == "*":
-            return [text for _ in range(int(rest)) for text in await self._reply(command)]
+            return [text for _ in range(int(value)) for text in await self._reply(command)]
         if kind != "$":
-            return [rest]
-        if int(rest) < 0:
+            return [value]
+        if int(value) < 0:
             return []
-        return [(await self._reader.readexactly(int(rest) + 2))[:-2].decode()]
+        return [(await self._reader.readexactly(int(value) + 2))[:-2].decode()]
 
 
 def _context(tls: TlsFiles | None) -> ssl.SSLContext:
@@ -143,13 +143,13 @@ async def _master(address: StoreAddress, context: ssl.SSLContext | None) -> _Lin
         try:
             sentinel = await _open(address, context, host)
             try:
-                found = await sentinel.ask("SENTINEL", "get-master-addr-by-name", address.service)
+                address_of_master = await sentinel.ask("SENTINEL", "get-master-addr-by-name", address.service)
             finally:
                 sentinel.close()
         except (OSError, TimeoutError) as error:
             failed = str(error)
             continue
-        if found:
-            return await _open(address, context, (found[0], int(found[1])))
+        if address_of_master:
+            return await _open(address, context, (address_of_master[0], int(address_of_master[1])))
         failed = f'it knows no master "{address.service}"'
     raise SnapshotError(f"no Sentinel knows the address of the master: {failed}")

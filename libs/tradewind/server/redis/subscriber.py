@@ -45,23 +45,23 @@ class Subscriber:
         self._callbacks: dict[str, list[tuple[Callback, Gap | None]]] = {}
         self._confirmed: dict[str, asyncio.Future[None]] = {}
         self._pubsub: PubSub | None = None
-        self._missing: set[str] = set()
+        self._unconfirmed: set[str] = set()
         self._sending = asyncio.Lock()
         self._was_connected = False
         self._backoff = Backoff(*_BACKOFF_S)
-        self._running: asyncio.Task[None] | None = None
-        self._telling = SideTasks()
+        self._task: asyncio.Task[None] | None = None
+        self._sends = SideTasks()
 
     def start(self) -> None:
         """Connect and keep connected; returns at once."""
-        self._running = asyncio.get_running_loop().create_task(self._run())
+        self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
         """Close the connection; no callbacks run after this."""
-        await self._telling.end()
-        if self._running is not None:
-            await end_tasks([self._running])
-            self._running = None
+        await self._sends.end()
+        if self._task is not None:
+            await end_tasks([self._task])
+            self._task = None
         for future in self._confirmed.values():
             future.cancel()
         self._confirmed.clear()
@@ -78,7 +78,7 @@ class Subscriber:
         if confirmed is None:
             confirmed = self._confirmed[channel] = asyncio.get_running_loop().create_future()
             # A task of its own: redis-py closes a connection when a send is cancelled, and all share this one.
-            self._telling.begin(self._tell_store(channel))
+            self._sends.begin(self._send_subscribe(channel))
         try:
             await asyncio.shield(confirmed)
         except BaseException:
@@ -86,7 +86,7 @@ class Subscriber:
             raise
         return lambda: self._remove(channel, entry)
 
-    async def _tell_store(self, channel: str) -> None:
+    async def _send_subscribe(self, channel: str) -> None:
         async with self._sending:
             connection = self._pubsub.connection if self._pubsub is not None else None
             if connection is not None and connection.is_connected:
@@ -105,22 +105,22 @@ class Subscriber:
     async def _run(self) -> None:
         for attempt in itertools.count():
             try:
-                await self._hear(attempt)
+                await self._listen(attempt)
             except (RedisError, OSError) as error:
                 _log.warning("subscriber_lost_store", error=str(error))
             except Exception:
                 _log.exception("subscriber_failed")
             await self._backoff.pause()
 
-    async def _hear(self, attempt: int) -> None:
+    async def _listen(self, attempt: int) -> None:
         """Connect, and deliver messages until the connection is lost."""
-        client = connect_single(self._url, user=self._user, password=self._password, tls=self._tls, choice=attempt)
+        client = connect_single(self._url, user=self._user, password=self._password, tls=self._tls, node_index=attempt)
         pubsub = client.pubsub()
         try:
             await pubsub.connect()  # type: ignore[no-untyped-call]
-            self._missing = set(self._callbacks) if self._was_connected else set()
+            self._unconfirmed = set(self._callbacks) if self._was_connected else set()
             self._pubsub = pubsub
-            await self._send(pubsub, list(self._callbacks))
+            await self._subscribe_all(pubsub, list(self._callbacks))
             self._was_connected = True
             self._backoff.reset()
             while True:
@@ -128,10 +128,10 @@ class Subscriber:
                 if message is not None:
                     self._deliver(message)
                 else:
-                    _require_sign_of_life(pubsub)
+                    _require_alive(pubsub)
         finally:
             self._pubsub = None
-            self._forget_confirmed()
+            self._reset_confirmed()
             try:
                 # Let a send in progress on it finish.
                 async with self._sending:
@@ -140,7 +140,7 @@ class Subscriber:
             finally:
                 await client.end()
 
-    async def _send(self, pubsub: PubSub, channels: list[str]) -> None:
+    async def _subscribe_all(self, pubsub: PubSub, channels: list[str]) -> None:
         exact = [channel for channel in channels if not _is_pattern(channel)]
         patterns = [channel for channel in channels if _is_pattern(channel)]
         if exact:
@@ -156,8 +156,8 @@ class Subscriber:
         if kind not in ("message", "pmessage"):
             return
         channel = message["channel"].decode()
-        wanted = message["pattern"].decode() if kind == "pmessage" else channel
-        for callback, _ in list(self._callbacks.get(wanted, ())):
+        subscribed = message["pattern"].decode() if kind == "pmessage" else channel
+        for callback, _ in list(self._callbacks.get(subscribed, ())):
             try:
                 callback(channel, message["data"])
             except Exception:
@@ -167,19 +167,19 @@ class Subscriber:
         future = self._confirmed.get(channel)
         if future is not None and not future.done():
             future.set_result(None)
-        if channel in self._missing:
-            self._missing.discard(channel)
+        if channel in self._unconfirmed:
+            self._unconfirmed.discard(channel)
             # Only now is nothing missed any more, so a check made now sees everything.
-            if not self._missing:
-                self._tell_gap()
+            if not self._unconfirmed:
+                self._notify_gap()
 
-    def _forget_confirmed(self) -> None:
+    def _reset_confirmed(self) -> None:
         """Let those who subscribe from now on wait until the store has confirmed the channel on the next connection."""
         for channel, future in self._confirmed.items():
             if future.done():
                 self._confirmed[channel] = asyncio.get_running_loop().create_future()
 
-    def _tell_gap(self) -> None:
+    def _notify_gap(self) -> None:
         for entries in list(self._callbacks.values()):
             for _, on_gap in list(entries):
                 if on_gap is None:
@@ -190,7 +190,7 @@ class Subscriber:
                     _log.exception("subscriber_gap_callback_failed")
 
 
-def _require_sign_of_life(pubsub: PubSub) -> None:
+def _require_alive(pubsub: PubSub) -> None:
     """Raise ConnectionError when the store has not answered within one poll, at whose start it was pinged.
 
     redis-py pings after a time that each answer postpones, and does not mind when no answer comes.

@@ -56,16 +56,16 @@ class StoreWatch:
 
     async def run(self) -> None:
         """Run until cancelled; if the user has no right to INFO, report only whether the store answers."""
-        look: Callable[[], Awaitable[Any]] = self._look
+        read: Callable[[], Awaitable[Any]] = self._read_all
         try:
             while True:
                 try:
-                    await look()
+                    await read()
                     UP.set(1)
                 except NoPermissionError:
                     UP.set(1)
-                    if look == self._look:
-                        look = self._client.ping
+                    if read == self._read_all:
+                        read = self._client.ping
                         _log.warning("store_info_denied", hint=_HINT)
                 except (RedisError, RedisClusterException, OSError) as error:
                     UP.set(0)
@@ -74,27 +74,27 @@ class StoreWatch:
         finally:
             await self._client.end()
 
-    async def _look(self) -> None:
+    async def _read_all(self) -> None:
         client: Any = self._client
         if isinstance(client, aioredis.RedisCluster):
             _ = await client.initialize()
             for node in client.get_primaries():
-                _tell(node.name, await _info(client, target_nodes=node))
+                _set_gauges(node.name, await _info(client, target_nodes=node))
         else:
-            _tell("store", await _info(client))
+            _set_gauges("store", await _info(client))
 
 
 async def _info(client: Any, **options: Any) -> dict[str, Any]:
-    facts: dict[str, Any] = {}
+    info: dict[str, Any] = {}
     for section in _SECTIONS:
-        facts |= await client.info(section, **options)
-    return facts
+        info |= await client.info(section, **options)
+    return info
 
 
-def _tell(node: str, facts: Mapping[str, Any]) -> None:
-    MEMORY_USED.labels(node).set(facts["used_memory"])
-    MEMORY_MAX.labels(node).set(facts["maxmemory"] or facts["total_system_memory"])
-    CONNECTIONS.labels(node).set(facts["connected_clients"])
-    CONNECTIONS_MAX.labels(node).set(facts["maxclients"])
-    KEYSPACE_HITS.labels(node).set(facts["keyspace_hits"])
-    KEYSPACE_MISSES.labels(node).set(facts["keyspace_misses"])
+def _set_gauges(node: str, info: Mapping[str, Any]) -> None:
+    MEMORY_USED.labels(node).set(info["used_memory"])
+    MEMORY_MAX.labels(node).set(info["maxmemory"] or info["total_system_memory"])
+    CONNECTIONS.labels(node).set(info["connected_clients"])
+    CONNECTIONS_MAX.labels(node).set(info["maxclients"])
+    KEYSPACE_HITS.labels(node).set(info["keyspace_hits"])
+    KEYSPACE_MISSES.labels(node).set(info["keyspace_misses"])

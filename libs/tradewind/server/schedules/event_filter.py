@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 MAX_BYTES = 4096
 MAX_DEPTH = 5
 MAX_CONDITIONS = 64
-MAX_LISTED = 256
+MAX_LIST_VALUES = 256
 
 Test: TypeAlias = Callable[[Any], bool]
 
@@ -54,10 +54,10 @@ def _compiled(text: str) -> Test:
     if len(text.encode()) > MAX_BYTES:
         raise FilterFault("", f"must have at most {MAX_BYTES} bytes, has {len(text.encode())}")
     try:
-        told = json.loads(text, parse_constant=_no_constant)
+        condition = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise FilterFault("", f"is not JSON: {error}") from None
-    return _Reader().conditions(told, "", 1)
+    return _Reader().conditions(condition, "", 1)
 
 
 def _no_constant(name: str) -> None:
@@ -70,32 +70,32 @@ class _Reader:
     def __init__(self) -> None:
         self._count = 0
 
-    def conditions(self, told: object, path: str, depth: int) -> Test:
-        if not isinstance(told, dict):
-            raise FilterFault(path, f'must be an object such as {{"symbol": "AAPL"}}, is {_kind(told)}')
+    def conditions(self, condition: object, path: str, depth: int) -> Test:
+        if not isinstance(condition, dict):
+            raise FilterFault(path, f'must be an object such as {{"symbol": "AAPL"}}, is {_type_name(condition)}')
         if depth > MAX_DEPTH:
             raise FilterFault(path, f"is nested too deeply: at most {MAX_DEPTH} levels")
-        tests = tuple(self._condition(name, value, path, depth) for name, value in told.items())
+        tests = tuple(self._condition(name, value, path, depth) for name, value in condition.items())
         return lambda payload: all(test(payload) for test in tests)
 
     def _condition(self, name: str, value: object, path: str, depth: int) -> Test:
-        here = f"{path}.{name}" if path else name
+        full_path = f"{path}.{name}" if path else name
         if name in ("$or", "$and"):
             if not isinstance(value, list) or not value:
-                raise FilterFault(here, "must be a list of filters")
-            tests = [self.conditions(each, f"{here}[{at}]", depth + 1) for at, each in enumerate(value)]
-            some = any if name == "$or" else all
-            return lambda payload: some(test(payload) for test in tests)
+                raise FilterFault(full_path, "must be a list of filters")
+            tests = [self.conditions(each, f"{full_path}[{at}]", depth + 1) for at, each in enumerate(value)]
+            combine = any if name == "$or" else all
+            return lambda payload: combine(test(payload) for test in tests)
         if name == "$not":
-            test = self.conditions(value, here, depth + 1)
+            test = self.conditions(value, full_path, depth + 1)
             return lambda payload: not test(payload)
         if name.startswith("$"):
-            raise FilterFault(here, "is not supported here; use $or, $and, $not, or the path of a field")
+            raise FilterFault(full_path, "is not supported here; use $or, $and, $not, or the path of a field")
         steps = tuple(name.split("."))
         if not all(steps):
-            raise FilterFault(here, "is not a path: write field names separated by dots")
-        tests = list(self._tests(value, here))
-        return lambda payload: _holds(tests, _value_at(payload, steps))
+            raise FilterFault(full_path, "is not a path: write field names separated by dots")
+        tests = list(self._tests(value, full_path))
+        return lambda payload: _all_pass(tests, _value_at(payload, steps))
 
     def _tests(self, value: object, path: str) -> Iterator[Test]:
         operators = isinstance(value, dict) and any(key.startswith("$") for key in value)
@@ -113,24 +113,24 @@ def _operator(name: str, operand: Any, path: str) -> Test:
             _check_plain(operand, path)
             return (lambda value: _equal(value, operand)) if name == "$eq" else lambda value: not _equal(value, operand)
         case "$in" | "$nin":
-            if not isinstance(operand, list) or len(operand) > MAX_LISTED:
-                raise FilterFault(path, f"must be a list of at most {MAX_LISTED} values")
+            if not isinstance(operand, list) or len(operand) > MAX_LIST_VALUES:
+                raise FilterFault(path, f"must be a list of at most {MAX_LIST_VALUES} values")
             for each in operand:
                 _check_plain(each, path)
-            wanted = name == "$in"
-            return lambda value: any(_equal(value, each) for each in operand) is wanted
+            expected = name == "$in"
+            return lambda value: any(_equal(value, each) for each in operand) is expected
         case "$exists":
             if not isinstance(operand, bool):
                 raise FilterFault(path, "must be true or false")
             return lambda value: (value is not _MISSING) is operand
         case "$gt" | "$gte" | "$lt" | "$lte":
-            if _kind(operand) not in ("a number", "text"):
-                raise FilterFault(path, f"must be a number or text, is {_kind(operand)}")
-            return lambda value: _kind(value) == _kind(operand) and _ordered(name, value, operand)
+            if _type_name(operand) not in ("a number", "text"):
+                raise FilterFault(path, f"must be a number or text, is {_type_name(operand)}")
+            return lambda value: _type_name(value) == _type_name(operand) and _compare(name, value, operand)
     raise FilterFault(path, "is not an operator; use $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin or $exists")
 
 
-def _ordered(name: str, value: Any, operand: Any) -> bool:
+def _compare(name: str, value: Any, operand: Any) -> bool:
     match name:
         case "$gt":
             return bool(value > operand)
@@ -147,7 +147,7 @@ def _check_plain(operand: object, path: str) -> None:
         raise FilterFault(path, "must be text, a number, true, false or null; name an inner field by its path")
 
 
-def _holds(tests: list[Test], value: object) -> bool:
+def _all_pass(tests: list[Test], value: object) -> bool:
     return all(test(value) for test in tests)
 
 
@@ -160,10 +160,10 @@ def _value_at(payload: object, steps: tuple[str, ...]) -> object:
 
 
 def _equal(value: object, operand: object) -> bool:
-    return _kind(value) == _kind(operand) and value == operand
+    return _type_name(value) == _type_name(operand) and value == operand
 
 
-def _kind(value: object) -> str:
+def _type_name(value: object) -> str:
     match value:
         case bool():
             return "true or false"

@@ -13,10 +13,10 @@ from cronsim import CronSim, CronSimError
 LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999: nothing is planned after it."""
 
-COUNTED = 10_000
+MAX_COUNT = 10_000
 """Up to this number, the times between two moments are counted one by one; a greater number is reported as this one."""
 
-_NAMED = {
+_NICKNAMES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
     "@midnight": "0 0 * * *",
@@ -77,7 +77,7 @@ class IntervalGrid:
         first, last = self.after(after_ms), self.up_to(up_to_ms)
         if first is None or last is None or last < first:
             return 0
-        return min(COUNTED, (last - first) // self.interval_ms + 1)
+        return min(MAX_COUNT, (last - first) // self.interval_ms + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,11 @@ class CronGrid:
     expression: str
     zone: str = "UTC"
     _zone: ZoneInfo = field(init=False, repr=False, compare=False)
-    _elapses: bool = field(init=False, repr=False, compare=False)
+    _uses_elapsed_time: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_zone", read_zone(self.zone))
-        object.__setattr__(self, "expression", _NAMED.get(self.expression.strip().lower(), self.expression))
+        object.__setattr__(self, "expression", _NICKNAMES.get(self.expression.strip().lower(), self.expression))
         try:
             CronSim(self.expression, _EPOCH)
         except CronSimError as error:
@@ -108,7 +108,7 @@ class CronGrid:
                 'give minute, hour, day, month and weekday, such as "30 9 * * 1-5"'
             ) from error
         minutes, hours = self.expression.split()[-5:-3]
-        object.__setattr__(self, "_elapses", "*" in (minutes[0], hours[0]))
+        object.__setattr__(self, "_uses_elapsed_time", "*" in (minutes[0], hours[0]))
         if self.after(0) is None:
             raise ValueError(f'"{self.expression}" never occurs')
 
@@ -126,7 +126,7 @@ class CronGrid:
 
     def between(self, after_ms: int, up_to_ms: int) -> int:
         planned = takewhile(lambda each_ms: each_ms <= up_to_ms, self._from(after_ms))
-        return sum(1 for _ in islice(planned, COUNTED))
+        return sum(1 for _ in islice(planned, MAX_COUNT))
 
     def _from(self, moment_ms: int) -> Iterator[int]:
         for planned_ms in self._times(moment_ms // 1000):
@@ -140,27 +140,31 @@ class CronGrid:
         """Yield the planned times after a moment, or with `reverse` those before it, latest first."""
         try:
             start = _EPOCH + timedelta(seconds=start_s)
-            moments = self._by_elapsed_time(start, reverse) if self._elapses else self._by_time_of_day(start, reverse)
+            moments = (
+                self._by_elapsed_time(start, reverse)
+                if self._uses_elapsed_time
+                else self._by_time_of_day(start, reverse)
+            )
             for moment in moments:
                 yield (moment - _EPOCH) // _MILLISECOND
         except OverflowError:
             return
 
     def _by_time_of_day(self, start: datetime, reverse: bool) -> Iterator[datetime]:
-        for told in CronSim(self.expression, start + self._offset(start), reverse=reverse):
-            offset = told.replace(tzinfo=self._zone).utcoffset() or _NOTHING
-            then = self._offset(told - offset)
+        for local in CronSim(self.expression, start + self._offset(start), reverse=reverse):
+            offset = local.replace(tzinfo=self._zone).utcoffset() or _NOTHING
+            then = self._offset(local - offset)
             # A time of day that does not exist is after the change by the old clocks, and before it by the new ones.
-            yield self._change(told - then, told - offset) or told - offset
+            yield self._clock_change(local - then, local - offset) or local - offset
 
     def _by_elapsed_time(self, start: datetime, reverse: bool) -> Iterator[datetime]:
         seen = start
         while True:
             offset = self._offset(seen)
             change = None
-            for told in CronSim(self.expression, start + offset, reverse=reverse):
-                planned = told - offset
-                change = self._change(seen, planned)
+            for local in CronSim(self.expression, start + offset, reverse=reverse):
+                planned = local - offset
+                change = self._clock_change(seen, planned)
                 if change is not None:
                     break
                 yield planned
@@ -170,7 +174,7 @@ class CronGrid:
             # Go on from there by the clocks on the other side.
             start, seen = (change, change - _SECOND) if reverse else (change - _SECOND, change)
 
-    def _change(self, seen: datetime, other: datetime) -> datetime | None:
+    def _clock_change(self, seen: datetime, other: datetime) -> datetime | None:
         """Return the clock change between two moments that is nearest to `seen`; None when there is none."""
         step = _WEEK if seen < other else -_WEEK
         while seen != other:
@@ -210,7 +214,7 @@ class TimesGrid:
 
     def between(self, after_ms: int, up_to_ms: int) -> int:
         first, last = (bisect.bisect_right(self.times_ms, moment) for moment in (after_ms, up_to_ms))
-        return max(0, min(COUNTED, last - first))
+        return max(0, min(MAX_COUNT, last - first))
 
 
 @dataclass(frozen=True, slots=True)

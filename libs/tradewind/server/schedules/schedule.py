@@ -52,14 +52,14 @@ class Verdict:
     missed: Span | None = None
 
 
-def catch_up(schedule: Schedule, due_ms: int, now_ms: int, window_ms: int, *, all_of_them: bool = False) -> Verdict:
+def catch_up(schedule: Schedule, due_ms: int, now_ms: int, window_ms: int, *, fire_all: bool = False) -> Verdict:
     """Decide about a planned time that is due, given that it may be late and that others may have passed since.
 
     A time that is late by more than `window_ms` does not fire. Of the remaining times, the latest fires; with
-    `all_of_them` the earliest fires now, and the next is due at once.
+    `fire_all` the earliest fires now, and the next is due at once.
     """
     oldest_ms = now_ms - window_ms
-    if all_of_them:
+    if fire_all:
         fire_ms = due_ms if due_ms >= oldest_ms else schedule.after(oldest_ms - 1)
         if fire_ms is not None and fire_ms > now_ms and fire_ms != due_ms:
             return Verdict(None, fire_ms, schedule.span(due_ms - 1, fire_ms))

@@ -65,11 +65,11 @@ class LocalChannel:
 
     async def serve(self, method: str, request: bytes | None, up: Pipe, down: Pipe, metadata: Metadata) -> Status:
         """Have the server handle a call."""
-        if self.gate.shut:
-            await self.gate.passed()
+        if self.gate.is_shut:
+            await self.gate.wait_until_open()
         return await self._server.serve(method, request, up, down, metadata)
 
-    def show(self, method: str, from_server: bool, message: bytes) -> None:
+    def call_tap(self, method: str, from_server: bool, message: bytes) -> None:
         """Show a message to the tap, if there is one."""
         if self._tap is not None:
             self._tap(method, from_server, message)
@@ -129,7 +129,7 @@ class LocalCall:
         raw = None
         if not streams_requests:
             raw = self._encode(request)
-            channel.show(method, False, raw)
+            channel.call_tap(method, False, raw)
         elif request is not None:
             self._feeding = loop.create_task(self._feed(request))
         self._task = loop.create_task(
@@ -137,11 +137,11 @@ class LocalCall:
             context=channel.context.copy(),
         )
         channel.begin(self)
-        self._task.add_done_callback(self._served)
+        self._task.add_done_callback(self._on_served)
         self._timer: asyncio.TimerHandle | None = None
         if timeout is not None:
             # In the engine's context: the loop need not stop at the time limit of a call.
-            self._timer = channel.context.copy().run(loop.call_later, timeout, self._run_out)
+            self._timer = channel.context.copy().run(loop.call_later, timeout, self._on_timeout)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._answer().__await__()
@@ -153,16 +153,16 @@ class LocalCall:
             # As with a real channel, a caller that stops waiting cancels the call.
             self.cancel()
             raise
-        await self._until_ended()
+        await self._wait_until_ended()
         return message
 
     async def read(self) -> Any:
         """Return the next message, EOF after the last. Raises AioRpcError when the call has failed."""
         raw = await self._down.get()
         if raw is None:
-            await self._until_ended()
+            await self._wait_until_ended()
             return EOF
-        self._channel.show(self._method, True, raw)
+        self._channel.call_tap(self._method, True, raw)
         return self._decode(raw)
 
     async def write(self, message: Any) -> None:
@@ -170,7 +170,7 @@ class LocalCall:
         if self._ended.done():
             raise asyncio.InvalidStateError("the call has ended")
         raw = self._encode(message)
-        self._channel.show(self._method, False, raw)
+        self._channel.call_tap(self._method, False, raw)
         self._up.put(raw)
 
     async def done_writing(self) -> None:
@@ -219,7 +219,7 @@ class LocalCall:
             await self.write(request)
         self._up.close()
 
-    async def _until_ended(self) -> None:
+    async def _wait_until_ended(self) -> None:
         """Raise the error that the call ended with, unless it ended with OK."""
         status = await asyncio.shield(self._ended)
         if self._cancelled:
@@ -232,13 +232,13 @@ class LocalCall:
                 details=status.details,
             )
 
-    def _served(self, task: asyncio.Task[Status]) -> None:
+    def _on_served(self, task: asyncio.Task[Status]) -> None:
         if task.cancelled():
             self._end(Status(grpc.StatusCode.CANCELLED, "the server has ended the call"))
         else:
             self._end(task.result())
 
-    def _run_out(self) -> None:
+    def _on_timeout(self) -> None:
         # The same leap may have made the server's timers due as well. Their consequences come first.
         status = Status(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
         self._timer = asyncio.get_running_loop().call_later(0.001, self._end, status)

@@ -27,12 +27,12 @@ class History:
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        self._happened: list[tuple[int, str, Any]] = []
+        self._entries: list[tuple[int, str, Any]] = []
 
     @property
     def lines(self) -> list[Line]:
         """All lines so far."""
-        return [{"at_ms": at_ms, **line} for at_ms, kind, what in self._happened for line in _READERS[kind](what)]
+        return [{"at_ms": at_ms, **line} for at_ms, kind, what in self._entries for line in _READERS[kind](what)]
 
     def to_json(self) -> bytes:
         """Return each line as canonical JSON: equal histories are equal bytes."""
@@ -43,11 +43,11 @@ class History:
         """Note a message on the wire; relevant messages are decoded when somebody asks."""
         kind = _KINDS.get((method, from_server))
         if kind is not None:
-            self._happened.append((self._now_ms(), kind, message))
+            self._entries.append((self._now_ms(), kind, message))
 
-    def hear(self, news: CycleNews) -> None:
+    def record(self, news: CycleNews) -> None:
         """Note what happened to a cycle."""
-        self._happened.append((self._now_ms(), "cycle", news))
+        self._entries.append((self._now_ms(), "cycle", news))
 
 
 def _cycle(news: CycleNews) -> Iterator[Line]:
@@ -88,10 +88,10 @@ def _attempt(what: str, token: str) -> Line:
 def _events(raw: bytes) -> Iterator[Line]:
     for event in events_pb2.ReceiveEventsResponse.FromString(raw).events:
         if event.HasField("sub_flow"):
-            told = event.sub_flow
+            sub_flow = event.sub_flow
             yield {
-                "what": "cycle_abandoned" if told.HasField("abandoned") else "cycle_wanted",
-                "node_task_id": told.node_task_id,
+                "what": "cycle_abandoned" if sub_flow.HasField("abandoned") else "cycle_wanted",
+                "node_task_id": sub_flow.node_task_id,
             }
             continue
         component = event.component_finished.component

@@ -10,27 +10,27 @@ class Gate:
     """When shut, it holds back everything that would pass, as a failed network does."""
 
     def __init__(self) -> None:
-        self._opened: asyncio.Event | None = None
+        self._open_event: asyncio.Event | None = None
 
     @property
-    def shut(self) -> bool:
+    def is_shut(self) -> bool:
         """Whether nothing passes now."""
-        return self._opened is not None
+        return self._open_event is not None
 
-    def shut_it(self) -> None:
+    def shut(self) -> None:
         """Hold back everything from now on."""
-        self._opened = self._opened or asyncio.Event()
+        self._open_event = self._open_event or asyncio.Event()
 
-    def open_it(self) -> None:
+    def open(self) -> None:
         """Let everything through, including what was held back."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.set()
+        open_event, self._open_event = self._open_event, None
+        if open_event is not None:
+            open_event.set()
 
-    async def passed(self) -> None:
+    async def wait_until_open(self) -> None:
         """Return when it is open."""
-        while self._opened is not None:
-            await self._opened.wait()
+        while self._open_event is not None:
+            await self._open_event.wait()
 
 
 class Pipe:
@@ -56,8 +56,8 @@ class Pipe:
     async def get(self) -> bytes | None:
         """Return the next message; None when the pipe is closed and empty."""
         while True:
-            if self._gate.shut:
-                await self._gate.passed()
+            if self._gate.is_shut:
+                await self._gate.wait_until_open()
             if self._messages:
                 return self._messages.popleft()
             if self._closed:

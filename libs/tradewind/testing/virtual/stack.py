@@ -14,8 +14,8 @@ from tradewind.testing.virtual.channel import LocalChannel
 from tradewind.testing.virtual.history import History
 from tradewind.testing.virtual.loop import VirtualLoop
 from tradewind.testing.virtual.participants import VirtualClient, VirtualWorker
+from tradewind.testing.virtual.patches import virtual_clock_and_randomness
 from tradewind.testing.virtual.server import LocalServer
-from tradewind.testing.virtual.surroundings import virtual_surroundings
 from tradewind.worker import Node
 
 Result = TypeVar("Result")
@@ -74,8 +74,8 @@ class VirtualStack:
         Raises KeyError when no worker has this id.
         """
         gate = self._workers[worker_id].channel.gate
-        gate.shut_it()
-        opening = self._loop.call_later(seconds, gate.open_it)
+        gate.shut()
+        opening = self._loop.call_later(seconds, gate.open)
         before = self._openings.get(worker_id, opening)
         self._openings[worker_id] = max(before, opening)
         if before is not opening:
@@ -113,7 +113,7 @@ def simulate(
         async with _stack(loop, list(nodes), workers) as stack:
             return await main(stack)
 
-    with no_settings(), virtual_surroundings(loop, seed), asyncio.Runner(loop_factory=lambda: loop) as runner:
+    with no_settings(), virtual_clock_and_randomness(loop, seed), asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(run())
 
 
@@ -126,22 +126,22 @@ async def _stack(loop: VirtualLoop, nodes: list[Node[..., Any]], workers: int) -
 
     engine = InMemory(channel, loop.now_ms, **_SETTINGS)
     server.bind(engine.services)
-    await engine.follow_cycles(history.hear)
+    await engine.follow_cycles(history.record)
     loop.next_deadline_ns = engine.next_deadline_ns
-    working = [VirtualWorker(nodes, f"worker-{at + 1}", channel()) for at in range(workers)]
-    async with AsyncExitStack() as last_to_first:
+    virtual_workers = [VirtualWorker(nodes, f"worker-{at + 1}", channel()) for at in range(workers)]
+    async with AsyncExitStack() as cleanup:
 
         async def start() -> None:
             for service in engine.services:
-                last_to_first.push_async_callback(service.stop)
+                cleanup.push_async_callback(service.stop)
                 await service.start()
-            for worker in working:
-                await last_to_first.enter_async_context(worker)
+            for worker in virtual_workers:
+                await cleanup.enter_async_context(worker)
 
         await loop.create_task(start(), context=loop.engine.copy())
-        client = await last_to_first.enter_async_context(VirtualClient(channel()))
+        client = await cleanup.enter_async_context(VirtualClient(channel()))
         try:
-            yield VirtualStack(loop, client, history, working)
+            yield VirtualStack(loop, client, history, virtual_workers)
         finally:
-            for worker in working:
-                worker.channel.gate.open_it()
+            for worker in virtual_workers:
+                worker.channel.gate.open()

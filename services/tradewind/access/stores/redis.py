@@ -10,13 +10,13 @@ from tradewind.access.ports import Authorized, Refusal, Reserved
 from tradewind.access.stores.keys import Keys
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import partition_in, session_id_of
+from tradewind.server.incidents import IncidentLog
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import Rate
 from tradewind.server.redis.away import away_as_fault
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Reply, Script
 from tradewind.server.redis.subscriber import Subscriber
-from tradewind.server.spells import Spells
 
 _log = structlog.get_logger(__name__)
 
@@ -48,7 +48,7 @@ class RedisAccess:
         self._client = client
         self._keys = keys
         self._clock = clock
-        self._away = Spells(_log, "store_away", "store_answers_again")
+        self._away = IncidentLog(_log, "store_away", "store_answers_again")
         self.sessions = RedisSessions(self)
         self.users = RedisUsers(self)
         self.calls = RedisCallCounts(self)

@@ -31,8 +31,8 @@ from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Room,
 from tradewind.server.backoff import Backoff
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Exhausted, Unavailable
+from tradewind.server.incidents import IncidentLog
 from tradewind.server.side_tasks import SideTasks
-from tradewind.server.spells import Spells
 
 _log = structlog.get_logger(__name__)
 _MAX_RUNS = 200
@@ -86,7 +86,7 @@ class Dispatcher:
         self._wake = asyncio.Event()
         self._idle = False
         """Whether `_run` waits for something to do: then a plain report begins a flush by itself."""
-        self._failing = Spells(_log, "flush_failed", "flush_recovered")
+        self._failing = IncidentLog(_log, "flush_failed", "flush_recovered")
         self._error: Exception | None = None
         """What a flush outside `_run` has raised, until `_run` takes it."""
         self._context = Context()

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
-from tradewind.server.schedules.grids import COUNTED, IntervalGrid
+from tradewind.server.schedules.grids import MAX_COUNT, IntervalGrid
 from tradewind.server.schedules.schedule import Schedule
 
 MOST_TIMES = 10_000
@@ -127,8 +127,8 @@ def past_times(schedule: ScheduleDefinition, flow_anchor_ms: int, from_ms: int, 
     if isinstance(planned.grid, IntervalGrid):
         count = (span.last_ms - span.first_ms) // schedule.interval_ms + 1
         return PastTimes(bare, anchor_ms, span.first_ms, span.last_ms, count)
-    more = planned.grid.between(span.first_ms, span.last_ms) if span.count == COUNTED else 0
-    exact = more < COUNTED
+    more = planned.grid.between(span.first_ms, span.last_ms) if span.count == MAX_COUNT else 0
+    exact = more < MAX_COUNT
     count = more + 1 if more else span.count
     return PastTimes(bare, anchor_ms, span.first_ms, span.last_ms, count, exact)
 

@@ -7,7 +7,7 @@ import structlog
 
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
-from tradewind.server.spells import Spells
+from tradewind.server.incidents import IncidentLog
 
 _ACQUIRE_S = 1.0
 
@@ -26,7 +26,7 @@ class OwnershipLoop:
         self._alarm = alarm
         self._report_s = lease_s / 3
         self._sole = sole
-        self._failing = Spells(_log, "partitions_not_renewed", "partitions_renewed_again")
+        self._failing = IncidentLog(_log, "partitions_not_renewed", "partitions_renewed_again")
 
     async def run(self) -> None:
         """Run forever."""

@@ -8,7 +8,7 @@ from google.rpc.status_pb2 import Status
 
 from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
 from tradewind.server.statuses import STATUS_KEY
-from tradewind.tls import explained
+from tradewind.tls import tls_explanation
 
 _REFUSALS = frozenset(
     {
@@ -45,7 +45,7 @@ def failure(peer: str, code: grpc.StatusCode, details: str) -> PeerRefused | Pee
 def unavailable(peer: str, code: grpc.StatusCode, details: str) -> PeerUnavailable:
     """Return PeerUnavailable for a call to a peer that ended with this status."""
     answered = code not in _AWAY
-    return PeerUnavailable(peer, f"{code.name}: {explained(details) or details}", answered=answered)
+    return PeerUnavailable(peer, f"{code.name}: {tls_explanation(details) or details}", answered=answered)
 
 
 def reason_of(error: grpc.aio.AioRpcError) -> str:

@@ -21,7 +21,7 @@ from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.stop_orders import stop_orders
 from tradewind.server.batching import Batcher
 from tradewind.server.clock import Clock
-from tradewind.server.spells import Spells
+from tradewind.server.incidents import IncidentLog
 
 NODES_AT_ONCE = 500
 _PLAN_BYTES = 1024 * 1024
@@ -69,7 +69,7 @@ class HandOver:
         self._clock = clock
         self.outage: PeerUnavailable | None = None
         """Why the last submission did not reach the node task manager, None if it did."""
-        self._failing = Spells(_log, "cycles_not_submitted", "cycle_submission_recovered")
+        self._failing = IncidentLog(_log, "cycles_not_submitted", "cycle_submission_recovered")
         self._batcher: Batcher[_Group, list[ChainState]] = Batcher(
             self._flush, weigh=lambda group: group.weight, max_weight=NODES_AT_ONCE
         )

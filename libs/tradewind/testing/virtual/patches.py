@@ -13,12 +13,12 @@ from tradewind.testing.virtual.loop import VirtualLoop
 
 
 @contextmanager
-def virtual_surroundings(loop: VirtualLoop, seed: int) -> Iterator[None]:
+def virtual_clock_and_randomness(loop: VirtualLoop, seed: int) -> Iterator[None]:
     """Make `time`, `random`, `secrets`, `os.urandom` and `uuid.uuid4` follow the loop's time and `seed` on `loop`.
 
     `datetime.now` cannot be replaced and tells the machine's time.
     """
-    chance = random.Random(seed)
+    generator = random.Random(seed)
     replaced: list[tuple[Any, str, Callable[..., Any]]] = [
         (time, "time", lambda: (loop.start_ns + loop.now_ns) / 1e9),
         (time, "time_ns", lambda: loop.start_ns + loop.now_ns),
@@ -26,13 +26,13 @@ def virtual_surroundings(loop: VirtualLoop, seed: int) -> Iterator[None]:
         (time, "monotonic_ns", lambda: loop.now_ns),
         (time, "perf_counter", lambda: loop.now_ns / 1e9),
         (time, "perf_counter_ns", lambda: loop.now_ns),
-        (os, "urandom", chance.randbytes),
-        (random, "_urandom", chance.randbytes),  # of SystemRandom, hence of secrets
+        (os, "urandom", generator.randbytes),
+        (random, "_urandom", generator.randbytes),  # of SystemRandom, hence of secrets
     ]
     with ExitStack() as stack:
         # Nodes may have imported single functions, such as gauss, which use this state.
         stack.callback(random.setstate, random.getstate())
-        random.seed(chance.getrandbits(64))
+        random.seed(generator.getrandbits(64))
         for module, name, virtual in replaced:
             stack.enter_context(patch.object(module, name, _either(loop, getattr(module, name), virtual)))
         yield
