@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from tests.house.manifests import SERVICES, Manifest, container, environment, of_kind, settings_of, workloads
-from tradewind.server.access.opening import certificates_in
+from tradewind.server.access.gate_settings import certificates_in
 from tradewind.tls import TlsFiles
 
 FOLDER = "k8s/overlays/prod-mtls"

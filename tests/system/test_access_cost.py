@@ -24,7 +24,7 @@ from tradewind.grpc_engine.bearer import with_token
 from tradewind.node_task_manager.app import NodeTaskManager
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.server.access.gate import Gate
-from tradewind.server.access.opening import gate_of
+from tradewind.server.access.gate_settings import gate_of
 from tradewind.server.bootstrap import Server, Service
 from tradewind.server.channels import open_channel
 from tradewind.server.redis.client import connect

@@ -15,7 +15,7 @@ from google.rpc.status_pb2 import Status
 from tradewind.server import faults
 from tradewind.server.incidents import IncidentLog
 from tradewind.server.interception import MethodUnknown
-from tradewind.server.redis import away
+from tradewind.server.redis import outages
 from tradewind.server.statuses import UNDECODABLE, StatusAnswers, status_with
 
 _log = structlog.get_logger(__name__)
@@ -80,7 +80,7 @@ class ErrorAnswers(StatusAnswers):
             message = f"internal error; see the server's log for correlation id {correlation_id}"
             return status_with(grpc.StatusCode.INTERNAL, "INTERNAL", message, {"correlation_id": correlation_id})
         # The caller's message leaves out what operators need to know, such as which host is away.
-        if status.message in away.MESSAGES.values():
+        if status.message in outages.MESSAGES.values():
             self._store_outages.note(status.message, method=method, error=f"{type(error).__name__}: {error}")
         elif status.message != str(error):
             _log.warning("call_refused", method=method, told=status.message, error=f"{type(error).__name__}: {error}")
@@ -114,7 +114,7 @@ def _retry_later(error: faults.Exhausted | faults.Unavailable) -> Sequence[Messa
 
 
 def _store_retry(_error: Exception) -> Sequence[Message]:
-    return [_retry_info(away.RETRY_S)]
+    return [_retry_info(outages.RETRY_S)]
 
 
 _SHARED_RULES: dict[type[Exception], ErrorRule] = {
@@ -130,7 +130,7 @@ _SHARED_RULES: dict[type[Exception], ErrorRule] = {
     MethodUnknown: ErrorRule(grpc.StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN"),
     DecodeError: ErrorRule(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT", message=UNDECODABLE),
     **{
-        kind: ErrorRule(grpc.StatusCode.UNAVAILABLE, away.REASON, _store_retry, message)
-        for kind, message in away.MESSAGES.items()
+        kind: ErrorRule(grpc.StatusCode.UNAVAILABLE, outages.REASON, _store_retry, message)
+        for kind, message in outages.MESSAGES.items()
     },
 }

@@ -11,7 +11,7 @@ import grpc
 import structlog
 
 from tradewind.server.interception import Behavior, Context
-from tradewind.server.redis import away
+from tradewind.server.redis import outages
 from tradewind.server.telemetry import trace_ids
 
 _log = structlog.get_logger(__name__)
@@ -71,7 +71,7 @@ class RequestLog:
                 response = await behavior(request, context)
             except grpc.aio.AbortError:
                 expected = context.code() is grpc.StatusCode.UNAVAILABLE and (
-                    self._draining or context.details() in away.MESSAGES.values()
+                    self._draining or context.details() in outages.MESSAGES.values()
                 )
                 write = _log.debug if expected else _log.warning
                 write("call", **_facts(method, context, begun), details=context.details())

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import structlog
 import uvloop
 
-from tradewind.server.access.opening import gate_of
+from tradewind.server.access.gate_settings import gate_of
 from tradewind.server.bootstrap import STOP_S, Server, Service, StartError
 from tradewind.server.connection_limits import raise_open_files
 from tradewind.server.ending import end_tasks

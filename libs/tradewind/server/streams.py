@@ -9,7 +9,7 @@ from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Unavailable
 
 
-async def both(reading: Coroutine[Any, Any, None], writing: Coroutine[Any, Any, None]) -> None:
+async def run_both(reading: Coroutine[Any, Any, None], writing: Coroutine[Any, Any, None]) -> None:
     """Read and write until either side ends; raise what ended it, the reader's error first."""
     tasks = [asyncio.create_task(reading), asyncio.create_task(writing)]
     try:

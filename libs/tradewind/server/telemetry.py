@@ -82,28 +82,28 @@ class Tracing:
         attributes: Attributes | None = None,
         *,
         kind: SpanKind = SpanKind.INTERNAL,
-        begun_ns: int | None = None,
+        start_ns: int | None = None,
         span_id: int = 0,
-        follows: int = 0,
-        linked: str = "",
+        linked_span_id: int = 0,
+        linked_traceparent: str = "",
     ) -> Span:
         """Begin a span below the `traceparent` in `parent`, or at the root of a new trace; the caller ends it.
 
-        `begun_ns` counts from the epoch; None means now. `span_id` sets the span's id if others must know it
-        beforehand. The span links to the span with the id `follows` in the same trace, and to that of the
-        `traceparent` in `linked`, in another trace. Call this only in the loop's thread.
+        `start_ns` counts from the epoch; None means now. `span_id` sets the span's id if others must know it
+        beforehand. The span links to the span with the id `linked_span_id` in the same trace, and to that of the
+        `traceparent` in `linked_traceparent`, in another trace. Call this only in the loop's thread.
         """
         context = context_from(parent)
         links = []
-        if follows:
+        if linked_span_id:
             trace_id = trace.get_current_span(context).get_span_context().trace_id
-            links.append(Link(SpanContext(trace_id, follows, is_remote=True, trace_flags=TraceFlags(1))))
-        if linked:
-            other = trace.get_current_span(context_from(linked)).get_span_context()
+            links.append(Link(SpanContext(trace_id, linked_span_id, is_remote=True, trace_flags=TraceFlags(1))))
+        if linked_traceparent:
+            other = trace.get_current_span(context_from(linked_traceparent)).get_span_context()
             links += [Link(other)] if other.is_valid else []
         self._next_span_id = span_id
         try:
-            return self.tracer.start_span(name, context, kind, attributes, links, start_time=begun_ns)
+            return self.tracer.start_span(name, context, kind, attributes, links, start_time=start_ns)
         finally:
             self._next_span_id = 0
 

@@ -14,7 +14,7 @@ from tradewind.access.stores.redis_doctor import RedisAccessExaminer
 from tradewind.access.use_cases import DailyQuotas, Lifetimes, Listeners, LocalAuthority, OpenSessions, has_admin
 from tradewind.api.access.v1 import access_service_pb2_grpc as pb2_grpc
 from tradewind.server.access.authority import Authority
-from tradewind.server.access.opening import certificates_in, quotas_in
+from tradewind.server.access.gate_settings import certificates_in, quotas_in
 from tradewind.server.access.roles import Role
 from tradewind.server.clock import ScriptTime
 from tradewind.server.doctor import Examiners, doctor_of, no_examiners

@@ -16,7 +16,7 @@ from tradewind.scheduler.app import Scheduler
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.keys import ACL as SCHEDULER
 from tradewind.server.access.gate import Gate
-from tradewind.server.access.opening import gate_of, require_open
+from tradewind.server.access.gate_settings import gate_of, require_open
 from tradewind.server.bootstrap import Service
 from tradewind.server.redis.watch import METRICS
 from tradewind.server.settings import load_settings, variable_of

@@ -16,7 +16,7 @@ from tradewind.api.access.v1.access_service_pb2_grpc import AccessServiceStub
 from tradewind.api.access.v1.session_pb2 import Role, User
 from tradewind.client.refusals import error_from
 from tradewind.grpc_engine.bearer import with_token
-from tradewind.server.access.opening import gate_of
+from tradewind.server.access.gate_settings import gate_of
 from tradewind.server.bootstrap import Server
 from tradewind.server.channels import open_channel
 

@@ -22,7 +22,7 @@ from tradewind.api.registry.v1.worker_pb2 import Worker
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.registry.app import Registry
 from tradewind.registry.settings import RegistrySettings
-from tradewind.server.access.opening import gate_of
+from tradewind.server.access.gate_settings import gate_of
 from tradewind.server.bootstrap import Server, Service
 from tradewind.server.channels import open_channel
 from tradewind.server.settings import CommonSettings

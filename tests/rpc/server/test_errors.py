@@ -20,7 +20,7 @@ from tests.waiting import until
 from tradewind.server import faults, incidents
 from tradewind.server.bootstrap import Server
 from tradewind.server.interception import Context
-from tradewind.server.redis import away
+from tradewind.server.redis import outages
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.connections import StoreRefuses
 
@@ -154,7 +154,7 @@ async def test_series_of_refused_calls_is_logged_in_two_lines(
 ) -> None:
     monkeypatch.setattr(incidents, "_OVER_AFTER_S", 0.5)
     service.act = raising(redis_errors.OutOfMemoryError("command not allowed"))
-    message = away.MESSAGES[redis_errors.OutOfMemoryError]
+    message = outages.MESSAGES[redis_errors.OutOfMemoryError]
     with capture_logs() as logs:
         for _ in range(20):
             await failure(client)

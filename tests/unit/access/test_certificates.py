@@ -8,8 +8,8 @@ from tests.gate_calls import Authority, Context, Owners, call
 from tradewind.api.scheduler.v1.scheduler_service_pb2 import GetFlowRequest
 from tradewind.server.access.certificates import CertificateRoles, certificate_roles_of
 from tradewind.server.access.gate import Gate
+from tradewind.server.access.gate_settings import gate_of
 from tradewind.server.access.identity import Identity
-from tradewind.server.access.opening import gate_of
 from tradewind.server.access.roles import Role
 from tradewind.server.faults import PermissionDenied, Unauthenticated
 from tradewind.server.settings import CommonSettings, load_settings

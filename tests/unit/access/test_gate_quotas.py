@@ -9,9 +9,9 @@ import pytest
 from tests.gate_calls import SCHEDULER, Authority, Context, Owners, call
 from tradewind.api.scheduler.v1.scheduler_service_pb2 import GetFlowRequest, RunFlowRequest
 from tradewind.server.access.gate import Gate
+from tradewind.server.access.gate_settings import quotas_in, rates_in
 from tradewind.server.access.limits import quotas_of
 from tradewind.server.access.metering import counted_calls
-from tradewind.server.access.opening import quotas_in, rates_in
 from tradewind.server.access.roles import Role
 from tradewind.server.faults import Exhausted, NotFound, Unavailable
 from tradewind.server.rates import Rate

@@ -28,7 +28,7 @@ local scripts = {{}}
 {scripts}
 return function(name, keys, argv)
   KEYS, args = keys, cmsgpack.unpack(argv[1])
-  for i = 1, #beginnings do beginnings[i]() end
+  for i = 1, #resets do resets[i]() end
   return scripts[name]()
 end
 end

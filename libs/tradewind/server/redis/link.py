@@ -3,10 +3,10 @@
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 
 from tradewind.server.health import ReadOnly
-from tradewind.server.redis.away import message_of
 from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
 from tradewind.server.redis.connections import StoreRefuses
 from tradewind.server.redis.data_version import DataVersion, require_data_version
+from tradewind.server.redis.outages import message_of
 from tradewind.server.redis.store_clock import StoreClock
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.settings import CommonSettings

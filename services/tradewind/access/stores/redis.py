@@ -13,8 +13,8 @@ from tradewind.server.access.tokens import partition_in, session_id_of
 from tradewind.server.incidents import IncidentLog
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import Rate
-from tradewind.server.redis.away import away_as_fault
 from tradewind.server.redis.client import Client
+from tradewind.server.redis.outages import outage_as_fault
 from tradewind.server.redis.script import Reply, Script
 from tradewind.server.redis.subscriber import Subscriber
 
@@ -68,17 +68,17 @@ class RedisAccess:
             "channel": self._keys.changes(),
             "remembered_ms": REMEMBERED_MS,
         }
-        with away_as_fault(self._away):
+        with outage_as_fault(self._away):
             return await script(self._client, keys, shared | args)
 
     async def read(self, key: str) -> list[bytes | None]:
         """Read role, time of change and time zone of a user."""
-        with away_as_fault(self._away):
+        with outage_as_fault(self._away):
             return await self._client.hmget(key, ["role", "updated_at", "time_zone"])
 
     async def read_counts(self, key: str) -> dict[bytes, bytes]:
         """Read the counts of a user's day."""
-        with away_as_fault(self._away):
+        with outage_as_fault(self._away):
             return await self._client.hgetall(key)
 
 

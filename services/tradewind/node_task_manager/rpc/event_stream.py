@@ -10,7 +10,7 @@ from tradewind.node_task_manager.rpc import mapping
 from tradewind.node_task_manager.use_cases.events import EventFeed, Subscriber
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.partitions import PARTITIONS
-from tradewind.server.streams import both
+from tradewind.server.streams import run_both
 
 _MAX_EVENTS = 500
 """The most events in one message: with the longest names and reasons about 1 MiB."""
@@ -27,7 +27,7 @@ class EventStream:
     async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """Read and write until either side ends. Raises InvalidInput for invalid messages."""
         try:
-            await both(self._read(context), self._write(context))
+            await run_both(self._read(context), self._write(context))
         finally:
             self._feed.leave(self._subscriber)
 

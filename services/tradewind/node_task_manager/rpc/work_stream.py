@@ -19,7 +19,7 @@ from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
 from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition, InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
-from tradewind.server.streams import both
+from tradewind.server.streams import run_both
 
 _MAX_CAPACITY = 10_000
 _MAX_NODE_TYPES = 500
@@ -56,7 +56,7 @@ class WorkStream:
         Raises InvalidInput for invalid messages, FailedPrecondition when a newer stream has replaced this one.
         """
         try:
-            await both(self._read(context), self._write(context))
+            await run_both(self._read(context), self._write(context))
             if self._line.closed_for and self._worker is not None:
                 raise FailedPrecondition("SESSION_REPLACED", self._line.closed_for, f"workers/{self._worker.worker_id}")
         finally:

@@ -39,7 +39,7 @@ class TraceNodes:
                     "tradewind.components": len(run.components),
                     "tradewind.outcome": result.outcome.value,
                 }
-                span = self._tracing.begin("submit", run.traceparent, attributes, begun_ns=begun_ns)
+                span = self._tracing.begin("submit", run.traceparent, attributes, start_ns=begun_ns)
                 if result.outcome is not SubmitOutcome.ACCEPTED and result.outcome is not SubmitOutcome.DUPLICATE:
                     span.set_status(StatusCode.ERROR, result.outcome.value)
                 span.end()
@@ -68,7 +68,7 @@ class TraceNodes:
                 "tradewind.attempt": outcome.attempt,
                 "tradewind.outcome": outcome.kind.value,
             }
-            span = self._tracing.begin("complete", traceparent, attributes, begun_ns=begun_ns)
+            span = self._tracing.begin("complete", traceparent, attributes, start_ns=begun_ns)
             if refused:
                 span.set_status(StatusCode.ERROR, refused)
             elif outcome.kind is OutcomeKind.FAILED:
@@ -89,7 +89,7 @@ class TraceNodes:
             },
             kind=SpanKind.PRODUCER,
             span_id=attempt_span_id(trace_id, given.task_id, given.attempt),
-            follows=attempt_span_id(trace_id, given.task_id, given.attempt - 1) if given.attempt > 1 else 0,
+            linked_span_id=attempt_span_id(trace_id, given.task_id, given.attempt - 1) if given.attempt > 1 else 0,
         )
         span.end()
         return structs.replace(item, assignment=structs.replace(given, traceparent=traceparent_of(span)))

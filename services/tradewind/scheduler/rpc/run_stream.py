@@ -10,7 +10,7 @@ import grpc
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.server.errors import ErrorAnswers, ErrorTable
 from tradewind.server.side_tasks import SideTasks
-from tradewind.server.streams import both
+from tradewind.server.streams import run_both
 from tradewind.server.telemetry import valid_traceparent
 
 MOST_OPEN = 10_000
@@ -37,7 +37,7 @@ class RunStream:
     async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """Read and write until the last answer is sent or the client has gone; cycles that have begun go on."""
         try:
-            await both(self._read(context), self._write(context))
+            await run_both(self._read(context), self._write(context))
         finally:
             for task in self._open:
                 task.cancel()

@@ -31,7 +31,7 @@ class TraceRuns:
         if not self._tracing.recording:
             return parent
         attributes = {"tradewind.flow_id": flow_id, "tradewind.origin": origin}
-        span = self._tracing.begin("begin_cycle", parent, attributes, linked=source)
+        span = self._tracing.begin("begin_cycle", parent, attributes, linked_traceparent=source)
         traceparent = traceparent_of(span)
         self._open_spans[traceparent] = span
         return traceparent
@@ -64,7 +64,7 @@ class TraceRuns:
             "tradewind.run": state.name.run,
             "tradewind.status": state.status.value,
         }
-        span = self._tracing.begin("end_cycle", state.facts.traceparent, attributes, begun_ns=time.time_ns())
+        span = self._tracing.begin("end_cycle", state.facts.traceparent, attributes, start_ns=time.time_ns())
         if state.status in _FAULTS:
             span.set_status(StatusCode.ERROR, state.reason)
         span.end()

@@ -1,8 +1,8 @@
 -- The keys of the current run, and the args its caller passed.
 local KEYS, args
 -- Functions that reset the variables of a run; all are called before each run.
-local beginnings = {}
-local function fresh(begin) beginnings[#beginnings + 1] = begin end
+local resets = {}
+local function fresh(reset) resets[#resets + 1] = reset end
 
 -- Returns now_ms as the caller passed it, or this server's own time in milliseconds when it is 0.
 local function now(now_ms)

@@ -41,7 +41,7 @@ def message_of(error: Exception) -> str:
 
 
 @contextmanager
-def away_as_fault(incidents: IncidentLog) -> Iterator[None]:
+def outage_as_fault(incidents: IncidentLog) -> Iterator[None]:
     """Raise Unavailable instead of redis-py's exceptions while the store is away, and note them."""
     try:
         yield

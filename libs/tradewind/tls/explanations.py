@@ -29,4 +29,4 @@ def tls_explanation(details: str) -> str | None:
     """Return what the text of a gRPC status says about TLS; None when TLS is not the reason."""
     if not details.startswith(_CONNECTING):
         return None
-    return next((sentence for sign, sentence in _CAUSES if sign in details), None)
+    return next((explanation for marker, explanation in _CAUSES if marker in details), None)
