@@ -109,7 +109,7 @@ class TlsFiles:
             )
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.cert, self.key, password=_no_password)
-        except (ssl.SSLError, TlsError) as error:
+        except (OSError, TlsError) as error:
             reason = error if isinstance(error, TlsError) else getattr(error, "reason", None) or error
             raise TlsError(
                 f"TLS: {self.key} does not hold the key of the certificate in {self.cert}: {reason}; the key must be "

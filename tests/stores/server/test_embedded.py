@@ -145,8 +145,9 @@ async def test_passwords_persist_when_users_are_added(tmp_path: Path) -> None:
     assert second.password_of("registry") not in (first.password_of("scheduler"), first.password_of("admin"))
 
 
-async def test_unreadable_passwords_are_reported(tmp_path: Path) -> None:
-    (tmp_path / "passwords.json").write_text("")
+@pytest.mark.parametrize("content", [b"", b"[]", b"null", b'{"admin": 1}', b'{"admin": "\xff"}'])
+async def test_unreadable_passwords_are_reported(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "passwords.json").write_bytes(content)
     with pytest.raises(EmbeddedStoreError, match=r"passwords\.json does not hold passwords: remove it"):
         await EmbeddedStore(tmp_path).start()
 

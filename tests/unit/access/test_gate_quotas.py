@@ -142,7 +142,8 @@ async def test_failed_refund_does_not_hide_the_error() -> None:
 
 def test_quotas_setting_is_parsed() -> None:
     assert quotas_of(" SubmitTask=1000, RunFlow=1,") == {"SubmitTask": 1000, "RunFlow": 1}
-    for text in ("RunFlow", "RunFlow=", "RunFlow=0", "RunFlow=-1", "RunFlow=60/m", "=5", "RunFlow=1000000000"):
+    too_large = ("RunFlow=1000000000", f"RunFlow={'5'.zfill(20)}999999999")
+    for text in ("RunFlow", "RunFlow=", "RunFlow=0", "RunFlow=-1", "RunFlow=60/m", "=5", *too_large):
         with pytest.raises(ValueError, match=r"METHOD=COUNT|number of calls"):
             quotas_of(text)
 

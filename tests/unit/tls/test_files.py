@@ -1,6 +1,7 @@
 """TLS files: faults are reported, and new files are used once they are complete."""
 
 import os
+import ssl
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,21 @@ def test_replaced_files_are_used_once_they_are_complete(
     second = watched.current()
     assert second is not first
     assert second == files.read()
+
+
+def test_file_that_vanishes_while_it_is_read_leaves_the_previous_ones_in_use(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = WatchedFiles(authority.issue("own"), check_s=0)
+    first = watched.current()
+    authority.issue("own")
+
+    def vanished(*_args: object, **_options: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", vanished)
+
+    assert watched.current() is first
 
 
 def test_vanished_files_leave_the_previous_ones_in_use(authority: Authority, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def _limits_of(text: str, parse: Callable[[str], _Limit], form: str) -> Mapping[
 
 
 def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:20]) <= MAX_COUNT):
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= MAX_COUNT):
         raise ValueError(f'"{text}" is not a number of calls; use 1 to {MAX_COUNT}')
     return int(text)
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+import msgspec
 from redis.exceptions import BusyLoadingError, RedisError
 
 from tradewind.server.private_file import write_private
@@ -158,8 +159,8 @@ class EmbeddedStore:
     def _read_passwords(self) -> dict[str, str]:
         path = self.directory / "passwords.json"
         try:
-            stored: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        except ValueError:
+            stored = msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.exists() else {}
+        except (UnicodeDecodeError, msgspec.DecodeError):
             raise EmbeddedStoreError(
                 f"{path} does not hold passwords: remove it, and the next start makes new ones"
             ) from None
