@@ -97,9 +97,9 @@ async def test_excess_connections_are_closed_and_earlier_ones_stay(start: Start)
 
         async def has_room() -> bool:
             (late,) = await open_crowd("127.0.0.1", server.port, 1)
-            taken = not late.closed.done()
+            accepted = not late.closed.done()
             late.close()
-            return taken
+            return accepted
 
         await until(has_room, "there is room again")
 

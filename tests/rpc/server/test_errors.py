@@ -181,7 +181,7 @@ async def test_missing_object_is_named(client: EchoClient, service: EchoService)
     assert error.details() == 'no node task "a:1:0:b"'
 
 
-async def test_a_wrong_status_names_its_subject(client: EchoClient, service: EchoService) -> None:
+async def test_failed_precondition_names_its_subject(client: EchoClient, service: EchoService) -> None:
     service.act = raising(faults.FailedPrecondition("WRONG_STATUS", "flow a is stopped", "flows/a"))
     _, status = await failure(client)
     [violation] = detail(status, details_pb2.PreconditionFailure).violations

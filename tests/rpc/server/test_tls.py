@@ -39,7 +39,7 @@ async def serving(files: TlsFiles, service: EchoService | None = None, **others:
         await server.stop(drain_s=0)
 
 
-async def said(server: Server, security: Security, text: str = "hello") -> str:
+async def echoed(server: Server, security: Security, text: str = "hello") -> str:
     async with open_channel(server.address, security=security) as channel:
         answer = await EchoClient(channel).method("unary_unary", "UnaryUnary")(StringValue(value=text), timeout=10)
         return str(answer.value)
@@ -47,13 +47,13 @@ async def said(server: Server, security: Security, text: str = "hello") -> str:
 
 async def refusal(server: Server, security: Security) -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await said(server, security)
+        await echoed(server, security)
     return caught.value
 
 
 async def test_client_that_trusts_the_ca_is_served(authority: Authority) -> None:
     async with serving(authority.issue("server")) as server:
-        assert await said(server, TlsFiles(authority.ca)) == "hello"
+        assert await echoed(server, TlsFiles(authority.ca)) == "hello"
         assert (await refusal(server, None)).code() is grpc.StatusCode.UNAVAILABLE
 
 
@@ -65,7 +65,7 @@ async def test_system_cas_are_used_when_no_ca_is_given(authority: Authority, mon
             assert "not signed by a CA that is trusted here" in await connection_error(server, security)
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
         for security in (named, TlsFiles(ca=SYSTEM)):
-            assert await said(server, security) == "hello"
+            assert await echoed(server, security) == "hello"
 
 
 async def test_ca_in_a_system_folder_is_trusted(
@@ -78,7 +78,7 @@ async def test_ca_in_a_system_folder_is_trusted(
     (folder / "0a775a30.0").symlink_to("gone")
     monkeypatch.setenv("SSL_CERT_DIR", str(folder))
     async with serving(authority.issue("server")) as server:
-        assert await said(server, TlsFiles(ca=SYSTEM)) == "hello"
+        assert await echoed(server, TlsFiles(ca=SYSTEM)) == "hello"
 
 
 async def connection_error(server: Server, security: Security) -> str:
@@ -125,7 +125,7 @@ async def test_server_name_must_match_the_certificate(authority: Authority) -> N
 async def test_mtls_accepts_only_certificates_signed_by_the_ca(authority: Authority, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "stranger").issue("stranger")
     async with serving(authority.issue("server"), tls_require_client_cert=True) as server:
-        assert await said(server, authority.issue("caller")) == "hello"
+        assert await echoed(server, authority.issue("caller")) == "hello"
         for security in (TlsFiles(authority.ca), TlsFiles(authority.ca, stranger.cert, stranger.key)):
             assert (await refusal(server, security)).code() is grpc.StatusCode.UNAVAILABLE
 
@@ -138,9 +138,9 @@ async def test_handler_sees_the_identity_of_the_caller(authority: Authority) -> 
         return text
 
     async with serving(authority.issue("server"), EchoService(act), tls_require_client_cert=True) as server:
-        await said(server, authority.issue("caller", "scheduler.tradewind.svc"))
+        await echoed(server, authority.issue("caller", "scheduler.tradewind.svc"))
     async with serving(authority.issue("server"), EchoService(act)) as server:
-        await said(server, TlsFiles(authority.ca))
+        await echoed(server, TlsFiles(authority.ca))
     identity, nobody = seen
     assert identity is not None
     assert identity.names[0] == "scheduler.tradewind.svc"
@@ -151,7 +151,7 @@ async def test_handler_sees_the_identity_of_the_caller(authority: Authority) -> 
 async def test_only_allowed_names_may_call(authority: Authority) -> None:
     files = authority.issue("server")
     async with serving(files, tls_allowed_names="scheduler.*, *.workers.example") as server:
-        assert await said(server, authority.issue("one", "a.workers.example")) == "hello"
+        assert await echoed(server, authority.issue("one", "a.workers.example")) == "hello"
         error = await refusal(server, authority.issue("two", "elsewhere.example"))
         assert error.code() is grpc.StatusCode.PERMISSION_DENIED
         assert "certificate (elsewhere.example" in (error.details() or "")
@@ -249,7 +249,7 @@ async def test_stream_over_a_replaced_certificate_ends_as_unavailable_in_time(
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (lambda files: settings_of(TlsFiles(files.ca, "absent.pem", files.key)), "cannot read absent.pem"),
         (lambda files: TlsSettings(tls_ca=str(files.ca)), "a server needs a certificate and its key"),
@@ -258,18 +258,18 @@ async def test_stream_over_a_replaced_certificate_ends_as_unavailable_in_time(
     ],
 )
 async def test_server_does_not_start_with_invalid_tls_files(
-    authority: Authority, settings: Callable[[TlsFiles], TlsSettings], said: str
+    authority: Authority, settings: Callable[[TlsFiles], TlsSettings], message: str
 ) -> None:
     service = EchoService()
     server = Server([service], tls=settings(authority.issue("server")))
-    with pytest.raises(StartError, match=said):
+    with pytest.raises(StartError, match=message):
         await server.start()
     assert service.calls[-1] == "stop"
 
 
 async def is_served(server: Server, security: Security) -> bool:
     try:
-        await said(server, security)
+        await echoed(server, security)
     except grpc.aio.AioRpcError:
         await asyncio.sleep(0.1)
         return False

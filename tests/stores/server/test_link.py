@@ -70,7 +70,7 @@ async def test_readiness_tolerates_two_failed_write_checks(link: RedisLink, redi
     ],
     ids=["read only", "out of memory"],
 )
-async def test_service_stays_ready_while_its_store_accepts_no_writes(
+async def test_readiness_stays_serving_while_store_accepts_no_writes(
     redis_servers: RedisServers, begin: tuple[str, ...], end: tuple[str, ...], expected: str
 ) -> None:
     """Unready, all replicas would go at once; the service's own health name, the metric and the log say so."""

@@ -299,8 +299,8 @@ async def test_snapshot_is_fetched_over_tls(store: RedisServer, authority: Autho
         url = over_tls(node, proxy.port, ADMIN)
 
         async def create(*named: str, ends: int = 0) -> Ran:
-            where = ("backup", "create", str(tmp_path / "kept"), "--store", url, *named)
-            return await asyncio.to_thread(Shell(), *where, ends=ends)
+            command = ("backup", "create", str(tmp_path / "kept"), "--store", url, *named)
+            return await asyncio.to_thread(Shell(), *command, ends=ends)
 
         named = ("--store-ca", str(files.ca), "--store-cert", str(files.cert), "--store-key", str(files.key))
         assert ": snapshot, " in (await create(*named)).out

@@ -23,7 +23,7 @@ def test_a_negative_page_size_is_a_violation() -> None:
 
 
 @pytest.mark.parametrize("position", [Position(2**53, "momentum"), Position(0, "ünïcode ?/+")])
-def test_a_token_leads_back_to_its_position(position: Position) -> None:
+def test_page_token_round_trips_its_position(position: Position) -> None:
     token = page_token(position)
     assert token.isascii()
     assert not set(token) & set("+/=")

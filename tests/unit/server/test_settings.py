@@ -54,9 +54,9 @@ def test_otlp_endpoint_over_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         SettingsError, match="TRADEWIND_OTLP_ENDPOINT: traces go over gRPC, to http://host:4317 without"
     ):
         load_settings(CommonSettings)
-    for taken in ("http://collector:4317/", "collector:4317", "unix:/run/otel.sock"):
-        monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", taken)
-        assert load_settings(CommonSettings).otlp_endpoint == taken
+    for endpoint in ("http://collector:4317/", "collector:4317", "unix:/run/otel.sock"):
+        monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", endpoint)
+        assert load_settings(CommonSettings).otlp_endpoint == endpoint
 
 
 def test_settings_are_immutable() -> None:

@@ -8,7 +8,7 @@ from tradewind.server import stalls
 from tradewind.server.stalls import StallDetector
 
 
-def test_suspension_is_noticed_by_first_check_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stall_is_noticed_by_first_check_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(stalls, "time", SimpleNamespace(monotonic=lambda: now))
     watched = StallDetector()

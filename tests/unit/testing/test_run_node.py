@@ -50,15 +50,15 @@ async def test_error_of_a_node_is_in_the_result() -> None:
 async def test_stop_is_raised_where_a_node_waits() -> None:
     stops = []
 
-    @node("waits")
-    async def waits() -> None:
+    @node("waits_forever")
+    async def waits_forever() -> None:
         try:
             await asyncio.Event().wait()
         except NodeStopExecution as stop:
             stops.append(str(stop))
             raise
 
-    run = await run_node(waits, stop="market closed")
+    run = await run_node(waits_forever, stop="market closed")
 
     assert run.terminated
     assert run.error == NodeFailure("", "market closed (by test)")
@@ -66,13 +66,13 @@ async def test_stop_is_raised_where_a_node_waits() -> None:
 
 
 async def test_stop_ends_a_thread_that_checks_for_it() -> None:
-    @node("looks")
-    def looks(ctx: Context) -> None:
+    @node("checks_stop")
+    def checks_stop(ctx: Context) -> None:
         ctx.log("begun")
         while True:
             ctx.check_stop()
 
-    run = await run_node(looks, stop="enough")
+    run = await run_node(checks_stop, stop="enough")
 
     assert run.terminated
     assert [line.message for line in run.logs] == ["begun"]
@@ -103,12 +103,12 @@ async def test_values_that_no_worker_can_receive_are_refused(given: dict[str, An
 
 @pytest.mark.parametrize(("name", "result"), [("", 0), ("a" * 129, 0), ("a\nb", 0), ("cursor", "x" * 65_536)])
 async def test_memory_and_results_that_the_scheduler_would_refuse_are_refused(name: str, result: Any) -> None:
-    @node("keeps")
-    async def keeps(ctx: Context) -> None:
+    @node("stores_values")
+    async def stores_values(ctx: Context) -> None:
         await ctx.flow_memory.set(name, 1)
         await ctx.set_result(result)
 
-    run = await run_node(keeps)
+    run = await run_node(stores_values)
 
     assert run.error is not None
     assert (run.error.type, run.result) == ("MemoryFault", None)
