@@ -48,8 +48,11 @@ def test_commands_of_the_page_exist(command: str) -> None:
 
 
 def test_numbers_of_the_page_are_the_defaults() -> None:
-    assert {name: each.ttl for name, each in BUILT_IN.items()} == {"screening": 3600, "analysis": 7200}
-    assert (SystemConfig().enable_cache, SystemConfig().cache_ttl) == (True, 3600)
-    assert (JITTER, MAX_BYTES, CacheSettings().max_entries) == (0.1, 256 * 1024, 10_000)
+    assert SystemConfig().enable_cache
+    assert f"`cache_ttl` ({SystemConfig().cache_ttl / 3600:g} h)" in PAGE
+    assert [name for name, each in BUILT_IN.items() if f"`{name}` ({each.ttl / 3600:g} h)" not in PAGE] == []
+    assert f"for {100 * (1 - JITTER):.0f} to 100 % of its time" in PAGE
+    assert f"more than {MAX_BYTES // 1024} KiB together" in PAGE
+    assert f"keeps {CacheSettings().max_entries:,} results".replace(",", " ") in PAGE
     assert [pattern for pattern in CACHE_ACL.patterns if f"`{pattern}`" not in PAGE] == []
     assert [what for what in COUNTED if f"| {what} |" not in PAGE] == []
