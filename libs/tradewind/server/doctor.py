@@ -50,11 +50,11 @@ class Examined:
 class Examiner(Protocol):
     """Looks through a part of a store."""
 
-    async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
+    async def __call__(self, at: str, records: int, recheck: Collection[str] | None, mend: bool) -> Examined:
         """Look at about `records` records from `at` on, "" for the beginning.
 
-        A second look gets the names of the first one's findings (`again`) and returns only those that still hold; with
-        `mend`, it repairs what it can. Otherwise nothing is changed.
+        A second look gets the names of the first one's findings (`recheck`) and returns only those that still hold;
+        with `mend`, it repairs what it can. Otherwise nothing is changed.
         """
         ...
 

@@ -12,8 +12,8 @@ class ShardExaminer:
     def __init__(self, shard: RedisShard) -> None:
         self._doctor = shard.doctor
 
-    async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
-        return (await self._doctor.examine(at, records, again, mend)).examined
+    async def __call__(self, at: str, records: int, recheck: Collection[str] | None, mend: bool) -> Examined:
+        return (await self._doctor.examine(at, records, recheck, mend)).examined
 
 
 async def findings(shard: RedisShard, *, mend: bool = False) -> list[Finding]:

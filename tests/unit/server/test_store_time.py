@@ -32,7 +32,7 @@ def test_offset_starts_over_after_a_clock_was_set() -> None:
     offset=st.integers(-(10**9), 10**9),
     trips=st.lists(st.tuples(st.integers(0, 50_000), st.integers(0, 50_000)), min_size=1, max_size=20),
 )
-def test_the_offset_is_as_exact_as_the_quickest_answer(offset: int, trips: list[tuple[int, int]]) -> None:
+def test_offset_is_as_exact_as_the_quickest_answer(offset: int, trips: list[tuple[int, int]]) -> None:
     time = StoreTime()
     asked = 10**12
     for there, back in trips:

@@ -75,7 +75,7 @@ def test_expired_certificate_is_reported(authority: Authority) -> None:
     assert f"the certificate in {files.cert} expired on " in refusal(files)
 
 
-def test_a_server_needs_a_certificate_and_for_mtls_a_ca(authority: Authority) -> None:
+def test_server_needs_a_certificate_and_with_mtls_a_ca(authority: Authority) -> None:
     files = authority.issue("own")
 
     with pytest.raises(TlsError, match="a server needs a certificate and its key"):

@@ -36,8 +36,8 @@ class IncompatibleData(UnsafeStore):
 async def require_data_version(client: Client, data: DataVersion) -> None:
     """Note the version if there is none yet, and check the one that is there.
 
-    Raises OtherData when the version is too late or too early, or `fixed` numbers differ; ConnectionError when the
-    store fails.
+    Raises IncompatibleData when the version is too late or too early, or `fixed` numbers differ; ConnectionError when
+    the store fails.
     """
     try:
         await client.set(data.key, data.text, nx=True)

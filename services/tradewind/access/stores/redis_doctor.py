@@ -25,7 +25,7 @@ class RedisAccessExaminer:
         self._clock = clock
         self._endpoints = counted_names()
 
-    async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
+    async def __call__(self, at: str, records: int, recheck: Collection[str] | None, mend: bool) -> Examined:
         number, _, after = (at or "0:").partition(":")
         partition = int(number)
         today = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).date()
@@ -39,7 +39,7 @@ class RedisAccessExaminer:
             endpoints=self._endpoints,
             dates=[(today + timedelta(days=day)).isoformat() for day in _DAYS],
             longest_ms=LONGEST_MS,
-            again=None if again is None else list(again),
+            recheck=None if recheck is None else list(recheck),
             mend=mend,
         )
         if not last:

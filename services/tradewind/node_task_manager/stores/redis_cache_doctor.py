@@ -29,7 +29,7 @@ class RedisCacheDoctor:
         self._clock = clock
 
     async def examine(
-        self, name: str, at: str, records: int, again: Collection[str] | None, mend: bool, cleaner: str = ""
+        self, name: str, at: str, records: int, recheck: Collection[str] | None, mend: bool, cleaner: str = ""
     ) -> Examined:
         keys = [self._keys.cache_index(name), self._keys.cache_generation(name), self._keys.cleaner()]
         args: dict[str, Any] = {
@@ -40,7 +40,7 @@ class RedisCacheDoctor:
             "mend": mend,
             "cleaner": cleaner,
         }
-        if again is not None:
-            args["again"] = list(again)
+        if recheck is not None:
+            args["recheck"] = list(recheck)
         looked = await _EXAMINE(self._client, keys, args)
         return Examined(looked.records, tuple(Finding(*each) for each in looked.findings), looked.at)

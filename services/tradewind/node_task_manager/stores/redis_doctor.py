@@ -33,11 +33,11 @@ class RedisShardDoctor:
         self._tasks = tasks
 
     async def examine(
-        self, at: str, records: int, again: Collection[str] | None, mend: bool, cleaner: str = ""
+        self, at: str, records: int, recheck: Collection[str] | None, mend: bool, cleaner: str = ""
     ) -> ShardExamination:
         more: dict[str, Any] = {"at": at, "records": records, "mend": mend, "cleaner": cleaner}
-        if again is not None:
-            more["again"] = list(again)
+        if recheck is not None:
+            more["recheck"] = list(recheck)
         looked = await _EXAMINE(self._client, self._any_key, self._tasks.script_args(more))
         findings = tuple(Finding(*finding) for finding in looked.findings)
         return ShardExamination(Examined(looked.records, findings, looked.at), looked.effects)

@@ -21,7 +21,7 @@ class ShardDoctor(Protocol):
     """Looks through the store of a shard."""
 
     async def examine(
-        self, at: str, records: int, again: Collection[str] | None, mend: bool, cleaner: str = ""
+        self, at: str, records: int, recheck: Collection[str] | None, mend: bool, cleaner: str = ""
     ) -> ShardExamination:
         """Take a step, as Examiner says; with a `cleaner`, do nothing unless it leads the cleaning."""
         ...
@@ -35,8 +35,8 @@ class ExamineShard:
     dispatcher: Dispatcher
     cleaner: str = ""
 
-    async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
-        looked = await self.doctor.examine(at, records, again, mend, self.cleaner)
+    async def __call__(self, at: str, records: int, recheck: Collection[str] | None, mend: bool) -> Examined:
+        looked = await self.doctor.examine(at, records, recheck, mend, self.cleaner)
         self.dispatcher.apply(looked.effects)
         return looked.examined
 
@@ -45,7 +45,7 @@ class CacheDoctor(Protocol):
     """Looks through the caches of a shard."""
 
     async def examine(
-        self, name: str, at: str, records: int, again: Collection[str] | None, mend: bool, cleaner: str = ""
+        self, name: str, at: str, records: int, recheck: Collection[str] | None, mend: bool, cleaner: str = ""
     ) -> Examined:
         """Take a step in the cache `name`, as Examiner says; a `cleaner` counts as in ShardDoctor."""
         ...
@@ -59,8 +59,8 @@ class ExamineCache:
     name: str
     cleaner: str = ""
 
-    async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
-        return await self.doctor.examine(self.name, at, records, again, mend, self.cleaner)
+    async def __call__(self, at: str, records: int, recheck: Collection[str] | None, mend: bool) -> Examined:
+        return await self.doctor.examine(self.name, at, records, recheck, mend, self.cleaner)
 
 
 class ExamineShards:

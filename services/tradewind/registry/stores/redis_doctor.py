@@ -15,7 +15,7 @@ class RedisRegistryExaminer:
     def __init__(self, workers: RedisWorkers) -> None:
         self._workers = workers
 
-    async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
+    async def __call__(self, at: str, records: int, recheck: Collection[str] | None, mend: bool) -> Examined:
         section, _, cursor = (at or "1:0").partition(":")
         checked, findings, next_section, cursor = await self._workers.run(
             _EXAMINE,
@@ -23,7 +23,7 @@ class RedisRegistryExaminer:
             cursor=cursor,
             count=records,
             mend=mend,
-            again=None if again is None else list(again),
+            recheck=None if recheck is None else list(recheck),
         )
         place = f"{next_section}:{cursor}" if next_section else ""
         return Examined(checked, tuple(Finding(*each) for each in findings), place)

@@ -44,7 +44,7 @@ class PartitionDoctor(Protocol):
     """Looks through the store of a partition."""
 
     async def examine(
-        self, partition: int, epoch: int, at: str, records: int, again: Collection[str] | None, mend: bool
+        self, partition: int, epoch: int, at: str, records: int, recheck: Collection[str] | None, mend: bool
     ) -> PartitionReport:
         """Take a step, as Examiner says; with the epoch of a former owner, it finds nothing and is the last."""
         ...
@@ -59,9 +59,9 @@ class ExaminePartition:
     store: PartitionDoctor
     peers: "CheckPeers"
 
-    async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
-        report = await self.store.examine(self.partition, self.epoch, at, records, again, mend)
-        found = await self.peers(report, again, mend)
+    async def __call__(self, at: str, records: int, recheck: Collection[str] | None, mend: bool) -> Examined:
+        report = await self.store.examine(self.partition, self.epoch, at, records, recheck, mend)
+        found = await self.peers(report, recheck, mend)
         return Examined(report.examined.records, (*report.examined.findings, *found), report.examined.at)
 
 
@@ -84,8 +84,8 @@ class CheckPeers:
         self._wake = wake
         self._clock = clock
 
-    async def __call__(self, report: PartitionReport, again: Collection[str] | None, mend: bool) -> list[Finding]:
-        """Return findings of what the services do not know; with `again`, only those made before, mended if `mend`."""
+    async def __call__(self, report: PartitionReport, recheck: Collection[str] | None, mend: bool) -> list[Finding]:
+        """Return findings of what the services do not know; with `recheck`, only those among it, mended if `mend`."""
         open_states = [state for state in await self._stores.states.load_many(report.submitted) if state is not None]
         found = await self._missing_triggers(report.running)
         try:
@@ -94,9 +94,9 @@ class CheckPeers:
             _log.debug("node_task_manager_not_asked", runs=len(open_states))
         late = [flow_id for flow_id, _, late_ms in report.running if late_ms > _LATE_MS]
         found += await self._silent_triggers(late, {finding.subject for finding in found})
-        if again is None:
+        if recheck is None:
             return found
-        known = [finding for finding in found if finding.name in again]
+        known = [finding for finding in found if finding.name in recheck]
         return [await self._mended(finding) for finding in known] if mend else known
 
     async def _silent_triggers(self, flow_ids: Sequence[str], explained: Collection[str]) -> list[Finding]:

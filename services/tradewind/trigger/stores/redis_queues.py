@@ -161,7 +161,7 @@ class RedisQueueStore:
         index: str,
         first: int,
         limit: int,
-        again: Collection[str] | None,
+        recheck: Collection[str] | None,
         mend: bool,
     ) -> tuple[int, Sequence[Finding]]:
         keys = keys_of_queue(self._keys, queue)
@@ -172,8 +172,8 @@ class RedisQueueStore:
             "limit": limit,
             "mend": mend,
         }
-        if again is not None:
-            args["again"] = list(again)
+        if recheck is not None:
+            args["recheck"] = list(recheck)
         touched = [keys.index(partition, index), keys.due(partition), keys.claimed(partition)]
         reply = await _EXAMINE(self._client, touched, args)
         return reply.seen, [Finding(*finding) for finding in reply.findings]

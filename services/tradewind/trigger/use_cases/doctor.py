@@ -23,7 +23,7 @@ class IndexDoctor(Protocol):
         index: str,
         first: int,
         limit: int,
-        again: Collection[str] | None,
+        recheck: Collection[str] | None,
         mend: bool,
     ) -> tuple[int, Sequence[Finding]]:
         """Examine up to `limit` entries of an index from rank `first` on, as Examiner says.
@@ -42,9 +42,11 @@ class ExamineIndex:
     queue: str
     index: str
 
-    async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
+    async def __call__(self, at: str, records: int, recheck: Collection[str] | None, mend: bool) -> Examined:
         first = int(at or 0)
-        seen, findings = await self.queues.examine(self.partition, self.queue, self.index, first, records, again, mend)
+        seen, findings = await self.queues.examine(
+            self.partition, self.queue, self.index, first, records, recheck, mend
+        )
         # Entries that move up because others are removed are examined the next time.
         return Examined(seen, tuple(findings), str(first + seen) if seen == records else "")
 

@@ -1,18 +1,18 @@
--- A doctor's findings: {check, subject, problem, mended} each. Uses args: again (names of findings to check a second
+-- A doctor's findings: {check, subject, problem, mended} each. Uses args: recheck (names of findings to check a second
 -- time, or nil on a first pass), mend (whether the second pass repairs what it finds).
-local findings, again
+local findings, recheck
 fresh(function()
   if not findings or #findings > 0 then findings = {} end
-  again = args.again and {}
-  if again then
-    for _, name in ipairs(args.again) do again[name] = true end
+  recheck = args.recheck and {}
+  if recheck then
+    for _, name in ipairs(args.recheck) do recheck[name] = true end
   end
 end)
 
 -- Records a broken invariant. `mend` is a function that repairs it, nil if nothing can.
 local function found(check, subject, problem, mend)
-  if again and not again[check .. ' ' .. subject] then return end
-  local mended = again ~= nil and args.mend and mend ~= nil
+  if recheck and not recheck[check .. ' ' .. subject] then return end
+  local mended = recheck ~= nil and args.mend and mend ~= nil
   if mended then mend() end
   findings[#findings + 1] = {check, subject, problem, mended}
 end

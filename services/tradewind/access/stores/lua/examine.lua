@@ -3,7 +3,7 @@
 -- Looks for broken invariants among some users of a partition, and mends them on a second pass. KEYS: the index of
 -- users. args: as sessions.lua, and after (the user to begin after, "" at first), count (users at most), roles,
 -- endpoints (whose calls are counted), dates (the days for which calls may be counted), longest_ms (the longest period
--- of a rate), again (names of findings to check a second time, or nil), mend.
+-- of a rate), recheck (names of findings to check a second time, or nil), mend.
 -- Returns {how many it checked, findings {check, subject, problem, mended}, the last user checked, "" at the end}.
 local MAX_KEYS = 500
 local checked, keys, roles = 0, 0, {}

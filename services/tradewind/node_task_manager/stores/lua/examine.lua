@@ -1,6 +1,6 @@
 -- Looks for broken invariants in some of the records and index entries of a shard, and mends them on a second pass.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies (empty), at (JSON, where to go on, "" for the
--- beginning), records (about how many to examine), again (names of findings to check a second time, or nil), mend,
+-- beginning), records (about how many to examine), recheck (names of findings to check a second time, or nil), mend,
 -- cleaner (examine only while this replica leads the cleaning; "" for always).
 -- Returns {records, findings {[check, subject, problem, mended]}, at ("" at the end), effects}.
 --!include doctor

@@ -1,6 +1,6 @@
 -- Looks for broken invariants of a cache in the shard's store, and mends them on a second pass.
 -- KEYS: index, generation, cleaner. args: now, name, at (cursor, "" to begin), records (about how many to examine),
---   again (names of findings to check a second time, or nil), mend, cleaner (examine only while this replica leads the
+--   recheck (names of findings to check a second time, or nil), mend, cleaner (examine only while this replica leads the
 --   cleaning; "" for always).
 -- Returns {records, findings {check, subject, problem, mended}, cursor ("" at the end)}.
 --!include cached

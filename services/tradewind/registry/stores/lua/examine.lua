@@ -1,7 +1,7 @@
 --!include records
 --!include findings
 -- Looks for broken invariants in some of the workers and node types, and mends them on a second pass. KEYS: as
--- records.lua. args beyond those of records.lua: section (1 or 2), cursor ("0" to begin), count, again (names of
+-- records.lua. args beyond those of records.lua: section (1 or 2), cursor ("0" to begin), count, recheck (names of
 -- findings to check a second time, or nil), mend.
 -- Returns {how many it checked, findings {check, subject, problem, mended}, section (0 at the end), cursor}.
 local checked = 0

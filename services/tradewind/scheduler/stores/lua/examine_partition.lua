@@ -1,6 +1,6 @@
 -- Looks for broken invariants in some of the flows, runs and indexes of a partition, and mends them on a second pass.
 -- KEYS: 1 owner. args: base, epoch, now, section (1 to 5), cursor ("" to begin), records (about how many to examine),
---   again (names of findings to check a second time, or nil), mend, request_ms, retention_ms.
+--   recheck (names of findings to check a second time, or nil), mend, request_ms, retention_ms.
 -- Returns {records, findings {check, subject, problem, mended}, section (0 at the end), cursor, flows (running ones
 --   whose schedule is confirmed: {id, schedule epoch, by how many ms the next planned time has passed}), runs (open and
 --   submitted)}.

@@ -31,12 +31,12 @@ class RedisPartitionDoctor:
         self._scripted = scripted
 
     async def examine(
-        self, partition: int, epoch: int, at: str, records: int, again: Collection[str] | None, mend: bool
+        self, partition: int, epoch: int, at: str, records: int, recheck: Collection[str] | None, mend: bool
     ) -> PartitionReport:
         section, _, cursor = (at or "1:").partition(":")
         more: dict[str, Any] = {"section": int(section), "cursor": cursor, "records": records, "mend": mend}
-        if again is not None:
-            more["again"] = list(again)
+        if recheck is not None:
+            more["recheck"] = list(recheck)
         args = self._scripted.args(partition, epoch, request_ms=REMEMBERED_MS, retention_ms=RETENTION_MS, **more)
         looked = await _EXAMINE(self._scripted.client, [self._scripted.keys.owner(partition)], args)
         following = f"{looked.section}:{looked.cursor}" if looked.section else ""
