@@ -15,22 +15,22 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
 
-def test_a_session_that_cannot_be_ended_is_kept(shell: Shell) -> None:
+def test_logout_keeps_token_when_server_is_unreachable(shell: Shell) -> None:
     keep_token(AWAY, "tw_1")
 
-    told = shell("--address", AWAY, "logout", ends=3).err
+    stderr = shell("--address", AWAY, "logout", ends=3).err
 
-    assert told.splitlines() == [
+    assert stderr.splitlines() == [
         f"note: still logged in at {AWAY}: log out again once the server answers",
         f'error: cannot reach {AWAY}: is "tradewind up" running?',
     ]
     assert kept_token(AWAY) == "tw_1"
 
 
-def test_a_file_without_a_token_is_refused(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login_refuses_empty_token_file(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_TOKEN", "tw_2")
     (file := tmp_path / "token").write_text("\n")
 
-    told = shell("--address", AWAY, "login", "--token-file", str(file), ends=2).err
+    stderr = shell("--address", AWAY, "login", "--token-file", str(file), ends=2).err
 
-    assert told == f"error: {file} is empty: it must hold a token\n"
+    assert stderr == f"error: {file} is empty: it must hold a token\n"

@@ -39,7 +39,7 @@ def test_help_names_every_command(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("command", ["flow list", "up"])
-def test_an_option_of_all_commands_that_stands_behind_one_is_told_where_it_goes(shell: Shell, command: str) -> None:
+def test_error_says_where_misplaced_global_option_belongs(shell: Shell, command: str) -> None:
     refused = shell(*command.split(), "--address", "localhost:7701", ends=2)
 
     assert f"--address goes before the command: tradewind --address ... {command.split()[0]} ..." in refused.err
@@ -70,14 +70,14 @@ def test_help_is_quick() -> None:
     assert min(seconds) < 0.4
 
 
-def test_nobody_there(shell: Shell) -> None:
+def test_unreachable_server_is_reported(shell: Shell) -> None:
     ran = shell("--address", "localhost:1", "flow", "list", ends=3)
 
     assert ran.out == ""
     assert ran.err == 'error: cannot reach localhost:1: is "tradewind up" running?\n'
 
 
-def test_another_service_answers(shell: Shell, stack: FakeStack) -> None:
+def test_unimplemented_method_hints_at_wrong_address(shell: Shell, stack: FakeStack) -> None:
     message = "this server has no method /tradewind.api.scheduler.v1.SchedulerService/ListFlows"
     stack.scheduler.refusals.append(Refusal(grpc.StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN", message))
 
@@ -89,7 +89,7 @@ def test_another_service_answers(shell: Shell, stack: FakeStack) -> None:
 
 @pytest.mark.parametrize("address", ["http://localhost:7700", "localhost", "localhost:", "localhost:http"])
 @pytest.mark.parametrize("command", ["flow list", "worker examples.momentum.nodes"])
-def test_no_address(shell: Shell, address: str, command: str) -> None:
+def test_malformed_address_is_refused(shell: Shell, address: str, command: str) -> None:
     ran = shell("--address", address, *command.split(), ends=2)
 
     assert ran.err == f'error: "{address}" is not the address of a server: give host:port, such as localhost:7700\n'
@@ -105,24 +105,24 @@ def test_the_address_option_wins_over_the_environment(
 
 
 @pytest.mark.parametrize(
-    ("where", "told"),
+    ("target", "hint"),
     [
         (["momentum"], "it needs a cycle: give FLOW CYCLE NODE --run RUN"),
         (["momentum:0:0:model"], "leave it out with the id of a node task"),
         (["task:0a1b"], "leave it out with the id of a node task"),
     ],
 )
-def test_a_run_of_no_cycle_is_wrong_usage(shell: Shell, where: list[str], told: str) -> None:
-    assert f"Invalid value for --run: {told}\n" in shell("explain", *where, "--run", "1", ends=2).err
+def test_explain_refuses_run_option_without_cycle(shell: Shell, target: list[str], hint: str) -> None:
+    assert f"Invalid value for --run: {hint}\n" in shell("explain", *target, "--run", "1", ends=2).err
 
 
-def test_wrong_usage(shell: Shell) -> None:
+def test_usage_errors_are_reported(shell: Shell) -> None:
     assert "No such command 'flw'" in shell("flw", ends=2).err
     assert "Missing argument 'NAME'" in shell("flow", "start", ends=2).err
     assert "Invalid value" in shell("flow", "list", "-o", "xml", ends=2).err
 
 
-def test_a_reader_that_has_enough_is_no_error(stack: FakeStack) -> None:
+def test_closed_output_pipe_is_no_error(stack: FakeStack) -> None:
     for number in range(3000):
         stack.scheduler.log("momentum", f"line {number}")
     command = [*COMMAND, "--address", stack.address, "flow", "logs", "momentum"]
@@ -144,7 +144,7 @@ def test_a_closed_stdout_is_no_error(stack: FakeStack) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_what_the_encoding_of_stdout_does_not_have_is_escaped(stack: FakeStack) -> None:
+def test_characters_outside_stdout_encoding_are_escaped(stack: FakeStack) -> None:
     stack.scheduler.log("momentum", "日本 is é")
     command = [*COMMAND, "--address", stack.address, "flow", "logs", "momentum"]
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
@@ -154,7 +154,7 @@ def test_what_the_encoding_of_stdout_does_not_have_is_escaped(stack: FakeStack) 
     assert ended.stdout.decode("latin-1").rstrip().endswith("\\u65e5\\u672c is é")
 
 
-def test_ctrl_c_before_there_is_a_command_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_during_startup_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(prog_name: str) -> None:
         raise KeyboardInterrupt
 
@@ -164,7 +164,7 @@ def test_ctrl_c_before_there_is_a_command_is_no_traceback(monkeypatch: pytest.Mo
     assert ended.value.code == 130
 
 
-def test_a_table_at_a_terminal(shell: Shell) -> None:
+def test_terminal_shows_coloured_table(shell: Shell) -> None:
     shell("flow", "run", "momentum")
 
     ran = shell.at_terminal("flow", "list")
@@ -174,7 +174,7 @@ def test_a_table_at_a_terminal(shell: Shell) -> None:
     assert "momentum" in ran.out
 
 
-def test_bars_at_a_terminal(shell: Shell, stack: FakeStack) -> None:
+def test_terminal_shows_progress_bar_while_cycle_runs(shell: Shell, stack: FakeStack) -> None:
     """While the cycle runs there is a progress bar; only the line about its end and its outputs remain."""
     stack.scheduler.ending = None
     stack.scheduler.end_soon("momentum", 0, after=1.0)
@@ -187,7 +187,7 @@ def test_bars_at_a_terminal(shell: Shell, stack: FakeStack) -> None:
     assert ran.out.rstrip().endswith("model.forecast = 7")
 
 
-def test_a_reason_beside_a_bar_is_shown_as_it_is(shell: Shell, stack: FakeStack) -> None:
+def test_square_brackets_in_reason_are_shown_verbatim(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.ending = None
     stack.scheduler.reason = "no worker offers [/feed]"
     stack.scheduler.end_soon("momentum", 0, after=1.0)
@@ -198,7 +198,7 @@ def test_a_reason_beside_a_bar_is_shown_as_it_is(shell: Shell, stack: FakeStack)
     assert "no worker offers [/feed]" in ran.out
 
 
-def test_red_errors_at_a_terminal(shell: Shell) -> None:
+def test_terminal_shows_errors_in_red(shell: Shell) -> None:
     ran = shell.at_terminal("flow", "start", "nobody")
 
     assert ran.code == 2

@@ -16,7 +16,7 @@ from tradewind.client import CycleDescription, FlowStatus, StopRecord
 from tradewind.client.cycles import cycle_from, statistics_from
 
 
-def test_shows_a_cycle(shell: Shell) -> None:
+def test_cycle_show_prints_cycle_and_nodes(shell: Shell) -> None:
     shell("flow", "run", "momentum", "--input", "n=1")
 
     ran = shell("cycle", "show", "momentum")
@@ -32,13 +32,13 @@ def test_shows_a_cycle(shell: Shell) -> None:
     ]
 
 
-def test_the_reason_of_a_bad_end_counts_its_nodes_once(shell: Shell, stack: FakeStack) -> None:
+def test_cycle_show_prints_failure_counts_once(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.ending, stack.scheduler.reason = Ending(status="FAILED", model="FAILED"), "1 failed of 2 nodes"
     shell("flow", "run", "momentum")
     assert shell("cycle", "show", "momentum").lines[0] == "momentum cycle 0 failed in 250 ms: 1 failed of 2 nodes"
 
 
-def test_shows_what_failed_in_a_cycle(shell: Shell, stack: FakeStack) -> None:
+def test_cycle_show_prints_node_errors(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.ending = Ending(status="FAILED", model="FAILED")
     shell("flow", "run", "momentum")
 
@@ -51,7 +51,7 @@ def test_shows_what_failed_in_a_cycle(shell: Shell, stack: FakeStack) -> None:
     assert described["statistics"]["completed_nodes"] == 1
 
 
-def test_shows_the_output_of_a_node(shell: Shell, stack: FakeStack) -> None:
+def test_cycle_show_prints_output_of_node(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.ending = Ending(outputs={"forecast": 7, "spread": [1.5]})
     shell("flow", "run", "momentum")
 
@@ -61,7 +61,7 @@ def test_shows_the_output_of_a_node(shell: Shell, stack: FakeStack) -> None:
     )
 
 
-def test_a_failed_node_has_no_output(shell: Shell, stack: FakeStack) -> None:
+def test_cycle_show_refuses_output_of_failed_node(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.ending = Ending(status="FAILED", model="FAILED")
     shell("flow", "run", "momentum")
 
@@ -70,7 +70,7 @@ def test_a_failed_node_has_no_output(shell: Shell, stack: FakeStack) -> None:
     )
 
 
-def test_lists_cycles(shell: Shell, stack: FakeStack) -> None:
+def test_cycle_list_filters_by_status_and_limit(shell: Shell, stack: FakeStack) -> None:
     for _ in range(3):
         shell("flow", "run", "momentum")
     stack.scheduler.ending = None
@@ -85,11 +85,11 @@ def test_lists_cycles(shell: Shell, stack: FakeStack) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["show", "nobody"], ["list", "nobody"], ["show", "momentum", "9"]])
-def test_an_unknown_cycle_is_named(shell: Shell, arguments: list[str]) -> None:
+def test_unknown_flow_or_cycle_is_named_in_error(shell: Shell, arguments: list[str]) -> None:
     assert shell("cycle", *arguments, ends=2).err.startswith(("error: no flow", "error: momentum has no cycle 9"))
 
 
-def test_gets_a_node_task(shell: Shell) -> None:
+def test_task_get_prints_node_task(shell: Shell) -> None:
     assert shell("task", "get", "momentum:0:0:model").lines == [
         "node task  momentum:0:0:model",
         "type       model",
@@ -103,14 +103,14 @@ def test_gets_a_node_task(shell: Shell) -> None:
     assert shell("task", "get", "momentum:0:0:x", ends=2).err == 'error: no node task "momentum:0:0:x"\n'
 
 
-def test_terminates_a_node_task(shell: Shell, stack: FakeStack) -> None:
+def test_task_terminate_sends_reason(shell: Shell, stack: FakeStack) -> None:
     ran = shell("task", "terminate", "momentum:0:0:model", "--reason", "too slow")
 
     assert ran.lines == ["momentum:0:0:model is running and was asked to stop"]
     assert stack.node_task_manager.task.stop.reason == "too slow"
 
 
-def test_lists_workers(shell: Shell) -> None:
+def test_worker_list_hides_offline_workers_unless_asked(shell: Shell) -> None:
     assert shell("worker", "list").lines == [
         "WORKER  STATUS  LOAD  LAST HEARTBEAT            PROCESS  ADDRESS  NODE TYPES",
         "w1      active  1/10  2030-03-17T17:46:40.000Z  here:1   -        feed,model",
@@ -118,7 +118,7 @@ def test_lists_workers(shell: Shell) -> None:
     assert [worker["status"] for worker in shell("worker", "list", "--all", "-o", "json").json] == ["active", "offline"]
 
 
-def test_a_worker_says_what_is_wrong_with_its_module(shell: Shell) -> None:
+def test_worker_reports_module_without_nodes_or_missing_module(shell: Shell) -> None:
     ran = shell("worker", "no_such_module", ends=2)
 
     assert ran.err.startswith("error: there is no module no_such_module in the current directory")
@@ -126,7 +126,7 @@ def test_a_worker_says_what_is_wrong_with_its_module(shell: Shell) -> None:
     assert "has no nodes" in shell("worker", "run", "json", ends=2).err
 
 
-def test_says_who_stopped_a_cycle_with_or_without_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cycle_show_names_who_stopped_it_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     for reason, end in (("enough", " by ada: enough"), ("", " by ada")):
         stopped = cycle_from(cycle_pb2.Cycle(flow_id="momentum"))
         stopped = replace(stopped, stop=StopRecord(by="ada", reason=reason, at=datetime(2030, 3, 17, tzinfo=UTC)))
@@ -135,7 +135,7 @@ def test_says_who_stopped_a_cycle_with_or_without_a_reason(capsys: pytest.Captur
         assert f"stopped 2030-03-17T00:00:00.000Z{end}" in capsys.readouterr().out.splitlines()
 
 
-def test_what_is_suspended_is_not_done_yet() -> None:
+def test_progress_bar_does_not_count_suspended_nodes_as_done() -> None:
     bars = Bars(Screen())
     cycle = cycle_from(cycle_pb2.Cycle(flow_id="momentum"))
     bars.show(cycle)

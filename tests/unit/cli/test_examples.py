@@ -11,8 +11,8 @@ from tests.unit.cli.shell import Shell
 from tradewind.cli.app import app
 from tradewind.cli.examples import EXAMPLES
 
-OF_OPERATORS = {"token", "user", "job", "dead-letters", "config", "backup"}
-ALONE = {"login", "logout", "whoami", "doctor", "explain", "queue", "worker list", "worker drain"}
+OPERATOR_GROUPS = {"token", "user", "job", "dead-letters", "config", "backup"}
+OPERATOR_COMMANDS = {"login", "logout", "whoami", "doctor", "explain", "queue", "worker list", "worker drain"}
 
 
 def commands(command: Any, *words: str) -> Iterator[tuple[str, Any]]:
@@ -27,19 +27,19 @@ def commands(command: Any, *words: str) -> Iterator[tuple[str, Any]]:
 COMMANDS = dict(commands(get_command(app)))
 
 
-def test_every_command_of_operators_has_one() -> None:
-    wanted = ALONE | {name for name in COMMANDS if name.partition(" ")[0] in OF_OPERATORS}
-    assert wanted <= set(EXAMPLES)
+def test_every_operator_command_has_an_example() -> None:
+    required = OPERATOR_COMMANDS | {name for name in COMMANDS if name.partition(" ")[0] in OPERATOR_GROUPS}
+    assert required <= set(EXAMPLES)
     assert set(EXAMPLES) <= set(COMMANDS), "there is no such command"
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"init", "up", "worker run"}))
-def test_it_prints_for_programs(name: str) -> None:
+def test_command_has_output_format_option(name: str) -> None:
     assert any("-o" in parameter.opts for parameter in COMMANDS[name].params)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_it_is_a_line_of_that_command(name: str, shell: Shell) -> None:
+def test_example_parses_and_is_shown_in_help(name: str, shell: Shell) -> None:
     example = EXAMPLES[name]
     assert f"{example} ".startswith(f"{name} ")
     arguments = shlex.split(example)[len(name.split()) :]
@@ -49,12 +49,12 @@ def test_it_is_a_line_of_that_command(name: str, shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("group", sorted({name.rpartition(" ")[0] for name in COMMANDS}))
-def test_a_list_of_commands_is_of_whole_sentences(group: str, shell: Shell) -> None:
+def test_command_summaries_are_not_truncated(group: str, shell: Shell) -> None:
     listed = shell(*group.split(), "--help").out.partition("\nCommands:\n")[2]
     assert "  " in listed
     assert "..." not in listed
 
 
 @pytest.mark.parametrize("words", [(), ("flow",), ("flow", "run"), ("worker",)])
-def test_help_has_a_short_name(shell: Shell, words: tuple[str, ...]) -> None:
+def test_short_help_option_equals_long_one(shell: Shell, words: tuple[str, ...]) -> None:
     assert shell(*words, "-h") == shell(*words, "--help")

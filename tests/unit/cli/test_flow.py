@@ -22,7 +22,7 @@ def flow_file(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_registers_a_file(shell: Shell, stack: FakeStack, flow_file: str) -> None:
+def test_register_reads_file_and_labels(shell: Shell, stack: FakeStack, flow_file: str) -> None:
     ran = shell("flow", "register", "prices", flow_file, "--label", "team=a", "--label", "kind=x=y")
 
     assert ran.lines == [
@@ -65,7 +65,7 @@ def test_python_source_that_is_no_flow_is_refused(shell: Shell, flow_module: str
     )
 
 
-def test_registers_stdin(shell: Shell, stack: FakeStack) -> None:
+def test_register_reads_stdin(shell: Shell, stack: FakeStack) -> None:
     ran = shell("flow", "register", "prices", "-", "-o", "json", input=json.dumps(FLOW))
 
     assert ran.json["changed"] is True
@@ -75,7 +75,7 @@ def test_registers_stdin(shell: Shell, stack: FakeStack) -> None:
     assert ran.json["flow"]["created_at"] == "2030-03-17T17:46:40.000Z"
 
 
-def test_lists_every_fault_of_a_definition(shell: Shell, stack: FakeStack, flow_file: str) -> None:
+def test_register_lists_every_fault_of_definition(shell: Shell, stack: FakeStack, flow_file: str) -> None:
     stack.scheduler.violations = [
         flow_pb2.Violation(path="interval", message="is missing"),
         flow_pb2.Violation(path="edges[3].target", message='no node "modle"; did you mean "model"?'),
@@ -91,7 +91,7 @@ def test_lists_every_fault_of_a_definition(shell: Shell, stack: FakeStack, flow_
     ]
 
 
-def test_tells_of_misspelt_node_types_beside_the_faults(shell: Shell, stack: FakeStack, flow_file: str) -> None:
+def test_register_notes_unknown_node_types_beside_faults(shell: Shell, stack: FakeStack, flow_file: str) -> None:
     stack.scheduler.violations = [flow_pb2.Violation(path="interval", message="is missing")]
     stack.scheduler.oddities = [
         flow_pb2.Violation(path="nodes[0].type", message='no live worker offers "fed"'),
@@ -107,7 +107,7 @@ def test_tells_of_misspelt_node_types_beside_the_faults(shell: Shell, stack: Fak
     ]
 
 
-def test_analyzes_a_file(shell: Shell, stack: FakeStack, flow_file: str) -> None:
+def test_analyze_prints_components_warnings_and_faults(shell: Shell, stack: FakeStack, flow_file: str) -> None:
     assert shell("flow", "analyze", flow_file).lines == [
         "COMPONENT  NODES  ENTRY NODES  CYCLE",
         "0          2      feed         -",
@@ -121,21 +121,21 @@ def test_analyzes_a_file(shell: Shell, stack: FakeStack, flow_file: str) -> None
     assert "interval: is missing" in ran.err
 
 
-def test_starts_and_stops(shell: Shell, stack: FakeStack) -> None:
+def test_start_and_stop_print_status(shell: Shell, stack: FakeStack) -> None:
     assert shell("flow", "start", "momentum").lines[0].startswith("momentum is running")
     assert shell("flow", "stop", "momentum", "--reason", "closed").lines == ["momentum is stopped"]
     assert stack.scheduler.last(pb.StopFlowRequest).reason == "closed"
     assert shell("flow", "stop", "momentum", "-o", "json").json["status"] == "stopped"
 
 
-def test_runs_a_cycle_and_leaves_it(shell: Shell, stack: FakeStack) -> None:
+def test_run_without_wait_returns_at_once(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.ending = None
 
     assert shell("flow", "run", "momentum").lines == ["started cycle 0 of momentum"]
     assert shell("flow", "run", "momentum", "-o", "json").json["status"] == "running"
 
 
-def test_runs_a_cycle_and_waits(shell: Shell, stack: FakeStack) -> None:
+def test_run_with_wait_prints_outputs(shell: Shell, stack: FakeStack) -> None:
     ran = shell(
         "flow", "run", "momentum", "--wait", "--input", "window=3", "--input", "name=AAPL", "--input", 'l=["a"]'
     )
@@ -145,14 +145,14 @@ def test_runs_a_cycle_and_waits(shell: Shell, stack: FakeStack) -> None:
     assert inputs == {"window": 3, "name": "AAPL", "l": ["a"]}
 
 
-def test_a_run_with_inputs_that_nothing_takes_is_noted(shell: Shell, stack: FakeStack) -> None:
+def test_run_notes_unused_inputs(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.warnings = ['no entry node takes the input "windw"; did you mean "window"?']
     ran = shell("flow", "run", "momentum", "--wait", "--input", "windw=3")
     assert ran.lines == ["momentum cycle 0 completed in 250 ms (2 completed)", "model.forecast = 7"]
     assert ran.err == 'note: no entry node takes the input "windw"; did you mean "window"?\n'
 
 
-def test_inputs_may_be_one_object(shell: Shell, stack: FakeStack) -> None:
+def test_inputs_may_be_given_as_json_object(shell: Shell, stack: FakeStack) -> None:
     shell("flow", "run", "momentum", "--inputs-json", '{"a": 1, "b": 2}', "--input", "b=3")
     assert json.loads(stack.scheduler.last(pb.RunFlowRequest).inputs_json) == {"a": 1, "b": 3}
 
@@ -169,11 +169,11 @@ def test_inputs_may_be_one_object(shell: Shell, stack: FakeStack) -> None:
         (["--inputs-json", "[1]"], "this is not a JSON object"),
     ],
 )
-def test_wrong_inputs_are_wrong_usage(shell: Shell, arguments: list[str], message: str) -> None:
+def test_malformed_inputs_are_refused(shell: Shell, arguments: list[str], message: str) -> None:
     assert message in shell("flow", "run", "momentum", *arguments, ends=2).err
 
 
-def test_a_failed_cycle_exits_with_1(shell: Shell, stack: FakeStack) -> None:
+def test_failed_cycle_exits_with_1(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.ending = Ending(status="FAILED", model="FAILED")
 
     assert shell("flow", "run", "momentum", "--wait", ends=1).lines == [
@@ -186,7 +186,7 @@ def test_a_failed_cycle_exits_with_1(shell: Shell, stack: FakeStack) -> None:
     assert ran.json["failures"][0]["error"]["message"] == "no prices"
 
 
-def test_waiting_has_an_end(shell: Shell, stack: FakeStack) -> None:
+def test_wait_times_out(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.ending = None
 
     ran = shell("flow", "run", "momentum", "--wait", "--timeout", "0.1", ends=1)
@@ -198,7 +198,7 @@ def test_waiting_has_an_end(shell: Shell, stack: FakeStack) -> None:
     ]
 
 
-def test_status(shell: Shell) -> None:
+def test_status_prints_flow_and_last_cycle(shell: Shell) -> None:
     shell("flow", "run", "momentum")
 
     assert shell("flow", "status", "momentum").lines == [
@@ -216,7 +216,7 @@ def test_status(shell: Shell) -> None:
     assert described["statistics"]["total_nodes"] == 2
 
 
-def test_watches_until_so_many_cycles_have_ended(shell: Shell, stack: FakeStack) -> None:
+def test_watch_ends_after_given_number_of_cycles(shell: Shell, stack: FakeStack) -> None:
     shell("flow", "run", "momentum")
     stack.scheduler.ending = None
     shell("flow", "run", "momentum")
@@ -230,7 +230,7 @@ def test_watches_until_so_many_cycles_have_ended(shell: Shell, stack: FakeStack)
     ]
 
 
-def test_watches_in_json_lines(shell: Shell, stack: FakeStack) -> None:
+def test_watch_prints_json_lines(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.ending = None
     shell("flow", "run", "momentum")
     stack.scheduler.end_soon("momentum", 0)
@@ -240,7 +240,7 @@ def test_watches_in_json_lines(shell: Shell, stack: FakeStack) -> None:
     assert [json.loads(line)["status"] for line in ran.lines] == ["running", "completed"]
 
 
-def test_logs(shell: Shell, stack: FakeStack) -> None:
+def test_logs_filter_by_level_and_node(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.log("momentum", "begun")
     stack.scheduler.log("momentum", "odd prices", node_id="feed", level="WARNING")
 
@@ -254,20 +254,20 @@ def test_logs(shell: Shell, stack: FakeStack) -> None:
 
 
 @pytest.mark.parametrize("level", ["loud", "unknown"])
-def test_a_level_that_there_is_not_is_wrong_usage(shell: Shell, level: str) -> None:
-    told = shell("flow", "logs", "momentum", "--level", level, ends=2).err
+def test_unknown_log_level_is_refused(shell: Shell, level: str) -> None:
+    stderr = shell("flow", "logs", "momentum", "--level", level, ends=2).err
 
-    assert f'unknown level "{level}": use one of debug, info, warning, error, critical\n' in told
+    assert f'unknown level "{level}": use one of debug, info, warning, error, critical\n' in stderr
 
 
 @pytest.mark.parametrize("follow", [[], ["-f"]])
-def test_logs_of_a_node_that_there_is_not(shell: Shell, stack: FakeStack, follow: list[str]) -> None:
+def test_logs_of_unknown_node_suggest_similar_name(shell: Shell, stack: FakeStack, follow: list[str]) -> None:
     ran = shell("flow", "logs", "momentum", "--node", "modle", *follow, ends=2)
     assert ran.err == 'error: momentum has no node "modle"; did you mean "model"?\n'
     assert shell("flow", "logs", "momentum", "--node", "model").out == ""
 
 
-def test_follows_logs_of_a_cycle_to_its_end(shell: Shell, stack: FakeStack) -> None:
+def test_followed_logs_end_with_cycle(shell: Shell, stack: FakeStack) -> None:
     shell("flow", "run", "momentum")
     stack.scheduler.log("momentum", "begun")
 
@@ -275,7 +275,7 @@ def test_follows_logs_of_a_cycle_to_its_end(shell: Shell, stack: FakeStack) -> N
     assert json.loads(shell("flow", "logs", "momentum", "--cycle", "0", "-f", "-o", "json").out)["message"] == "begun"
 
 
-def test_draws(shell: Shell) -> None:
+def test_graph_draws_text_mermaid_dot_and_json(shell: Shell) -> None:
     assert "feed (feed)" in shell("flow", "graph", "momentum").lines
     assert shell("flow", "graph", "momentum", "-o", "mermaid").lines[0] == "flowchart LR"
     assert shell("flow", "graph", "momentum", "-o", "dot").lines[0] == "digraph flow {"
@@ -286,7 +286,7 @@ def test_draws(shell: Shell) -> None:
     }
 
 
-def test_whoever_sits_at_a_terminal_is_asked_before_a_flow_is_deleted(shell: Shell, stack: FakeStack) -> None:
+def test_delete_asks_for_confirmation_at_terminal(shell: Shell, stack: FakeStack) -> None:
     kept = shell.at_terminal("flow", "delete", "momentum", typed="n\n")
     assert "momentum is registered. Delete it? [y/N]" in kept.out
     assert (kept.code, "momentum" in stack.scheduler.flows) == (1, True)
@@ -295,14 +295,14 @@ def test_whoever_sits_at_a_terminal_is_asked_before_a_flow_is_deleted(shell: She
     assert shell.at_terminal("flow", "delete", "other", "--yes").out.split() == ["other", "deleted"]
 
 
-def test_deletes(shell: Shell, stack: FakeStack) -> None:
+def test_delete_reports_whether_it_is_done(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.add_flow("other")
 
     assert shell("flow", "delete", "momentum").lines == ["momentum deleted"]
     assert shell("flow", "delete", "other", "--wait", "0", "-o", "json").json == {"flow_id": "other", "done": False}
 
 
-def test_lists(shell: Shell, stack: FakeStack) -> None:
+def test_list_filters_by_status_and_label(shell: Shell, stack: FakeStack) -> None:
     shell("flow", "run", "momentum")
     stack.scheduler.add_flow("aaa", labels={"team": "a"}, status=flow_pb2.FLOW_STATUS_RUNNING)
 
@@ -316,12 +316,12 @@ def test_lists(shell: Shell, stack: FakeStack) -> None:
     assert 'unknown status "walking"' in shell("flow", "list", "--status", "walking", ends=2).err
 
 
-def test_an_unknown_flow_is_named(shell: Shell) -> None:
+def test_unknown_flow_is_named_in_error(shell: Shell) -> None:
     for command in ("start", "stop", "run", "status", "watch", "logs", "delete", "graph"):
         assert shell("flow", command, "nobody", ends=2).err == 'error: no flow "nobody"\n'
 
 
-def test_a_file_in_yaml(shell: Shell, stack: FakeStack, tmp_path: Path) -> None:
+def test_register_reads_yaml_file(shell: Shell, stack: FakeStack, tmp_path: Path) -> None:
     path = tmp_path / "flow.yaml"
     path.write_text("interval: 5m\nnodes:\n- {id: feed, type: feed}\n", encoding="utf-8")
 
@@ -331,7 +331,7 @@ def test_a_file_in_yaml(shell: Shell, stack: FakeStack, tmp_path: Path) -> None:
     assert sent == {"interval": "5m", "nodes": [{"id": "feed", "type": "feed"}], "edges": []}
 
 
-def test_a_file_that_is_no_flow_is_told_with_its_place(shell: Shell, tmp_path: Path) -> None:
+def test_syntax_error_of_file_is_reported_with_its_place(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "flow.json"
     path.write_text('{"interval": 5,\n "nodes": [}', encoding="utf-8")
 
@@ -339,14 +339,14 @@ def test_a_file_that_is_no_flow_is_told_with_its_place(shell: Shell, tmp_path: P
     assert "<stdin>:1:2: is not JSON" in shell("flow", "register", "prices", "-", input="{", ends=2).err
 
 
-def test_a_file_that_is_not_there(shell: Shell) -> None:
+def test_missing_file_is_reported(shell: Shell) -> None:
     ran = shell("flow", "register", "prices", "nowhere.json", ends=2)
 
     assert ran.err == "error: nowhere.json: No such file or directory\n"
 
 
 @pytest.mark.parametrize("timeout", ["0.1", "100ms", "0.1s"])
-def test_a_time_to_wait_is_a_number_or_text(shell: Shell, stack: FakeStack, timeout: str) -> None:
+def test_timeout_is_given_as_number_or_duration_text(shell: Shell, stack: FakeStack, timeout: str) -> None:
     stack.scheduler.ending = None
     assert (
         "is still running after 0.1 s" in shell("flow", "run", "momentum", "--wait", "--timeout", timeout, ends=1).err
@@ -356,7 +356,7 @@ def test_a_time_to_wait_is_a_number_or_text(shell: Shell, stack: FakeStack, time
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         (["interval"], '"interval" is not a change; write FIELD=VALUE'),
         (["keep_cycles=many"], '"keep_cycles=many": this is not a number'),
@@ -364,5 +364,5 @@ def test_a_time_to_wait_is_a_number_or_text(shell: Shell, stack: FakeStack, time
         (["labels.a=b", "labels={}"], "give labels as a whole or one by one, not both"),
     ],
 )
-def test_a_wrong_change_is_told_before_a_server_is_asked(shell: Shell, changes: list[str], told: str) -> None:
-    assert told in shell("--address", "localhost:1", "flow", "update", "momentum", *changes, ends=2).err
+def test_update_refuses_malformed_change_before_calling_server(shell: Shell, changes: list[str], message: str) -> None:
+    assert message in shell("--address", "localhost:1", "flow", "update", "momentum", *changes, ends=2).err

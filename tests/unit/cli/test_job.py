@@ -5,7 +5,7 @@ from tests.unit.client.fake_stack import FakeStack
 from tradewind.api.scheduler.v1 import job_pb2
 
 
-def test_the_exit_code_tells_what_became_of_a_job(shell: Shell, stack: FakeStack) -> None:
+def test_exit_code_tells_whether_job_succeeded(shell: Shell, stack: FakeStack) -> None:
     stop = ("job", "stop", "momentum", "--wait")
     stack.scheduler.job.status = job_pb2.BULK_JOB_STATUS_COMPLETED
     shell(*stop)

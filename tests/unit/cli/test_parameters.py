@@ -26,7 +26,7 @@ def in_honolulu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("in_honolulu")
-def test_a_time_is_of_the_zone_that_it_names() -> None:
+def test_time_zone_comes_from_text_then_default_then_machine() -> None:
     nine = datetime(2026, 11, 1, 9, tzinfo=UTC)
     assert moment("2026-11-01T09:00", "--from") == nine
     assert moment("2026-11-01T14:00+05:00", "--from") == nine
@@ -35,29 +35,29 @@ def test_a_time_is_of_the_zone_that_it_names() -> None:
 
 
 @pytest.mark.parametrize("text", ["soon", "9999-12-31T23:59:59-10:00", "0001-01-01T00:00:00+10:00"])
-def test_what_is_no_time_is_refused(text: str, shell: Shell) -> None:
+def test_invalid_time_is_refused(text: str, shell: Shell) -> None:
     assert f'"{text}" is not a time' in shell("job", "stop", "*", "--started-after", text, ends=2).err
     assert f'"{text}" is not a time' in shell("trigger", "save", "a", "-q", "q", "--at", text, ends=2).err
     assert f'"{text}" is not a time' in shell("flow", "backfill", "a", "--from", text, "--to", text, ends=2).err
 
 
-def test_a_trigger_fires_by_one_thing(shell: Shell) -> None:
+def test_trigger_needs_exactly_one_schedule(shell: Shell) -> None:
     save = ("trigger", "save", "a", "-q", "q")
-    one = "exactly one of --at, --after, --every, --cron, --event and --on-finished"
-    assert one in " ".join(shell(*save, ends=2).err.split())
-    assert one in " ".join(shell(*save, "--every", "5", "--event", "e", ends=2).err.split())
+    message = "exactly one of --at, --after, --every, --cron, --event and --on-finished"
+    assert message in " ".join(shell(*save, ends=2).err.split())
+    assert message in " ".join(shell(*save, "--every", "5", "--event", "e", ends=2).err.split())
     assert "not a JSON object" in shell(*save, "--event", "e", "--filter", "[1]", ends=2).err
 
 
 @pytest.mark.parametrize("payload", ["5", "[1]", '[["a", "b"]]', '"ab"'])
-def test_a_trigger_is_fired_with_an_object(payload: str, shell: Shell) -> None:
+def test_trigger_payload_must_be_json_object(payload: str, shell: Shell) -> None:
     assert "not a JSON object" in shell("trigger", "fire", "a", "-q", "q", "--payload-json", payload, ends=2).err
 
 
 @pytest.mark.parametrize("text", ["1e300", "inf", "nan", "-5", "soon", "5 minutes"])
-def test_what_is_no_length_of_time_is_refused(text: str, shell: Shell) -> None:
+def test_invalid_duration_is_refused(text: str, shell: Shell) -> None:
     save = ("trigger", "save", "a", "-q", "q", "--event", "e")
-    told = f'"{text}" is not a length of time, such as 20, 20s or 5m'
+    message = f'"{text}" is not a length of time, such as 20, 20s or 5m'
     for command in (
         ("trigger", "save", "a", "-q", "q", "--every", text),
         ("trigger", "save", "a", "-q", "q", "--after", text),
@@ -65,26 +65,26 @@ def test_what_is_no_length_of_time_is_refused(text: str, shell: Shell) -> None:
         ("worker", "run", "nodes", "--grace", text),
         ("flow", "delete", "a", "--wait", text),
     ):
-        assert told in " ".join(shell(*command, ends=2).err.split())
+        assert message in " ".join(shell(*command, ends=2).err.split())
 
 
-def test_a_length_of_time_without_end_is_refused(shell: Shell) -> None:
+def test_excessive_duration_is_refused(shell: Shell) -> None:
     for option in ("--every", "--after"):
         assert "at most 10 000 years" in shell("trigger", "save", "a", "-q", "q", option, "9" * 20, ends=2).err
 
 
 @pytest.mark.parametrize(("text", "length"), [("5", 5.0), ("5s", 5.0), ("1.5m", 90.0), ("250ms", 0.25), ("2h", 7200.0)])
-def test_a_length_of_time_is_seconds_or_text(text: str, length: float) -> None:
+def test_duration_is_read_from_seconds_or_text(text: str, length: float) -> None:
     assert length_of(text) == length
 
 
-def test_text_that_python_alone_takes_for_a_number_is_text() -> None:
+def test_nan_and_infinity_are_not_json_numbers() -> None:
     assert inputs_of(["a=NaN", "b=-Infinity", "c=1.5"], None) == {"a": "NaN", "b": "-Infinity", "c": 1.5}
     with pytest.raises(typer.BadParameter, match="NaN is not a JSON number"):
         inputs_of(None, '{"a": NaN}')
 
 
-def test_a_line_of_items_ends_where_a_line_of_json_does(tmp_path: Path) -> None:
+def test_items_are_split_only_at_newlines(tmp_path: Path) -> None:
     file = tmp_path / "items.jsonl"
     file.write_bytes('\ufeff{"a": "x\u2028y\u0085z"}\r\n\r\n{"a": 2}\n'.encode())
     assert read_items(str(file)) == ['{"a": "x\u2028y\u0085z"}', '{"a": 2}']
@@ -98,16 +98,19 @@ def test_a_line_of_items_ends_where_a_line_of_json_does(tmp_path: Path) -> None:
     "command",
     [("batch", "submit", "feed", "-"), ("flow", "analyze", "-"), ("flow", "run", "momentum", "--inputs-json", "-")],
 )
-def test_stdin_is_text_as_files_are(command: tuple[str, ...], shell: Shell) -> None:
+def test_stdin_is_read_as_utf_8_whatever_the_locale(command: tuple[str, ...], shell: Shell) -> None:
     """In a process of its own, as the locale decides how Python reads stdin."""
     environment = {**os.environ, "LC_ALL": "C"}
 
-    told = subprocess.run([*COMMAND, *command], input=b'{"a": "\xff"}', capture_output=True, env=environment)
+    ended = subprocess.run([*COMMAND, *command], input=b'{"a": "\xff"}', capture_output=True, env=environment)
 
-    assert (told.returncode, told.stderr) == (2, b"error: <stdin> is not UTF-8 text: the byte at offset 7 is invalid\n")
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        b"error: <stdin> is not UTF-8 text: the byte at offset 7 is invalid\n",
+    )
 
 
-def test_a_byte_order_mark_is_dropped_from_stdin_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_byte_order_mark_is_dropped_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO('\ufeff{"a": 1}\r\n'.encode()), encoding="utf-8"))
 
     assert read_items("-") == ['{"a": 1}']

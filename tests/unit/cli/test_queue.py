@@ -3,7 +3,7 @@
 from tests.unit.cli.shell import Shell
 
 
-def test_shows_what_waits_and_runs(shell: Shell) -> None:
+def test_queue_prints_depths_and_totals(shell: Shell) -> None:
     assert shell("queue").lines == [
         "NODE TYPE  USER  QUEUED  RUNNING  WAITING SINCE",
         "model      ann   3       2        2030-03-17T17:46:40.000Z",
@@ -14,7 +14,7 @@ def test_shows_what_waits_and_runs(shell: Shell) -> None:
     assert shell("queue", "-o", "json").json["queues"][0]["queued"] == 3
 
 
-def test_shows_and_sets_limits(shell: Shell) -> None:
+def test_config_get_and_set_limits_and_caches(shell: Shell) -> None:
     assert shell("config", "get").lines == [
         "max_running           5",
         "max_running_per_user  none",
@@ -44,8 +44,8 @@ def test_shows_and_sets_limits(shell: Shell) -> None:
     assert changed.json["caches"]["screening"] == {"ttl": None, "max_entries": 10}
 
 
-def test_a_wrong_setting_is_told_before_a_server_is_asked(shell: Shell) -> None:
-    for setting, told in {
+def test_config_set_refuses_malformed_setting_before_calling_server(shell: Shell) -> None:
+    for setting, message in {
         "max_runing=1": "is not a setting; write NAME=VALUE with one of these names: max_running, ",
         "max_running.x=1": "is not a setting",
         "max_running=many": '"many" is not a whole number',
@@ -56,4 +56,4 @@ def test_a_wrong_setting_is_told_before_a_server_is_asked(shell: Shell) -> None:
         "cache_ttl=none": "is not a length of time",
         "caches=5": "is not a setting",
     }.items():
-        assert told in shell("--address", "localhost:1", "config", "set", setting, ends=2).err
+        assert message in shell("--address", "localhost:1", "config", "set", setting, ends=2).err

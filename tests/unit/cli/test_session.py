@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.cli.app import _tls as tls_of_flags
+from tradewind.cli.app import _tls as tls_from_flags
 from tradewind.cli.bench.command import worker_command, worker_environment
 from tradewind.cli.kept_tokens import keep_token
 from tradewind.cli.session import Session
@@ -19,7 +19,7 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Session:
     return Session("127.0.0.1:7700", TlsFiles(ca="ca.pem"), "acme.codecs:codec")
 
 
-def test_the_worker_of_the_benchmark_is_told_what_the_session_knows(
+def test_benchmark_worker_gets_codec_token_and_tls_of_session(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert worker_environment(session) == {"TRADEWIND_CODEC": "acme.codecs:codec"}
@@ -32,7 +32,7 @@ def test_the_worker_of_the_benchmark_is_told_what_the_session_knows(
 
 
 @pytest.mark.parametrize("text", ["garbage", "[]", '{"localhost'])
-def test_a_file_of_tokens_that_holds_none_is_named(session: Session, tmp_path: Path, text: str) -> None:
+def test_damaged_token_file_is_named(session: Session, tmp_path: Path, text: str) -> None:
     file = tmp_path / "tradewind" / "tokens.json"
     file.parent.mkdir()
     file.write_text(text, encoding="utf-8")
@@ -40,9 +40,9 @@ def test_a_file_of_tokens_that_holds_none_is_named(session: Session, tmp_path: P
         _ = session.token
 
 
-def test_flags_are_completed_by_the_environment_which_alone_is_left_to_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_flags_are_completed_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CERT", "KEY", "SERVER_NAME"):
         monkeypatch.delenv(f"TRADEWIND_TLS_{name}", raising=False)
     monkeypatch.setenv("TRADEWIND_TLS_CA", "ca.pem")
-    assert tls_of_flags(None, None, None, None) is None
-    assert tls_of_flags(None, None, None, "stack") == TlsFiles(ca="ca.pem", server_name="stack")
+    assert tls_from_flags(None, None, None, None) is None
+    assert tls_from_flags(None, None, None, "stack") == TlsFiles(ca="ca.pem", server_name="stack")

@@ -17,20 +17,20 @@ Call = Callable[[Client], Awaitable[Any]]
 
 
 @pytest.mark.parametrize("statuses", ["running", FlowStatus.RUNNING, ["running"], (FlowStatus.RUNNING,)])
-async def test_one_word_is_one_and_not_its_letters(client: Client, stack: FakeStack, statuses: Any) -> None:
+async def test_single_status_is_accepted_in_place_of_list(client: Client, stack: FakeStack, statuses: Any) -> None:
     _ = [flow async for flow in client.list_flows(statuses=statuses)]
 
     assert stack.scheduler.last(pb.ListFlowsRequest).statuses == [flow_pb2.FLOW_STATUS_RUNNING]
 
 
 @pytest.mark.parametrize("status", ["runing", "unknown"])
-async def test_a_status_that_there_is_not_is_told_those_there_are(client: Client, status: str) -> None:
+async def test_unknown_status_error_lists_known_ones(client: Client, status: str) -> None:
     with pytest.raises(ValueError, match=f'"{status}" is not one of registered, running, .*deleting$'):
         _ = [flow async for flow in client.list_flows(statuses=[status])]
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "words"),
+    ("call", "error", "message"),
     [
         (lambda client: client.start_flow("f", at="2020-01-01"), TypeError, "'2020-01-01' is a str"),
         (lambda client: client.run_flow("f", inputs="month=2001-04"), ValueError, "got 'month=2001-04'"),
@@ -87,16 +87,16 @@ async def test_a_status_that_there_is_not_is_told_those_there_are(client: Client
         (lambda client: client.start_bulk_job("end", ["f"]), ValueError, '"end" is not one of'),
     ],
 )
-async def test_an_argument_that_cannot_be_meant_says_what_can(
-    client: Client, call: Call, error: type[Exception], words: str
+async def test_invalid_argument_error_says_what_is_expected(
+    client: Client, call: Call, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error) as caught:
         await call(client)
 
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
-async def test_all_faults_of_an_update_are_told_at_once(client: Client) -> None:
+async def test_all_faults_of_update_are_reported_at_once(client: Client) -> None:
     with pytest.raises(FlowError) as caught:
         await client.update_flow("f", {"interval": "abc", "overlap": "skp", "schedule.jitter": "5s", "nodes": []})
 
@@ -109,30 +109,30 @@ async def test_all_faults_of_an_update_are_told_at_once(client: Client) -> None:
 
 
 @pytest.mark.parametrize("wait", ["250ms", "0.25s", 0.25, timedelta(milliseconds=250), " 0.25 "])
-async def test_a_length_of_time_is_a_number_text_or_a_timedelta(client: Client, stack: FakeStack, wait: Any) -> None:
+async def test_duration_is_given_as_number_text_or_timedelta(client: Client, stack: FakeStack, wait: Any) -> None:
     await client.run_flow("momentum", wait=wait)
 
     assert stack.scheduler.last(pb.RunFlowRequest).wait.ToMilliseconds() == 250
 
 
-async def test_a_client_takes_its_own_times_alike() -> None:
+async def test_client_options_accept_durations_in_any_form() -> None:
     async with Client("localhost:1", timeout="5s", patience=timedelta(minutes=1)) as client:
         assert client.patience == 60
         assert client._connection.to_scheduler.timeout == 5
 
 
 @pytest.mark.parametrize("kind", [Client, SyncClient])
-def test_an_address_is_text(kind: Any) -> None:
+def test_address_must_be_text(kind: Any) -> None:
     with pytest.raises(TypeError, match='an address must be text, such as "localhost:7700"; 7811 is an int'):
         kind(7811)
 
 
-def test_a_client_is_entered_in_an_event_loop() -> None:
+def test_plain_with_statement_points_to_async_with() -> None:
     with pytest.raises(TypeError, match=r"async with Client\(\).* or SyncClient"), Client():
         pass
 
 
-async def test_a_flow_by_itself_is_registered_by_its_own_id(client: Client, stack: FakeStack) -> None:
+async def test_flow_object_is_registered_under_its_own_id(client: Client, stack: FakeStack) -> None:
     await client.register_flow(Flow("prices", "5m"))
 
     request = stack.scheduler.last(pb.RegisterFlowRequest)
@@ -140,7 +140,7 @@ async def test_a_flow_by_itself_is_registered_by_its_own_id(client: Client, stac
     assert '"interval":"5m"' in request.weather_json.replace(" ", "")
 
 
-async def test_of_an_id_and_a_flow_the_id_counts(client: Client, stack: FakeStack) -> None:
+async def test_given_id_overrides_id_of_flow_object(client: Client, stack: FakeStack) -> None:
     await client.register_flow("prices", Flow("others", "5m"))
 
     assert stack.scheduler.last(pb.RegisterFlowRequest).flow_id == "prices"

@@ -39,7 +39,7 @@ _STATUS = error_details_pb2.PreconditionFailure(
 )
 
 
-async def test_a_call_is_repeated_while_the_server_is_away(client: Client, stack: FakeStack) -> None:
+async def test_call_is_repeated_while_server_is_unavailable(client: Client, stack: FakeStack) -> None:
     stack.scheduler.refusals.extend([AWAY, Refusal(grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"), None])
 
     run = await client.run_flow("momentum")
@@ -50,14 +50,14 @@ async def test_a_call_is_repeated_while_the_server_is_away(client: Client, stack
     assert len({request.request_id for request in requests}) == 1
 
 
-async def test_a_call_that_a_stopping_server_had_not_begun_with_is_repeated(client: Client, stack: FakeStack) -> None:
+async def test_call_cancelled_by_stopping_server_is_repeated(client: Client, stack: FakeStack) -> None:
     stack.scheduler.refusals.extend([Refusal(grpc.StatusCode.CANCELLED), None])
 
     assert (await client.get_flow("momentum")).flow.flow_id == "momentum"
     assert stack.scheduler.count(pb.GetFlowRequest) == 2
 
 
-def test_a_stream_that_the_server_ended_while_it_was_written_is_begun_again() -> None:
+def test_stream_ended_while_written_counts_as_unavailable() -> None:
     """gRPC has then lost the reason, and the server gives it again."""
     nothing = grpc.aio.Metadata()
     lost = grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, nothing, nothing, "Internal error from Core")
@@ -66,14 +66,14 @@ def test_a_stream_that_the_server_ended_while_it_was_written_is_begun_again() ->
     assert type(error_from(other, "gate:7700", "StreamRuns")) is ServerFault
 
 
-async def test_two_calls_are_two_requests(client: Client, stack: FakeStack) -> None:
+async def test_two_calls_have_different_request_ids(client: Client, stack: FakeStack) -> None:
     await client.run_flow("momentum")
     await client.run_flow("momentum")
 
     assert len({request.request_id for request in stack.scheduler.requests}) == 2  # type: ignore[attr-defined]
 
 
-async def test_a_run_is_remembered_for_as_long_as_its_call_may_be_repeated(stack: FakeStack) -> None:
+async def test_generated_request_id_is_remembered_while_call_may_be_repeated(stack: FakeStack) -> None:
     """This is for ids that the client makes up; a user's id is remembered for as long as the server remembers any."""
     async with Client(stack.address, timeout=20, patience=30) as client:
         await client.run_flow("momentum", wait=40)
@@ -88,7 +88,7 @@ async def test_a_run_is_remembered_for_as_long_as_its_call_may_be_repeated(stack
     assert not named.HasField("remember_for")
 
 
-async def test_a_server_that_comes_later_is_found(stack: FakeStack) -> None:
+async def test_call_succeeds_once_server_starts(stack: FakeStack) -> None:
     port = int(stack.address.rpartition(":")[2])
     await stack.stop()
     async with Client(stack.address, patience=10) as client:
@@ -99,7 +99,7 @@ async def test_a_server_that_comes_later_is_found(stack: FakeStack) -> None:
         assert (await asking).flow.flow_id == "momentum"
 
 
-async def test_nobody_there_is_said_at_once_without_patience(stack: FakeStack) -> None:
+async def test_unreachable_server_fails_call_at_once_without_patience(stack: FakeStack) -> None:
     await stack.stop()
     async with Client(stack.address, patience=0) as client:
         with pytest.raises(Unreachable, match=f"cannot reach {stack.address}: [Cc]onnection refused$") as caught:
@@ -108,14 +108,14 @@ async def test_nobody_there_is_said_at_once_without_patience(stack: FakeStack) -
     assert caught.value.address == stack.address
 
 
-async def test_patience_ends(stack: FakeStack) -> None:
+async def test_call_fails_when_patience_runs_out(stack: FakeStack) -> None:
     await stack.stop()
     async with Client(stack.address, patience=0.3) as client:
         with pytest.raises(Unreachable):
             await client.run_flow("momentum")
 
 
-async def test_waiting_until_ready(stack: FakeStack) -> None:
+async def test_wait_ready_returns_once_server_is_ready(stack: FakeStack) -> None:
     port = int(stack.address.rpartition(":")[2])
     await stack.stop()
     async with Client(stack.address) as client:
@@ -142,7 +142,7 @@ async def test_waiting_until_ready(stack: FakeStack) -> None:
         (Refusal(grpc.StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN"), ServerFault, "METHOD_UNKNOWN"),
     ],
 )
-async def test_an_error_becomes_its_exception(
+async def test_status_codes_map_to_exceptions(
     client: Client, stack: FakeStack, refusal: Refusal, kind: type[TradewindError], reason: str
 ) -> None:
     stack.scheduler.refusals.append(refusal)
@@ -155,7 +155,7 @@ async def test_an_error_becomes_its_exception(
     assert caught.value.message == "refused"
 
 
-async def test_details_say_more(client: Client, stack: FakeStack) -> None:
+async def test_error_details_become_attributes(client: Client, stack: FakeStack) -> None:
     stack.scheduler.refusals.extend(
         [
             Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL", details=[_LATER]),
@@ -176,7 +176,7 @@ async def test_details_say_more(client: Client, stack: FakeStack) -> None:
     assert fault.value.correlation_id == "c1"
 
 
-async def test_the_delay_that_a_server_asks_for_is_kept(client: Client, stack: FakeStack) -> None:
+async def test_call_is_repeated_after_requested_delay(client: Client, stack: FakeStack) -> None:
     loop = asyncio.get_running_loop()
     stack.scheduler.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "DRAINING", details=[_LATER]))
     begun = loop.time()
@@ -186,7 +186,7 @@ async def test_the_delay_that_a_server_asks_for_is_kept(client: Client, stack: F
     assert loop.time() - begun >= 0.25
 
 
-async def test_a_server_that_does_not_answer(stack: FakeStack) -> None:
+async def test_call_times_out_without_answer(stack: FakeStack) -> None:
     stack.scheduler.ending = None
     async with Client(stack.address, timeout=1) as client:
         with pytest.raises(TimedOut, match=f"{stack.address} did not answer RunFlow in time"):
@@ -197,7 +197,7 @@ async def test_a_server_that_does_not_answer(stack: FakeStack) -> None:
         await until(lambda: stack.scheduler.count(pb.RunFlowRequest) == 1, "the call arrived")
 
 
-async def test_another_program_at_the_address(stack: FakeStack) -> None:
+async def test_foreign_grpc_server_is_recognized(stack: FakeStack) -> None:
     """A server without our services answers UNIMPLEMENTED by itself."""
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
@@ -216,14 +216,14 @@ def test_addresses_come_from_the_environment() -> None:
     assert Addresses.find("given:3", environment) == Addresses(*["given:3"] * 5)
 
 
-async def test_many_runs_at_once_share_a_stream(client: Client, stack: FakeStack) -> None:
+async def test_concurrent_runs_share_one_stream(client: Client, stack: FakeStack) -> None:
     runs = await asyncio.gather(*(client.run_flow("momentum") for _ in range(50)))
 
     assert {run.cycle for run in runs} == set(range(50))
     assert stack.scheduler.streams == 1
 
 
-async def test_without_a_run_stream_each_run_is_a_call(stack: FakeStack) -> None:
+async def test_each_run_is_a_call_without_run_stream(stack: FakeStack) -> None:
     async with Client(stack.address, run_stream=False) as client:
         runs = await asyncio.gather(*(client.run_flow("momentum") for _ in range(3)))
 
@@ -245,14 +245,14 @@ async def test_runs_are_sent_again_when_their_stream_breaks(client: Client, stac
     assert (len(requests), len({request.request_id for request in requests})) == (6, 3)
 
 
-async def test_a_run_has_its_own_time(stack: FakeStack) -> None:
+async def test_unanswered_run_on_stream_times_out(stack: FakeStack) -> None:
     stack.scheduler.mute = True
     async with Client(stack.address, timeout=0.1, patience=0) as client:
         with pytest.raises(TimedOut, match="did not answer RunFlow in time"):
             await client.run_flow("momentum")
 
 
-async def test_a_run_that_nobody_waits_for_any_more_disturbs_no_other(client: Client, stack: FakeStack) -> None:
+async def test_cancelled_run_does_not_disturb_others(client: Client, stack: FakeStack) -> None:
     stack.scheduler.ending = None
     given_up = asyncio.ensure_future(client.run_flow("momentum", wait=30))
     await until(lambda: stack.scheduler.cycles["momentum"], "its cycle has begun")
@@ -265,7 +265,7 @@ async def test_a_run_that_nobody_waits_for_any_more_disturbs_no_other(client: Cl
 
 
 @pytest.mark.parametrize("run_stream", [True, False])
-async def test_a_client_says_that_it_was_closed_to_whom_it_still_answers_to(stack: FakeStack, run_stream: bool) -> None:
+async def test_closing_client_fails_pending_calls(stack: FakeStack, run_stream: bool) -> None:
     stack.scheduler.ending = None
     client = Client(stack.address, run_stream=run_stream)
     running = asyncio.ensure_future(client.run_flow("momentum", wait=30))
@@ -280,7 +280,7 @@ async def test_a_client_says_that_it_was_closed_to_whom_it_still_answers_to(stac
         assert (type(ended), str(ended)) == (RuntimeError, "this client is closed")
 
 
-async def test_a_closed_client_opens_nothing(client: Client, stack: FakeStack) -> None:
+async def test_closed_client_refuses_calls(client: Client, stack: FakeStack) -> None:
     await client.get_flow("momentum")
     await client.close()
     await client.close()
@@ -299,7 +299,7 @@ async def test_a_closed_client_opens_nothing(client: Client, stack: FakeStack) -
     assert len(stack.scheduler.requests) == 1
 
 
-async def test_a_closed_client_does_not_keep_forked_processes_from_opening_their_own(client: Client) -> None:
+async def test_closed_client_releases_its_channel(client: Client) -> None:
     before = set(channels._open)
     await client.get_flow("momentum")
     (opened,) = map(weakref.ref, channels._open - before)
@@ -309,7 +309,7 @@ async def test_a_closed_client_does_not_keep_forked_processes_from_opening_their
     assert opened() is None
 
 
-async def test_who_is_cancelled_as_a_client_closes_is_cancelled(stack: FakeStack) -> None:
+async def test_call_cancelled_while_client_closes_is_cancelled(stack: FakeStack) -> None:
     stack.scheduler.ending = None
     client = Client(stack.address, run_stream=False)
     running = asyncio.ensure_future(client.run_flow("momentum", wait=30))
@@ -321,7 +321,7 @@ async def test_who_is_cancelled_as_a_client_closes_is_cancelled(stack: FakeStack
         await running
 
 
-async def test_patience_begins_when_the_server_goes_not_with_the_call() -> None:
+async def test_patience_starts_when_server_goes_away_not_with_call() -> None:
     """A call that waits may already have waited for longer than the patience."""
     calls = Calls("gate:7700", timeout=30, patience=0.5)
     asked = 0
@@ -337,7 +337,7 @@ async def test_patience_begins_when_the_server_goes_not_with_the_call() -> None:
     assert await calls.repeated(once) == "done"
 
 
-async def test_a_run_that_is_too_large_disturbs_no_other(client: Client, stack: FakeStack) -> None:
+async def test_oversized_run_does_not_disturb_others(client: Client, stack: FakeStack) -> None:
     stack.scheduler.ending = None
     other = asyncio.ensure_future(client.run_flow("momentum", wait=30))
     await until(lambda: stack.scheduler.cycles["momentum"], "its cycle has begun")
@@ -349,7 +349,7 @@ async def test_a_run_that_is_too_large_disturbs_no_other(client: Client, stack: 
     assert (await other).cycle == 0
 
 
-async def test_a_client_may_be_closed_as_its_first_run_begins(client: Client) -> None:
+async def test_client_can_be_closed_while_first_run_begins(client: Client) -> None:
     first = asyncio.ensure_future(client.run_flow("momentum"))
     closing = asyncio.ensure_future(client.close())
     await closing
@@ -358,7 +358,7 @@ async def test_a_client_may_be_closed_as_its_first_run_begins(client: Client) ->
         await first
 
 
-async def test_certificates_that_cannot_be_read_are_said_at_the_first_run(stack: FakeStack) -> None:
+async def test_unreadable_certificate_is_reported_by_first_run(stack: FakeStack) -> None:
     async with Client(stack.address, credentials=TlsFiles(ca="/nowhere/ca.pem")) as client:
         with pytest.raises(TlsError, match=r"cannot read /nowhere/ca\.pem"):
             await client.run_flow("momentum")

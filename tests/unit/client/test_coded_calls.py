@@ -23,7 +23,7 @@ class Away:
 
 
 @STREAMED
-async def test_a_call_that_is_sent_again_says_the_same(stack: FakeStack, streamed: bool) -> None:
+async def test_repeated_call_sends_same_encoded_inputs(stack: FakeStack, streamed: bool) -> None:
     """AES-GCM encrypts a value differently each time, and a server refuses a repeated request id with other inputs."""
     stack.scheduler.refusals.extend([AWAY, None])
     async with Client(stack.address, codec=AesGcm({"2026": bytes(32)}), run_stream=streamed) as client:
@@ -35,7 +35,7 @@ async def test_a_call_that_is_sent_again_says_the_same(stack: FakeStack, streame
 
 
 @STREAMED
-async def test_what_a_codec_cannot_encode_is_not_sent(stack: FakeStack, streamed: bool) -> None:
+async def test_failing_codec_keeps_call_from_being_sent(stack: FakeStack, streamed: bool) -> None:
     async with Client(stack.address, codec=Away(), run_stream=streamed) as client:
         with pytest.raises(CodecError, match=r"^the codec cannot encode the value: OSError$"):
             await client.run_flow("momentum", INPUTS)

@@ -28,12 +28,12 @@ from tradewind.client import (
 from tradewind.client.log_following import follow_logs
 
 
-async def test_inputs_without_names_are_refused(client: Client) -> None:
+async def test_inputs_must_be_mapping(client: Client) -> None:
     with pytest.raises(TypeError, match="inputs must map names to values"):
         await client.run_flow("momentum", ["2001-04"])  # type: ignore[arg-type]
 
 
-async def test_a_run_gives_what_the_sinks_emitted(client: Client, stack: FakeStack) -> None:
+async def test_result_of_run_is_output_of_sinks(client: Client, stack: FakeStack) -> None:
     run = await client.run_flow("momentum", {"window": 3})
 
     assert await run.result() == {"model": {"forecast": 7}}
@@ -44,14 +44,14 @@ async def test_a_run_gives_what_the_sinks_emitted(client: Client, stack: FakeSta
     assert run.record.seconds == 0.25
 
 
-async def test_a_short_run_that_is_waited_for_takes_one_call(client: Client, stack: FakeStack) -> None:
+async def test_waiting_for_short_run_takes_one_call(client: Client, stack: FakeStack) -> None:
     run = await client.run_flow("momentum", wait=10)
 
     assert await run.result() == {"model": {"forecast": 7}}
     assert len(stack.scheduler.requests) == 1
 
 
-async def test_a_long_run_is_waited_for_beyond_the_call(client: Client, stack: FakeStack) -> None:
+async def test_result_waits_longer_than_first_call(client: Client, stack: FakeStack) -> None:
     stack.scheduler.ending = None
     run = await client.run_flow("momentum", wait=0.01)
     result = asyncio.ensure_future(run.result())
@@ -63,14 +63,14 @@ async def test_a_long_run_is_waited_for_beyond_the_call(client: Client, stack: F
     assert len(stack.scheduler.requests) == 2
 
 
-async def test_a_run_that_is_not_there_is_not_waited_for(client: Client, stack: FakeStack) -> None:
+async def test_waiting_for_missing_run_raises_not_found(client: Client, stack: FakeStack) -> None:
     run = await client.run_flow("momentum")
 
     with pytest.raises(NotFound, match="no run 3"):
         await client.cycle("momentum", run.cycle, 3).wait(timeout=5)
 
 
-async def test_a_result_is_of_the_run_that_was_heard_of_last(client: Client, stack: FakeStack) -> None:
+async def test_result_is_that_of_latest_known_run(client: Client, stack: FakeStack) -> None:
     await client.run_flow("momentum")
     cycle = client.cycle("momentum", 0)
     assert (await cycle.wait()).run == 0
@@ -81,7 +81,7 @@ async def test_a_result_is_of_the_run_that_was_heard_of_last(client: Client, sta
     assert await cycle.result() == {"model": {"forecast": 8}}
 
 
-async def test_waiting_ends_in_time(client: Client, stack: FakeStack) -> None:
+async def test_waiting_for_result_times_out(client: Client, stack: FakeStack) -> None:
     stack.scheduler.ending = None
     run = await client.run_flow("momentum")
 
@@ -91,9 +91,7 @@ async def test_waiting_ends_in_time(client: Client, stack: FakeStack) -> None:
     assert (await run.get()).status is CycleStatus.RUNNING
 
 
-async def test_a_cycle_of_a_newer_server_is_read_though_its_phase_and_status_are_not_known(
-    client: Client, stack: FakeStack
-) -> None:
+async def test_unknown_phase_and_status_of_newer_server_are_tolerated(client: Client, stack: FakeStack) -> None:
     await client.run_flow("momentum")
     stack.scheduler.cycles["momentum"][0].MergeFrom(cycle_pb2.Cycle(status=99, phase=99))  # type: ignore[arg-type]
 
@@ -102,7 +100,7 @@ async def test_a_cycle_of_a_newer_server_is_read_though_its_phase_and_status_are
     assert (cycle.status, cycle.phase) == (CycleStatus.UNKNOWN, "")
 
 
-async def test_a_cycle_that_is_not_kept_any_more_is_not_waited_for(client: Client, stack: FakeStack) -> None:
+async def test_waiting_for_expired_cycle_raises_not_found(client: Client, stack: FakeStack) -> None:
     stack.scheduler.flows["momentum"].last_cycle = 5
 
     with pytest.raises(NotFound, match="no cycle 3"):
@@ -111,9 +109,7 @@ async def test_a_cycle_that_is_not_kept_any_more_is_not_waited_for(client: Clien
     assert stack.scheduler.watchers == 0
 
 
-async def test_a_cycle_of_a_flow_that_was_registered_again_is_not_taken_for_the_one_of_before(
-    client: Client, stack: FakeStack
-) -> None:
+async def test_cycle_of_reregistered_flow_is_not_taken_for_earlier_one(client: Client, stack: FakeStack) -> None:
     stack.scheduler.ending = None
     run = await client.run_flow("momentum")
     stack.scheduler.cycles["momentum"][0].run_id = "another"
@@ -123,7 +119,7 @@ async def test_a_cycle_of_a_flow_that_was_registered_again_is_not_taken_for_the_
         await run.result(timeout=5)
 
 
-async def test_a_cycle_to_come_is_waited_for(client: Client, stack: FakeStack) -> None:
+async def test_result_waits_for_cycle_that_has_not_begun(client: Client, stack: FakeStack) -> None:
     stack.scheduler.ending = None
     result = asyncio.ensure_future(client.cycle("momentum", 0).result())
     await until(lambda: stack.scheduler.watchers == 1, "the client watches for the cycle")
@@ -134,7 +130,7 @@ async def test_a_cycle_to_come_is_waited_for(client: Client, stack: FakeStack) -
     assert await result == {"model": {"forecast": 7}}
 
 
-async def test_a_failed_run_says_which_nodes_and_why(client: Client, stack: FakeStack) -> None:
+async def test_failed_run_names_failed_nodes_and_errors(client: Client, stack: FakeStack) -> None:
     stack.scheduler.ending = Ending(status="FAILED", model="FAILED")
     run = await client.flow("momentum").run(wait=5)
 
@@ -149,7 +145,7 @@ async def test_a_failed_run_says_which_nodes_and_why(client: Client, stack: Fake
     assert str(failure) == "cycle 0 of momentum ended with status failed\n  model (model) failed: ValueError: no prices"
 
 
-async def test_a_cycle_is_described_over_pages(client: Client) -> None:
+async def test_cycle_description_is_joined_from_pages(client: Client) -> None:
     await client.run_flow("momentum")
 
     described = await client.cycle("momentum", 0).describe(include_outputs=True)
@@ -177,7 +173,7 @@ async def test_lists_cycles_newest_first(client: Client, stack: FakeStack) -> No
     assert [cycle.cycle async for cycle in running] == [5]
 
 
-async def test_a_bulk_answers_each_by_itself(client: Client, stack: FakeStack) -> None:
+async def test_bulk_run_has_result_for_each_item(client: Client, stack: FakeStack) -> None:
     results = await client.run_flows(["momentum", "nobody", RunRequest("momentum", {"n": 2})])
 
     first, second, third = results
@@ -189,7 +185,7 @@ async def test_a_bulk_answers_each_by_itself(client: Client, stack: FakeStack) -
     assert [item.inputs_json for item in stack.scheduler.last(pb.RunFlowsRequest).items] == ["", "", '{"n":2}']
 
 
-async def test_a_bulk_is_cut_into_messages_that_servers_take(client: Client, stack: FakeStack) -> None:
+async def test_bulk_run_is_split_by_message_size(client: Client, stack: FakeStack) -> None:
     large = {"text": "x" * 1_000_000}
 
     results = await client.run_flows([RunRequest("momentum", large)] * 5)
@@ -216,9 +212,9 @@ async def test_logs_are_listed_by_cycle_node_and_level(client: Client, stack: Fa
     assert await messages(min_level="warning") == ["odd prices"]
 
 
-async def test_of_logs_that_are_followed_only_what_is_on_record_is_remembered() -> None:
-    kept: WeakSet[LogLine] = WeakSet()
-    told: list[str] = []
+async def test_followed_logs_do_not_pile_up_in_memory() -> None:
+    remembered: WeakSet[LogLine] = WeakSet()
+    received: list[str] = []
 
     class Line(LogLine):
         """A line that shows whether it is still remembered."""
@@ -228,18 +224,18 @@ async def test_of_logs_that_are_followed_only_what_is_on_record_is_remembered() 
     async def page(token: str) -> tuple[list[LogLine], str]:
         newest: list[LogLine] = [
             Line(f"{at}", "f", at, "", LogLevel.INFO, LogSource.NODE, f"line {at}", None)
-            for at in range(len(told), len(told) + 5)
+            for at in range(len(received), len(received) + 5)
         ]
-        kept.update(newest)
+        remembered.update(newest)
         return newest, ""
 
     async def ended() -> bool:
-        return len(told) >= 100
+        return len(received) >= 100
 
     async for line in follow_logs(page, ended, 0):
-        told.append(line.message)
-        assert len(kept) <= 15
-    assert told == [f"line {at}" for at in range(len(told))]
+        received.append(line.message)
+        assert len(remembered) <= 15
+    assert received == [f"line {at}" for at in range(len(received))]
 
 
 async def test_logs_are_followed_until_the_cycle_has_ended(client: Client, stack: FakeStack) -> None:
@@ -248,18 +244,18 @@ async def test_logs_are_followed_until_the_cycle_has_ended(client: Client, stack
     await client.run_flow("momentum")
     for number in range(3):
         stack.scheduler.log("momentum", f"line {number}")
-    told: list[str] = []
+    received: list[str] = []
 
     async def follow() -> None:
         async for line in client.watch_logs("momentum", 0, interval=0.01):
-            told.append(line.message)
+            received.append(line.message)
 
     following = asyncio.ensure_future(follow())
-    await until(lambda: len(told) == 3, "the lines that are there are told")
+    await until(lambda: len(received) == 3, "the lines that are there are received")
     stack.scheduler.log("momentum", "line 3")
-    await until(lambda: len(told) == 4, "the new line is told")
+    await until(lambda: len(received) == 4, "the new line is received")
     stack.scheduler.log("momentum", "the last")
     await stack.scheduler.end("momentum", 0)
     await following
 
-    assert told == ["line 0", "line 1", "line 2", "line 3", "the last"]
+    assert received == ["line 0", "line 1", "line 2", "line 3", "the last"]

@@ -70,24 +70,24 @@ def lost(*tokens: str) -> Step:
 
 
 def receiver(*steps: Step) -> DueTriggers:
-    left = list(steps)
-    method = cast(Any, lambda: Stream(left.pop(0)))
+    remaining = list(steps)
+    method = cast(Any, lambda: Stream(remaining.pop(0)))
     return DueTriggers(lambda: method, Calls("gate:7700", timeout=30, patience=10), "mine", 1, "r")
 
 
-async def test_one_that_waited_for_long_connects_again(clock: Clock) -> None:
+async def test_receiver_reconnects_after_long_silence(clock: Clock) -> None:
     triggers = receiver(quiet(clock, 3600), quiet(clock, 3600), away, due)
     assert (await anext(triggers)).token == "t1"
 
 
-async def test_patience_ends_and_begins_anew_with_the_next_question(clock: Clock) -> None:
+async def test_patience_starts_anew_with_next_request(clock: Clock) -> None:
     triggers = receiver(quiet(clock, 3600), *[quiet(clock, 4)] * 3, away, due)
     with pytest.raises(Unreachable):
         await anext(triggers)
     assert (await anext(triggers)).token == "t1"
 
 
-async def test_what_nobody_has_taken_goes_with_its_connection() -> None:
+async def test_prefetched_triggers_are_dropped_with_their_connection() -> None:
     """The server delivers it again, so handling the old delivery would be in vain."""
     breaks = Stream(lambda: due_together("t1", "t2"), away)
     streams = [breaks, Stream(lambda: due_together("t2 again"))]
@@ -99,7 +99,7 @@ async def test_what_nobody_has_taken_goes_with_its_connection() -> None:
     assert (await anext(triggers)).token == "t2 again"
 
 
-async def test_an_answer_that_had_no_effect_is_known_as_long_as_its_trigger() -> None:
+async def test_lost_token_is_remembered_as_long_as_its_trigger() -> None:
     triggers = receiver()
     method = cast(Any, lambda: Stream(due, lost("t1", "long ago")))
     triggers._method = lambda: method

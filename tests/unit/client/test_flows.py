@@ -14,7 +14,7 @@ from tradewind.client import Client, FlowStatus, InvalidInput, NotFound, Violati
 from tradewind.flow import Flow, FlowFileError
 
 
-async def test_registers_a_dict_as_json_text(client: Client, stack: FakeStack) -> None:
+async def test_register_sends_dict_as_json(client: Client, stack: FakeStack) -> None:
     registered = await client.register_flow("prices", FLOW, labels={"team": "a"})
 
     request = stack.scheduler.last(pb.RegisterFlowRequest)
@@ -31,7 +31,7 @@ async def test_registers_a_dict_as_json_text(client: Client, stack: FakeStack) -
     assert [component.entry_nodes for component in registered.flow.components] == [("feed",)]
 
 
-async def test_sends_json_text_as_it_stands(client: Client, stack: FakeStack) -> None:
+async def test_register_sends_json_text_unchanged(client: Client, stack: FakeStack) -> None:
     """The server judges the text, so that it can name faults, and integers beyond 2^53 keep their digits."""
     text = ' {"interval": 5, "nodes": [], "n": 12345678901234567890}'
 
@@ -41,7 +41,9 @@ async def test_sends_json_text_as_it_stands(client: Client, stack: FakeStack) ->
 
 
 @pytest.mark.parametrize("as_text", [False, True])
-async def test_reads_a_definition_from_a_file(client: Client, stack: FakeStack, tmp_path: Path, as_text: bool) -> None:
+async def test_register_reads_definition_from_file(
+    client: Client, stack: FakeStack, tmp_path: Path, as_text: bool
+) -> None:
     path = tmp_path / "flow.json"
     path.write_text(json_text.encode(FLOW), encoding="utf-8")
 
@@ -50,7 +52,7 @@ async def test_reads_a_definition_from_a_file(client: Client, stack: FakeStack, 
     assert json_text.decode(stack.scheduler.last(pb.RegisterFlowRequest).weather_json) == FLOW
 
 
-async def test_takes_a_flow_put_together_in_python(client: Client, stack: FakeStack) -> None:
+async def test_register_accepts_flow_built_in_python(client: Client, stack: FakeStack) -> None:
     flow = Flow("prices", "5m")
     flow.node("feed", "feed")["prices"] >> flow.node("model", "model")["prices"]
 
@@ -59,7 +61,7 @@ async def test_takes_a_flow_put_together_in_python(client: Client, stack: FakeSt
     assert json_text.decode(stack.scheduler.last(pb.RegisterFlowRequest).weather_json) == FLOW
 
 
-async def test_a_file_that_holds_no_flow_is_refused_with_its_place(client: Client, tmp_path: Path) -> None:
+async def test_faulty_file_is_refused_with_line_and_column(client: Client, tmp_path: Path) -> None:
     path = tmp_path / "flow.yaml"
     path.write_text("interval: 5m\nnodes: none", encoding="utf-8")
 
@@ -67,7 +69,7 @@ async def test_a_file_that_holds_no_flow_is_refused_with_its_place(client: Clien
         await client.register_flow("prices", path)
 
 
-async def test_every_fault_of_a_definition_comes_with_its_path(client: Client, stack: FakeStack) -> None:
+async def test_all_faults_of_definition_are_raised_with_paths(client: Client, stack: FakeStack) -> None:
     stack.scheduler.violations = [
         flow_pb2.Violation(path="interval", message="is missing"),
         flow_pb2.Violation(path="edges[3].target", message='no node "modle"; did you mean "model"?'),
@@ -83,7 +85,7 @@ async def test_every_fault_of_a_definition_comes_with_its_path(client: Client, s
     assert caught.value.reason == "INVALID_INPUT"
 
 
-async def test_analyzing_returns_the_faults_as_data(client: Client, stack: FakeStack) -> None:
+async def test_analyze_returns_faults_as_data(client: Client, stack: FakeStack) -> None:
     stack.scheduler.violations = [flow_pb2.Violation(path="interval", message="is missing")]
 
     analysis = await client.analyze_flow(FLOW)
@@ -94,18 +96,18 @@ async def test_analyzing_returns_the_faults_as_data(client: Client, stack: FakeS
     assert analysis.components[0].is_dag
 
 
-async def test_what_json_cannot_say_is_refused_before_it_is_sent(client: Client) -> None:
+async def test_definition_that_is_not_json_is_refused(client: Client) -> None:
     with pytest.raises(ValueError, match="a value of type object"):
         await client.register_flow("prices", {"nodes": [object()]})
 
 
-async def test_arrays_are_sent_as_nodes_emit_them(client: Client, stack: FakeStack) -> None:
+async def test_arrays_are_sent_as_json_lists(client: Client, stack: FakeStack) -> None:
     await client.run_flow("momentum", {"prices": Array(1.0, 2.5)})
     assert stack.scheduler.last(pb.RunFlowRequest).inputs_json == '{"prices":[1.0,2.5]}'
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
-async def test_a_number_that_json_has_not_is_refused_rather_than_sent_as_null(client: Client, number: float) -> None:
+async def test_nan_and_infinity_in_inputs_are_refused(client: Client, number: float) -> None:
     with pytest.raises(ValueError, match=rf"prices\[1\].last\[1\] is {number}"):
         await client.run_flow("momentum", {"prices": [None, {"last": (1.0, number)}]})
     await client.run_flow("momentum", {"prices": [None, {"last": (1.0, None)}]})
@@ -121,7 +123,7 @@ async def test_lists_flows_over_pages(client: Client, stack: FakeStack) -> None:
     assert [flow.flow_id async for flow in client.list_flows(statuses=["running"])] == []
 
 
-async def test_a_handle_starts_stops_and_describes(client: Client, stack: FakeStack) -> None:
+async def test_flow_handle_starts_stops_and_describes_flow(client: Client, stack: FakeStack) -> None:
     flow = client.flow("momentum")
     at = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -137,12 +139,12 @@ async def test_a_handle_starts_stops_and_describes(client: Client, stack: FakeSt
     assert described.current_cycle is None
 
 
-async def test_a_time_without_a_zone_is_refused(client: Client) -> None:
+async def test_start_time_without_zone_is_refused(client: Client) -> None:
     with pytest.raises(ValueError, match="no time zone"):
         await client.start_flow("momentum", at=datetime(2030, 1, 1))
 
 
-async def test_deleting_says_whether_all_is_gone(client: Client, stack: FakeStack) -> None:
+async def test_delete_tells_whether_it_is_done(client: Client, stack: FakeStack) -> None:
     stack.scheduler.add_flow("other")
 
     assert await client.delete_flow("momentum", wait=timedelta(seconds=2))
@@ -154,7 +156,7 @@ async def test_deleting_says_whether_all_is_gone(client: Client, stack: FakeStac
     assert caught.value.metadata == {"flow_id": "momentum"}
 
 
-async def test_deleting_is_done_when_only_the_answer_was_lost(client: Client, stack: FakeStack) -> None:
+async def test_repeated_delete_succeeds_after_lost_answer(client: Client, stack: FakeStack) -> None:
     stack.scheduler.lost_answers = 1
 
     assert await client.delete_flow("momentum")

@@ -41,31 +41,31 @@ async def states(server: Server) -> list[int]:
     return [state async for state in followed]
 
 
-async def test_states_are_told_once_though_connections_are_lost() -> None:
+async def test_states_are_yielded_once_across_lost_connections() -> None:
     away = Unavailable("away")
     assert await states(Server([0, 1, away], [away], [1, 2], [2, END])) == [0, 1, 2, END]
 
 
-async def test_what_is_no_loss_of_connection_is_raised() -> None:
+async def test_errors_other_than_lost_connections_are_raised() -> None:
     with pytest.raises(NotFound):
         await states(Server([0, NotFound("gone")]))
 
 
-async def test_patience_ends() -> None:
+async def test_lost_connection_is_raised_without_patience() -> None:
     server = Server([Unavailable("away")], [Unavailable("away")])
     server.patience = 0
     with pytest.raises(Unavailable):
         await states(server)
 
 
-async def test_one_that_was_quiet_for_long_goes_on_after_a_lost_connection(clock: Clock) -> None:
+async def test_long_silence_does_not_use_up_patience(clock: Clock) -> None:
     away = Unavailable("away")
     quiet = Quiet(3600)
     server = Server([0, quiet, away], [away], [1, quiet, away], [quiet, away], [END], clock=clock)
     assert await states(server) == [0, 1, END]
 
 
-async def test_patience_ends_however_slowly_a_server_refuses(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_time_of_slow_refusals_uses_up_patience(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "PATIENCE", 10)
     refused: list[int | Quiet | Exception] = [Quiet(4), Unavailable("away")]
     with pytest.raises(Unavailable):

@@ -34,11 +34,11 @@ def sync_client(stack_elsewhere: FakeStack) -> Iterator[SyncClient]:
         yield client
 
 
-def test_runs_a_flow_in_one_line(sync_client: SyncClient) -> None:
+def test_run_flow_returns_result(sync_client: SyncClient) -> None:
     assert sync_client.run_flow("momentum", {"n": 1}).result() == {"model": {"forecast": 7}}
 
 
-def test_registers_lists_and_describes(sync_client: SyncClient, stack_elsewhere: FakeStack) -> None:
+def test_registers_lists_and_describes_flow(sync_client: SyncClient, stack_elsewhere: FakeStack) -> None:
     sync_client.wait_ready()
     sync_client.register_flow("prices", FLOW, labels={"team": "a"})
     flow = sync_client.flow("prices")
@@ -54,14 +54,14 @@ def test_registers_lists_and_describes(sync_client: SyncClient, stack_elsewhere:
     assert [each.worker_id for each in sync_client.list_workers()] == ["w1"]
 
 
-def test_without_a_run_stream_each_run_is_a_call(stack_elsewhere: FakeStack) -> None:
+def test_each_run_is_a_call_without_run_stream(stack_elsewhere: FakeStack) -> None:
     with SyncClient(stack_elsewhere.address, run_stream=False) as client:
         client.run_flow("momentum")
 
     assert stack_elsewhere.scheduler.streams == 0
 
 
-def test_raises_what_the_client_raises(sync_client: SyncClient, stack_elsewhere: FakeStack) -> None:
+def test_raises_exceptions_of_async_client(sync_client: SyncClient, stack_elsewhere: FakeStack) -> None:
     stack_elsewhere.scheduler.ending = Ending(status="FAILED", model="FAILED")
 
     with pytest.raises(NotFound):
@@ -70,14 +70,14 @@ def test_raises_what_the_client_raises(sync_client: SyncClient, stack_elsewhere:
         sync_client.run_flow("momentum").result()
 
 
-def test_a_bulk(sync_client: SyncClient) -> None:
+def test_bulk_run_returns_handles_and_errors(sync_client: SyncClient) -> None:
     first, second = sync_client.run_flows(["momentum", "nobody"])
 
     assert isinstance(first, SyncCycleHandle)
     assert isinstance(second, TradewindError)
 
 
-def test_an_iteration_may_be_left(sync_client: SyncClient, stack_elsewhere: FakeStack) -> None:
+def test_client_works_after_abandoned_iteration(sync_client: SyncClient, stack_elsewhere: FakeStack) -> None:
     sync_client.run_flow("momentum")
 
     for record in sync_client.watch_flows("momentum"):
@@ -87,7 +87,7 @@ def test_an_iteration_may_be_left(sync_client: SyncClient, stack_elsewhere: Fake
     assert sync_client.get_flow("momentum").current_cycle is not None
 
 
-def test_several_threads_may_share_it(sync_client: SyncClient) -> None:
+def test_threads_can_share_client(sync_client: SyncClient) -> None:
     results: list[object] = []
     threads = [
         threading.Thread(target=lambda: results.append(sync_client.run_flow("momentum").result())) for _ in range(8)
@@ -100,14 +100,14 @@ def test_several_threads_may_share_it(sync_client: SyncClient) -> None:
     assert results == [{"model": {"forecast": 7}}] * 8
 
 
-def test_a_node_task_is_watched_from_any_thread_before_anything_else(sync_client: SyncClient) -> None:
+def test_first_call_may_be_watch_from_another_thread(sync_client: SyncClient) -> None:
     with ThreadPoolExecutor() as threads:
         watched = threads.submit(lambda: next(sync_client.watch_task("momentum:0:0:model")))
 
         assert watched.result().node_task_id == "momentum:0:0:model"
 
 
-def test_a_closed_client_says_so(stack_elsewhere: FakeStack) -> None:
+def test_closed_client_refuses_calls(stack_elsewhere: FakeStack) -> None:
     client = SyncClient(stack_elsewhere.address)
     client.close()
     client.close()
@@ -116,7 +116,7 @@ def test_a_closed_client_says_so(stack_elsewhere: FakeStack) -> None:
         client.get_flow("momentum")
 
 
-def test_a_client_says_that_it_belongs_to_another_loop(stack_elsewhere: FakeStack) -> None:
+def test_async_client_refuses_calls_from_another_event_loop(stack_elsewhere: FakeStack) -> None:
     client = Client(stack_elsewhere.address)
 
     async def called() -> str:
@@ -159,14 +159,14 @@ client.close()
 """
 
 
-def test_a_forked_process_is_told_why_it_cannot_call_and_does_no_harm(stack_elsewhere: FakeStack) -> None:
+def test_forked_process_cannot_use_clients_and_parent_still_can(stack_elsewhere: FakeStack) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", FORKING, stack_elsewhere.address], stdout=subprocess.PIPE, text=True, timeout=60
     )
 
-    of_parent, of_its_own, *others = ended.stdout.splitlines()
-    assert of_parent == of_its_own
-    assert "close clients and stop workers before forking" in of_parent
+    inherited, created_after_fork, *others = ended.stdout.splitlines()
+    assert inherited == created_after_fork
+    assert "close clients and stop workers before forking" in inherited
     assert others == ["before: momentum"]
 
 
@@ -190,7 +190,7 @@ print("closed")
 """
 
 
-def test_a_forked_process_that_lives_on_does_its_parent_no_harm(stack_elsewhere: FakeStack) -> None:
+def test_long_lived_forked_process_does_not_disturb_parent(stack_elsewhere: FakeStack) -> None:
     port = stack_elsewhere.address.rpartition(":")[2]
     ended = subprocess.run(
         [sys.executable, "-c", OUTLIVED, f"localhost:{port}"], stdout=subprocess.PIPE, text=True, timeout=60
@@ -199,15 +199,15 @@ def test_a_forked_process_that_lives_on_does_its_parent_no_harm(stack_elsewhere:
     assert (ended.returncode, ended.stdout) == (0, "closed\n")
 
 
-def test_closing_it_ends_what_other_threads_wait_for(stack_elsewhere: FakeStack) -> None:
+def test_closing_ends_calls_of_other_threads(stack_elsewhere: FakeStack) -> None:
     stack_elsewhere.scheduler.ending = None
     client = SyncClient(stack_elsewhere.address)
-    told: list[str] = []
+    errors: list[str] = []
 
     def ask(question: Callable[[], object]) -> None:
         with pytest.raises(RuntimeError) as closed:
             question()
-        told.append(str(closed.value))
+        errors.append(str(closed.value))
 
     questions = (lambda: client.run_flow("momentum", wait=30), lambda: list(client.watch_logs("momentum", interval=60)))
     threads = [threading.Thread(target=ask, args=[question], daemon=True) for question in questions]
@@ -220,10 +220,10 @@ def test_closing_it_ends_what_other_threads_wait_for(stack_elsewhere: FakeStack)
     for thread in threads:
         thread.join(10)
 
-    assert told == ["this client is closed"] * 2
+    assert errors == ["this client is closed"] * 2
 
 
-def test_an_iteration_may_be_left_to_the_garbage_collector() -> None:
+def test_garbage_collector_may_close_iteration_in_client_thread() -> None:
     """The collector may run in the client's own thread, where waiting is impossible."""
     loop = BackgroundLoop()
     ended = threading.Event()
@@ -252,7 +252,7 @@ def test_an_iteration_may_be_left_to_the_garbage_collector() -> None:
     loop.close()
 
 
-def test_it_has_every_method_of_the_client() -> None:
+def test_has_every_method_of_async_client() -> None:
     """Methods of the asynchronous client must be here too, with their documentation.
 
     Only receiving is left to code with an event loop: it lasts long, and is answered while it goes on.

@@ -15,18 +15,18 @@ class Watch:
     """Collects what a watch reports, as `cycle status`."""
 
     def __init__(self, client: Client, *flow_ids: str) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self._task = asyncio.ensure_future(self._run(client, flow_ids))
 
     async def _run(self, client: Client, flow_ids: tuple[str, ...]) -> None:
         async with aclosing(client.watch_flows(*flow_ids)) as records:
             async for record in records:
-                self.told.append(f"{record.cycle} {record.status}")
+                self.reported.append(f"{record.cycle} {record.status}")
 
-    async def has(self, *told: str) -> None:
+    async def has(self, *reported: str) -> None:
         """Wait until exactly this has been reported."""
-        await until(lambda: len(self.told) >= len(told), f"{told} is told, not only {self.told}")
-        assert self.told == list(told)
+        await until(lambda: len(self.reported) >= len(reported), f"{reported} is reported, not only {self.reported}")
+        assert self.reported == list(reported)
 
     async def stop(self) -> None:
         """Leave the watch."""
@@ -39,7 +39,7 @@ class Watch:
         return self._task.exception()
 
 
-async def test_tells_the_latest_cycle_and_every_change(client: Client, stack: FakeStack) -> None:
+async def test_watch_yields_latest_cycle_and_every_change(client: Client, stack: FakeStack) -> None:
     scheduler = stack.scheduler
     await scheduler.begin("momentum")
     watch = Watch(client, "momentum")
@@ -52,7 +52,7 @@ async def test_tells_the_latest_cycle_and_every_change(client: Client, stack: Fa
     await until(lambda: scheduler.watchers == 0, "the stream is closed when the watch is left")
 
 
-async def test_goes_on_after_a_lost_connection_with_what_was_missed(client: Client, stack: FakeStack) -> None:
+async def test_watch_catches_up_after_lost_connection(client: Client, stack: FakeStack) -> None:
     scheduler = stack.scheduler
     await scheduler.begin("momentum")
     watch = Watch(client, "momentum")
@@ -72,7 +72,7 @@ async def test_goes_on_after_a_lost_connection_with_what_was_missed(client: Clie
     await watch.stop()
 
 
-async def test_an_end_is_told_whatever_its_version(client: Client, stack: FakeStack) -> None:
+async def test_watch_yields_end_with_earlier_version(client: Client, stack: FakeStack) -> None:
     """A store that lost its last second reuses versions, so the end may have an earlier version than one reported."""
     scheduler = stack.scheduler
     record = await scheduler.begin("momentum")
@@ -85,7 +85,7 @@ async def test_an_end_is_told_whatever_its_version(client: Client, stack: FakeSt
     await watch.stop()
 
 
-async def test_tells_the_cycles_of_a_flow_that_was_registered_again(client: Client, stack: FakeStack) -> None:
+async def test_watch_yields_cycles_of_reregistered_flow(client: Client, stack: FakeStack) -> None:
     scheduler = stack.scheduler
     record = await scheduler.begin("momentum")
     await scheduler.end("momentum", 0)
@@ -97,7 +97,7 @@ async def test_tells_the_cycles_of_a_flow_that_was_registered_again(client: Clie
     await watch.stop()
 
 
-async def test_tells_nothing_twice(client: Client, stack: FakeStack) -> None:
+async def test_watch_yields_no_duplicates_after_reconnecting(client: Client, stack: FakeStack) -> None:
     scheduler = stack.scheduler
     await scheduler.begin("momentum")
     await scheduler.end("momentum", 0)
@@ -113,7 +113,7 @@ async def test_tells_nothing_twice(client: Client, stack: FakeStack) -> None:
     await watch.stop()
 
 
-async def test_a_server_that_comes_back_is_found(client: Client, stack: FakeStack) -> None:
+async def test_watch_reconnects_to_restarted_server(client: Client, stack: FakeStack) -> None:
     await stack.scheduler.begin("momentum")
     watch = Watch(client, "momentum")
     await watch.has("0 running")
@@ -127,7 +127,7 @@ async def test_a_server_that_comes_back_is_found(client: Client, stack: FakeStac
     await watch.stop()
 
 
-async def test_a_server_that_stays_away_ends_it(stack: FakeStack, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watch_ends_when_server_stays_away(stack: FakeStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "PATIENCE", 0.2)
     await stack.scheduler.begin("momentum")
     async with Client(stack.address, patience=0) as client:
@@ -138,17 +138,17 @@ async def test_a_server_that_stays_away_ends_it(stack: FakeStack, monkeypatch: p
         assert isinstance(await watch.failed(), Unreachable)
 
 
-async def test_nobody_there_ends_it_at_once_without_patience(stack: FakeStack) -> None:
+async def test_watch_fails_at_once_without_server_and_patience(stack: FakeStack) -> None:
     await stack.stop()
     async with Client(stack.address, patience=0) as client:
         assert isinstance(await Watch(client, "momentum").failed(), Unreachable)
 
 
-async def test_an_unknown_flow_ends_it(client: Client) -> None:
+async def test_watch_of_unknown_flow_raises_not_found(client: Client) -> None:
     assert isinstance(await Watch(client, "momentum", "nobody").failed(), NotFound)
 
 
-async def test_watching_one_cycle_ends_with_it(client: Client, stack: FakeStack) -> None:
+async def test_watch_of_one_cycle_ends_with_it(client: Client, stack: FakeStack) -> None:
     await stack.scheduler.begin("momentum")
     await stack.scheduler.begin("momentum")
     await stack.scheduler.end("momentum", 0)

@@ -13,7 +13,7 @@ from tests.house.project import ROOT
 from tradewind.testing import run_node
 
 
-async def test_a_share_is_judged_by_its_window() -> None:
+async def test_momentum_is_measured_over_window() -> None:
     run = await run_node(nodes.screen_share, config={"share": "AAPL", "until": "2004-12", "max_volatility": 0.2})
     window = nodes.window_of("AAPL", "2004-12", 12)
     assert len(window) == 13
@@ -23,7 +23,7 @@ async def test_a_share_is_judged_by_its_window() -> None:
     assert line.message == "AAPL until 2004-12 passes"
 
 
-async def test_criteria_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_share_passes_only_if_it_meets_all_criteria(monkeypatch: pytest.MonkeyPatch) -> None:
     prices = [100.0, 120.0, 90.0, 135.0]
     monkeypatch.setattr(nodes, "price_table", lambda: [(f"m{at}", {"X": price}) for at, price in enumerate(prices)])
 
@@ -41,7 +41,7 @@ async def test_criteria_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not await passed(max_volatility=0.3)
 
 
-async def test_a_window_without_prices_fails() -> None:
+async def test_window_without_enough_prices_fails() -> None:
     run = await run_node(nodes.screen_share, config={"share": "GOOG", "until": "2004-12"})
     assert run.error is not None
     assert run.error.message == "GOOG has 5 prices up to 2004-12; 12 months need 13, 3 at least"
@@ -50,7 +50,7 @@ async def test_a_window_without_prices_fails() -> None:
     assert run.error.message.startswith("no prices for 1999-12")
 
 
-def test_there_is_an_item_for_each_share_and_month_with_a_whole_window() -> None:
+def test_each_share_and_month_with_full_window_is_an_item() -> None:
     found = items()
     assert len(found) == 500
     assert found[0]["until"] == "2001-01"
@@ -59,20 +59,20 @@ def test_there_is_an_item_for_each_share_and_month_with_a_whole_window() -> None
 
 
 @pytest.mark.parametrize("months", ["-3", "1", "500"])
-def test_windows_of_which_there_are_none_are_refused(months: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_window_lengths_are_refused(months: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         asked(["--months", months])
     assert "--months must be from 2 to 122" in capsys.readouterr().err
 
 
-def test_items_are_written_as_lines() -> None:
+def test_items_are_printed_as_json_lines() -> None:
     command = [sys.executable, "-m", "examples.screening.items", "--months", "24", "--max-drawdown", "0.5"]
     lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     first = {"share": "AAPL", "until": "2002-01", "months": 24, "min_momentum": 0.1, "max_volatility": 0.12}
     assert json.loads(lines[0]) == first | {"max_drawdown": 0.5}
 
 
-async def test_the_demonstration_runs(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_demo_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert await demo.main(["--min-momentum", "0.2"]) == 0
     shown = capsys.readouterr().out
     assert "500 items, one for each share and month." in shown

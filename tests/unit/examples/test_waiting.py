@@ -12,7 +12,7 @@ QUOTE = {"share": "IBM", "price": 98.0}
 ANSWER = {"approved": True, "values": {"count": 100}, "by": "ada"}
 
 
-async def test_an_order_waits_for_the_exchange_a_day_at_most() -> None:
+async def test_order_waits_at_most_a_day_for_exchange() -> None:
     first = await run_node(nodes.buy, quote=QUOTE, answer=ANSWER)
     assert first.wait is not None
     assert (first.wait.signal, first.wait.delay) == ("filled", timedelta(days=1))
@@ -25,15 +25,13 @@ async def test_an_order_waits_for_the_exchange_a_day_at_most() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ([], ["asked: Buy this share?", 'buy waits for signal "filled"', "buy: {'trade': {'share': 'IBM',"]),
         (["reject"], ["asked: Buy this share?", "decline: {'reason': 'declined by ada'}"]),
     ],
 )
-async def test_the_demonstration_runs(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], said: list[str]
-) -> None:
+async def test_demo_runs(capsys: pytest.CaptureFixture[str], arguments: list[str], expected: list[str]) -> None:
     assert await demo.main(arguments) == 0
     shown = capsys.readouterr().out
-    assert [line for line in said if line not in shown] == []
+    assert [line for line in expected if line not in shown] == []

@@ -28,7 +28,7 @@ def flow() -> Flow:
     return flow
 
 
-def test_a_flow_in_weather_syntax_as_the_specification_shows_it() -> None:
+def test_example_of_specification_can_be_built() -> None:
     flow = Flow("spec", 60)
     price = flow.node("node_A", "binance_price_node", {"symbol": "BTCUSDT", "interval": "1m"})
     model = flow.node("node_B", "ai_model_node", {"model": "gpt-4"})
@@ -45,7 +45,7 @@ def test_a_flow_in_weather_syntax_as_the_specification_shows_it() -> None:
     }
 
 
-def test_every_option_has_its_place() -> None:
+def test_every_option_appears_in_weather_syntax() -> None:
     flow = Flow(
         "f",
         timedelta(milliseconds=1500),
@@ -105,13 +105,13 @@ def test_every_option_has_its_place() -> None:
     }
 
 
-def test_what_is_not_said_is_left_to_the_server() -> None:
+def test_omitted_options_are_left_to_server() -> None:
     assert Flow("f").to_weather() == {"nodes": [], "edges": []}
     assert Flow("f", 0).to_weather()["interval"] == 0
     assert Flow("f", "whenever").to_weather()["interval"] == "whenever"
 
 
-def test_edges_are_drawn_with_arrows(flow: Flow) -> None:
+def test_arrows_draw_edges(flow: Flow) -> None:
     a, b, c = flow.nodes
     assert isinstance(a, Node)
     assert isinstance(a["x"], Handle)
@@ -121,18 +121,18 @@ def test_edges_are_drawn_with_arrows(flow: Flow) -> None:
     assert edges(flow) == ["a.x > b.y", "a.x > b.z", "a.x > c.z", "a.output > c.all", "b.x > c.all"]
 
 
-def test_arrows_go_on_from_the_output_of_what_they_reached(flow: Flow) -> None:
+def test_chained_arrows_continue_from_default_output(flow: Flow) -> None:
     a, b, c = flow.nodes
     a >> b["x"] >> c["y"]
     assert edges(flow) == ["a.output > b.x", "b.output > c.y"]
 
 
-def test_edges_are_named_as_text(flow: Flow) -> None:
+def test_edges_can_be_given_as_text(flow: Flow) -> None:
     assert flow.edge("a.x", "b.y").edge("b", "c.z") is flow
     assert edges(flow) == ["a.x > b.y", "b.output > c.z"]
 
 
-def test_dots_in_ids_and_handles_are_made_out_by_the_nodes_that_are_there(flow: Flow) -> None:
+def test_dotted_ids_and_handles_are_resolved_by_existing_nodes(flow: Flow) -> None:
     flow.node("a.b", "noop")
     with pytest.raises(
         FlowError, match=r'edges\[0\]\.source: "a.b.x" is ambiguous: it may be handle "b.x" of "a" or "x" of'
@@ -143,7 +143,7 @@ def test_dots_in_ids_and_handles_are_made_out_by_the_nodes_that_are_there(flow: 
     assert edges(flow) == ["a.b.x > c.y.z", "b.p.q > c.y.z"]
 
 
-def test_a_node_type_may_be_the_decorated_function_itself() -> None:
+def test_node_type_may_be_decorated_function() -> None:
     @node("moving_average")
     def moving_average(prices: list[float]) -> float:
         return sum(prices) / len(prices)
@@ -163,7 +163,7 @@ def test_nodes_are_found_by_id(flow: Flow) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "says"),
+    ("source", "target", "message"),
     [
         ("x.out", "b.in", r'edges\[0\]\.source: no node "x"; add it first'),
         ("a.out", "b", r'edges\[0\]\.target: which handle of "b"\? Write "b\.<handle>"'),
@@ -171,8 +171,8 @@ def test_nodes_are_found_by_id(flow: Flow) -> None:
         ("a.", "b.in", r"edges\[0\]\.source: "),
     ],
 )
-def test_edges_between_nodes_that_are_not_there_are_refused(flow: Flow, source: str, target: str, says: str) -> None:
-    with pytest.raises(FlowError, match=says):
+def test_edges_to_missing_nodes_or_handles_are_refused(flow: Flow, source: str, target: str, message: str) -> None:
+    with pytest.raises(FlowError, match=message):
         flow.edge(source, target)
     assert edges(flow) == []
 
@@ -185,7 +185,7 @@ def test_handle_written_as_attribute_names_the_right_way(flow: Flow) -> None:
     assert copy.copy(a).id == "a"
 
 
-def test_arrows_that_lead_nowhere_are_refused(flow: Flow) -> None:
+def test_invalid_arrows_are_refused(flow: Flow) -> None:
     a, b, _ = flow.nodes
     arrow: Any = a
     with pytest.raises(FlowError, match=r'which handle of "b" receives'):
@@ -203,25 +203,25 @@ def test_arrows_that_lead_nowhere_are_refused(flow: Flow) -> None:
     assert edges(flow) == []
 
 
-def test_what_names_no_node_type_is_refused(flow: Flow) -> None:
+def test_undecorated_function_is_refused_as_node_type(flow: Flow) -> None:
     undecorated: Any = len
     with pytest.raises(FlowError, match=r"nodes\[3\]\.type: <built-in function len> is not a node type: give its name"):
         flow.node("d", undecorated)
     assert "d" not in flow
 
 
-def test_an_id_is_taken_once(flow: Flow) -> None:
+def test_duplicate_node_id_is_refused(flow: Flow) -> None:
     with pytest.raises(FlowError, match=r'nodes\[3\]\.id: there is already a node "a"'):
         flow.node("a", "other")
 
 
-def test_an_array_in_a_config_is_a_list(flow: Flow) -> None:
+def test_array_in_config_becomes_list(flow: Flow) -> None:
     flow.node("d", "model", {"weights": Array(1.0, 2.5)})
     assert flow.to_weather()["nodes"][3]["config"] == {"weights": [1.0, 2.5]}
 
 
 @pytest.mark.parametrize(
-    ("config", "says"),
+    ("config", "message"),
     [
         ({"at": timedelta(1)}, r"nodes\[3\]\.config\.at: a timedelta is not a JSON value"),
         ({"a": [1, {"b": float("nan")}]}, r"nodes\[3\]\.config\.a\[1\]\.b: nan is not a JSON number"),
@@ -229,14 +229,12 @@ def test_an_array_in_a_config_is_a_list(flow: Flow) -> None:
         ({"a": b"x"}, r"a bytes is not a JSON value"),
     ],
 )
-def test_a_config_that_json_cannot_say_is_refused_where_it_is_written(
-    flow: Flow, config: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(FlowError, match=says):
+def test_config_that_is_not_json_is_refused(flow: Flow, config: dict[str, Any], message: str) -> None:
+    with pytest.raises(FlowError, match=message):
         flow.node("d", "noop", config)
 
 
-def test_a_config_that_holds_itself_is_refused(flow: Flow) -> None:
+def test_config_that_contains_itself_is_refused(flow: Flow) -> None:
     config: dict[str, Any] = {}
     config["self"] = config
     with pytest.raises(FlowError, match="nested more than 100 levels deep"):
@@ -244,12 +242,12 @@ def test_a_config_that_holds_itself_is_refused(flow: Flow) -> None:
 
 
 @pytest.mark.parametrize("value", [True, float("inf"), timedelta(microseconds=1), [1]])
-def test_what_is_no_duration_at_all_is_refused(value: Any) -> None:
+def test_invalid_interval_is_refused(value: Any) -> None:
     with pytest.raises(FlowError, match="interval: "):
         Flow("f", value)
 
 
-def test_what_is_handed_in_and_out_is_copied(flow: Flow) -> None:
+def test_configs_and_weather_syntax_are_copied(flow: Flow) -> None:
     config: dict[str, Any] = {"window": [1]}
     flow.node("d", "noop", config)
     config["window"].append(2)
@@ -258,7 +256,7 @@ def test_what_is_handed_in_and_out_is_copied(flow: Flow) -> None:
     assert flow.to_weather()["nodes"][3]["config"] == {"window": [1]}
 
 
-def test_a_flow_comes_back_from_weather_syntax_with_all_that_stands_there() -> None:
+def test_unknown_fields_survive_round_trip_through_flow() -> None:
     weather = {
         "interval": "5m",
         "unknown": [1],
@@ -275,7 +273,7 @@ def test_a_flow_comes_back_from_weather_syntax_with_all_that_stands_there() -> N
 
 
 @pytest.mark.parametrize(
-    ("weather", "says"),
+    ("weather", "message"),
     [
         ([], "a flow is an object with interval, nodes and edges, not a list"),
         ({"nodes": {}}, "nodes: must be a list, is an object"),
@@ -284,18 +282,18 @@ def test_a_flow_comes_back_from_weather_syntax_with_all_that_stands_there() -> N
         ({"nodes": None}, "nodes: must be a list, is null"),
     ],
 )
-def test_what_is_no_flow_at_all_is_refused(weather: Any, says: str) -> None:
-    with pytest.raises(FlowError, match=says):
+def test_weather_syntax_of_wrong_shape_is_refused(weather: Any, message: str) -> None:
+    with pytest.raises(FlowError, match=message):
         Flow.from_weather("f", weather)
 
 
-def test_json_text() -> None:
+def test_to_json_writes_text_with_optional_indent() -> None:
     flow = Flow("f", 1, description="für")
     assert flow.to_json() == '{"interval": 1, "description": "für", "nodes": [], "edges": []}'
     assert flow.to_json(indent=1).startswith('{\n "interval": 1,')
 
 
-def test_a_node_may_run_once_for_each_item_of_a_list() -> None:
+def test_node_with_map_has_fan_out_options() -> None:
     flow = Flow("f")
     flow.node("a", "t", map="in", max_parallel=4, min_success=0.9)
     flow.node("b", "t", map="in", min_success=2)
@@ -310,7 +308,7 @@ def test_a_node_may_run_once_for_each_item_of_a_list() -> None:
         flow.node("d", "t", map="in", min_success=2.0)
 
 
-def test_what_is_no_retry_no_time_limits_no_cache_and_no_node_is_told() -> None:
+def test_option_of_wrong_type_is_refused() -> None:
     flow, other = Flow("f"), Flow("other")
     with pytest.raises(FlowError, match=r"^nodes\[0\]\.retry: must be a Retry, such as Retry\(3\), is a number$"):
         flow.node("a", "t", retry=3)  # type: ignore[arg-type]
@@ -326,7 +324,7 @@ def test_what_is_no_retry_no_time_limits_no_cache_and_no_node_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argument", "told"),
+    ("argument", "hint"),
     [
         (
             {"cron": "30 9 * * *"},
@@ -337,7 +335,7 @@ def test_what_is_no_retry_no_time_limits_no_cache_and_no_node_is_told() -> None:
         ({"xyz": 5}, 'Flow has no argument "xyz"'),
     ],
 )
-def test_an_argument_that_a_flow_does_not_have_is_told_its_place(argument: dict[str, Any], told: str) -> None:
+def test_unknown_argument_of_flow_gets_hint(argument: dict[str, Any], hint: str) -> None:
     with pytest.raises(TypeError) as refused:
         Flow("f", **argument)
-    assert told in str(refused.value)
+    assert hint in str(refused.value)

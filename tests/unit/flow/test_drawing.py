@@ -18,7 +18,7 @@ def momentum() -> Flow:
     return flow
 
 
-def test_text_has_nodes_in_the_order_in_which_they_run() -> None:
+def test_text_lists_nodes_in_execution_order() -> None:
     assert momentum().to_text() == (
         "feed (price_feed)\n"
         "├─ prices → fast.prices\n"
@@ -35,7 +35,7 @@ def test_text_has_nodes_in_the_order_in_which_they_run() -> None:
     ]
 
 
-def test_mermaid() -> None:
+def test_mermaid_escapes_labels() -> None:
     assert momentum().to_mermaid() == (
         "flowchart LR\n"
         '  n0["feed<br/>price_feed"]\n'
@@ -48,7 +48,7 @@ def test_mermaid() -> None:
     )
 
 
-def test_dot() -> None:
+def test_dot_escapes_labels() -> None:
     assert momentum().to_dot() == (
         "digraph flow {\n"
         "  rankdir=LR;\n"
@@ -64,7 +64,7 @@ def test_dot() -> None:
     )
 
 
-def test_a_flow_with_faults_is_drawn_with_them() -> None:
+def test_faulty_flow_is_drawn_with_its_faults() -> None:
     flow = Flow("f")
     a, b = flow.node("a", "noop"), flow.node("b", "noop")
     a >> b["x"]
@@ -92,11 +92,11 @@ def test_a_flow_with_faults_is_drawn_with_them() -> None:
     assert "spirit" in broken.to_dot()
 
 
-def test_nothing_is_drawn_of_nothing() -> None:
+def test_empty_flow_is_drawn_as_empty_text() -> None:
     assert Flow("f").to_text() == ""
 
 
-def test_ten_thousand_nodes_in_a_row_are_drawn_in_no_time() -> None:
+def test_chain_of_ten_thousand_nodes_is_drawn_quickly() -> None:
     flow = Flow("f")
     node = flow.node("n0", "noop")
     for number in range(1, 10_000):
@@ -106,7 +106,7 @@ def test_ten_thousand_nodes_in_a_row_are_drawn_in_no_time() -> None:
     assert time.perf_counter() - begun < 5
 
 
-def test_a_node_that_runs_over_a_list_says_so_in_every_picture() -> None:
+def test_fan_out_is_shown_in_every_drawing() -> None:
     flow = Flow("screening", "1h")
     feed = flow.node("feed", "feed")
     each = flow.node("each", "screen", map="share", max_parallel=4)

@@ -46,7 +46,7 @@ edges:
         ("momentum.flow", YAML),
     ],
 )
-def test_json_and_yaml_say_the_same(tmp_path: Path, name: str, text: str) -> None:
+def test_json_and_yaml_files_give_the_same_flow(tmp_path: Path, name: str, text: str) -> None:
     file = tmp_path / name
     file.write_text(text, encoding="utf-8")
     flow = read_flow(file)
@@ -56,12 +56,12 @@ def test_json_and_yaml_say_the_same(tmp_path: Path, name: str, text: str) -> Non
     assert parse_flow(text.lstrip("\ufeff"), "f").to_weather() == WEATHER
 
 
-def test_the_example_is_a_flow() -> None:
+def test_momentum_example_is_read_unchanged() -> None:
     file = Path(__file__).parents[3] / "examples" / "momentum" / "flow.json"
     assert read_flow(file).to_weather() == json.loads(file.read_text(encoding="utf-8"))
 
 
-def test_yaml_has_the_values_of_json_and_no_others() -> None:
+def test_yaml_has_only_value_types_of_json() -> None:
     text = (
         "{a: yes, b: 2020-01-01, c: 1:30, d: 0x10, e: 007, f: 1e3, g: -.5, h: 'x', i: no, j: +1, k: .nan, l: '1', m: }"
     )
@@ -83,7 +83,7 @@ def test_yaml_has_the_values_of_json_and_no_others() -> None:
     }
 
 
-def test_yaml_may_repeat_itself_by_anchors() -> None:
+def test_yaml_anchors_and_merge_keys_are_expanded() -> None:
     weather = parse_flow(
         "common: &c {window: 3, mode: fast}\nnodes: [{config: *c}, {config: {<<: *c, window: 8}}]\n", "f"
     ).to_weather()
@@ -93,14 +93,14 @@ def test_yaml_may_repeat_itself_by_anchors() -> None:
     ]
 
 
-def test_yaml_that_repeats_itself_without_end_is_refused_before_it_is_made() -> None:
+def test_exponential_yaml_aliases_are_refused() -> None:
     levels = [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 10)}]" for at in range(1, 8)]
     with pytest.raises(FlowFileError, match=r"^f:7:30: has more than 1000000 values, counting those that aliases"):
         parse_flow("\n".join(["a0: &a0 [1]", *levels]), "f", "f")
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "flow: is empty"),
         (" \n", "flow: is empty"),
@@ -137,14 +137,14 @@ def test_yaml_that_repeats_itself_without_end_is_refused_before_it_is_made() -> 
         ("a: " + "[" * 100_000, "flow"),
     ],
 )
-def test_what_is_wrong_is_told_with_file_and_line(text: str, says: str) -> None:
+def test_faults_are_reported_with_file_and_line(text: str, message: str) -> None:
     with pytest.raises(FlowFileError) as caught:
         parse_flow(text, "f", "flow")
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.file == "flow"
 
 
-def test_line_and_path_are_there_for_programs() -> None:
+def test_error_has_line_column_and_path_as_attributes() -> None:
     with pytest.raises(FlowFileError) as caught:
         parse_flow("nodes:\n  - 3\n", "f", "flow.yaml")
     error = caught.value
@@ -156,7 +156,7 @@ def test_line_and_path_are_there_for_programs() -> None:
     )
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_missing_and_non_utf_8_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_flow(tmp_path / "missing.json")
     file = tmp_path / "flow.json"

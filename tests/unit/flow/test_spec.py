@@ -51,7 +51,7 @@ WEATHER = {
 }
 
 
-def test_there_and_back() -> None:
+def test_flow_survives_round_trip_through_spec() -> None:
     spec = spec_of(WEATHER)
     assert spec.nodes[0].config_json == '{"symbol":"ÄÖ","key":{"$secret":"k"}}'
     assert spec.nodes[0].run_if == node_task_pb2.RUN_IF_ANY_SUCCEEDED
@@ -74,12 +74,12 @@ def test_there_and_back() -> None:
         {"flow_finished": {"flow_ids": ["a"]}},
     ],
 )
-def test_schedules_there_and_back(schedule: dict[str, Any]) -> None:
+def test_schedule_survives_round_trip_through_spec(schedule: dict[str, Any]) -> None:
     weather = {"schedule": schedule, "nodes": [], "edges": []}
     assert weather_of(spec_of(weather)) == weather
 
 
-def test_what_is_not_said_stays_unsaid() -> None:
+def test_omitted_fields_stay_unset() -> None:
     assert spec_of({}) == flow_pb2.FlowSpec()
     assert weather_of(flow_pb2.FlowSpec()) == {"nodes": [], "edges": []}
 
@@ -87,12 +87,12 @@ def test_what_is_not_said_stays_unsaid() -> None:
 @pytest.mark.parametrize(
     ("interval", "text"), [(0, "0"), (60, "60"), (0.5, "0.5"), (1e-7, "0.0000001"), ("whenever", "whenever")]
 )
-def test_durations_become_text(interval: Any, text: str) -> None:
+def test_numeric_intervals_become_text(interval: Any, text: str) -> None:
     assert spec_of({"interval": interval}).interval == text
 
 
 @pytest.mark.parametrize(
-    ("weather", "says"),
+    ("weather", "message"),
     [
         ([], "must be an object, is a list"),
         ({"colour": "red"}, "colour: unknown field; known fields are interval, schedule, nodes"),
@@ -127,8 +127,8 @@ def test_durations_become_text(interval: Any, text: str) -> None:
         ({"edges": [{"from": "a"}]}, r"edges\[0\]\.from: unknown field"),
     ],
 )
-def test_what_the_message_has_no_room_for_is_refused(weather: Any, says: str) -> None:
-    with pytest.raises(FlowError, match=says):
+def test_weather_syntax_that_does_not_fit_spec_is_refused(weather: Any, message: str) -> None:
+    with pytest.raises(FlowError, match=message):
         spec_of(weather)
 
 
@@ -146,13 +146,13 @@ def test_what_the_message_has_no_room_for_is_refused(weather: Any, says: str) ->
         ({"nodes": [{"config": {LONE: 1}}]}, "nodes[0].config"),
     ],
 )
-def test_half_a_character_is_refused_with_its_path(weather: dict[str, Any], path: str) -> None:
+def test_lone_surrogate_is_refused_with_its_path(weather: dict[str, Any], path: str) -> None:
     with pytest.raises(FlowError, match=r"has '\\ud800', half a character: write the whole one") as caught:
         spec_of(weather)
     assert caught.value.path == path
 
 
-def test_messages_that_weather_syntax_cannot_say_are_refused() -> None:
+def test_spec_that_does_not_fit_weather_syntax_is_refused() -> None:
     with pytest.raises(FlowError, match=r"nodes\[0\]\.config_json: is not JSON"):
         weather_of(flow_pb2.FlowSpec(nodes=[flow_pb2.NodeSpec(config_json="{")]))
     unknown = flow_pb2.FlowSpec()
