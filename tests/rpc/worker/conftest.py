@@ -25,11 +25,11 @@ async def double(value: int = 1) -> int:
 
 
 class Waiting:
-    """A node that waits until the test lets it go on; it records what it was told."""
+    """A node that waits until the test lets it go on; it records the reasons of its stops."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
-        self.told: list[str] = []
+        self.stop_reasons: list[str] = []
         self.go_on = asyncio.Event()
 
         @node("waits")
@@ -38,7 +38,7 @@ class Waiting:
             try:
                 await self.go_on.wait()
             except NodeStopExecution as stop:
-                self.told.append(stop.reason)
+                self.stop_reasons.append(stop.reason)
                 raise
             return ctx.node_id
 

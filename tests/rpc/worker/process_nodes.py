@@ -83,21 +83,21 @@ class Large:
 held: list[weakref.ref[Large]] = []
 
 
-@node("fails_with_much", process=True)
-def fails_with_much() -> None:
+@node("fails_with_large_object", process=True)
+def fails_with_large_object() -> None:
     gc.disable()
     large = Large()
     held.append(weakref.ref(large))
     raise ValueError(large)
 
 
-@node("fails_with_more", process=True)
-async def fails_with_more() -> None:
-    fails_with_much()
+@node("fails_with_large_object_on_a_loop", process=True)
+async def fails_with_large_object_on_a_loop() -> None:
+    fails_with_large_object()
 
 
-@node("stops_with_much", process=True)
-async def stops_with_much(ctx: Context) -> None:
+@node("stops_with_large_object", process=True)
+async def stops_with_large_object(ctx: Context) -> None:
     gc.disable()
     large = Large()
     held.append(weakref.ref(large))
@@ -105,8 +105,8 @@ async def stops_with_much(ctx: Context) -> None:
     await asyncio.Event().wait()
 
 
-@node("is_left", process=True)
-def is_left() -> list[bool]:
+@node("large_objects_alive", process=True)
+def large_objects_alive() -> list[bool]:
     """Report for each large object whether it is still there."""
     return [large() is not None for large in held]
 
@@ -193,7 +193,7 @@ async def waits(ctx: Context) -> None:
         await ctx.progress(1, str(os.getpid()))
         await asyncio.Event().wait()
     except NodeStopExecution as stop:
-        ctx.log("told", reason=stop.reason, source=stop.source)
+        ctx.log("stopped", reason=stop.reason, source=stop.source)
         raise
 
 

@@ -59,12 +59,12 @@ async def refused(call: Any) -> grpc.aio.AioRpcError:
     return error.value
 
 
-async def test_it_registers_where_it_is_called_and_reports_what_it_ran(engine: Engine) -> None:
+async def test_called_worker_registers_address_and_reports_outcomes(engine: Engine) -> None:
     async with called(engine) as (_, stub):
         assert await execute(stub, "double", "t1", "t2", config_json='{"value": 4}') == ["t1", "t2"]
         await until(lambda: sum(len(each.completions) for each in engine.reports) == 2, "both are reported")
-        said = {each.token: each.outputs[0].value_json for report in engine.reports for each in report.completions}
-        assert said == {"t1": "8", "t2": "8"}
+        outputs = {each.token: each.outputs[0].value_json for report in engine.reports for each in report.completions}
+        assert outputs == {"t1": "8", "t2": "8"}
         assert engine.reports[0].worker_id == "w1"
         # The worker neither runs again what it has reported, nor refuses it.
         assert await execute(stub, "double", "t1") == ["t1"]
@@ -73,7 +73,7 @@ async def test_it_registers_where_it_is_called_and_reports_what_it_ran(engine: E
     assert engine.deregistered
 
 
-async def test_it_renews_tells_progress_and_lines_and_hears_of_losses(engine: Engine) -> None:
+async def test_called_worker_renews_reports_progress_and_drops_lost_leases(engine: Engine) -> None:
     async with called(engine) as (worker, stub):
         request = pb2.ExecuteRequest(assignments=[assignment("hold", "t1")], renew_interval=Duration(nanos=20_000_000))
         await stub.Execute(request)
@@ -89,14 +89,14 @@ async def test_it_renews_tells_progress_and_lines_and_hears_of_losses(engine: En
     assert not any(each.failures or each.completions or each.give_back_tokens for each in engine.reports)
 
 
-@pytest.mark.parametrize("way", ["told", "heard when it renews"])
-async def test_it_stops_what_it_is_to_stop(engine: Engine, way: str) -> None:
+@pytest.mark.parametrize("way", ["by call", "by answer to renewal"])
+async def test_called_worker_stops_node(engine: Engine, way: str) -> None:
     async with called(engine) as (_, stub):
         request = pb2.ExecuteRequest(assignments=[assignment("hold", "t1")], renew_interval=Duration(nanos=20_000_000))
         await stub.Execute(request)
         mark = node_task_pb2.StopMark(reason="enough", by="ann")
         stop = work_pb2.NodeTaskTermination(token="t1", stop=mark)
-        if way == "told":
+        if way == "by call":
             other = work_pb2.NodeTaskTermination(token="t9", stop=mark)
             answer = await stub.Terminate(pb2.TerminateRequest(terminations=[stop, other]))
             assert list(answer.unknown_tokens) == ["t9"]
@@ -107,7 +107,7 @@ async def test_it_stops_what_it_is_to_stop(engine: Engine, way: str) -> None:
         assert (failure.token, failure.terminated) == ("t1", True)
 
 
-async def test_it_takes_no_more_than_it_has_room_for(engine: Engine) -> None:
+async def test_called_worker_accepts_no_more_than_its_capacity(engine: Engine) -> None:
     async with called(engine, capacity=2) as (_, stub):
         assert await execute(stub, "hold", "t1", "t2", "t3") == ["t1", "t2"]
         error = await refused(execute(stub, "hold", "t4"))
@@ -126,7 +126,7 @@ async def test_it_takes_no_more_than_it_has_room_for(engine: Engine) -> None:
         ("Nothing", b"", Status.UNIMPLEMENTED),
     ],
 )
-async def test_what_makes_no_sense_is_refused_with_a_reason(
+async def test_malformed_request_is_refused_with_reason(
     engine: Engine, method: str, request_bytes: bytes, code: grpc.StatusCode
 ) -> None:
     async with called(engine) as (_, stub):
@@ -140,7 +140,7 @@ async def test_what_makes_no_sense_is_refused_with_a_reason(
         assert await execute(stub, "double", "t1", config_json='{"value": 4}') == ["t1"]
 
 
-async def test_times_beyond_all_bounds_are_cut(engine: Engine) -> None:
+async def test_extreme_durations_are_clamped(engine: Engine) -> None:
     """A lease that would be renewed without a pause, a start too far away for any timer, a grace of centuries."""
     most, least = Duration(seconds=1 << 60), Duration(seconds=-(1 << 60))
     async with called(engine) as (worker, stub):
@@ -155,7 +155,7 @@ async def test_times_beyond_all_bounds_are_cut(engine: Engine) -> None:
         await until(lambda: sum(len(each.failures) for each in engine.reports) == 2, "both have ended")
 
 
-async def test_what_is_not_heard_is_said_again(engine: Engine) -> None:
+async def test_failed_report_is_sent_again(engine: Engine) -> None:
     engine.report_fault = Status.UNAVAILABLE
     async with called(engine) as (_, stub):
         await execute(stub, "double", "t1", config_json='{"value": 4}')
@@ -165,7 +165,7 @@ async def test_what_is_not_heard_is_said_again(engine: Engine) -> None:
     assert [each.token for report in engine.reports for each in report.completions] == ["t1"]
 
 
-async def test_when_it_leaves_it_says_so_and_gives_back_what_it_runs(engine: Engine) -> None:
+async def test_leaving_worker_refuses_work_and_gives_back_running_nodes(engine: Engine) -> None:
     released = asyncio.Event()
 
     @node("slow")
@@ -193,7 +193,7 @@ async def test_when_it_leaves_it_says_so_and_gives_back_what_it_runs(engine: Eng
     assert [token for report in engine.reports for token in report.give_back_tokens] == ["t1"]
 
 
-async def test_an_address_that_is_taken_is_told(engine: Engine) -> None:
+async def test_listening_on_used_address_fails(engine: Engine) -> None:
     async with called(engine):
         taken = engine.registered[-1].worker.api_url
         with pytest.raises(WorkerError, match=f"cannot listen on {taken}: it is in use"):
@@ -210,12 +210,12 @@ async def test_an_address_that_is_taken_is_told(engine: Engine) -> None:
         ({"listen": "127.0.0.1:65536"}, "host:port"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
+def test_inconsistent_addresses_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Worker([double], **options)
 
 
-async def test_another_address_may_be_registered(engine: Engine) -> None:
+async def test_registered_address_may_differ_from_listening_one(engine: Engine) -> None:
     worker = Worker([double], address=engine.address, listen="0.0.0.0:0", api_url="https://workers.test:9000")
     async with worker:
         assert engine.registered[-1].worker.api_url == "https://workers.test:9000"

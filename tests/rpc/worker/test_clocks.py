@@ -27,7 +27,7 @@ def at(seconds: float) -> Timestamp:
 
 
 @HOURS
-async def test_a_worker_goes_by_the_servers_clock(
+async def test_deadline_follows_clock_of_server(
     engine: Engine, waiting: Waiting, monkeypatch: pytest.MonkeyPatch, ahead_s: float
 ) -> None:
     sent = float(int(time.time()))
@@ -48,7 +48,7 @@ async def test_a_worker_goes_by_the_servers_clock(
 
 
 @HOURS
-async def test_an_eager_node_has_its_deadline_by_the_servers_clock(
+async def test_deadline_of_eager_node_follows_clock_of_server(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, ahead_s: float
 ) -> None:
     clock, sent = time.time, time.time()
@@ -68,9 +68,7 @@ async def test_an_eager_node_has_its_deadline_by_the_servers_clock(
     assert sent + 60 - 1 <= deadline.timestamp() <= clock() + 60 + 1
 
 
-async def test_by_a_server_that_does_not_say_when_it_sends_the_workers_clock_counts(
-    engine: Engine, waiting: Waiting
-) -> None:
+async def test_deadline_without_send_time_follows_clock_of_worker(engine: Engine, waiting: Waiting) -> None:
     async with Worker([waiting.node], address=engine.address):
         session = await engine.session()
         session.assign(waiting.node.type, "t1", deadline=at(time.time() + 0.1))

@@ -15,9 +15,7 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker import Worker, WorkerError, node, threads, worker
 
 
-async def test_stopping_finishes_what_runs_gives_back_the_rest_and_deregisters(
-    engine: Engine, waiting: Waiting
-) -> None:
+async def test_stopping_worker_finishes_or_gives_back_nodes_and_deregisters(engine: Engine, waiting: Waiting) -> None:
     finishing = threading.Event()
 
     @node("finishes")
@@ -40,12 +38,12 @@ async def test_stopping_finishes_what_runs_gives_back_the_rest_and_deregisters(
 
     assert sorted(session.given_back) == ["t1", "t3"]
     assert [completion.token for completion in session.completions] == ["t2"]
-    assert waiting.told == ["the worker is leaving"]
+    assert waiting.stop_reasons == ["the worker is leaving"]
     assert (serves.running, session.half_closed) == (0, True)
     assert [request.worker_id for request in engine.deregistered] == ["w1"]
 
 
-async def test_another_thread_may_stop_it(engine: Engine) -> None:
+async def test_worker_can_be_stopped_from_another_thread(engine: Engine) -> None:
     worker = Worker([double], address=engine.address)
     serving = threading.Thread(target=lambda: asyncio.run(worker.serve(), debug=True), daemon=True)
     serving.start()
@@ -57,7 +55,7 @@ async def test_another_thread_may_stop_it(engine: Engine) -> None:
     worker.stop()
 
 
-async def test_run_is_for_the_main_thread_where_no_loop_runs(engine: Engine) -> None:
+async def test_run_is_refused_within_event_loop_or_other_thread(engine: Engine) -> None:
     worker = Worker([double], address=engine.address)
     with pytest.raises(WorkerError, match="await serve"):
         worker.run()
@@ -65,7 +63,7 @@ async def test_run_is_for_the_main_thread_where_no_loop_runs(engine: Engine) -> 
         await asyncio.to_thread(worker.run)
 
 
-def test_run_leaves_the_handlers_of_signals_as_they_were() -> None:
+def test_run_restores_signal_handlers() -> None:
     def handle(number: int, frame: FrameType | None) -> None: ...
 
     numbers = (signal.SIGTERM, signal.SIGINT)
@@ -94,10 +92,10 @@ async def test_stopping_without_a_server_does_not_hang(
     async with asyncio.timeout(20):
         await serving
 
-    assert waiting.told == ["the worker is leaving"]
+    assert waiting.stop_reasons == ["the worker is leaving"]
 
 
-async def test_a_worker_that_reconnects_while_leaving_says_so(engine: Engine, waiting: Waiting) -> None:
+async def test_worker_that_reconnects_while_leaving_reports_it(engine: Engine, waiting: Waiting) -> None:
     serves = Worker([waiting.node], address=engine.address)
     serving = asyncio.create_task(serves.serve())
     session = await engine.session()
@@ -115,15 +113,13 @@ async def test_a_worker_that_reconnects_while_leaving_says_so(engine: Engine, wa
     assert [completion.token for completion in second.completions] == ["t1"]
 
 
-async def test_a_worker_serves_once(engine: Engine) -> None:
+async def test_worker_can_serve_only_once(engine: Engine) -> None:
     async with Worker([double], address=engine.address) as serves:
         with pytest.raises(WorkerError, match="a worker can serve only once"):
             await serves.serve()
 
 
-async def test_a_worker_whose_threads_are_stuck_leaves_and_says_why(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_worker_leaves_when_too_many_threads_are_stuck(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "STUCK_AFTER", 0)
     end, begun = threading.Event(), threading.Semaphore(0)
 

@@ -25,7 +25,7 @@ class Scheduler(SchedulerServiceServicer):
 
     def __init__(self, code: grpc.StatusCode) -> None:
         self._code = code
-        self._met: set[str] = set()
+        self._methods_ended: set[str] = set()
 
     async def GetMemory(self, request: memory_pb2.GetMemoryRequest, context: Any) -> memory_pb2.GetMemoryResponse:
         await self._end_first("GetMemory", context)
@@ -38,8 +38,8 @@ class Scheduler(SchedulerServiceServicer):
         return memory_pb2.UpdateMemoryResponse()
 
     async def _end_first(self, method: str, context: Any) -> None:
-        if method not in self._met:
-            self._met.add(method)
+        if method not in self._methods_ended:
+            self._methods_ended.add(method)
             await context.abort(self._code)
 
 
@@ -47,7 +47,7 @@ AWAY = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.
 
 
 @pytest.mark.parametrize("code", AWAY)
-async def test_what_a_scheduler_left_unanswered_is_asked_again(engine: Engine, code: grpc.StatusCode) -> None:
+async def test_unanswered_memory_call_is_repeated(engine: Engine, code: grpc.StatusCode) -> None:
     """A stopping server ends calls that it has not begun with CANCELLED; a hanging one lets the deadline pass."""
     server = grpc.aio.server()
     add_SchedulerServiceServicer_to_server(Scheduler(code), server)  # type: ignore[abstract]

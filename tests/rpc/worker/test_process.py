@@ -82,7 +82,7 @@ async def test_sigterm_lets_nodes_finish_and_exits_with_0(engine: Engine, tmp_pa
 
 
 @pytest.mark.parametrize("node_type", ["stuck", "borrows"])
-async def test_a_node_that_cannot_be_stopped_does_not_hold_the_process(
+async def test_node_that_ignores_stop_does_not_keep_worker_alive(
     engine: Engine, tmp_path: Path, node_type: str
 ) -> None:
     async with worker_process(tmp_path, "shop_nodes", "--grace", "0.1", address=engine.address) as process:
@@ -95,7 +95,7 @@ async def test_a_node_that_cannot_be_stopped_does_not_hold_the_process(
     assert (session.completions, session.given_back) == ([], ["t1"])
 
 
-async def test_a_task_of_a_node_that_exits_fails_that_node_only(engine: Engine, tmp_path: Path) -> None:
+async def test_sys_exit_in_task_of_node_fails_only_that_node(engine: Engine, tmp_path: Path) -> None:
     async with worker_process(tmp_path, "shop_nodes", address=engine.address) as process:
         session = await engine.session()
         session.assign("exits", "t1")
@@ -110,7 +110,7 @@ async def test_a_task_of_a_node_that_exits_fails_that_node_only(engine: Engine, 
 
 @pytest.mark.parametrize("node_type", ["stuck", "borrows"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_second_signal_ends_it_at_once(
+async def test_second_signal_ends_worker_at_once(
     engine: Engine, tmp_path: Path, number: signal.Signals, node_type: str
 ) -> None:
     async with worker_process(tmp_path, "shop_nodes", "--grace", "600", address=engine.address) as process:
@@ -123,9 +123,9 @@ async def test_a_second_signal_ends_it_at_once(
         assert await asyncio.wait_for(process.wait(), 30) == 128 + number
 
 
-async def test_a_module_without_nodes_exits_with_2_and_the_reason(tmp_path: Path) -> None:
+async def test_unknown_node_name_exits_with_2_and_suggestion(tmp_path: Path) -> None:
     async with worker_process(tmp_path, "shop_nodes:shrot") as process:
-        _, said = await asyncio.wait_for(process.communicate(), 30)
+        _, stderr = await asyncio.wait_for(process.communicate(), 30)
 
     assert process.returncode == 2
-    assert said.decode() == 'error: module shop_nodes has no shrot; did you mean "short"?\n'
+    assert stderr.decode() == 'error: module shop_nodes has no shrot; did you mean "short"?\n'

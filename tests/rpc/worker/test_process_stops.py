@@ -1,4 +1,4 @@
-"""Stopping a node in a process of its own always works: it is told, then interrupted, then killed."""
+"""Stopping a node in a process of its own always works: it is asked, then interrupted, then killed."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ async def pids(runs: Bench, token: str = "t1") -> list[int]:
 
 
 @pytest.mark.parametrize("node_type", ["polls", "waits"])
-async def test_a_node_that_heeds_its_stop_keeps_its_process(node_type: str) -> None:
+async def test_process_survives_node_that_obeys_stop(node_type: str) -> None:
     async with bench(1) as runs:
         runs.executor.start(runs.assignment(node_type))
         (pid,) = await pids(runs)
@@ -41,10 +41,10 @@ async def test_a_node_that_heeds_its_stop_keeps_its_process(node_type: str) -> N
     assert run.error is not None
     assert (run.error.code, run.error.message) == ("", "market closed (by ada)")
     if node_type == "waits":
-        assert [line.message for line in run.logs] == ["told reason='market closed' source='ada'"]
+        assert [line.message for line in run.logs] == ["stopped reason='market closed' source='ada'"]
 
 
-async def test_after_the_grace_it_is_interrupted_and_may_clean_up(
+async def test_busy_node_is_interrupted_after_grace_and_can_clean_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_process, "KILL_DELAY", 20.0)
@@ -63,7 +63,7 @@ async def test_after_the_grace_it_is_interrupted_and_may_clean_up(
     assert note.read_text() == "NodeStopExecution"
 
 
-async def test_one_that_heeds_nothing_is_killed_with_all_it_started(caplog: pytest.LogCaptureFixture) -> None:
+async def test_node_that_ignores_interrupt_is_killed_with_its_processes(caplog: pytest.LogCaptureFixture) -> None:
     async with bench(1) as runs:
         runs.executor.start(runs.assignment("deaf"))
         started = await pids(runs)
@@ -82,7 +82,7 @@ async def test_one_that_heeds_nothing_is_killed_with_all_it_started(caplog: pyte
     assert "is still running although it was told to stop (enough); its process is being killed" in caplog.text
 
 
-async def test_a_stop_that_comes_while_the_process_starts_is_not_lost() -> None:
+async def test_stop_during_start_of_process_is_not_lost() -> None:
     async with bench(1) as runs:
         runs.executor.start(runs.assignment("polls"))
         await until(lambda: runs.executor.held["t1"].process, "a process was started")
@@ -93,7 +93,7 @@ async def test_a_stop_that_comes_while_the_process_starts_is_not_lost() -> None:
     assert run.progress == []
 
 
-async def test_a_stop_is_not_lost_with_a_process_that_dies_before_it_takes_the_node() -> None:
+async def test_stop_is_not_lost_when_process_dies_before_node_begins() -> None:
     async with bench(1) as runs:
         pid = (await runs.run(runs.assignment("pid"))).output
         os.kill(pid, signal.SIGSTOP)
@@ -107,7 +107,7 @@ async def test_a_stop_is_not_lost_with_a_process_that_dies_before_it_takes_the_n
     assert run.progress == []
 
 
-async def test_a_stop_ends_one_that_waits_for_a_process(tmp_path: Path) -> None:
+async def test_stop_ends_node_that_waits_for_process(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     async with bench(1) as runs:
         runs.executor.start(runs.assignment("finishes", config_json=config(flag=str(flag))))
@@ -121,7 +121,7 @@ async def test_a_stop_ends_one_that_waits_for_a_process(tmp_path: Path) -> None:
         assert (await runs.run(runs.assignment("pid", "t3"))).error is None
 
 
-async def test_the_deadline_ends_what_does_not_stop() -> None:
+async def test_deadline_kills_node_that_ignores_stop() -> None:
     async with bench(1) as runs:
         assert (await runs.run(runs.assignment("pid", "t0"))).error is None, "the process has started"
         assignment = runs.assignment("deaf")
@@ -137,7 +137,7 @@ async def test_the_deadline_ends_what_does_not_stop() -> None:
 
 
 @pytest.mark.parametrize("node_type", ["polls", "deaf"])
-async def test_a_lost_lease_ends_the_node_and_reports_nothing(node_type: str) -> None:
+async def test_lost_lease_ends_node_without_report(node_type: str) -> None:
     async with bench(1) as runs:
         runs.executor.start(runs.assignment(node_type))
         started = await pids(runs)
@@ -152,7 +152,7 @@ async def test_a_lost_lease_ends_the_node_and_reports_nothing(node_type: str) ->
     assert runs.given_back == []
 
 
-async def test_leaving_gives_back_what_stops_once_it_is_dead_and_completes_the_rest(tmp_path: Path) -> None:
+async def test_leaving_gives_back_stopped_nodes_and_completes_others(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     async with bench(3) as runs:
         for token, node_type in (("t1", "deaf"), ("t2", "waits"), ("t3", "finishes")):
@@ -170,7 +170,7 @@ async def test_leaving_gives_back_what_stops_once_it_is_dead_and_completes_the_r
     assert runs.runs["t3"].output == "done"
 
 
-async def test_what_a_process_has_started_goes_with_it_when_it_dies() -> None:
+async def test_dead_process_takes_its_child_processes_along() -> None:
     async with bench(1) as runs:
         runs.executor.start(runs.assignment("litters"))
         left = await pids(runs)
@@ -178,15 +178,15 @@ async def test_what_a_process_has_started_goes_with_it_when_it_dies() -> None:
         await until(lambda: not any(map(alive, left)), "what it started is gone")
 
 
-async def test_closing_leaves_no_process() -> None:
+async def test_closing_leaves_no_process_behind() -> None:
     async with bench(3) as runs:
         runs.executor.start(runs.assignment("deaf", "t1"))
         runs.executor.start(runs.assignment("waits", "t2"))
-        deaf, its_own = await pids(runs)
+        deaf, child_of_deaf = await pids(runs)
         (waiting,) = await pids(runs, "t2")
         idle = (await runs.run(runs.assignment("pid", "t3"))).output
 
     assert [pid for pid in (deaf, waiting, idle) if alive(pid)] == []
-    await until(lambda: not alive(its_own), "what a node started is gone too")
+    await until(lambda: not alive(child_of_deaf), "what a node started is gone too")
     assert runs.ended == ["t3"]
     assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

@@ -62,7 +62,7 @@ def nodes(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_no_process_outlives_a_worker_that_is_killed(engine: Engine, nodes: Path) -> None:
+async def test_no_process_outlives_killed_worker(engine: Engine, nodes: Path) -> None:
     options = ("crafts", "--processes", "2")
     async with worker_process(nodes, *options, address=engine.address) as worker:
         session = await engine.session()
@@ -73,7 +73,7 @@ async def test_no_process_outlives_a_worker_that_is_killed(engine: Engine, nodes
         await until(lambda: not any(map(alive, pids)), "the processes of its nodes are gone")
 
 
-async def test_sigterm_lets_nodes_in_processes_finish_even_when_all_are_sent_it(engine: Engine, nodes: Path) -> None:
+async def test_sigterm_to_whole_process_group_lets_nodes_finish(engine: Engine, nodes: Path) -> None:
     async with worker_process(nodes, "crafts", "--grace", "30", address=engine.address) as worker:
         session = await engine.session()
         session.assign("finishes", "t1", config_json=json.dumps({"flag": str(nodes / "flag")}))
@@ -90,7 +90,7 @@ async def test_sigterm_lets_nodes_in_processes_finish_even_when_all_are_sent_it(
     assert not alive(pid)
 
 
-async def test_sigterm_gives_back_what_does_not_finish_in_the_grace(engine: Engine, nodes: Path) -> None:
+async def test_sigterm_gives_back_nodes_that_outlast_grace(engine: Engine, nodes: Path) -> None:
     async with worker_process(nodes, "crafts", "--grace", "0.1", address=engine.address) as worker:
         session = await engine.session()
         session.assign("finishes", "t1", config_json=json.dumps({"flag": str(nodes / "never")}))
@@ -102,9 +102,7 @@ async def test_sigterm_gives_back_what_does_not_finish_in_the_grace(engine: Engi
     assert not alive(pid)
 
 
-async def test_a_signal_to_what_a_node_has_forked_ends_that_and_is_none_of_the_worker_s(
-    engine: Engine, nodes: Path
-) -> None:
+async def test_signal_to_forked_child_of_node_does_not_reach_worker(engine: Engine, nodes: Path) -> None:
     async with worker_process(nodes, "crafts", address=engine.address):
         session = await engine.session()
         session.assign("forks", "t1", "t2")
@@ -114,7 +112,7 @@ async def test_a_signal_to_what_a_node_has_forked_ends_that_and_is_none_of_the_w
     assert not any(request.draining for request in session.requests)
 
 
-async def test_what_nodes_print_and_log_goes_where_the_worker_s_messages_go(engine: Engine, nodes: Path) -> None:
+async def test_output_and_logs_of_process_nodes_go_to_stderr_of_worker(engine: Engine, nodes: Path) -> None:
     async with worker_process(nodes, "crafts", address=engine.address) as worker:
         session = await engine.session()
         session.assign("talks", "t1")
@@ -122,15 +120,15 @@ async def test_what_nodes_print_and_log_goes_where_the_worker_s_messages_go(engi
         session.assign("segfaults", "t2")
         await until(lambda: session.failures, "the second is reported")
         worker.send_signal(signal.SIGTERM)
-        _, said = await asyncio.wait_for(worker.communicate(), 30)
+        _, stderr = await asyncio.wait_for(worker.communicate(), 30)
 
-    assert "printed by the node\n" in said.decode()
-    assert "INFO    logged by the node\n" in said.decode()
-    assert "Fatal Python error: Segmentation fault" in said.decode()
+    assert "printed by the node\n" in stderr.decode()
+    assert "INFO    logged by the node\n" in stderr.decode()
+    assert "Fatal Python error: Segmentation fault" in stderr.decode()
     assert session.failures[0].error.message == "the process of the node died of signal SIGSEGV (11)"
 
 
-async def test_a_module_that_runs_its_worker_when_imported_is_told_what_to_do(engine: Engine, tmp_path: Path) -> None:
+async def test_module_that_runs_worker_on_import_gets_hint(engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "crafts.py").write_text(
         "from tradewind.worker import Worker, node\n"
         '@node("pid", process=True)\n'

@@ -30,16 +30,16 @@ def config(**values: object) -> str:
     return json.dumps(values)
 
 
-async def test_the_context_is_the_same_in_a_process() -> None:
+async def test_context_is_the_same_in_process() -> None:
     async with bench() as runs:
         assignment = runs.assignment("facts", flow_id="momentum", cycle=7, config_json=config(factor=3))
         assignment.inputs.add(handle="value", values_json=["14"])
         assignment.planned_time.FromJsonString("2026-01-02T03:04:05Z")
         run = await runs.run(assignment)
 
-    told = run.output
-    assert told.pop("pid") != os.getpid()
-    assert told == {
+    facts = run.output
+    assert facts.pop("pid") != os.getpid()
+    assert facts == {
         "product": 42,
         "idempotency_key": "flow:0:0:t1",
         "flow": ["momentum", 7, 0, "t1", 1],
@@ -50,18 +50,18 @@ async def test_the_context_is_the_same_in_a_process() -> None:
     assert [(line.level, line.message) for line in run.logs] == [("WARNING", "value is 14")]
 
 
-async def test_what_a_node_had_that_did_not_complete_is_let_go_without_the_collector() -> None:
+async def test_failed_process_node_releases_its_objects() -> None:
     async with bench(1) as runs:
-        assert (await runs.run(runs.assignment("fails_with_much"))).error
-        assert (await runs.run(runs.assignment("fails_with_more", "t2"))).error
-        runs.executor.start(runs.assignment("stops_with_much", "t3"))
+        assert (await runs.run(runs.assignment("fails_with_large_object"))).error
+        assert (await runs.run(runs.assignment("fails_with_large_object_on_a_loop", "t2"))).error
+        runs.executor.start(runs.assignment("stops_with_large_object", "t3"))
         await until(lambda: runs.runs.get("t3"), "the node waits")
         runs.stop("t3")
         assert (await runs.end("t3")).terminated
-        assert (await runs.run(runs.assignment("is_left", "t4"))).output == [False, False, False]
+        assert (await runs.run(runs.assignment("large_objects_alive", "t4"))).output == [False, False, False]
 
 
-async def test_async_nodes_have_a_loop_there_and_emit_by_handle() -> None:
+async def test_async_process_node_emits_by_handle() -> None:
     async with bench() as runs:
         up = await runs.run(runs.assignment("branch", config_json=config(value=2)))
         down = await runs.run(runs.assignment("branch", "t2", config_json=config(value=-2)))
@@ -69,7 +69,7 @@ async def test_async_nodes_have_a_loop_there_and_emit_by_handle() -> None:
     assert (up.outputs, down.outputs) == ({"buy": 2}, {"sell": -2})
 
 
-async def test_processes_are_used_again() -> None:
+async def test_processes_are_reused() -> None:
     async with bench() as runs:
         pids = [(await runs.run(runs.assignment("pid", f"t{index}"))).output for index in range(5)]
 
@@ -77,7 +77,7 @@ async def test_processes_are_used_again() -> None:
     assert pids[0] != os.getpid()
 
 
-async def test_two_run_at_the_same_time(tmp_path: Path) -> None:
+async def test_two_process_nodes_run_concurrently(tmp_path: Path) -> None:
     one, other = str(tmp_path / "one"), str(tmp_path / "other")
     async with bench(2) as runs:
         runs.executor.start(runs.assignment("meets", "t1", config_json=config(mine=one, theirs=other)))
@@ -85,7 +85,7 @@ async def test_two_run_at_the_same_time(tmp_path: Path) -> None:
         assert [(await runs.end(token)).output for token in ("t1", "t2")] == ["met", "met"]
 
 
-async def test_no_more_run_than_there_are_processes(tmp_path: Path) -> None:
+async def test_no_more_nodes_run_than_there_are_processes(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     async with bench(1) as runs:
         runs.executor.start(runs.assignment("finishes", "t1", config_json=config(flag=str(flag))))
@@ -100,7 +100,7 @@ async def test_no_more_run_than_there_are_processes(tmp_path: Path) -> None:
     assert {str(pid) for pid in pids} == {runs.runs["t1"].progress[0][1]}
 
 
-async def test_what_a_node_raises_is_reported_as_from_any_other() -> None:
+async def test_errors_of_process_nodes_are_reported_like_others() -> None:
     async with bench() as runs:
         errors = {
             kind: (await runs.run(runs.assignment("raises", kind, config_json=config(kind=kind)))).error
@@ -137,7 +137,7 @@ async def test_what_a_node_raises_is_reported_as_from_any_other() -> None:
 
 
 @pytest.mark.parametrize("node_type", ["priced", "priced_on_a_loop"])
-async def test_types_hold_there_as_well(node_type: str) -> None:
+async def test_types_are_checked_in_process(node_type: str) -> None:
     shares = [{"symbol": "A", "price": 1}, {"symbol": "B", "price": 2}]
     async with bench() as runs:
         right = await runs.run(runs.assignment(node_type, "t1", config_json=config(shares=shares)))
@@ -154,7 +154,7 @@ async def test_types_hold_there_as_well(node_type: str) -> None:
     )
 
 
-async def test_a_task_of_a_node_that_exits_fails_that_node_only() -> None:
+async def test_sys_exit_in_task_of_node_fails_only_that_node() -> None:
     async with bench(1) as runs:
         before = await runs.run(runs.assignment("pid"))
         failed = await runs.run(runs.assignment("exits", "t2"))
@@ -166,13 +166,13 @@ async def test_a_task_of_a_node_that_exits_fails_that_node_only() -> None:
     assert after.outputs == {"buy": 2}
 
 
-async def test_a_node_may_hold_the_loop_of_its_own_process() -> None:
+async def test_process_node_may_block_its_event_loop() -> None:
     async with bench(1) as runs:
         for token in ("t1", "t2"):
             assert (await runs.run(runs.assignment("calculates_on_a_loop", token))).logs == []
 
 
-async def test_a_node_may_end_itself_for_any_reason() -> None:
+async def test_process_node_can_terminate_itself_with_any_text() -> None:
     async with bench(1) as runs:
         run = await runs.run(runs.assignment("ends_itself"))
 
@@ -181,7 +181,7 @@ async def test_a_node_may_end_itself_for_any_reason() -> None:
     assert run.error.message.startswith(r"caf\udce9caf\udce9")
 
 
-async def test_what_a_node_binds_is_not_bound_in_the_next() -> None:
+async def test_context_variables_do_not_leak_to_next_node() -> None:
     async with bench(1) as runs:
         seen = [
             (await runs.run(runs.assignment("binds", token, config_json=config(order=token)))).output
@@ -192,7 +192,7 @@ async def test_what_a_node_binds_is_not_bound_in_the_next() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         ("segfault", "died of signal SIGSEGV (11)"),
         ("exit", "ended with exit code 7"),
@@ -201,8 +201,8 @@ async def test_what_a_node_binds_is_not_bound_in_the_next() -> None:
         ("hang up", "closed its connection to the worker, so it was killed"),
     ],
 )
-async def test_a_process_that_dies_fails_its_node_and_is_replaced(
-    how: str, said: str, monkeypatch: pytest.MonkeyPatch
+async def test_dead_process_fails_its_node_and_is_replaced(
+    how: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if how == "close":
         # The process ends after its connection, on a busy machine some time after.
@@ -213,13 +213,13 @@ async def test_a_process_that_dies_fails_its_node_and_is_replaced(
         after = (await runs.run(runs.assignment("pid", "t3"))).output
 
     assert run.error is not None
-    assert (run.error.code, run.error.message) == ("PROCESS_DIED", f"the process of the node {said}")
+    assert (run.error.code, run.error.message) == ("PROCESS_DIED", f"the process of the node {message}")
     assert not run.error.non_retryable
     assert [line.message for line in run.logs] == ["last words"]
     assert before != after
 
 
-async def test_a_process_that_is_killed_from_outside_fails_its_node(tmp_path: Path) -> None:
+async def test_process_killed_from_outside_fails_its_node(tmp_path: Path) -> None:
     async with bench(1) as runs:
         runs.executor.start(runs.assignment("finishes", config_json=config(flag=str(tmp_path / "never"))))
         await until(lambda: runs.runs.get("t1"), "the node runs")
@@ -231,7 +231,7 @@ async def test_a_process_that_is_killed_from_outside_fails_its_node(tmp_path: Pa
     assert "SIGKILL" in run.error.message
 
 
-async def test_a_process_that_dies_while_it_is_idle_is_no_fault_of_the_next_node() -> None:
+async def test_process_that_dies_while_idle_does_not_fail_next_node() -> None:
     async with bench(1) as runs:
         pids = [(await runs.run(runs.assignment("pid", "t0"))).output]
         for index in range(1, 4):
@@ -242,14 +242,14 @@ async def test_a_process_that_dies_while_it_is_idle_is_no_fault_of_the_next_node
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "message"),
     [
         ("/nowhere/python", "no process could be started for the node: [Errno 2] No such file or directory"),
         ("/bin/false", "the node could not begin: its process ended with exit code 1; the worker's output"),
     ],
 )
-async def test_a_process_that_cannot_start_fails_its_node(
-    monkeypatch: pytest.MonkeyPatch, program: str, said: str
+async def test_process_that_cannot_start_fails_its_node(
+    monkeypatch: pytest.MonkeyPatch, program: str, message: str
 ) -> None:
     async with bench(1) as runs:
         with monkeypatch.context() as patched:
@@ -259,11 +259,11 @@ async def test_a_process_that_cannot_start_fails_its_node(
 
     assert error is not None
     assert error.code == "PROCESS_DIED"
-    assert error.message.startswith(said)
+    assert error.message.startswith(message)
     assert after.output != os.getpid()
 
 
-async def test_secrets_reach_the_node_and_nothing_that_it_says() -> None:
+async def test_secrets_reach_process_node_but_not_its_logs_and_errors() -> None:
     known = {"key": 'hush "42"', "wrong": "hush!"}
     async with bench(secrets=known.get) as runs:
         fine = await runs.run(runs.assignment("secretive", config_json='{"key": {"$secret": "key"}}'))
@@ -284,7 +284,7 @@ async def test_secrets_reach_the_node_and_nothing_that_it_says() -> None:
     assert unknown.error.code == "SECRET_MISSING"
 
 
-async def test_what_a_node_forks_can_be_ended_and_is_not_heard() -> None:
+async def test_forked_child_of_node_can_be_ended_and_does_not_log() -> None:
     async with bench() as runs:
         run = await runs.run(runs.assignment("forks"))
         after = await runs.run(runs.assignment("pid", "t2"))

@@ -29,15 +29,20 @@ async def hold() -> None:
     await asyncio.Event().wait()
 
 
-async def test_the_worker_registers_with_its_node_types(engine: Engine) -> None:
+async def test_worker_registers_with_its_node_types(engine: Engine) -> None:
     async with Worker([average], address=engine.address, worker_id="w1", capacity=7, labels={"zone": "a"}):
         pass
 
     request = engine.registered[0]
-    told = request.worker
-    assert (told.worker_id, list(told.node_types), told.capacity, told.running) == ("w1", ["average"], 7, 0)
-    assert (told.pid, dict(told.labels), told.api_url) == (os.getpid(), {"zone": "a"}, "")
-    assert told.sdk.startswith("tradewind-python/")
+    registered = request.worker
+    assert (registered.worker_id, list(registered.node_types), registered.capacity, registered.running) == (
+        "w1",
+        ["average"],
+        7,
+        0,
+    )
+    assert (registered.pid, dict(registered.labels), registered.api_url) == (os.getpid(), {"zone": "a"}, "")
+    assert registered.sdk.startswith("tradewind-python/")
     (declared,) = request.node_types
     assert (declared.type, declared.description) == ("average", "Average of prices.")
     assert [(each.name, each.required, each.gather) for each in declared.inputs] == [
@@ -45,10 +50,10 @@ async def test_the_worker_registers_with_its_node_types(engine: Engine) -> None:
         ("window", False, False),
     ]
     assert json.loads(declared.outputs[0].schema_json) == {"type": "number"}
-    assert [(each.worker_id, each.incarnation) for each in engine.deregistered] == [("w1", told.incarnation)]
+    assert [(each.worker_id, each.incarnation) for each in engine.deregistered] == [("w1", registered.incarnation)]
 
 
-async def test_heartbeats_tell_the_load_as_often_as_asked(engine: Engine) -> None:
+async def test_heartbeats_report_load_at_requested_interval(engine: Engine) -> None:
     engine.beat_seconds = 0.02
     async with Worker([hold], address=engine.address, worker_id="w1", grace=0) as running:
         session = await engine.session()
@@ -59,7 +64,7 @@ async def test_heartbeats_tell_the_load_as_often_as_asked(engine: Engine) -> Non
     assert engine.beats[-1].worker.node_types == ["hold"]
 
 
-async def test_the_worker_registers_again_when_told_to(engine: Engine) -> None:
+async def test_worker_registers_again_when_asked(engine: Engine) -> None:
     engine.beat_seconds = 0.02
     engine.beat_answer = registry_service_pb2.HeartbeatResponse(register_again=True)
     async with Worker([hold], address=engine.address):
@@ -68,7 +73,7 @@ async def test_the_worker_registers_again_when_told_to(engine: Engine) -> None:
     assert engine.registered[0].node_types == engine.registered[1].node_types
 
 
-async def test_the_registry_can_ask_a_worker_to_leave(engine: Engine) -> None:
+async def test_registry_can_ask_worker_to_leave(engine: Engine) -> None:
     released = asyncio.Event()
 
     @node("slow")
@@ -93,7 +98,7 @@ async def test_the_registry_can_ask_a_worker_to_leave(engine: Engine) -> None:
     assert len(engine.deregistered) == 1
 
 
-async def test_a_registry_that_is_away_is_tried_again(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+async def test_calls_to_unavailable_registry_are_repeated(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     engine.registry_fault = grpc.StatusCode.UNAVAILABLE
     engine.beat_seconds = 0.02
     serving = asyncio.create_task(Worker([hold], address=engine.address, worker_id="w1").serve())
@@ -112,8 +117,8 @@ async def test_a_registry_that_is_away_is_tried_again(engine: Engine, caplog: py
         await serving
 
     assert len(engine.registered) == 1
-    told = [each for each in caplog.messages if "the registry" in each]
-    assert [each.partition(";")[0] for each in told] == [
+    lines = [each for each in caplog.messages if "the registry" in each]
+    assert [each.partition(";")[0] for each in lines] == [
         "calls to the registry fail, trying again: UNAVAILABLE: as the test wants",
         "calls to the registry succeed again",
         "calls to the registry fail, trying again: INTERNAL: as the test wants",
@@ -121,7 +126,7 @@ async def test_a_registry_that_is_away_is_tried_again(engine: Engine, caplog: py
     ]
 
 
-async def test_where_nobody_listens_is_told_without_words_of_grpc() -> None:
+async def test_refused_connection_is_explained_in_plain_words() -> None:
     address = f"127.0.0.1:{free_port()}"
     channel = open_channel(address)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -130,7 +135,7 @@ async def test_where_nobody_listens_is_told_without_words_of_grpc() -> None:
     assert explain(caught.value) == f'nobody answers at {address}: is "tradewind up" running?'
 
 
-async def test_work_begins_without_a_registry_that_stays_away(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_begins_without_registry(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "REGISTRY_PATIENCE", 0.05)
     engine.registry_fault = grpc.StatusCode.UNAVAILABLE
     starting = Worker([hold], address=engine.address)
@@ -142,9 +147,7 @@ async def test_work_begins_without_a_registry_that_stays_away(engine: Engine, mo
     assert engine.deregistered == []
 
 
-async def test_a_registry_that_comes_late_hears_the_load_of_that_moment(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_late_registration_reports_current_load(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "REGISTRY_PATIENCE", 0.05)
     engine.registry_fault = grpc.StatusCode.UNAVAILABLE
     late = Worker([hold], address=engine.address, grace=0)
@@ -159,7 +162,7 @@ async def test_a_registry_that_comes_late_hears_the_load_of_that_moment(
     assert engine.registered[0].worker.running == 1
 
 
-async def test_a_registry_that_refuses_ends_the_worker(engine: Engine) -> None:
+async def test_refusal_by_registry_ends_worker(engine: Engine) -> None:
     engine.registry_fault = grpc.StatusCode.INVALID_ARGUMENT
 
     with pytest.raises(WorkerRefused, match="the registry refuses this worker: INVALID_ARGUMENT: as the test wants"):
@@ -183,7 +186,7 @@ async def test_addresses_come_from_the_environment(engine: Engine, monkeypatch: 
     assert f"-{os.getpid()}-" in running.worker_id
 
 
-async def test_replicas_take_turns(engine: Engine) -> None:
+async def test_heartbeats_reach_all_replicas_of_registry(engine: Engine) -> None:
     other = await started_engine()
     engine.beat_seconds = other.beat_seconds = 0.02
     both = f"ipv4:{engine.address},{other.address}"
@@ -192,7 +195,7 @@ async def test_replicas_take_turns(engine: Engine) -> None:
     await other.stop()
 
 
-def test_what_cannot_be_a_worker_is_refused() -> None:
+def test_invalid_worker_options_are_refused() -> None:
     other = node("average")(lambda: 1)
 
     with pytest.raises(NodeDefinitionError, match='two nodes have the type "average"'):
@@ -226,6 +229,6 @@ def test_what_cannot_be_a_worker_is_refused() -> None:
     assert Worker([average, average]).nodes == [average]
 
 
-def test_a_worker_may_be_made_of_one_node() -> None:
+def test_worker_accepts_single_node_or_iterable() -> None:
     assert Worker(average).nodes == [average]
     assert Worker(each for each in [average]).nodes == [average]

@@ -23,7 +23,7 @@ def talks(ctx: Context) -> None:
     raise ValueError("too bad")
 
 
-async def test_a_worker_registers_says_hello_and_runs_what_it_is_given(engine: Engine) -> None:
+async def test_worker_says_hello_and_runs_assignments(engine: Engine) -> None:
     async with Worker([double, talks], address=engine.address, worker_id="w1", capacity=7):
         session = await engine.session()
         session.assign("double", "t1", config_json='{"value": 21}')
@@ -42,14 +42,14 @@ async def test_a_worker_registers_says_hello_and_runs_what_it_is_given(engine: E
 @pytest.mark.parametrize(
     ("nodes", "room"), [([pid], 3), ([talks], 5), ([pid, talks], 8), ([talks, double], 100), ([pid, double], 100)]
 )
-async def test_a_worker_without_async_nodes_takes_no_more_than_can_run(
+async def test_capacity_without_async_nodes_is_threads_plus_processes(
     engine: Engine, nodes: list[Node[..., Any]], room: int
 ) -> None:
     async with Worker(nodes, address=engine.address, thread_capacity=5, process_capacity=3):
         assert (await engine.session()).hello.hello.capacity == room
 
 
-async def test_failures_logs_and_progress_are_told(engine: Engine) -> None:
+async def test_failures_and_logs_are_reported(engine: Engine) -> None:
     async with Worker([talks], address=engine.address):
         session = await engine.session()
         before = time.time()
@@ -66,7 +66,7 @@ async def test_failures_logs_and_progress_are_told(engine: Engine) -> None:
     assert before - 1 < lines[0].created_at.ToSeconds() + 1
 
 
-async def test_outcomes_that_come_together_leave_together(engine: Engine) -> None:
+async def test_simultaneous_outcomes_share_messages(engine: Engine) -> None:
     async with Worker([double], address=engine.address, capacity=1000):
         session = await engine.session()
         tokens = [f"t{index}" for index in range(1000)]
@@ -77,7 +77,7 @@ async def test_outcomes_that_come_together_leave_together(engine: Engine) -> Non
     assert 2 <= len(with_completions) <= 20
 
 
-async def test_a_token_that_is_held_or_was_reported_is_ignored(engine: Engine, waiting: Waiting) -> None:
+async def test_held_or_reported_token_is_not_run_again(engine: Engine, waiting: Waiting) -> None:
     async with Worker([waiting.node], address=engine.address):
         session = await engine.session()
         session.assign("waits", "t1", "t2")
@@ -91,7 +91,7 @@ async def test_a_token_that_is_held_or_was_reported_is_ignored(engine: Engine, w
     assert waiting.begun == ["t1", "t2", "t3"]
 
 
-async def test_held_tokens_are_named_soon_and_then_renewed(
+async def test_held_tokens_are_named_soon_then_renewed(
     engine: Engine, waiting: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "NAMING_DELAY", 0.3)
@@ -114,9 +114,7 @@ async def test_held_tokens_are_named_soon_and_then_renewed(
     assert len(session.renewals) == count
 
 
-async def test_what_ends_before_it_must_be_named_costs_no_renewal(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_short_nodes_cause_no_renewal(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "NAMING_DELAY", 0.5)
     engine.renew_seconds = 0.5
     begun = time.monotonic()
@@ -132,7 +130,7 @@ async def test_what_ends_before_it_must_be_named_costs_no_renewal(
     assert session.renewals == []
 
 
-async def test_a_termination_stops_the_node(engine: Engine, waiting: Waiting) -> None:
+async def test_termination_stops_node(engine: Engine, waiting: Waiting) -> None:
     async with Worker([waiting.node], address=engine.address):
         session = await engine.session()
         session.assign("waits", "t1")
@@ -142,14 +140,12 @@ async def test_a_termination_stops_the_node(engine: Engine, waiting: Waiting) ->
         session.send(work_pb2.WorkResponse(terminations=[termination]))
         await until(lambda: session.failures, "the node is reported")
 
-    assert waiting.told == ["market closed"]
+    assert waiting.stop_reasons == ["market closed"]
     assert session.failures[0].terminated
     assert session.failures[0].error.message == "market closed (by ada)"
 
 
-async def test_what_was_sent_while_the_process_stood_still_for_a_lease_is_not_begun(
-    engine: Engine, waiting: Waiting
-) -> None:
+async def test_assignments_received_after_pause_of_a_lease_are_not_begun(engine: Engine, waiting: Waiting) -> None:
     """Such work may already run elsewhere. Back again, the process names what it held and hears what it has lost."""
     engine.lease_seconds, engine.renew_seconds = 0.3, 0.1
     async with Worker([waiting.node], address=engine.address):
@@ -166,7 +162,7 @@ async def test_what_was_sent_while_the_process_stood_still_for_a_lease_is_not_be
         await again.until_completed("held", "fresh")
 
 
-async def test_a_lost_lease_stops_the_node_and_drops_its_result(engine: Engine, waiting: Waiting) -> None:
+async def test_lost_lease_stops_node_and_drops_its_result(engine: Engine, waiting: Waiting) -> None:
     engine.acknowledging = False
     async with Worker([waiting.node, double], address=engine.address):
         session = await engine.session()
@@ -176,19 +172,19 @@ async def test_a_lost_lease_stops_the_node_and_drops_its_result(engine: Engine, 
         await waiting.until_begun("t1", "t2")
         losses = [work_pb2.LeaseLoss(token=token, reason="lapsed") for token in ("t1", "done")]
         session.send(work_pb2.WorkResponse(losses=losses))
-        await until(lambda: waiting.told, "the node hears of it")
+        await until(lambda: waiting.stop_reasons, "the node hears of it")
         session.end()
         second = await engine.session(2)
         waiting.go_on.set()
         await second.until_completed("t2")
         second.acknowledge()
 
-    assert waiting.told == ["lapsed"]
+    assert waiting.stop_reasons == ["lapsed"]
     assert list(second.hello.hello.held_tokens) == ["t2"]
     assert (second.failures, session.failures) == ([], [])
 
 
-async def test_a_ping_is_answered(engine: Engine) -> None:
+async def test_ping_is_answered(engine: Engine) -> None:
     async with Worker([double], address=engine.address):
         session = await engine.session()
         session.send(work_pb2.WorkResponse(ping=42))
@@ -196,7 +192,7 @@ async def test_a_ping_is_answered(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("end", ["error", "normal", "reconnect"])
-async def test_after_the_stream_ends_nodes_go_on_and_outcomes_are_told_again(
+async def test_nodes_continue_and_outcomes_are_repeated_after_broken_stream(
     engine: Engine, waiting: Waiting, end: str
 ) -> None:
     engine.acknowledging = False
@@ -224,10 +220,10 @@ async def test_after_the_stream_ends_nodes_go_on_and_outcomes_are_told_again(
     assert sorted(second.hello.hello.held_tokens) == ["t2", "t3"]
     assert second.hello.hello.incarnation == session.hello.hello.incarnation
     assert [request.sequence for request in second.requests][:1] == [2]
-    assert waiting.told == []
+    assert waiting.stop_reasons == []
 
 
-async def test_a_server_that_comes_back_finds_its_worker_again(engine: Engine, waiting: Waiting) -> None:
+async def test_worker_reconnects_to_restarted_server(engine: Engine, waiting: Waiting) -> None:
     async with Worker([waiting.node], address=engine.address):
         session = await engine.session()
         session.assign("waits", "t1", "t2")
@@ -255,7 +251,7 @@ async def test_log_lines_survive_a_reconnect(engine: Engine) -> None:
     assert [line.message for request in second.requests for line in request.logs] == ["careful"]
 
 
-async def test_a_server_that_does_not_welcome_is_left_and_logged_once(
+async def test_missing_welcome_is_logged_once(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(stream, "WELCOME_TIMEOUT", 0.05)
@@ -271,7 +267,7 @@ async def test_a_server_that_does_not_welcome_is_left_and_logged_once(
     await serving
 
 
-async def test_another_process_with_the_same_id_ends_this_one(engine: Engine, waiting: Waiting) -> None:
+async def test_replaced_session_ends_worker(engine: Engine, waiting: Waiting) -> None:
     serves = Worker([waiting.node], address=engine.address, worker_id="w1")
     serving = asyncio.create_task(serves.serve())
     session = await engine.session()
@@ -281,12 +277,12 @@ async def test_another_process_with_the_same_id_ends_this_one(engine: Engine, wa
 
     with pytest.raises(SessionReplaced, match='another process has connected as worker "w1", so this one stops: give'):
         await serving
-    assert waiting.told == ["the worker is closed"]
+    assert waiting.stop_reasons == ["the worker is closed"]
     assert [request.incarnation for request in engine.deregistered] == [session.hello.hello.incarnation]
     assert len(engine.sessions) == 1
 
 
-async def test_a_stream_that_is_refused_again_and_again_ends_the_worker(engine: Engine) -> None:
+async def test_repeated_refusal_of_stream_ends_worker(engine: Engine) -> None:
     engine.refusal = (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
     with pytest.raises(WorkerRefused, match="refuses this worker: INVALID_ARGUMENT: as the test wants"):
@@ -294,7 +290,7 @@ async def test_a_stream_that_is_refused_again_and_again_ends_the_worker(engine: 
     assert len(engine.sessions) == link.MAX_REFUSALS
 
 
-async def test_large_inputs_come_through(engine: Engine) -> None:
+async def test_large_inputs_arrive(engine: Engine) -> None:
     text = "x" * 3_000_000
 
     @node("length")

@@ -1,5 +1,7 @@
 """Reports about tokens that a worker made itself: sent with the message that makes them known, or after its ack."""
 
+import asyncio
+
 from tests.unit.worker.test_outbox import completed, failure, new_outbox
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker.outbox import MAX_BYTES, Outbox
@@ -14,7 +16,7 @@ def tokens(request: work_pb2.WorkRequest) -> list[str]:
     return [*completed(request), *(each.token for each in request.failures), *request.give_back_tokens]
 
 
-async def test_what_ended_meanwhile_goes_along() -> None:
+async def test_outcomes_of_eager_nodes_go_into_same_message() -> None:
     outbox = new_outbox()
     begin(outbox)
     outbox.complete("b", [], 5, "", "c")
@@ -24,7 +26,7 @@ async def test_what_ended_meanwhile_goes_along() -> None:
     assert [each.eager_token for each in request.completions] == ["b", "c"]
 
 
-async def test_what_ends_later_waits_for_the_acknowledgement() -> None:
+async def test_later_outcome_waits_for_acknowledgement() -> None:
     for fails in (False, True):
         outbox = new_outbox()
         begin(outbox)
@@ -40,7 +42,7 @@ async def test_what_ends_later_waits_for_the_acknowledgement() -> None:
         assert tokens(outbox.take(4)) == ["b"]
 
 
-async def test_what_is_given_back_waits_as_well() -> None:
+async def test_give_back_waits_for_acknowledgement() -> None:
     outbox = new_outbox()
     begin(outbox)
     outbox.take(2)
@@ -50,7 +52,7 @@ async def test_what_is_given_back_waits_as_well() -> None:
     assert tokens(outbox.take(4)) == ["b"]
 
 
-async def test_others_do_not_wait() -> None:
+async def test_unrelated_outcomes_do_not_wait() -> None:
     outbox = new_outbox()
     begin(outbox)
     outbox.take(2)
@@ -59,7 +61,7 @@ async def test_others_do_not_wait() -> None:
     assert tokens(outbox.take(3)) == ["z"]
 
 
-async def test_its_lines_and_progress_come_after_the_acknowledgement_in_order() -> None:
+async def test_log_lines_and_progress_follow_acknowledgement_in_order() -> None:
     outbox = new_outbox()
     begin(outbox)
     outbox.log("b", "INFO", "one", 0)
@@ -77,7 +79,7 @@ async def test_its_lines_and_progress_come_after_the_acknowledgement_in_order() 
     assert [each.message for each in request.progress] == ["later"]
 
 
-async def test_on_a_new_stream_all_of_it_goes_into_one_message() -> None:
+async def test_requeue_joins_eager_outcomes_in_one_message() -> None:
     outbox = new_outbox()
     begin(outbox)
     outbox.take(2)
@@ -87,7 +89,7 @@ async def test_on_a_new_stream_all_of_it_goes_into_one_message() -> None:
     assert tokens(outbox.take(2)) == ["a", "b"]
 
 
-async def test_nothing_of_it_is_asked_for_before_it_is_known() -> None:
+async def test_eager_token_is_unconfirmed_until_acknowledged() -> None:
     outbox = new_outbox()
     begin(outbox)
     assert outbox.is_unconfirmed("b")
@@ -97,7 +99,7 @@ async def test_nothing_of_it_is_asked_for_before_it_is_known() -> None:
     assert not outbox.is_unconfirmed("b")
 
 
-async def test_one_that_does_not_fit_comes_after_the_acknowledgement() -> None:
+async def test_eager_outcome_that_does_not_fit_waits_for_acknowledgement() -> None:
     outbox = new_outbox()
     outbox.complete("a", [("output", "1" * (MAX_BYTES - 10))], 5, "", "b")
     outbox.complete("b", [("output", "1" * 100)], 5)
@@ -107,7 +109,7 @@ async def test_one_that_does_not_fit_comes_after_the_acknowledgement() -> None:
     assert tokens(outbox.take(4)) == ["b"]
 
 
-async def test_with_an_outcome_that_is_lost_goes_what_was_begun_with_it() -> None:
+async def test_drop_includes_eager_successors() -> None:
     outbox = new_outbox()
     begin(outbox)
     outbox.complete("b", [], 5, "", "c")
@@ -115,7 +117,7 @@ async def test_with_an_outcome_that_is_lost_goes_what_was_begun_with_it() -> Non
     assert tokens(outbox.take(2)) == []
 
 
-async def test_after_a_loss_in_the_store_what_came_before_is_said_first() -> None:
+async def test_resync_repeats_predecessor_before_its_eager_node() -> None:
     outbox = new_outbox()
     begin(outbox)
     outbox.take(2)
@@ -125,7 +127,7 @@ async def test_after_a_loss_in_the_store_what_came_before_is_said_first() -> Non
     assert tokens(outbox.take(3)) == ["a", "b"]
 
 
-async def test_after_a_loss_in_the_store_nothing_is_begun_that_was_lost_or_given_back() -> None:
+async def test_resync_does_not_begin_lost_or_given_back_eager_nodes() -> None:
     for lost in (True, False):
         outbox = new_outbox("z")
         begin(outbox)
@@ -143,19 +145,22 @@ async def test_after_a_loss_in_the_store_nothing_is_begun_that_was_lost_or_given
         assert [(each.token, each.eager_token) for each in request.completions] == [("a", ""), ("y", "z")]
 
 
-async def test_nothing_is_flushed_while_something_waits() -> None:
+async def test_flush_waits_for_withheld_log_lines() -> None:
     outbox = new_outbox()
     begin(outbox)
     outbox.take(2)
     outbox.log("b", "INFO", "one", 0)
+    flushed = asyncio.create_task(outbox.flushed())
     outbox.take(3)
     outbox.acknowledge(3)
+    await asyncio.sleep(0)
+    assert not flushed.done()
     outbox.take(4)
     outbox.acknowledge(4)
-    await outbox.flushed()
+    await flushed
 
 
-async def test_that_goes_also_while_what_came_of_it_waits() -> None:
+async def test_drop_includes_withheld_eager_successors() -> None:
     outbox = new_outbox()
     begin(outbox)
     outbox.take(2)

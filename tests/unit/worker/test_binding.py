@@ -31,7 +31,7 @@ async def everything(config: dict[str, Any], window: int = 1) -> dict[str, Any]:
     return {"config": config, "window": window}
 
 
-async def test_inputs_come_before_run_inputs_before_config_before_defaults() -> None:
+async def test_inputs_override_run_inputs_override_config_override_defaults() -> None:
     given = {"window": 4, "scale": 2.0, "prices": [8, 8, 8, 8]}
 
     everywhere = await run_node(average, prices=[1, 2, 3], config=given, facts={"run_inputs_json": '{"window": 2}'})
@@ -43,7 +43,7 @@ async def test_inputs_come_before_run_inputs_before_config_before_defaults() -> 
     assert defaults.output == 2.0
 
 
-async def test_configs_and_run_inputs_are_lax_but_inputs_are_not() -> None:
+async def test_configs_and_run_inputs_are_coerced_but_inputs_are_not() -> None:
     lax = await run_node(average, prices=[4, 4], config={"window": "2"}, facts={"run_inputs_json": '{"scale": "0.5"}'})
     strict = await run_node(average, prices=["4"])
 
@@ -63,21 +63,21 @@ async def test_configs_and_run_inputs_are_lax_but_inputs_are_not() -> None:
         ([1], "config must be a JSON object, is list"),
     ],
 )
-async def test_a_config_that_does_not_fit_says_where(config: Any, message: str) -> None:
+async def test_config_fault_names_its_path(config: Any, message: str) -> None:
     run = await run_node(average, prices=[1.0], facts={"config_json": json.dumps(config)})
 
     assert run.error is not None
     assert run.error.message == message
 
 
-async def test_a_run_input_that_does_not_fit_says_where() -> None:
+async def test_run_input_fault_names_its_path() -> None:
     run = await run_node(average, prices=[1.0], facts={"run_inputs_json": '{"window": {}, "others": 1}'})
 
     assert run.error is not None
     assert run.error.message == "run input.window: expected int, got object"
 
 
-async def test_every_missing_value_is_named() -> None:
+async def test_all_missing_values_are_named() -> None:
     @node("pair")
     async def pair(first: int, second: int, third: int = 0) -> int:
         return first + second + third
@@ -90,14 +90,14 @@ async def test_every_missing_value_is_named() -> None:
     assert run.error.message.endswith("for an entry node, from the run's inputs")
 
 
-async def test_an_unknown_handle_is_a_fault() -> None:
+async def test_unknown_input_handle_is_a_fault() -> None:
     run = await run_node(average, prices=[1.0], price=2)
 
     assert run.error is not None
     assert run.error.message == 'input price: node type average has no such handle; did you mean "prices"?'
 
 
-async def test_a_gathering_handle_gets_a_list_in_order_and_none_without_live_edges() -> None:
+async def test_gather_handle_gets_values_in_order_or_its_default() -> None:
     @node("join")
     async def join(values: Gather[int], extra: Gather[str] = ["none"]) -> list[Any]:  # noqa: B006
         return [values, extra]
@@ -107,7 +107,7 @@ async def test_a_gathering_handle_gets_a_list_in_order_and_none_without_live_edg
     assert (await run_node(join, config={"values": ["7"]})).output == [[7], ["none"]]
 
 
-async def test_several_edges_into_a_plain_handle_come_as_a_list() -> None:
+async def test_several_edges_into_plain_handle_arrive_as_list() -> None:
     """A flow may have been registered while no worker had declared the node type."""
 
     @node("join")
@@ -130,7 +130,7 @@ async def run_several_edges(target: Any, values_json: list[str], handle: str = "
         return await bench.run(assignment)
 
 
-async def test_values_become_the_annotated_types() -> None:
+async def test_values_are_converted_to_annotated_types() -> None:
     @node("order")
     async def order(order: Order, fallback: Order | None = None) -> Any:
         return [type(order).__name__, order.shares, fallback and fallback.symbol]
@@ -140,7 +140,7 @@ async def test_values_become_the_annotated_types() -> None:
     assert run.output == ["Order", 1, "MSFT"]
 
 
-async def test_each_call_gets_its_own_copy_of_a_mutable_config() -> None:
+async def test_each_call_gets_its_own_copy_of_config() -> None:
     @node("hoarder")
     async def hoarder(items: list[int]) -> list[int]:
         items.append(1)
@@ -151,14 +151,14 @@ async def test_each_call_gets_its_own_copy_of_a_mutable_config() -> None:
     assert [run.output for run in runs] == [{"config": {"free": {"as": "air"}, "seen": True}, "window": 1}] * 2
 
 
-async def test_the_whole_config_is_given_beside_single_keys() -> None:
+async def test_whole_config_can_be_taken_beside_single_keys() -> None:
     run = await run_node(everything, config={"window": "9", "other": None})
 
     assert run.output == {"config": {"window": "9", "other": None, "seen": True}, "window": 9}
     assert (await run_node(everything)).output == {"config": {"seen": True}, "window": 1}
 
 
-async def test_a_parameter_named_config_of_another_type_is_an_ordinary_one() -> None:
+async def test_config_parameter_of_another_type_is_ordinary() -> None:
     @node("named")
     async def named(config: str = "none") -> str:
         return config
@@ -166,7 +166,7 @@ async def test_a_parameter_named_config_of_another_type_is_an_ordinary_one() -> 
     assert (await run_node(named, config={"config": "yes"})).output == "yes"
 
 
-async def test_the_context_may_have_any_name() -> None:
+async def test_context_parameter_may_have_any_name() -> None:
     @node("facts")
     async def facts(me: Context, plus: int = 0) -> list[Any]:
         return [me.flow_id, me.cycle + plus]

@@ -32,7 +32,7 @@ class Kept:
         return self.answer
 
 
-def test_what_cannot_be_encoded_is_a_fault_and_not_raised_where_a_process_is_served() -> None:
+def test_failed_encoding_is_returned_as_memory_fault() -> None:
     update = memory_pb2.UpdateMemoryRequest(set_json='{"cursor":1}').SerializeToString()
 
     answer = CodedMemories(Kept(), Keyless()).ask("UpdateMemory", update)
@@ -42,7 +42,7 @@ def test_what_cannot_be_encoded_is_a_fault_and_not_raised_where_a_process_is_ser
     assert caught.value.reason == "INVALID_INPUT"
 
 
-def test_what_cannot_be_decoded_is_a_fault_as_well() -> None:
+def test_failed_decoding_is_returned_as_memory_fault() -> None:
     kept = Kept()
     answer = CodedMemories(kept, Keyless()).ask("GetMemory", b"")
     variables = memory_pb2.Memory(variables_json=f'{{"cursor":{{"{ENCODED_KEY}":"eA=="}}}}')
@@ -53,7 +53,7 @@ def test_what_cannot_be_decoded_is_a_fault_as_well() -> None:
     assert caught.value.reason == "INVALID_INPUT"
 
 
-async def test_a_question_that_is_given_up_is_answered_into_the_void(caplog: pytest.LogCaptureFixture) -> None:
+async def test_late_answer_to_cancelled_request_logs_no_error(caplog: pytest.LogCaptureFixture) -> None:
     kept = Kept()
     asking = asyncio.wrap_future(CodedMemories(kept, Keyless()).ask("GetMemory", b""))
     asking.cancel()

@@ -14,7 +14,7 @@ from tradewind.worker.texts import LOG_BYTES, PROGRESS_BYTES, STEP_BYTES
 WHEN = datetime(2010, 3, 1, 12, 30, tzinfo=UTC)
 
 
-async def test_the_facts_of_the_cycle() -> None:
+async def test_context_has_facts_of_cycle_and_node() -> None:
     seen: dict[str, Any] = {}
     others = ("log", "progress", "heartbeat", "check_stop", "cycle_memory", "flow_memory", "set_result")
 
@@ -62,7 +62,7 @@ async def test_the_facts_of_the_cycle() -> None:
     }
 
 
-async def test_a_node_without_times_has_none() -> None:
+async def test_deadline_is_none_without_timeouts() -> None:
     @node("facts")
     async def facts(ctx: Context) -> bool:
         return ctx.deadline is None
@@ -100,7 +100,7 @@ async def test_log_lines_have_levels_arguments_and_fields() -> None:
     assert len(run.logs[7].message) == LOG_BYTES
 
 
-async def test_a_log_line_fills_names_and_no_slip_in_it_fails_the_node() -> None:
+async def test_faulty_log_call_does_not_fail_node() -> None:
     class Rude(Exception):
         def __str__(self) -> str:
             raise RuntimeError
@@ -131,7 +131,7 @@ async def test_a_log_line_fills_names_and_no_slip_in_it_fails_the_node() -> None
     ]
 
 
-async def test_a_heartbeat_says_again_what_was_said_last() -> None:
+async def test_heartbeat_repeats_latest_progress() -> None:
     @node("alive")
     async def alive(ctx: Context) -> None:
         await ctx.heartbeat()
@@ -145,7 +145,7 @@ async def test_a_heartbeat_says_again_what_was_said_last() -> None:
     ("level", "name"),
     [("warn", "WARNING"), ("Error", "ERROR"), (logging.DEBUG, "DEBUG"), ("fatal", "CRITICAL"), ("info", "INFO")],
 )
-async def test_a_line_may_name_its_level(level: str | int, name: str) -> None:
+async def test_log_accepts_level_by_name_or_number(level: str | int, name: str) -> None:
     @node("says")
     async def says(ctx: Context) -> None:
         ctx.log("spread is %s", 3, level=level, symbol="IBM")
@@ -153,7 +153,7 @@ async def test_a_line_may_name_its_level(level: str | int, name: str) -> None:
     assert (await run_node(says)).logs == [LogLine(name, "spread is 3 symbol='IBM'")]
 
 
-async def test_a_level_that_there_is_not_is_said_in_the_line() -> None:
+async def test_unknown_level_is_mentioned_in_log_line() -> None:
     @node("says")
     async def says(ctx: Context) -> None:
         ctx.log("water %s", "rises", level="high")
@@ -167,7 +167,7 @@ async def test_a_level_that_there_is_not_is_said_in_the_line() -> None:
     ]
 
 
-async def test_progress_is_a_number() -> None:
+async def test_progress_must_be_a_number() -> None:
     @node("lost")
     async def lost(ctx: Context, percent: Any) -> None:
         ctx.progress(float("nan"))
@@ -196,7 +196,7 @@ async def test_progress_never_falls_and_stays_within_bounds() -> None:
     assert len(run.progress[2][1].encode()) <= PROGRESS_BYTES
 
 
-async def test_a_step_stays_until_another_is_said() -> None:
+async def test_step_stays_until_next_step_is_reported() -> None:
     @node("steps")
     async def steps(ctx: Context) -> None:
         await ctx.progress(10, step="loads")
@@ -209,7 +209,7 @@ async def test_a_step_stays_until_another_is_said() -> None:
     assert [len(step) for step in run.steps] == [5, STEP_BYTES]
 
 
-async def test_a_thread_uses_the_same_context() -> None:
+async def test_threaded_node_uses_same_context() -> None:
     @node("walks")
     def walks(ctx: Context) -> str:
         ctx.progress(50, "half")
@@ -222,7 +222,7 @@ async def test_a_thread_uses_the_same_context() -> None:
     assert (run.output, run.progress, run.logs) == ("test", [(50, "half")], [LogLine("INFO", "there")])
 
 
-async def test_what_goes_on_after_the_end_is_not_heard() -> None:
+async def test_logs_and_progress_after_node_has_ended_are_ignored() -> None:
     kept: list[Context] = []
 
     @node("leaks")
@@ -236,7 +236,7 @@ async def test_what_goes_on_after_the_end_is_not_heard() -> None:
     assert (run.logs, run.progress) == ([], [])
 
 
-async def test_awaiting_progress_gives_others_a_turn() -> None:
+async def test_awaiting_progress_yields_to_event_loop() -> None:
     turns: list[str] = []
 
     @node("fair")

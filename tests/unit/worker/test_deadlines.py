@@ -19,14 +19,14 @@ def deadline_in(seconds: float) -> work_pb2.NodeTaskAssignment:
 
 
 @pytest.mark.parametrize("threaded", [False, True])
-async def test_a_deadline_stops_the_node_with_timeout(threaded: bool) -> None:
-    told: list[str] = []
+async def test_deadline_stops_node_with_timeout(threaded: bool) -> None:
+    stop_reasons: list[str] = []
 
     async def waits(ctx: Context) -> None:
         try:
             await asyncio.Event().wait()
         except NodeStopExecution as stop:
-            told.append(stop.reason)
+            stop_reasons.append(stop.reason)
             raise
 
     def polls(ctx: Context) -> None:
@@ -48,10 +48,10 @@ async def test_a_deadline_stops_the_node_with_timeout(threaded: bool) -> None:
     assert re.match(r"the node's deadline has passed, \d+\.\d s after it began", run.error.message)
     assert not run.terminated
     assert bench.runs["t2"].output == 1
-    assert len(told) == (0 if threaded else 1)
+    assert len(stop_reasons) == (0 if threaded else 1)
 
 
-async def test_one_that_could_not_begin_before_its_deadline_says_that_its_worker_was_busy() -> None:
+async def test_timeout_of_node_that_could_not_begin_blames_busy_worker() -> None:
     @node("hog")
     async def hog() -> None:
         until = time.monotonic() + 0.2
@@ -73,7 +73,7 @@ async def test_one_that_could_not_begin_before_its_deadline_says_that_its_worker
     assert run.error.message.startswith("the node's deadline passed before its worker could begin it")
 
 
-async def test_deadlines_are_watched_one_after_another() -> None:
+async def test_deadlines_expire_in_order_of_time() -> None:
     @node("slow")
     async def slow() -> None:
         await asyncio.Event().wait()
@@ -88,7 +88,7 @@ async def test_deadlines_are_watched_one_after_another() -> None:
     assert bench.ended == ["t1", "t2", "t3"]
 
 
-async def test_a_clock_that_is_put_forward_ends_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_jump_of_system_clock_ends_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
     go_on, clock = asyncio.Event(), time.time
 
     @node("steady")
@@ -113,7 +113,7 @@ async def test_a_clock_that_is_put_forward_ends_no_node(monkeypatch: pytest.Monk
     assert run.output == 1
 
 
-async def test_a_deadline_that_has_passed_already_hints_at_the_clock() -> None:
+async def test_deadline_in_the_past_hints_at_clock_difference() -> None:
     calls: list[int] = []
 
     @node("slow")

@@ -98,7 +98,7 @@ async def run(bench: Bench, given: work_pb2.NodeTaskAssignment, ends: int) -> li
     return bench.ended
 
 
-async def test_a_chain_is_run_in_one_turn_of_the_loop() -> None:
+async def test_chain_runs_in_one_turn_of_event_loop() -> None:
     async with Bench(NODES) as bench:
         bench.executor.goes_on = True
         bench.executor.start(chain("add", "add", "add"))
@@ -112,7 +112,7 @@ async def test_a_chain_is_run_in_one_turn_of_the_loop() -> None:
         assert not bench.executor.held
 
 
-async def test_what_follows_is_as_in_the_assignment_and_its_step() -> None:
+async def test_eager_node_combines_assignment_and_step() -> None:
     seen = []
 
     @node("look", eager=True)
@@ -129,7 +129,7 @@ async def test_what_follows_is_as_in_the_assignment_and_its_step() -> None:
     assert seen == [(1, 3, "flow", 7, "n1", 1, "flow:7:0:n1")]
 
 
-async def test_its_time_is_its_own() -> None:
+async def test_eager_node_has_its_own_timeout() -> None:
     given = chain("hold")
     given.eager_steps[0].timeout.FromMilliseconds(50)
     async with Bench(NODES) as bench:
@@ -140,7 +140,7 @@ async def test_its_time_is_its_own() -> None:
 
 
 @pytest.mark.parametrize("days", [3, 36_600, 10**11], ids=["three days", "the longest there is", "none that is real"])
-async def test_its_time_may_be_days(days: int) -> None:
+async def test_eager_timeout_may_be_days(days: int) -> None:
     step = work_pb2.EagerStep(after_node_id="n0", handle="output", node_id="n1")
     step.timeout.seconds = days * 86_400
     given = next_assignment(work_pb2.NodeTaskAssignment(node_id="n0"), [step], [("output", "1")], lambda: 1e9)
@@ -149,12 +149,12 @@ async def test_its_time_may_be_days(days: int) -> None:
 
 
 @pytest.mark.parametrize("types", [("late_add",), ("unknown",)])
-async def test_what_is_not_eager_here_does_not_go_on(types: tuple[str, ...]) -> None:
+async def test_node_type_not_eager_on_this_worker_does_not_follow(types: tuple[str, ...]) -> None:
     async with Bench(NODES) as bench:
         assert len(await run(bench, chain(*types), 1)) == 1
 
 
-async def test_it_goes_on_by_the_handle_that_was_emitted() -> None:
+async def test_only_step_of_emitted_handle_follows() -> None:
     given = chain("choose")
     for handle, node_id in (("buy", "bought"), ("sell", "sold")):
         given.eager_steps.add(
@@ -164,31 +164,31 @@ async def test_it_goes_on_by_the_handle_that_was_emitted() -> None:
         assert [token.split(":")[3].split("~")[0] for token in await run(bench, given, 3)] == ["n0", "n1", "sold"]
 
 
-async def test_nothing_follows_a_failure() -> None:
+async def test_no_eager_node_follows_failure() -> None:
     async with Bench(NODES) as bench:
         _, failed = await run(bench, chain("fail", "add"), 2)
         assert bench.runs[failed].error is not None
 
 
-def test_nothing_follows_one_that_waits() -> None:
+def test_no_eager_node_follows_suspension() -> None:
     given = chain("add")
     assert next_assignment(given, given.eager_steps, Suspension("answer", 0, -1, "", ""), time.time) is None
 
 
-async def test_while_nobody_hears_the_worker_nothing_goes_on() -> None:
+async def test_no_eager_node_follows_while_disconnected() -> None:
     async with Bench(NODES) as bench:
         bench.executor.start(chain("add"))
         await until(lambda: not bench.executor.held, "nothing is held")
         assert len(bench.ended) == 1
 
 
-async def test_plain_functions_go_on_as_well() -> None:
+async def test_threaded_nodes_can_be_eager() -> None:
     async with Bench(NODES) as bench:
         ended = await run(bench, chain("add_in_thread", "add_in_thread", "add"), 4)
         assert [bench.runs[token].output for token in ended] == [1, 2, 3, 4]
 
 
-async def test_a_long_turn_lets_others_have_theirs() -> None:
+async def test_chain_yields_to_event_loop_after_long_turn() -> None:
     async with Bench(NODES) as bench:
         bench.executor.goes_on = True
         bench.executor.start(chain("block", "add"))
@@ -198,7 +198,7 @@ async def test_a_long_turn_lets_others_have_theirs() -> None:
         await until(lambda: len(bench.ended) == 3, "it goes on")
 
 
-async def test_one_that_is_stopped_before_it_begins_never_does() -> None:
+async def test_eager_node_stopped_before_its_turn_never_begins() -> None:
     async with Bench(NODES) as bench:
         bench.executor.goes_on = True
         bench.executor.start(chain("block", "add"))
@@ -209,7 +209,7 @@ async def test_one_that_is_stopped_before_it_begins_never_does() -> None:
         assert not bench.executor.held
 
 
-async def test_one_that_runs_is_stopped_alone() -> None:
+async def test_stop_of_running_eager_node_ends_chain() -> None:
     async with Bench(NODES) as bench:
         bench.executor.goes_on = True
         bench.executor.start(chain("hold", "add"))
@@ -220,7 +220,7 @@ async def test_one_that_runs_is_stopped_alone() -> None:
         assert len(bench.ended) == 2
 
 
-async def test_one_whose_lease_is_lost_ends_in_silence() -> None:
+async def test_eager_node_that_loses_its_lease_reports_nothing() -> None:
     async with Bench(NODES) as bench:
         bench.executor.goes_on = True
         bench.executor.start(chain("hold", "add"))
@@ -230,15 +230,15 @@ async def test_one_whose_lease_is_lost_ends_in_silence() -> None:
         assert len(bench.ended) == 1
 
 
-async def test_what_a_node_sets_in_its_context_stays_its_own() -> None:
-    seen, said = [], ContextVar("said", default="nothing")
+async def test_context_variables_do_not_leak_along_chain() -> None:
+    seen, variable = [], ContextVar("variable", default="nothing")
 
     @node("say", eager=True)
     async def say(n: int) -> int:
-        seen.append(said.get())
-        said.set("something")
+        seen.append(variable.get())
+        variable.set("something")
         await asyncio.sleep(0)
-        seen.append(said.get())
+        seen.append(variable.get())
         return n
 
     async with Bench([source, say]) as bench:
@@ -247,7 +247,7 @@ async def test_what_a_node_sets_in_its_context_stays_its_own() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
-async def test_whatever_it_raises_is_its_failure(error: BaseException) -> None:
+async def test_any_exception_of_eager_node_is_its_failure(error: BaseException) -> None:
     @node("raise", eager=True)
     async def raising(n: int) -> int:
         raise error
@@ -257,7 +257,7 @@ async def test_whatever_it_raises_is_its_failure(error: BaseException) -> None:
         assert bench.runs[failed].error is not None
 
 
-async def test_nothing_follows_one_whose_task_is_to_end() -> None:
+async def test_no_eager_node_follows_cancelled_task() -> None:
     @node("stubborn", eager=True)
     async def stubborn(n: int) -> int:
         task = asyncio.current_task()

@@ -16,7 +16,7 @@ from tradewind.worker import Context, Emit, node, running
 from tradewind.worker.texts import MESSAGE_BYTES, TRACEBACK_BYTES
 
 
-async def test_async_nodes_run_side_by_side() -> None:
+async def test_async_nodes_run_concurrently() -> None:
     meeting = asyncio.Barrier(20)
 
     @node("meet")
@@ -32,7 +32,7 @@ async def test_async_nodes_run_side_by_side() -> None:
         assert not bench.executor.held
 
 
-async def test_plain_functions_run_in_threads_side_by_side() -> None:
+async def test_plain_functions_run_concurrently_in_threads() -> None:
     meeting = threading.Barrier(3, timeout=30)
 
     @node("meet")
@@ -50,7 +50,7 @@ async def test_plain_functions_run_in_threads_side_by_side() -> None:
     assert all(name.startswith("tradewind-node-") for name in names)
 
 
-async def test_more_plain_functions_than_threads_wait_their_turn() -> None:
+async def test_more_plain_functions_than_threads_all_run() -> None:
     @node("count")
     def count(ctx: Context) -> None: ...
 
@@ -61,7 +61,7 @@ async def test_more_plain_functions_than_threads_wait_their_turn() -> None:
         assert len(bench.ended) == 50
 
 
-async def test_a_token_that_is_held_is_not_started_again() -> None:
+async def test_held_token_is_not_started_again() -> None:
     gate, calls = asyncio.Event(), []
 
     @node("once")
@@ -142,7 +142,7 @@ async def test_long_messages_and_tracebacks_are_cut(caplog: pytest.LogCaptureFix
     "raised", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError("own"), StopIteration(), GeneratorExit()]
 )
 @pytest.mark.parametrize("threaded", [False, True])
-async def test_nothing_that_a_node_raises_ends_the_worker(raised: BaseException, threaded: bool) -> None:
+async def test_no_exception_of_node_ends_worker(raised: BaseException, threaded: bool) -> None:
     def plain() -> None:
         raise raised
 
@@ -160,7 +160,7 @@ async def test_nothing_that_a_node_raises_ends_the_worker(raised: BaseException,
     assert after.output == 1
 
 
-async def test_a_node_that_cancels_itself_has_failed() -> None:
+async def test_node_that_cancels_itself_fails() -> None:
     @node("hasty")
     async def hasty() -> None:
         task = asyncio.current_task()
@@ -176,7 +176,7 @@ async def test_a_node_that_cancels_itself_has_failed() -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1])
-async def test_a_node_that_holds_the_loop_is_told_of(
+async def test_node_that_blocks_event_loop_is_logged(
     after: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(running, "LONG_TURN_S", 0.01)
@@ -199,7 +199,7 @@ async def test_a_node_that_holds_the_loop_is_told_of(
 
 
 @pytest.mark.parametrize("threaded", [False, True])
-async def test_what_a_failed_node_had_is_let_go_without_the_collector(threaded: bool) -> None:
+async def test_failed_node_releases_its_objects_without_garbage_collector(threaded: bool) -> None:
     class Large:
         pass
 
@@ -242,7 +242,7 @@ async def test_an_exception_without_a_usable_message_is_reported_by_its_type() -
     assert (empty.error.type, empty.error.message) == ("AssertionError", "(no message)")
 
 
-async def test_a_wrong_result_is_a_failure_of_the_node() -> None:
+async def test_invalid_result_fails_node() -> None:
     @node("branch", outputs=["buy", "sell"])
     async def branch(value: int) -> Emit | int:
         return value if value else Emit(hold=1)

@@ -41,7 +41,7 @@ def types(target: str) -> list[str]:
     return [node.type for node in load_nodes(target)]
 
 
-def test_nodes_of_a_module_in_their_order(folder: Path) -> None:
+def test_nodes_of_module_are_loaded_in_order(folder: Path) -> None:
     (folder / "shop_nodes.py").write_text(NODES)
 
     assert types("shop_nodes") == ["second", "first"]
@@ -73,7 +73,7 @@ def test_nodes_of_a_module_in_their_order(folder: Path) -> None:
         ("wrong_nodes", 'module wrong_nodes: node "x" (sums): parameter *values cannot be filled by name'),
     ],
 )
-def test_what_is_wrong_is_said(folder: Path, target: str, message: str) -> None:
+def test_load_error_says_what_is_wrong(folder: Path, target: str, message: str) -> None:
     (folder / "shop_nodes.py").write_text(NODES)
     (folder / "empty_nodes.py").write_text("")
     (folder / "needy_nodes.py").write_text("import not_installed")

@@ -47,7 +47,7 @@ async def fills(ctx: Context, size: int) -> bool:
     return True
 
 
-async def test_what_is_too_large_fails_the_node_unless_it_minds() -> None:
+async def test_too_large_variable_fails_node() -> None:
     run = await run_node(fills, config={"size": 70_000})
     assert run.error is not None
     assert (run.error.type, run.flow_memory) == ("MemoryFault", {})
@@ -78,14 +78,14 @@ def memory_over(memories: FakeMemory) -> tuple[NodeMemory, Attempt]:
     return NodeMemory(attempt, of_cycle=False), attempt
 
 
-async def test_an_update_starts_again_from_what_others_wrote() -> None:
+async def test_update_retries_on_values_of_other_writers() -> None:
     others = Others(3)
     memory, _ = memory_over(others)
     assert await memory.update("count", lambda count: count + 1) == 31
     assert others.flow == {"count": 31}
 
 
-async def test_the_longer_others_are_first_the_less_often_an_update_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_update_backs_off_under_contention(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
 
     async def pause(seconds: float) -> None:
@@ -100,7 +100,7 @@ async def test_the_longer_others_are_first_the_less_often_an_update_asks(monkeyp
     assert len(pauses) < 40
 
 
-async def test_an_update_made_once_is_not_made_again_by_a_further_attempt() -> None:
+async def test_update_with_once_is_not_repeated_by_next_attempt() -> None:
     kept = FakeMemory({}, {"position": 100})
     for _ in range(2):
         memory, _ = memory_over(kept)
@@ -108,14 +108,14 @@ async def test_an_update_made_once_is_not_made_again_by_a_further_attempt() -> N
     assert kept.flow == {"position": 150}
 
 
-async def test_updates_side_by_side_lose_nothing() -> None:
+async def test_concurrent_updates_lose_nothing() -> None:
     kept = FakeMemory({}, {})
     memory, _ = memory_over(kept)
     await asyncio.gather(*(memory.update("count", lambda count: count + 1, 0) for _ in range(30)))
     assert kept.flow == {"count": 30}
 
 
-async def test_who_lost_the_lease_changes_nothing() -> None:
+async def test_attempt_without_lease_changes_nothing() -> None:
     kept = FakeMemory({}, {"a": 1})
     memory, attempt = memory_over(kept)
     attempt.stop = Stop(StopKind.LEASE_LOST, "the lease is lost")
@@ -124,7 +124,7 @@ async def test_who_lost_the_lease_changes_nothing() -> None:
     assert kept.flow == {"a": 1}
 
 
-async def test_what_cannot_be_kept_is_told() -> None:
+async def test_unusable_values_and_missing_scheduler_raise_memory_fault() -> None:
     memory, attempt = memory_over(FakeMemory({}, {}))
     with pytest.raises(MemoryFault, match="not JSON"):
         await memory.set("a", object())

@@ -83,14 +83,14 @@ def declared_schema(declared: Node[..., Any]) -> str:
     return schema
 
 
-async def said(target: Node[..., Any], **given: Any) -> str:
+async def error_of(target: Node[..., Any], **given: Any) -> str:
     error = (await run_node(target, **given)).error
     assert error is not None
     assert (error.code, error.type, error.non_retryable) == ("NODE_ERROR", "InvalidInput", True)
     return error.message
 
 
-async def test_a_model_is_read_wherever_it_stands() -> None:
+async def test_models_are_read_at_any_depth() -> None:
     @node("where")
     async def where(
         tick: Tick,
@@ -115,16 +115,16 @@ async def test_a_model_is_read_wherever_it_stands() -> None:
     assert run.output == [2024, 2.0, "IBM", "Sell", 7, "b"]
 
 
-async def test_values_of_edges_that_gather_are_models_one_by_one() -> None:
+async def test_gathered_values_are_read_as_models() -> None:
     @node("last")
     async def last(ticks: Gather[Tick]) -> date:
         return ticks[-1].on
 
     assert (await run_node(last, ticks=[{"price": 1}, {"price": 2, "on": "2024-01-02"}])).output == "2024-01-02"
-    assert await said(last, ticks=[{"price": 1}, {}]) == "input ticks.price: Field required"
+    assert await error_of(last, ticks=[{"price": 1}, {}]) == "input ticks.price: Field required"
 
 
-async def test_what_a_node_emits_is_read_by_the_next() -> None:
+async def test_emitted_models_are_read_by_next_node() -> None:
     @node("quoted")
     async def quoted() -> list[Tick]:
         return [Tick(price=2.5, on=date(2024, 1, 2))]
@@ -133,7 +133,7 @@ async def test_what_a_node_emits_is_read_by_the_next() -> None:
     assert (await run_node(mean, ticks=emitted)).output == 2.5
 
 
-async def test_a_field_with_an_alias_is_read_by_either_name() -> None:
+async def test_aliased_field_is_read_by_either_name() -> None:
     class Fill(BaseModel):
         price: float = Field(alias="px")
 
@@ -149,16 +149,16 @@ async def test_a_field_with_an_alias_is_read_by_either_name() -> None:
     assert (await run_node(read, fill={"px": 2.5})).output == 2.5
 
 
-async def test_every_fault_is_told_with_its_place_in_the_words_of_pydantic() -> None:
-    assert await said(mean, ticks=[{"price": "many"}, {"price": -1}]) == (
+async def test_all_faults_are_reported_with_paths_and_messages_of_pydantic() -> None:
+    assert await error_of(mean, ticks=[{"price": "many"}, {"price": -1}]) == (
         "input ticks[0].price: Input should be a valid number, unable to parse string as a number; "
         "input ticks[1].price: Value error, -1 is no price"
     )
-    assert await said(mean, ticks=[], config={"floor": {}}) == "config.floor.price: Field required"
-    assert (await said(mean, ticks=[{}] * 8)).endswith("input ticks[4].price: Field required; and 3 more")
+    assert await error_of(mean, ticks=[], config={"floor": {}}) == "config.floor.price: Field required"
+    assert (await error_of(mean, ticks=[{}] * 8)).endswith("input ticks[4].price: Field required; and 3 more")
 
 
-async def test_values_are_json_to_a_strict_model() -> None:
+async def test_strict_model_reads_values_in_json_mode() -> None:
     class Strict(BaseModel):
         model_config = ConfigDict(strict=True)
 
@@ -172,7 +172,7 @@ async def test_values_are_json_to_a_strict_model() -> None:
     assert (await run_node(strict, config={"given": {"on": "2024-01-02"}})).output == 2024
 
 
-async def test_each_call_gets_a_model_of_its_own() -> None:
+async def test_each_call_gets_its_own_model() -> None:
     @node("grow")
     async def grow(tree: Tree) -> int:
         tree.below.append(Tree(name="new"))
@@ -181,7 +181,7 @@ async def test_each_call_gets_a_model_of_its_own() -> None:
     assert [(await run_node(grow, config={"tree": {"name": "a"}})).output for _ in range(2)] == [1, 1]
 
 
-async def test_a_whole_config_is_read_as_a_model() -> None:
+async def test_whole_config_is_read_as_model() -> None:
     @node("settled")
     async def settled(config: Settings) -> float:
         config.window += 1
@@ -192,8 +192,8 @@ async def test_a_whole_config_is_read_as_a_model() -> None:
         return [config.name, name]
 
     assert [(await run_node(settled, config={"fee": "0.5"})).output for _ in range(2)] == [10.5, 10.5]
-    assert await said(settled) == "config.fee: Field required"
-    assert await said(settled, config={"fee": 1, "wndow": 3}) == "config.wndow: Extra inputs are not permitted"
+    assert await error_of(settled) == "config.fee: Field required"
+    assert await error_of(settled, config={"fee": 1, "wndow": 3}) == "config.wndow: Extra inputs are not permitted"
     assert (await run_node(eased, config={"name": "both"})).output == ["both", "both"]
     secret = await run_node(settled, config={"fee": {"$secret": "fee"}}, secrets={"fee": "2"})
     assert secret.output == 42
@@ -204,7 +204,7 @@ async def test_a_whole_config_is_read_as_a_model() -> None:
     assert [fault.path for fault in json_schema.faults(declared_schema(eased), {"name": 1, "other": 2})] == ["name"] * 2
 
 
-def test_configs_are_judged_by_the_schemas_of_models_and_others_together() -> None:
+def test_config_schema_combines_models_and_other_types() -> None:
     schema = declared_schema(mean)
 
     assert json_schema.faults(schema, {"ticks": [{"price": 1}], "floor": {"price": 2}, "order": {"symbol": "A"}}) == []
@@ -214,7 +214,7 @@ def test_configs_are_judged_by_the_schemas_of_models_and_others_together() -> No
     assert [fault.path for fault in json_schema.faults(single, [{"price": 1}, {}])] == ["[1]"]
 
 
-def test_a_version_follows_the_fields_of_a_model() -> None:
+def test_version_of_node_depends_on_fields_of_model() -> None:
     def version(model: Any) -> str:
         def take(x: list[model]) -> None: ...
 
@@ -258,7 +258,7 @@ class Foreign:
         (list[Holder], "cannot be read from JSON: Holder is a msgspec.Struct, which cannot hold pydantic models"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_what_to_use(annotation: Any, reason: str) -> None:
+def test_unreadable_type_is_refused_with_alternative(annotation: Any, reason: str) -> None:
     def take(x: Any) -> None: ...
 
     take.__annotations__["x"] = annotation
@@ -267,7 +267,7 @@ def test_what_cannot_be_read_is_named_with_what_to_use(annotation: Any, reason: 
     assert reason in str(refused.value)
 
 
-def test_a_model_that_pydantic_cannot_read_is_refused_in_its_words() -> None:
+def test_model_without_json_schema_is_refused_with_error_of_pydantic() -> None:
     class Opaque(BaseModel):
         model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -279,14 +279,14 @@ def test_a_model_that_pydantic_cannot_read_is_refused_in_its_words() -> None:
         node("n")(take)
 
 
-def test_pydantic_is_looked_for_only_where_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pydantic_is_used_only_if_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reader_of(list[Tick]) is not None
     assert reader_of(list[Order]) is None
     monkeypatch.delitem(sys.modules, "pydantic.main")
     assert reader_of(list[Tick]) is None
 
 
-async def test_a_node_that_returns_models_declares_what_they_are_written_as() -> None:
+async def test_output_schema_of_models_matches_what_is_emitted() -> None:
     class Fill(BaseModel):
         shares: int = Field(alias="qty")
         limit: float | None = None

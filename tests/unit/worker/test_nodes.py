@@ -56,7 +56,7 @@ def schemas(declared: Node[..., Any]) -> dict[str, Any]:
     }
 
 
-def test_the_declaration_tells_handles_and_schemas() -> None:
+def test_declaration_has_handles_and_schemas() -> None:
     declared = risk_check.declaration()
 
     assert (declared.type, declared.description) == ("risk.check", "Refuses orders that are too large.")
@@ -87,7 +87,7 @@ def test_the_declaration_tells_handles_and_schemas() -> None:
         ({"order": {"symbol": "IBM", "side": "sell", "limit": 3}}, ["order.limit"]),
     ],
 )
-def test_configs_are_judged_by_the_declared_schema(config: dict[str, Any], paths: list[str]) -> None:
+def test_config_faults_follow_declared_schema(config: dict[str, Any], paths: list[str]) -> None:
     """By the same check as the servers make."""
     schema = risk_check.declaration().config_schema_json
 
@@ -102,7 +102,7 @@ def test_defaults_are_in_the_config_schema() -> None:
     assert "default" not in properties["order"]
 
 
-def test_a_single_output_is_declared_with_its_type_when_it_has_a_schema() -> None:
+def test_single_output_declares_schema_of_its_type() -> None:
     @node("when")
     async def when() -> list[date]:
         return []
@@ -116,7 +116,7 @@ def test_a_single_output_is_declared_with_its_type_when_it_has_a_schema() -> Non
     assert own.declaration().outputs[0].schema_json == ""
 
 
-def test_a_node_that_takes_the_whole_config_declares_no_limits_on_its_keys() -> None:
+def test_node_that_takes_whole_config_allows_any_keys() -> None:
     @node("free")
     async def free(config: dict[str, Any], window: int = 1) -> None: ...
 
@@ -127,7 +127,7 @@ def test_a_node_that_takes_the_whole_config_declares_no_limits_on_its_keys() -> 
     assert [handle.name for handle in free.declaration().inputs] == ["window"]
 
 
-async def test_a_node_is_called_as_its_function() -> None:
+async def test_node_is_callable_like_its_function() -> None:
     @node("double")
     def double(value: int) -> int:
         """Twice the value."""
@@ -140,7 +140,7 @@ async def test_a_node_is_called_as_its_function() -> None:
         False,
         True,
     )
-    assert repr(double).startswith("<node double: test_a_node_is_called_as_its_function")
+    assert repr(double).startswith("<node double: test_node_is_callable_like_its_function")
 
 
 def test_partials_and_callable_objects_can_be_nodes() -> None:
@@ -166,7 +166,7 @@ class Unreadable:
     """A type that JSON knows nothing of."""
 
 
-def test_what_cannot_be_a_node_is_refused_with_the_reason() -> None:
+def test_invalid_node_is_refused_with_reason() -> None:
     def several(*values: int) -> None: ...
     def by_position(value: int, /) -> None: ...
     def method(self: Any, value: int) -> None: ...
@@ -202,7 +202,7 @@ def test_what_cannot_be_a_node_is_refused_with_the_reason() -> None:
         assert str(refused.value).startswith('node "x"')
 
 
-def test_the_name_of_a_node_type_is_checked() -> None:
+def test_invalid_node_type_name_is_refused() -> None:
     def plain() -> None: ...
 
     with pytest.raises(NodeDefinitionError, match='node type "a b" must begin'):
@@ -211,7 +211,7 @@ def test_the_name_of_a_node_type_is_checked() -> None:
         node(plain)  # type: ignore[arg-type]
 
 
-def test_a_version_follows_from_what_is_given_and_from_the_signature() -> None:
+def test_version_depends_on_given_version_and_signature() -> None:
     def first(x: int) -> int:
         """One."""
         return x
@@ -230,7 +230,7 @@ def test_a_version_follows_from_what_is_given_and_from_the_signature() -> None:
     assert node("n")(first).declaration().version == versions[0]
 
 
-def test_a_node_says_which_cache_it_uses() -> None:
+def test_node_offers_its_cache() -> None:
     offer = node("n", cache=Cache("mine", scope="global", ttl="5m"))(lambda x: x).offer()
     assert (offer.node_type, offer.cache.name, offer.cache.ttl.seconds) == ("n", "mine", 300)
     assert node("n", cache="screening")(lambda x: x).offer().cache.name == "screening"
@@ -256,7 +256,7 @@ class Smoothing:
         ({"perhaps": {"windw": 9}}, "perhaps"),
     ],
 )
-def test_an_unknown_field_within_a_config_is_a_fault(config: dict[str, object], path: str) -> None:
+def test_unknown_field_within_config_is_a_fault(config: dict[str, object], path: str) -> None:
     @node("smooth")
     def smooth(one: Smoothing, many: list[Smoothing], perhaps: Smoothing | None = None) -> None: ...
 

@@ -25,7 +25,7 @@ def completed(request: work_pb2.WorkRequest) -> list[str]:
     return [completion.token for completion in request.completions]
 
 
-async def test_a_message_holds_all_that_was_said_since_the_last() -> None:
+async def test_message_holds_everything_since_previous_one() -> None:
     outbox = new_outbox("t9")
     outbox.complete("t1", [("buy", "1"), ("sell", "null")], 1_500_000_000)
     outbox.fail(failure("t2"))
@@ -66,7 +66,7 @@ async def test_only_the_latest_progress_of_a_running_node_is_sent() -> None:
     assert [(each.token, each.progress) for each in outbox.take(2).progress] == [("t1", 20)]
 
 
-async def test_messages_are_cut_by_count_and_by_bytes() -> None:
+async def test_messages_are_split_by_count_and_bytes() -> None:
     outbox = new_outbox()
     for index in range(MAX_ITEMS + 1):
         outbox.complete(f"t{index}", [("output", "1")], 0)
@@ -81,7 +81,7 @@ async def test_messages_are_cut_by_count_and_by_bytes() -> None:
     assert all(request.ByteSize() < MAX_BYTES + 1000 for request in requests)
 
 
-async def test_many_long_log_lines_stay_under_the_limit_of_a_message() -> None:
+async def test_long_log_lines_stay_within_message_limit() -> None:
     outbox = new_outbox()
     for _ in range(1000):
         outbox.log("t1", "INFO", "ü" * 4000, 0)
@@ -97,7 +97,7 @@ async def test_many_long_log_lines_stay_under_the_limit_of_a_message() -> None:
     assert max(sizes) < 3 * 1024 * 1024
 
 
-async def test_unacknowledged_outcomes_are_said_again_first_and_in_order() -> None:
+async def test_requeue_repeats_unacknowledged_outcomes_in_order() -> None:
     outbox = new_outbox()
     for token in ("t1", "t2"):
         outbox.complete(token, [("output", "1")], 0)
@@ -122,7 +122,7 @@ async def test_unacknowledged_outcomes_are_said_again_first_and_in_order() -> No
     assert [each.message for each in again.logs] == ["first", "second"]
 
 
-async def test_what_is_given_back_waits_for_its_lines() -> None:
+async def test_give_back_waits_for_log_lines_of_its_token() -> None:
     outbox = new_outbox()
     for number in range(700):
         outbox.log("t1" if number % 2 else "t2", "INFO", f"line {number}", 0)
@@ -136,7 +136,7 @@ async def test_what_is_given_back_waits_for_its_lines() -> None:
     assert (len(second.logs), list(second.give_back_tokens)) == (200, ["t1"])
 
 
-async def test_it_is_said_how_many_lines_were_dropped_before_all_is_flushed() -> None:
+async def test_flush_waits_for_count_of_dropped_lines() -> None:
     outbox = new_outbox()
     for number in range(MAX_LOG_LINES):
         outbox.log("t1", "INFO", f"line {number}", 0)
@@ -148,13 +148,13 @@ async def test_it_is_said_how_many_lines_were_dropped_before_all_is_flushed() ->
     outbox.acknowledge(2)
     await asyncio.sleep(0)
     assert not flushed.done()
-    (said,) = outbox.take(3).logs
-    assert said.message == "1 log lines were dropped here: this worker had too many to send"
+    (line,) = outbox.take(3).logs
+    assert line.message == "1 log lines were dropped here: this worker had too many to send"
     outbox.acknowledge(3)
     await flushed
 
 
-async def test_lines_that_were_dropped_while_none_could_be_sent_are_counted_once_some_can() -> None:
+async def test_dropped_lines_are_counted_once_lines_can_be_sent() -> None:
     outbox = new_outbox()
     for index in range(MAX_LOG_LINES):
         outbox.log("t1", "INFO", str(index), 0)
@@ -173,7 +173,7 @@ async def test_lines_that_were_dropped_while_none_could_be_sent_are_counted_once
     assert line.message == "3 log lines were dropped here: this worker had too many to send"
 
 
-async def test_a_dropped_outcome_is_not_said_again() -> None:
+async def test_dropped_outcome_is_not_repeated() -> None:
     outbox = new_outbox()
     outbox.complete("t1", [], 0)
     outbox.fail(failure("t2"))
@@ -191,7 +191,7 @@ async def test_a_dropped_outcome_is_not_said_again() -> None:
     assert not again.give_back_tokens
 
 
-async def test_tokens_are_remembered_beyond_their_acknowledgement() -> None:
+async def test_tokens_are_remembered_after_acknowledgement() -> None:
     outbox = new_outbox()
     assert not outbox.remembers("t0")
     for index in range(REMEMBERED_TOKENS + 1):
@@ -206,7 +206,7 @@ async def test_tokens_are_remembered_beyond_their_acknowledgement() -> None:
     assert outbox.remembers(f"t{REMEMBERED_TOKENS}")
 
 
-async def test_a_token_that_is_acknowledged_again_is_remembered_as_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_token_acknowledged_again_counts_as_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox_module, "REMEMBERED_TOKENS", 2)
     outbox = new_outbox()
     for sequence, token in enumerate(("t1", "t2"), 2):
@@ -221,7 +221,7 @@ async def test_a_token_that_is_acknowledged_again_is_remembered_as_the_newest(mo
     assert outbox.remembers("t2")
 
 
-async def test_log_lines_beyond_the_bound_are_counted() -> None:
+async def test_dropped_log_lines_are_counted_by_token() -> None:
     outbox = new_outbox()
     for index in range(MAX_LOG_LINES + 3):
         outbox.log("t1", "INFO", str(index), 0)
@@ -236,7 +236,7 @@ async def test_log_lines_beyond_the_bound_are_counted() -> None:
     ]
 
 
-async def test_log_lines_that_are_not_acknowledged_are_bounded_too() -> None:
+async def test_unacknowledged_log_lines_are_bounded() -> None:
     outbox = new_outbox()
     for index in range(2 * MAX_LOG_LINES):
         outbox.log("t1", "INFO", str(index), 0)
@@ -251,7 +251,7 @@ async def test_log_lines_that_are_not_acknowledged_are_bounded_too() -> None:
     assert [line.message for line in outbox.take(51).logs] == ["room again"]
 
 
-async def test_waiting_ends_when_any_thread_says_something() -> None:
+async def test_wait_ends_when_any_thread_reports_something() -> None:
     outbox = new_outbox()
     waiting = asyncio.create_task(outbox.wait())
     await asyncio.sleep(0)
@@ -265,7 +265,7 @@ async def test_waiting_ends_when_any_thread_says_something() -> None:
     assert [line.message for line in outbox.take(2).logs] == ["from a thread"]
 
 
-async def test_many_threads_lose_nothing() -> None:
+async def test_lines_of_concurrent_threads_are_all_sent() -> None:
     outbox = new_outbox()
     taken: list[str] = []
 
@@ -304,7 +304,7 @@ async def test_flushed_returns_when_everything_is_acknowledged() -> None:
     await until(flushed.done, "all is acknowledged")
 
 
-async def test_a_resync_repeats_recent_outcomes_and_names_what_is_held() -> None:
+async def test_resync_repeats_recent_outcomes_and_renews_held_tokens() -> None:
     outbox = new_outbox("t9")
     outbox.complete("t1", [("out", "1")], 0)
     outbox.fail(failure("t2"))
@@ -321,7 +321,7 @@ async def test_a_resync_repeats_recent_outcomes_and_names_what_is_held() -> None
     await outbox.flushed()
 
 
-async def test_a_resync_repeats_what_was_acknowledged_last_however_long_the_outage_was(
+async def test_resync_repeats_latest_outcomes_after_any_outage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0
@@ -339,7 +339,7 @@ async def test_a_resync_repeats_what_was_acknowledged_last_however_long_the_outa
     assert completed(outbox.take(5)) == ["t3", "t4"]
 
 
-async def test_a_worker_that_gave_something_back_before_a_resync_can_still_leave() -> None:
+async def test_flush_completes_after_give_back_and_resync() -> None:
     outbox = new_outbox()
     outbox.give_back("t1")
     outbox.take(2)
@@ -351,7 +351,7 @@ async def test_a_worker_that_gave_something_back_before_a_resync_can_still_leave
     await asyncio.wait_for(outbox.flushed(), 20)
 
 
-async def test_what_is_kept_for_a_resync_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_outcomes_kept_for_resync_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox_module, "RESYNC_BYTES", 250_000)
     outbox = new_outbox()
     for sequence in range(2, 12):

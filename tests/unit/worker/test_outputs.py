@@ -40,11 +40,11 @@ class Model:
         (Model(), '{"mode":"json"}'),
     ],
 )
-def test_a_single_output_is_the_return_value_as_json(value: Any, text: str) -> None:
+def test_single_output_is_return_value_as_json(value: Any, text: str) -> None:
     assert encode_outputs(value, ["output"]) == [("output", text)]
 
 
-def test_several_outputs_are_emitted_by_name() -> None:
+def test_emit_names_outputs_by_handle() -> None:
     assert encode_outputs(Emit(sell=None, buy=1), ["buy", "sell", "hold"]) == [("sell", "null"), ("buy", "1")]
     assert encode_outputs(Emit(), ["buy", "sell"]) == []
     assert encode_outputs(Emit(output=3), ["output"]) == [("output", "3")]
@@ -69,14 +69,14 @@ def test_several_outputs_are_emitted_by_name() -> None:
         ("\ud800", "the output is not JSON: 'utf-8' codec can't encode character '\\ud800'"),
     ],
 )
-def test_what_is_not_json_is_refused(value: Any, reason: str) -> None:
+def test_output_that_is_not_json_is_refused(value: Any, reason: str) -> None:
     with pytest.raises(NodeFault) as refused:
         encode_outputs(value, ["output"])
     assert refused.value.code == "INVALID_OUTPUT"
     assert refused.value.message.startswith(reason)
 
 
-def test_a_structure_that_holds_itself_is_refused() -> None:
+def test_output_that_contains_itself_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
 
@@ -84,7 +84,7 @@ def test_a_structure_that_holds_itself_is_refused() -> None:
         encode_outputs(endless, ["output"])
 
 
-def test_an_awaitable_says_what_to_do() -> None:
+def test_returned_coroutine_hints_at_await() -> None:
     async def price() -> float:
         return 1.0
 
@@ -109,7 +109,7 @@ def test_wrong_handles_are_refused(value: Any, handles: list[str], reason: str) 
     assert refused.value.message.startswith(reason)
 
 
-def test_outputs_have_a_limit_together() -> None:
+def test_total_size_of_outputs_is_limited() -> None:
     half = "x" * (MAX_OUTPUT_BYTES // 2 - 2)
     for value, handles in ((Emit(a=half, b=half), ["a", "b"]), ("x" * (MAX_OUTPUT_BYTES - 2), ["output"])):
         outputs = encode_outputs(value, handles)

@@ -27,7 +27,7 @@ async def order(after: float | None = None, closed: bool = False) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 2.5, 86_400])
-async def test_retry_later_asks_for_its_time(after: float) -> None:
+async def test_retry_later_sets_retry_after(after: float) -> None:
     error = (await run_node(order, after=after)).error
 
     assert error is not None
@@ -36,7 +36,7 @@ async def test_retry_later_asks_for_its_time(after: float) -> None:
     assert error.traceback == ""
 
 
-async def test_retry_later_for_a_reason_brings_its_traceback() -> None:
+async def test_retry_later_with_cause_has_traceback() -> None:
     @node("order")
     def order() -> None:
         try:
@@ -51,7 +51,7 @@ async def test_retry_later_for_a_reason_brings_its_traceback() -> None:
     assert "ConnectionError: no line" in error.traceback
 
 
-async def test_one_that_does_not_say_when_leaves_it_to_the_backoff() -> None:
+async def test_retry_later_without_time_leaves_it_to_backoff() -> None:
     class Full(RetryLater):
         def __init__(self, exchange: str) -> None:
             self.exchange = exchange
@@ -68,13 +68,13 @@ async def test_one_that_does_not_say_when_leaves_it_to_the_backoff() -> None:
     assert error.type.endswith("Full")
 
 
-def test_it_passes_between_processes() -> None:
+def test_retry_later_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(RetryLater(90, "the exchange is full")))
 
     assert (type(error), error.after, str(error)) == (RetryLater, timedelta(seconds=90), "the exchange is full")
 
 
-async def test_fatal_and_its_kinds_are_final() -> None:
+async def test_fatal_and_its_subclasses_are_not_retried() -> None:
     error = (await run_node(order, closed=True)).error
 
     assert error is not None
@@ -83,7 +83,7 @@ async def test_fatal_and_its_kinds_are_final() -> None:
     assert "raise AccountClosed" in error.traceback
 
 
-async def test_what_a_task_of_the_node_raises_counts_as_if_the_node_had() -> None:
+async def test_fatal_or_retry_later_in_exception_group_counts() -> None:
     @node("orders")
     async def orders(kind: str) -> None:
         async with asyncio.TaskGroup() as group:
@@ -98,7 +98,7 @@ async def test_what_a_task_of_the_node_raises_counts_as_if_the_node_had() -> Non
     assert (later.type, later.retry_after) == ("RetryLater", timedelta(minutes=1))
 
 
-async def test_a_group_with_a_fatal_among_others_is_final() -> None:
+async def test_exception_group_with_fatal_is_not_retried() -> None:
     @node("orders")
     async def orders(closed: bool) -> None:
         inner = ExceptionGroup("accounts", [AccountClosed("account 7 is closed") if closed else ValueError(7)])
@@ -112,14 +112,14 @@ async def test_a_group_with_a_fatal_among_others_is_final() -> None:
     assert not busy.non_retryable
 
 
-async def test_any_other_exception_leaves_it_to_the_backoff() -> None:
+async def test_other_exception_leaves_retry_to_backoff() -> None:
     error = (await run_node(order)).error
 
     assert error is not None
     assert (error.type, error.retry_after, error.non_retryable) == ("ConnectionError", None, False)
 
 
-async def test_what_does_not_fit_the_node_is_final() -> None:
+async def test_missing_or_invalid_input_is_not_retried() -> None:
     needs = node("needs")(lambda value: value)
     async with Bench([needs]) as bench:
         missing = (await bench.run(bench.assignment("needs"))).error
@@ -134,7 +134,7 @@ async def test_what_does_not_fit_the_node_is_final() -> None:
 @pytest.mark.parametrize(
     ("after", "seconds"), [("5s", 5), ("500ms", 0.5), (" 1h", 3600), ("5", 5), ("365d", 365 * 86_400)]
 )
-def test_a_time_may_be_text_as_in_flows(after: str, seconds: float) -> None:
+def test_retry_later_accepts_duration_text(after: str, seconds: float) -> None:
     assert RetryLater(after).after == timedelta(seconds=seconds)
 
 
@@ -155,6 +155,6 @@ def test_a_time_may_be_text_as_in_flows(after: str, seconds: float) -> None:
         [],
     ],
 )
-def test_a_time_that_cannot_be_waited_is_refused(after: Any) -> None:
+def test_retry_later_refuses_invalid_duration(after: Any) -> None:
     with pytest.raises(ValueError, match='give seconds, "5s" or a timedelta from 0 to 365 days'):
         RetryLater(after)

@@ -94,17 +94,17 @@ def returning(annotation: Any, value: Any) -> Any:
         ),
     ],
 )
-async def test_a_value_of_another_type_fails_its_own_node(annotation: Any, value: Any, reason: str) -> None:
+async def test_return_value_of_wrong_type_fails_node(annotation: Any, value: Any, reason: str) -> None:
     error = (await run_node(returning(annotation, value))).error
 
     assert error is not None
     assert error.code == "INVALID_OUTPUT"
-    at, _, said = error.message.partition(": ")
-    assert at.startswith("output average")
-    assert said.startswith(reason)
+    place, _, message = error.message.partition(": ")
+    assert place.startswith("output average")
+    assert message.startswith(reason)
 
 
-async def test_the_place_within_the_value_is_told() -> None:
+async def test_type_fault_names_path_within_value() -> None:
     wrong = await run_node(returning(dict[str, list[Order]], {"a": [{"symbol": 1}]}))
 
     assert wrong.error is not None
@@ -131,20 +131,20 @@ async def test_the_place_within_the_value_is_told() -> None:
         (list[Tick] | None, (tick(2),), [{"price": 2.0, "day": "02.01."}]),
     ],
 )
-async def test_what_json_makes_of_a_fitting_value_fits(annotation: Any, value: Any, emitted: Any) -> None:
+async def test_return_value_of_declared_type_is_emitted_as_json(annotation: Any, value: Any, emitted: Any) -> None:
     assert (await run_node(returning(annotation, value))).output == emitted
 
 
 @pytest.mark.parametrize("annotation", [None, Any, Emit, Emit | int, Wait | None, object, Array, Callable[[int], int]])
-async def test_what_says_nothing_of_a_value_is_not_checked(annotation: Any) -> None:
+async def test_annotation_without_information_is_not_checked(annotation: Any) -> None:
     assert (await run_node(returning(annotation, "abc"))).output == "abc"
 
 
-async def test_a_value_in_an_emit_is_not_checked() -> None:
+async def test_emitted_value_is_not_checked() -> None:
     assert (await run_node(returning(float, Emit(average="abc")))).output == "abc"
 
 
-async def test_a_class_that_cannot_be_made_anew_is_not_checked() -> None:
+async def test_class_that_cannot_be_recreated_is_not_checked() -> None:
     @dataclass
     class Once:
         name: str
@@ -159,7 +159,7 @@ async def test_a_class_that_cannot_be_made_anew_is_not_checked() -> None:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_the_value_itself_is_what_goes_out(asynchronous: bool) -> None:
+async def test_checked_value_is_not_converted(asynchronous: bool) -> None:
     """The value is checked, but not converted."""
     check = return_check(float)
     assert check is not None

@@ -25,7 +25,7 @@ class Channel:
         return call
 
 
-def test_a_node_waits_while_a_scheduler_is_started_elsewhere() -> None:
+def test_memory_call_waits_out_scheduler_outage() -> None:
     async def ask() -> bytes:
         channel: Any = Channel()
         return await asyncio.wrap_future(SchedulerLink(channel).ask("GetMemory", b""))

@@ -31,7 +31,7 @@ def reference(name: str) -> dict[str, str]:
     return {"$secret": name}
 
 
-async def test_references_are_resolved_anywhere_in_the_config() -> None:
+async def test_references_are_resolved_anywhere_in_config() -> None:
     run = await run_node(
         login,
         config={"key": reference("broker"), "more": {"list": [reference("second"), 1]}},
@@ -41,7 +41,7 @@ async def test_references_are_resolved_anywhere_in_the_config() -> None:
     assert run.output == [True, {"list": ["two", 1]}]
 
 
-async def test_the_environment_is_the_default_source(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_environment_is_default_source_of_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_SECRET_BROKER_API_KEY", VALUE)
 
     async with Bench([login]) as bench:
@@ -50,7 +50,7 @@ async def test_the_environment_is_the_default_source(monkeypatch: pytest.MonkeyP
     assert run.output == [True, None]
 
 
-async def test_a_hook_may_be_async_and_may_not_know_a_name() -> None:
+async def test_async_hook_may_return_none_for_unknown_secret() -> None:
     async def vault(name: str) -> str | None:
         return {"broker": VALUE}.get(name)
 
@@ -66,7 +66,7 @@ async def test_a_hook_may_be_async_and_may_not_know_a_name() -> None:
     )
 
 
-async def test_missing_secrets_are_all_named_with_what_to_set() -> None:
+async def test_all_missing_secrets_are_named_with_variables_to_set() -> None:
     async with Bench([login]) as bench:
         config = json.dumps({"key": reference("no-such"), "more": reference("nor.this")})
         run = await bench.run(bench.assignment("login", config_json=config))
@@ -78,7 +78,7 @@ async def test_missing_secrets_are_all_named_with_what_to_set() -> None:
     )
 
 
-async def test_a_failing_hook_tells_its_type_only() -> None:
+async def test_failing_hook_reveals_only_type_of_exception() -> None:
     def vault(name: str) -> str:
         raise ConnectionError(f"token {VALUE} is refused")
 
@@ -89,7 +89,7 @@ async def test_a_failing_hook_tells_its_type_only() -> None:
     assert (run.error.message, run.error.type) == ("the worker's secrets hook failed for broker", "ConnectionError")
 
 
-async def test_a_hook_that_gives_no_text_is_a_fault() -> None:
+async def test_hook_must_return_text_or_none() -> None:
     def vault(name: str) -> Any:
         return 5
 
@@ -101,7 +101,7 @@ async def test_a_hook_that_gives_no_text_is_a_fault() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"$secret": 5}, {"$secret": "a", "other": 1}])
-async def test_a_malformed_reference_says_where_it_stands(bad: dict[str, Any]) -> None:
+async def test_malformed_reference_names_its_path(bad: dict[str, Any]) -> None:
     run = await run_node(login, config={"key": "x", "more": [bad]})
 
     assert run.error is not None
@@ -109,19 +109,18 @@ async def test_a_malformed_reference_says_where_it_stands(bad: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("fail", ["plain", "repr"])
-async def test_values_are_never_in_logs_progress_or_errors(fail: str) -> None:
+async def test_secrets_are_redacted_in_logs_progress_and_errors(fail: str) -> None:
     run = await run_node(login, config={"key": reference("broker"), "fail": fail}, secrets={"broker": VALUE})
 
     assert run.error is not None
-    said = repr(run)
     assert "[secret broker]" in run.error.message
     assert "[secret broker]" in run.error.traceback
     assert [line.message for line in run.logs] == ["using [secret broker]"]
     assert run.progress == [(10, "with [secret broker]")]
-    assert "s3cr" not in said
+    assert "s3cr" not in repr(run)
 
 
-async def test_a_secret_of_the_wrong_type_is_not_shown() -> None:
+async def test_secret_of_wrong_type_is_not_shown() -> None:
     @node("side")
     async def side(shares: int) -> None: ...
 
@@ -131,7 +130,7 @@ async def test_a_secret_of_the_wrong_type_is_not_shown() -> None:
     assert run.error.message == "config.shares: expected int, got str"
 
 
-async def test_a_changed_secret_is_used_by_the_next_call() -> None:
+async def test_changed_secret_is_used_by_next_call() -> None:
     values = {"broker": "old"}
 
     async def vault(name: str) -> str:
@@ -149,7 +148,7 @@ async def test_a_changed_secret_is_used_by_the_next_call() -> None:
     assert [first.output, second.output] == ["OLD", "NEW"]
 
 
-def test_the_longer_of_two_overlapping_secrets_is_redacted_whole() -> None:
+def test_longer_of_overlapping_secrets_is_redacted_whole() -> None:
     redact = Redactor({"short": "abc", "long": "abcdef", "empty": ""})
 
     assert redact("abcdef abc a%20b") == "[secret long] [secret short] a%20b"
@@ -157,11 +156,11 @@ def test_the_longer_of_two_overlapping_secrets_is_redacted_whole() -> None:
     assert Redactor({"empty": ""})("text") == "text"
 
 
-def test_names_of_environment_variables() -> None:
+def test_environment_variable_is_named_after_secret() -> None:
     assert environment_name("broker.api-key_2") == "TRADEWIND_SECRET_BROKER_API_KEY_2"
 
 
-async def test_secrets_are_found_in_a_directory_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secrets_are_read_from_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_SECRETS_DIR", str(tmp_path))
     (tmp_path / "broker.key").write_text("one\n", encoding="utf-8")
     source = SecretResolver()
@@ -175,7 +174,7 @@ async def test_secrets_are_found_in_a_directory_as_well(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("name", ["absent", "../outside", "..", "folder", "."])
-async def test_nothing_but_files_of_the_directory_is_read(
+async def test_only_files_directly_in_secrets_directory_are_read(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "outside").write_text("outside", encoding="utf-8")
@@ -187,7 +186,7 @@ async def test_nothing_but_files_of_the_directory_is_read(
 
 
 @pytest.mark.parametrize(("value", "refused"), [("correct-horse", True), ("short", False)])
-async def test_an_output_that_holds_a_secret_fails_its_node(value: str, refused: bool) -> None:
+async def test_output_that_contains_secret_fails_node(value: str, refused: bool) -> None:
     @node("leak")
     async def leak(key: str) -> list[str]:
         return [f"Bearer {key}"]
@@ -203,7 +202,7 @@ async def test_an_output_that_holds_a_secret_fails_its_node(value: str, refused:
     assert value not in repr(run)
 
 
-async def test_an_output_that_a_codec_encodes_is_looked_at_before(caplog: pytest.LogCaptureFixture) -> None:
+async def test_output_is_searched_for_secrets_before_encoding(caplog: pytest.LogCaptureFixture) -> None:
     @node("leak")
     async def leak(key: str) -> str:
         return key
@@ -220,7 +219,7 @@ async def test_an_output_that_a_codec_encodes_is_looked_at_before(caplog: pytest
     assert "correct-horse" not in run.error.message + caplog.text
 
 
-def test_the_secret_that_an_output_holds_is_named() -> None:
+def test_secret_contained_in_output_is_named() -> None:
     redact = Redactor({"short": "horse", "long": "correct-horse", "other": "battery staple"})
 
     refuse_shown(redact, [("text", '"horse"')])

@@ -8,7 +8,7 @@ from tests.unit.worker.attempts import Bench
 from tradewind.worker import node
 
 
-async def test_a_node_begins_when_its_time_has_come() -> None:
+async def test_node_begins_at_planned_time() -> None:
     begun: list[float] = []
 
     @node("note")
@@ -16,13 +16,13 @@ async def test_a_node_begins_when_its_time_has_come() -> None:
         begun.append(time.monotonic())
 
     async with Bench([note]) as bench:
-        told = time.monotonic()
+        assigned_at = time.monotonic()
         run = await bench.run(bench.assignment("note", start_in=timedelta(milliseconds=150)))
-        assert begun[0] - told >= 0.15
+        assert begun[0] - assigned_at >= 0.15
         assert run.error is None
 
 
-async def test_a_node_stopped_before_its_time_never_begins() -> None:
+async def test_node_stopped_before_planned_time_never_begins() -> None:
     begun: list[str] = []
 
     @node("note")

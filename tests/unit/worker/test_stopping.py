@@ -15,15 +15,15 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker import Context, NodeStopExecution, NodeStopExecutionException, node
 
 
-async def test_a_stop_comes_from_the_system_unless_somebody_asked_for_it() -> None:
-    told: list[tuple[str, str]] = []
+async def test_source_of_stop_without_requester_is_system() -> None:
+    stops: list[tuple[str, str]] = []
 
     @node("waits")
     async def waits() -> None:
         try:
             await asyncio.Event().wait()
         except NodeStopExecutionException as stop:
-            told.append((stop.reason, stop.source))
+            stops.append((stop.reason, stop.source))
             raise
 
     async with Bench([waits]) as bench:
@@ -32,11 +32,11 @@ async def test_a_stop_comes_from_the_system_unless_somebody_asked_for_it() -> No
         bench.executor.terminate(work_pb2.NodeTaskTermination(token="t1"))
         assert (await bench.end("t1")).terminated
 
-    assert told == [("stopped", "system")]
+    assert stops == [("stopped", "system")]
 
 
 @pytest.mark.parametrize("threaded", [False, True])
-async def test_what_a_stopped_node_had_is_let_go_without_the_collector(threaded: bool) -> None:
+async def test_stopped_node_releases_its_objects_without_garbage_collector(threaded: bool) -> None:
     class Large:
         pass
 
@@ -67,7 +67,7 @@ async def test_what_a_stopped_node_had_is_let_go_without_the_collector(threaded:
         gc.enable()
 
 
-async def test_a_node_raises_it_by_itself_as_the_specification_shows() -> None:
+async def test_node_can_raise_stop_exception_of_specification() -> None:
     @node("checks")
     def checks(ctx: Context) -> None:
         raise NodeStopExecutionException(reason="User requested stop", source="system")
@@ -80,7 +80,7 @@ async def test_a_node_raises_it_by_itself_as_the_specification_shows() -> None:
     assert run.error.message == "User requested stop (by system)"
 
 
-async def test_in_its_grace_a_node_may_wait_log_and_tell_progress_but_emits_nothing() -> None:
+async def test_node_can_wait_and_log_but_not_emit_during_grace() -> None:
     closed = asyncio.Event()
 
     @node("trades")
@@ -108,7 +108,7 @@ async def test_in_its_grace_a_node_may_wait_log_and_tell_progress_but_emits_noth
     assert run.outputs == {}
 
 
-async def test_what_comes_after_the_grace_is_dropped() -> None:
+async def test_logs_and_progress_after_grace_are_dropped() -> None:
     opened, left = threading.Event(), threading.Event()
 
     @node("late")
@@ -132,7 +132,7 @@ async def test_what_comes_after_the_grace_is_dropped() -> None:
     assert (bench.runs["t1"].logs, bench.runs["t1"].progress) == ([], [(1, "")])
 
 
-async def test_in_its_grace_a_node_may_set_itself_a_time() -> None:
+async def test_node_can_use_timeout_during_grace() -> None:
     """A cancellation after the stop has been announced comes from somewhere else."""
     ended: list[str] = []
 

@@ -26,23 +26,23 @@ tripled = node("triple", process=True)(functools.partial(triple))
 listed = [node("listed", process=True)(triple)]
 
 
-def test_a_node_is_found_by_the_name_that_its_module_has_for_it() -> None:
+def test_node_is_located_by_its_name_in_module() -> None:
     assert locate(double) == Target(__name__, "double")
     assert locate(tripled) == Target(__name__, "tripled")
     assert Target(__name__, "double").load("double") is double
 
 
-def test_a_node_that_no_module_names_is_refused_when_the_worker_is_made() -> None:
+def test_process_node_without_module_level_name_is_refused() -> None:
     @node("inner", process=True)
     def inner() -> None: ...
 
-    for nameless, name in ((inner, r"test_a_node\S+inner"), (listed[0], "triple")):
+    for nameless, name in ((inner, r"test_\S+inner"), (listed[0], "triple")):
         with pytest.raises(WorkerError, match=rf'node "\w+" \({name}\): with process=True .* top level of a module'):
             Worker([nameless])
     assert Worker([inner], process_capacity=0).nodes == [inner]
 
 
-def test_a_node_of_the_program_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_node_in_main_module_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     program: Any = types.ModuleType("__main__")
 
     def run() -> None: ...
@@ -56,7 +56,7 @@ def test_a_node_of_the_program_itself_is_refused(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         (
             Target("tests.nowhere", "node"),
@@ -76,20 +76,20 @@ def test_a_node_of_the_program_itself_is_refused(monkeypatch: pytest.MonkeyPatch
         ),
     ],
 )
-def test_a_target_that_is_another_in_the_process_is_a_fault(target: Target, said: str) -> None:
+def test_target_that_differs_in_process_is_a_fault(target: Target, message: str) -> None:
     with pytest.raises(NodeFault) as caught:
         target.load("double")
-    assert caught.value.message.startswith(said)
+    assert caught.value.message.startswith(message)
 
 
-async def test_a_module_that_serves_when_it_is_imported_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_serving_on_import_in_child_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "in_child", True)
 
     with pytest.raises(WorkerError, match='put the code that runs the worker under if __name__ == "__main__"'):
         await Worker([double]).serve()
 
 
-async def test_a_node_is_tested_in_the_test_s_own_process() -> None:
+async def test_run_node_runs_process_node_in_same_process() -> None:
     @node("inner", process=True)
     def inner(value: int) -> int:
         seen.append(value)
@@ -102,6 +102,6 @@ async def test_a_node_is_tested_in_the_test_s_own_process() -> None:
     assert inner.process
 
 
-def test_a_worker_needs_no_negative_number_of_processes() -> None:
+def test_negative_process_capacity_is_refused() -> None:
     with pytest.raises(ValueError, match="process_capacity must be at least 0, is -1"):
         Worker([double], process_capacity=-1)

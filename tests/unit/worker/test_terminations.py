@@ -20,7 +20,7 @@ class Gate:
     def __init__(self) -> None:
         self.begun = threading.Event()
         self.opened = threading.Event()
-        self.told: list[Any] = []
+        self.events: list[Any] = []
 
     async def wait(self) -> None:
         self.begun.set()
@@ -34,7 +34,7 @@ class Gate:
         return await bench.end("t1")
 
 
-async def test_termination_raises_in_an_async_node_where_it_waits() -> None:
+async def test_termination_raises_in_waiting_async_node() -> None:
     gate = Gate()
 
     @node("long")
@@ -42,19 +42,19 @@ async def test_termination_raises_in_an_async_node_where_it_waits() -> None:
         try:
             await gate.wait()
         except NodeStopExecution as stop:
-            gate.told.append((stop.reason, stop.source))
+            gate.events.append((stop.reason, stop.source))
             raise
 
     async with Bench([long]) as bench:
         run = await gate.stopped(bench, "long", reason="market closed", by="ada")
 
-    assert gate.told == [("market closed", "ada")]
+    assert gate.events == [("market closed", "ada")]
     assert run.terminated
     assert run.error is not None
     assert (run.error.code, run.error.message) == ("", "market closed (by ada)")
 
 
-async def test_termination_passes_task_groups_and_timeouts_and_leaves_nothing_behind() -> None:
+async def test_termination_passes_through_task_groups_and_timeouts() -> None:
     gate, cleaned = Gate(), []
 
     async def child() -> None:
@@ -78,7 +78,7 @@ async def test_termination_passes_task_groups_and_timeouts_and_leaves_nothing_be
     assert cleaned == ["child"]
 
 
-async def test_termination_reaches_a_calculating_node_at_its_next_progress() -> None:
+async def test_termination_reaches_busy_node_at_next_progress() -> None:
     gate = Gate()
 
     @node("busy")
@@ -91,7 +91,7 @@ async def test_termination_reaches_a_calculating_node_at_its_next_progress() -> 
         assert (await gate.stopped(bench, "busy")).terminated
 
 
-async def test_a_thread_sees_that_a_stop_is_requested() -> None:
+async def test_threaded_node_sees_requested_stop() -> None:
     gate = Gate()
 
     @node("polls")
@@ -118,7 +118,7 @@ async def test_a_thread_sees_that_a_stop_is_requested() -> None:
         assert run.outputs == {}
 
 
-async def test_a_stop_ends_at_once_what_waits_for_a_thread(caplog: pytest.LogCaptureFixture) -> None:
+async def test_stop_ends_node_that_waits_for_thread_at_once(caplog: pytest.LogCaptureFixture) -> None:
     gate, ran = Gate(), []
 
     @node("holds")
@@ -142,7 +142,7 @@ async def test_a_stop_ends_at_once_what_waits_for_a_thread(caplog: pytest.LogCap
     assert "goes on" not in caplog.text
 
 
-async def test_a_node_that_outstays_its_grace_is_reported_without_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_node_that_outlasts_grace_is_reported_as_terminated(caplog: pytest.LogCaptureFixture) -> None:
     gate = Gate()
 
     @node("deaf")
@@ -156,7 +156,7 @@ async def test_a_node_that_outstays_its_grace_is_reported_without_it(caplog: pyt
             try:
                 await gate.wait()
             except NodeStopExecution:
-                gate.told.append("ignored")
+                gate.events.append("ignored")
 
     async with Bench([deaf, stubborn]) as bench:
         for each in (deaf, stubborn):
@@ -167,12 +167,12 @@ async def test_a_node_that_outstays_its_grace_is_reported_without_it(caplog: pyt
             assert (await bench.end(each.type)).terminated
         gate.opened.set()
 
-    assert gate.told[0] == "ignored"
+    assert gate.events[0] == "ignored"
     assert sorted(bench.ended) == ["deaf", "stubborn"]
     assert "is still running although it was told to stop (enough)" in caplog.text
 
 
-async def test_a_stop_before_the_first_line_keeps_the_node_from_running() -> None:
+async def test_node_stopped_before_its_first_line_never_runs() -> None:
     calls: list[str] = []
     occupied = Gate()
 
@@ -202,7 +202,7 @@ async def test_a_stop_before_the_first_line_keeps_the_node_from_running() -> Non
     assert calls == []
 
 
-async def test_a_node_can_end_itself_as_terminated() -> None:
+async def test_node_can_terminate_itself() -> None:
     @node("closed")
     async def closed() -> None:
         raise NodeStopExecution("the exchange is closed")
@@ -215,7 +215,7 @@ async def test_a_node_can_end_itself_as_terminated() -> None:
     assert run.error.message == "the exchange is closed"
 
 
-async def test_an_error_while_stopping_is_told_with_the_termination() -> None:
+async def test_error_during_stop_is_reported_with_termination() -> None:
     gate = Gate()
 
     @node("clumsy")
@@ -233,7 +233,7 @@ async def test_an_error_while_stopping_is_told_with_the_termination() -> None:
     assert (run.error.code, run.error.message) == ("NODE_ERROR", "could not close the position")
 
 
-async def test_a_lost_lease_stops_the_node_and_reports_nothing() -> None:
+async def test_lost_lease_stops_node_without_report() -> None:
     gate = Gate()
 
     @node("long")
@@ -241,7 +241,7 @@ async def test_a_lost_lease_stops_the_node_and_reports_nothing() -> None:
         try:
             await gate.wait()
         except NodeStopExecution as stop:
-            gate.told.append(stop.reason)
+            gate.events.append(stop.reason)
             raise
 
     async with Bench([long]) as bench:
@@ -250,13 +250,13 @@ async def test_a_lost_lease_stops_the_node_and_reports_nothing() -> None:
         bench.executor.lose("t1", "given to another worker")
         bench.executor.lose("unknown", "never mind")
         assert not bench.executor.held
-        await until(lambda: gate.told, "the node hears of it")
+        await until(lambda: gate.events, "the node hears of it")
 
-    assert gate.told == ["given to another worker"]
+    assert gate.events == ["given to another worker"]
     assert (bench.ended, bench.given_back) == ([], [])
 
 
-async def test_leaving_gives_back_what_stops_and_completes_what_did_not_notice() -> None:
+async def test_leaving_gives_back_stopped_nodes_and_completes_others() -> None:
     gate, finishing = Gate(), threading.Event()
 
     @node("waits")
@@ -283,7 +283,7 @@ async def test_leaving_gives_back_what_stops_and_completes_what_did_not_notice()
     assert bench.runs["t2"].output == "done"
 
 
-async def test_leaving_shortens_the_grace_of_what_was_told_before() -> None:
+async def test_leaving_shortens_grace_of_nodes_already_stopping() -> None:
     gate, closed = Gate(), asyncio.Event()
 
     @node("closes")
@@ -291,14 +291,14 @@ async def test_leaving_shortens_the_grace_of_what_was_told_before() -> None:
         try:
             await gate.wait()
         finally:
-            gate.told.append("closing")
+            gate.events.append("closing")
             await closed.wait()
 
     async with Bench([closes]) as bench:
         bench.executor.start(bench.assignment("closes"))
         await until(gate.begun.is_set, "the node runs")
         bench.stop(grace=600)
-        await until(lambda: gate.told, "the node is told")
+        await until(lambda: gate.events, "the node is stopping")
         bench.executor.give_back_all("the worker leaves", grace=0.01)
         run = await bench.end("t1")
 
@@ -306,7 +306,7 @@ async def test_leaving_shortens_the_grace_of_what_was_told_before() -> None:
     assert bench.given_back == []
 
 
-async def test_closing_ends_what_runs() -> None:
+async def test_closing_executor_ends_running_nodes() -> None:
     gate = Gate()
 
     @node("waits")
@@ -314,17 +314,17 @@ async def test_closing_ends_what_runs() -> None:
         try:
             await gate.wait()
         finally:
-            gate.told.append("cleaned")
+            gate.events.append("cleaned")
 
     async with Bench([waits]) as bench:
         bench.executor.start(bench.assignment("waits"))
         await until(gate.begun.is_set, "the node runs")
 
-    assert gate.told == ["cleaned"]
+    assert gate.events == ["cleaned"]
     assert bench.ended == []
 
 
-def test_a_loop_that_cancels_all_its_tasks_ends_nodes_in_silence() -> None:
+def test_nodes_cancelled_with_event_loop_report_nothing() -> None:
     gate = Gate()
     benches: list[Bench] = []
 
@@ -349,7 +349,7 @@ def test_a_loop_that_cancels_all_its_tasks_ends_nodes_in_silence() -> None:
     assert not benches[0].executor.held
 
 
-async def test_a_later_attempt_of_a_node_ends_the_one_that_still_runs_here() -> None:
+async def test_later_attempt_ends_earlier_one_on_same_worker() -> None:
     stopped: list[int] = []
 
     @node("long")

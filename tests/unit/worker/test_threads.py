@@ -40,17 +40,19 @@ async def stick(pool: ThreadPool, end: threading.Event) -> None:
     await asyncio.wait((waiting,))
 
 
-async def test_a_stuck_thread_costs_no_place(end: threading.Event, caplog: pytest.LogCaptureFixture) -> None:
+async def test_stuck_thread_does_not_reduce_capacity(end: threading.Event, caplog: pytest.LogCaptureFixture) -> None:
     pool = ThreadPool(1)
     await stick(pool, end)
     await stick(pool, end)
 
     assert await pool.run(lambda: 42) == 42
-    await until(lambda: "threads stuck although their nodes were told to stop: 2;" in caplog.text, "it is said")
+    await until(
+        lambda: "threads stuck although their nodes were told to stop: 2;" in caplog.text, "the count is logged"
+    )
     pool.close()
 
 
-async def test_calls_that_wait_behind_a_stuck_one_go_on_in_another_thread(end: threading.Event) -> None:
+async def test_calls_queued_behind_stuck_one_run_in_another_thread(end: threading.Event) -> None:
     pool = ThreadPool(1)
     begun = threading.Event()
 
@@ -68,7 +70,7 @@ async def test_calls_that_wait_behind_a_stuck_one_go_on_in_another_thread(end: t
     pool.close()
 
 
-async def test_a_thread_that_ends_late_leaves_its_place_to_the_other(end: threading.Event) -> None:
+async def test_stuck_thread_that_ends_does_not_raise_capacity(end: threading.Event) -> None:
     pool = ThreadPool(1)
     await stick(pool, end)
     end.set()
@@ -81,9 +83,9 @@ async def test_a_thread_that_ends_late_leaves_its_place_to_the_other(end: thread
     pool.close()
 
 
-async def test_a_call_that_has_not_begun_never_does(end: threading.Event) -> None:
-    told: list[int] = []
-    pool = ThreadPool(1, stuck_limit=1, too_many_stuck=told.append)
+async def test_queued_call_that_is_cancelled_never_begins(end: threading.Event) -> None:
+    stuck_counts: list[int] = []
+    pool = ThreadPool(1, stuck_limit=1, too_many_stuck=stuck_counts.append)
     calls: list[int] = []
     begun = threading.Event()
 
@@ -102,36 +104,36 @@ async def test_a_call_that_has_not_begun_never_does(end: threading.Event) -> Non
     await pool.run(lambda: None)
 
     assert calls == []
-    assert told == []
+    assert stuck_counts == []
     pool.close()
 
 
-async def test_the_limit_counts_those_that_are_stuck_now(end: threading.Event) -> None:
-    told: list[int] = []
-    pool = ThreadPool(2, stuck_limit=2, too_many_stuck=told.append)
+async def test_limit_counts_only_currently_stuck_threads(end: threading.Event) -> None:
+    stuck_counts: list[int] = []
+    pool = ThreadPool(2, stuck_limit=2, too_many_stuck=stuck_counts.append)
     early = threading.Event()
     await stick(pool, early)
     early.set()
     await until(lambda: not pool._stuck, "the first has ended after all")
     await stick(pool, end)
-    assert told == []
+    assert stuck_counts == []
     await stick(pool, end)
-    await until(lambda: told, "the limit is told")
+    await until(lambda: stuck_counts, "the limit is reported")
 
-    assert told == [2]
+    assert stuck_counts == [2]
     pool.close()
 
 
-async def test_one_that_ends_soon_after_it_was_given_up_is_not_stuck(
+async def test_thread_that_ends_soon_after_cancellation_is_not_stuck(
     end: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(threads, "STUCK_AFTER", 0.5)
     pool = ThreadPool(1)
     await stick(pool, end)
     end.set()
-    looked = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(0.8, looked.set_result, None)
-    await looked
+    time_passed = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(0.8, time_passed.set_result, None)
+    await time_passed
 
     assert caplog.text == ""
     pool.close()
@@ -147,7 +149,7 @@ class Refused:
         raise RuntimeError("can't start new thread")
 
 
-async def test_a_call_for_which_no_thread_can_be_started_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_fails_if_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = ThreadPool(1)
     called: list[str] = []
     with monkeypatch.context() as patch:
@@ -161,7 +163,7 @@ async def test_a_call_for_which_no_thread_can_be_started_never_begins(monkeypatc
     pool.close()
 
 
-async def test_a_call_waits_for_another_thread_when_none_can_be_started(
+async def test_call_waits_for_running_thread_if_no_other_can_be_started(
     monkeypatch: pytest.MonkeyPatch, end: threading.Event
 ) -> None:
     pool = ThreadPool(2)

@@ -48,7 +48,7 @@ async def failing(key: str) -> None:
 
 
 @pytest.mark.parametrize("traced", [async_trace, thread_trace], ids=lambda traced: traced.type)
-async def test_a_node_runs_in_a_span_of_its_cycle(traced: Any, tracer: NodeTracer, exporter: Any) -> None:
+async def test_node_runs_in_span_of_its_cycle(traced: Any, tracer: NodeTracer, exporter: Any) -> None:
     async with Bench([traced], tracer=tracer) as bench:
         run = await bench.run(bench.assignment(traced.type, traceparent=TRACEPARENT, flow_id="momentum", cycle=7))
         await bench.executor.wait_idle()
@@ -61,7 +61,7 @@ async def test_a_node_runs_in_a_span_of_its_cycle(traced: Any, tracer: NodeTrace
     assert span.status.is_unset
 
 
-async def test_a_failure_marks_the_span_without_secrets(tracer: NodeTracer, exporter: Any) -> None:
+async def test_failure_marks_span_without_secrets(tracer: NodeTracer, exporter: Any) -> None:
     async def vault(name: str) -> str:
         return "s3cr"
 
@@ -82,7 +82,7 @@ async def test_no_span_without_a_trace_context(tracer: NodeTracer, exporter: Any
     assert exporter.get_finished_spans() == ()
 
 
-async def test_a_stop_before_the_first_line_leaves_no_span_open(tracer: NodeTracer, exporter: Any) -> None:
+async def test_node_stopped_before_its_first_line_has_no_span(tracer: NodeTracer, exporter: Any) -> None:
     async with Bench([async_trace], tracer=tracer) as bench:
         bench.executor.start(bench.assignment("async.trace", traceparent=TRACEPARENT))
         bench.stop()
@@ -91,11 +91,11 @@ async def test_a_stop_before_the_first_line_leaves_no_span_open(tracer: NodeTrac
     assert exporter.get_finished_spans() == ()
 
 
-def test_nothing_is_traced_unless_the_process_configures_it() -> None:
+def test_nothing_is_traced_without_configuration() -> None:
     assert NodeTracer.configured() is None
 
 
-def test_a_worker_that_leaves_waits_three_seconds_for_a_batch_of_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exporter_of_spans_has_time_limit_of_three_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The SDK passes no time limit to the exporter, which would try for 10 s by itself."""
     made: list[dict[str, Any]] = []
     providers: list[TracerProvider] = []

@@ -33,19 +33,19 @@ def returning(wait: Wait, outputs: list[str] | None = None) -> Any:
         (Wait(form=FORM, completes=True), NodeWait("answer", None, None, FORM, True)),
     ],
 )
-async def test_a_wait_is_reported_in_place_of_outputs(wait: Wait, reported: NodeWait) -> None:
+async def test_wait_is_reported_in_place_of_outputs(wait: Wait, reported: NodeWait) -> None:
     run = await run_node(returning(wait))
     assert (run.wait, run.outputs, run.error) == (reported, {}, None)
 
 
-async def test_a_form_with_what_is_no_number_in_json_is_refused() -> None:
+async def test_form_with_infinite_number_is_refused() -> None:
     run = await run_node(returning(Wait(form={"limit": float("inf")})))
     assert run.error is not None
     assert run.error.code == "INVALID_OUTPUT"
     assert "the form.limit is inf" in run.error.message
 
 
-async def test_a_plain_function_may_wait_as_well() -> None:
+async def test_plain_function_can_wait() -> None:
     @node("plain")
     def plain(ctx: Context) -> str | Wait:
         return Wait("go") if ctx.resumed is None else ctx.resumed.payload["word"]
@@ -56,19 +56,19 @@ async def test_a_plain_function_may_wait_as_well() -> None:
     assert (again.output, again.wait) == ("gone", None)
 
 
-async def test_a_node_hears_what_ended_its_wait() -> None:
-    heard: list[Resumed | None] = []
+async def test_node_is_told_what_ended_its_wait() -> None:
+    received: list[Resumed | None] = []
 
-    @node("hearing", outputs=["a", "b"])
-    async def hearing(ctx: Context) -> Emit:
-        heard.append(ctx.resumed)
+    @node("resumes", outputs=["a", "b"])
+    async def resumes(ctx: Context) -> Emit:
+        received.append(ctx.resumed)
         return Emit(a=1)
 
     for resumed in (None, Resumed("go", [1], "ann", WHEN), Resumed("", None, "", WHEN)):
-        await run_node(hearing, resumed=resumed)
-        assert heard[-1] == resumed
-    assert heard[-1] is not None
-    assert heard[-1].timed_out
+        await run_node(resumes, resumed=resumed)
+        assert received[-1] == resumed
+    assert received[-1] is not None
+    assert received[-1].timed_out
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,14 @@ async def test_a_node_hears_what_ended_its_wait() -> None:
         (Wait("go", form={"title": object()}), ["a"], "the form of the Wait is not JSON"),
     ],
 )
-async def test_what_cannot_be_reported_fails_the_node(wait: Wait, outputs: list[str], message: str) -> None:
+async def test_wait_that_does_not_fit_fails_node(wait: Wait, outputs: list[str], message: str) -> None:
     error = (await run_node(returning(wait, outputs))).error
     assert error is not None
     assert error.code == "INVALID_OUTPUT"
     assert error.message.startswith(message)
 
 
-def test_a_wait_for_nothing_is_none() -> None:
+def test_invalid_wait_is_refused() -> None:
     with pytest.raises(ValueError, match="needs a signal, a time or a form"):
         Wait()
     with pytest.raises(ValueError, match="needs a time with its zone"):
@@ -98,7 +98,7 @@ def test_a_wait_for_nothing_is_none() -> None:
     assert repr(Wait("go", until=5, completes=True)) == "Wait('go', until=5, completes=True)"
 
 
-def test_what_it_waits_for_is_no_part_of_what_is_declared() -> None:
+def test_wait_is_not_part_of_declared_output_schema() -> None:
     @node("typed")
     async def typed() -> int | Wait:
         return 1
@@ -108,12 +108,12 @@ def test_what_it_waits_for_is_no_part_of_what_is_declared() -> None:
 
 
 @pytest.mark.parametrize("signal", [30, timedelta(hours=1), b"paid", ""])
-def test_what_is_no_signal_in_its_place_is_refused(signal: Any) -> None:
+def test_invalid_signal_name_is_refused(signal: Any) -> None:
     with pytest.raises(ValueError, match=r"a signal is an identifier; a time is given as Wait\(until=\.\.\.\)"):
         Wait(signal)
 
 
-def test_what_cannot_be_told_fails_the_node_and_not_the_worker() -> None:
+def test_wait_that_cannot_be_encoded_fails_node() -> None:
     for wait in (Wait("pa\udcffid"), Wait(form={"title": "x" * 5_000_000}), Wait("x" * 5_000_000)):
         with pytest.raises(NodeFault, match="the node cannot wait for this") as caught:
             wait.encode(("output",))
