@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tradewind.worker.memory import Memories
 
 
-class Telling(Protocol):
+class NodeReports(Protocol):
     """Takes what a node reports while it runs, by token. Any thread may call it."""
 
     def progress(self, token: str, percent: int, message: str, step: str) -> None:
@@ -26,7 +26,7 @@ class Telling(Protocol):
         ...
 
 
-class Reports(Telling, Protocol):
+class Reports(NodeReports, Protocol):
     """Takes reports on attempts, by token. Apart from `progress` and `log`, only the loop's thread may call it."""
 
     def complete(
@@ -47,10 +47,10 @@ class Reports(Telling, Protocol):
         ...
 
 
-class Stoppable(Protocol):
+class StoppableProcess(Protocol):
     """A process in which an attempt runs."""
 
-    def tell(self, token: str, stop: Stop) -> None:
+    def request_stop(self, token: str, stop: Stop) -> None:
         """Tell the node to stop."""
         ...
 
@@ -66,20 +66,20 @@ class Attempt:
         "assignment",
         "begun_ns",
         "deadline",
-        "following",
-        "highest",
         "in_thread",
         "memories",
+        "message",
         "named",
+        "percent",
         "process",
         "redact",
         "reports",
-        "said",
         "settled",
         "step",
         "steps",
         "stop",
         "stop_seen",
+        "successor",
         "task",
         "timer",
         "token",
@@ -87,7 +87,7 @@ class Attempt:
     )
 
     def __init__(
-        self, assignment: work_pb2.NodeTaskAssignment, reports: Telling, steps: Sequence[work_pb2.EagerStep] = ()
+        self, assignment: work_pb2.NodeTaskAssignment, reports: NodeReports, steps: Sequence[work_pb2.EagerStep] = ()
     ) -> None:
         self.assignment = assignment
         self.token = assignment.token
@@ -96,7 +96,7 @@ class Attempt:
         self.reports = reports
         self.memories: Memories | None = None
         """Keeps the variables of its cycle and flow."""
-        self.process: Stoppable | None = None
+        self.process: StoppableProcess | None = None
         """The process that it runs in, while it runs in one of its own."""
         self.in_thread = False
         """Whether a plain function has begun, which notices a stop only when it checks."""
@@ -110,7 +110,7 @@ class Attempt:
         """Whether the node's code has noticed the stop."""
         self.steps = steps
         """The eager steps that may follow this one, directly or one after another."""
-        self.following: Attempt | None = None
+        self.successor: Attempt | None = None
         """The attempt of an eager node that goes on with what this one emits."""
         self.settled = False
         """Whether its outcome is decided: what the code does from then on is not reported."""
@@ -118,9 +118,9 @@ class Attempt:
         """Whether the server has been told that this worker holds it."""
         self.redact: Callable[[str], str] | None = None
         """Removes secrets from texts; None when the config has none."""
-        self.highest = 0
+        self.percent = 0
         """The highest progress so far."""
-        self.said = ""
+        self.message = ""
         """The message of the latest progress."""
         self.step = ""
         """The step that the node reported last."""

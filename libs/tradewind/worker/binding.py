@@ -151,10 +151,10 @@ class Binder:
             if isinstance(value, _SHAREABLE):
                 plan.shared[name] = value
             else:
-                plan.fresh.append(self._fresh(name, config))
+                plan.fresh.append(self._fresh_argument(name, config))
         return plan
 
-    def _fresh(self, name: str, config: dict[str, Any]) -> tuple[str, bytes, Callable[[bytes], Any]]:
+    def _fresh_argument(self, name: str, config: dict[str, Any]) -> tuple[str, bytes, Callable[[bytes], Any]]:
         if name == self._config_name:
             decode = msgspec.json.decode if self._config_reader is None else self._config_reader.decode
             return name, msgspec.json.encode(config), decode
@@ -172,16 +172,16 @@ class Binder:
                     f"config.{name}: node type {self._node_type} has no such parameter{suggestion(name, self._handles)}"
                 )
         if self._config_name is not None:
-            arguments[self._config_name] = self._whole(config)
+            arguments[self._config_name] = self._whole_config(config)
         return arguments
 
-    def _whole(self, config: dict[str, Any]) -> Any:
+    def _whole_config(self, config: dict[str, Any]) -> Any:
         if self._config_reader is None:
             return config
         try:
             return self._config_reader.convert(config)
         except ModelMisfit as error:
-            raise invalid_input(error.below("config")) from None
+            raise invalid_input(error.describe("config")) from None
 
     def _add_run_inputs(self, arguments: Arguments, run_inputs_json: str) -> None:
         try:
@@ -197,7 +197,7 @@ class Binder:
         try:
             return handle.convert(value)
         except msgspec.ValidationError as error:
-            raise invalid_input(explained(f"{source}.{handle.name}", error)) from None
+            raise invalid_input(plain_message(f"{source}.{handle.name}", error)) from None
 
     def _missing(self, arguments: Arguments) -> NodeFault:
         missing = ", ".join(sorted(self._required - arguments.keys()))
@@ -209,7 +209,7 @@ class Binder:
         )
 
     def _misfit(self, handle: _Handle, values: Any, error: msgspec.DecodeError) -> NodeFault:
-        message = explained(f"input {handle.name}", error)
+        message = plain_message(f"input {handle.name}", error)
         if len(values) > 1 and not handle.gather:
             message += (
                 f"; {len(values)} edges lead into this handle, so their values come as a list: annotate the parameter "
@@ -218,9 +218,9 @@ class Binder:
         return invalid_input(message)
 
 
-def explained(path: str, error: msgspec.DecodeError) -> str:
+def plain_message(path: str, error: msgspec.DecodeError) -> str:
     """Turn msgspec's "Expected `float`, got `str` - at `$[1]`" into "<path>[1]: expected float, got str"."""
     if isinstance(error, ModelMisfit):
-        return error.below(path)
+        return error.describe(path)
     what, _, where = str(error).partition(" - at `$")
     return f"{path}{where.rstrip('`')}: {what[:1].lower()}{what[1:].replace('`', '')}"

@@ -38,7 +38,7 @@ SERVICE = "tradewind.api.worker.v1.WorkerService"
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 _REPORT_TIMEOUT = 10.0
 _RENEW_INTERVAL = 10.0
-_LEAST_INTERVAL = 0.01
+_MIN_INTERVAL = 0.01
 _STOP_GRACE = 1.0
 
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -67,7 +67,7 @@ class CalledLink(WorkerServiceServicer):
         self._troubles = Troubles("a report did not get through; nodes continue, and it will be sent again")
         self._interval = _RENEW_INTERVAL
         self._renewal: asyncio.TimerHandle | None = None
-        self._telling = SideTasks()
+        self._side_tasks = SideTasks()
         self.connected = asyncio.Event()
 
     async def start(self, listen: str) -> int:
@@ -109,7 +109,7 @@ class CalledLink(WorkerServiceServicer):
     def drain(self) -> None:
         self._draining = True
         for name in ("", SERVICE):
-            self._telling.begin(self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING))
+            self._side_tasks.begin(self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING))
 
     async def finish(self) -> None:
         await self._outbox.flushed()
@@ -139,8 +139,8 @@ class CalledLink(WorkerServiceServicer):
         if self._draining:
             await abort(context, status_with(grpc.StatusCode.UNAVAILABLE, "DRAINING", "this worker is leaving"))
         if request.HasField("renew_interval"):
-            self._interval = max(_LEAST_INTERVAL, seconds_of(request.renew_interval))
-        self._executor.hear_of_time(request)
+            self._interval = max(_MIN_INTERVAL, seconds_of(request.renew_interval))
+        self._executor.sync_clock(request)
         held, accepted = self._executor.held, []
         for assignment in request.assignments:
             token = assignment.token
@@ -153,7 +153,7 @@ class CalledLink(WorkerServiceServicer):
             message = f"this worker runs {len(held)} of {self._identity.capacity} node tasks"
             await abort(context, status_with(grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL", message))
         if self._renewal is None and held:
-            self._renew_later()
+            self._schedule_renewal()
         return worker_service_pb2.ExecuteResponse(accepted_tokens=accepted)
 
     async def Terminate(
@@ -166,36 +166,36 @@ class CalledLink(WorkerServiceServicer):
             self._executor.terminate(termination)
         return worker_service_pb2.TerminateResponse(unknown_tokens=unknown)
 
-    def _renew_later(self) -> None:
+    def _schedule_renewal(self) -> None:
         self._renewal = asyncio.get_running_loop().call_later(self._interval, self._renew)
 
     def _renew(self) -> None:
         self._renewal = None
         if self._executor.held:
             self._outbox.renew()
-            self._renew_later()
+            self._schedule_renewal()
 
     async def _report(self, sequence: int) -> bool:
         """Send the waiting reports; return False when they did not get through."""
-        said = self._outbox.take(sequence)
+        reports = self._outbox.take(sequence)
         request = pb2.ReportNodeTasksRequest(
             worker_id=self._identity.worker_id,
-            completions=said.completions,
-            failures=said.failures,
-            give_back_tokens=said.give_back_tokens,
-            held_tokens=said.held_tokens,
-            progress=said.progress,
-            logs=said.logs,
+            completions=reports.completions,
+            failures=reports.failures,
+            give_back_tokens=reports.give_back_tokens,
+            held_tokens=reports.held_tokens,
+            progress=reports.progress,
+            logs=reports.logs,
         )
         try:
             response = await self._stub.ReportNodeTasks(request, timeout=_REPORT_TIMEOUT)
         except grpc.aio.AioRpcError as error:
             self._outbox.requeue()
-            if said.renew:
+            if reports.renew:
                 self._outbox.renew()
             self._troubles.note(error)
             return False
-        self._troubles.refusals, self._troubles.told = 0, False
+        self._troubles.refusals, self._troubles.logged = 0, False
         for loss in response.losses:
             self._executor.lose(loss.token, loss.reason)
             self._outbox.drop(loss.token)

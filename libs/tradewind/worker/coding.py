@@ -17,7 +17,7 @@ from tradewind.worker.secrets import SecretResolver
 from tradewind.worker.threads import ThreadPool
 
 
-def open_assignment(codec: Codec, assignment: work_pb2.NodeTaskAssignment) -> None:
+def decode_assignment(codec: Codec, assignment: work_pb2.NodeTaskAssignment) -> None:
     """Replace encoded inputs, run inputs and config by their decoded values.
 
     Raises a final NodeFault when something cannot be decoded: trying again here would not help.
@@ -25,16 +25,16 @@ def open_assignment(codec: Codec, assignment: work_pb2.NodeTaskAssignment) -> No
     try:
         for given in assignment.inputs:
             for at, text in enumerate(given.values_json):
-                opened = decode_text(codec, text)
-                if opened is not text:
-                    given.values_json[at] = opened
+                decoded = decode_text(codec, text)
+                if decoded is not text:
+                    given.values_json[at] = decoded
         for field in ("run_inputs_json", "config_json"):
             setattr(assignment, field, decode_text(codec, getattr(assignment, field)))
     except CodecError as error:
         raise NodeFault("INVALID_INPUT", f"an input cannot be decoded: {error}", non_retryable=True) from None
 
 
-def sealed(codec: Codec, ending: Ending) -> Ending:
+def encode_ending(codec: Codec, ending: Ending) -> Ending:
     """Return the outputs, each encoded as a whole. Raises NodeFault OUTPUT_TOO_LARGE."""
     if not isinstance(ending, list):
         return ending
@@ -53,8 +53,8 @@ class CodedRunner(NodeRunner):
         self._codec = codec
 
     async def run(self, attempt: Attempt, node: Node[..., Any]) -> Ending:
-        open_assignment(self._codec, attempt.assignment)
-        return sealed(self._codec, await super().run(attempt, node))
+        decode_assignment(self._codec, attempt.assignment)
+        return encode_ending(self._codec, await super().run(attempt, node))
 
 
 class CodedMemories:
@@ -69,33 +69,33 @@ class CodedMemories:
         answer: Future[bytes] = Future()
         if method == "UpdateMemory":
             try:
-                sealed = self._sealed(request)
+                encoded = self._encode_update(request)
             except CodecError as error:
                 answer.set_exception(MemoryFault("INVALID_INPUT", str(error)))
                 return answer
-            return self._memories.ask(method, sealed)
+            return self._memories.ask(method, encoded)
 
-        def answered(kept: "Future[bytes]") -> None:
+        def deliver(stored: "Future[bytes]") -> None:
             if not answer.set_running_or_notify_cancel():
                 return
             try:
-                answer.set_result(self._opened(kept.result()))
+                answer.set_result(self._decode_response(stored.result()))
             except CodecError as error:
                 answer.set_exception(MemoryFault("INVALID_INPUT", str(error)))
             except BaseException as error:
                 answer.set_exception(error)
 
-        self._memories.ask(method, request).add_done_callback(answered)
+        self._memories.ask(method, request).add_done_callback(deliver)
         return answer
 
-    def _sealed(self, request: bytes) -> bytes:
+    def _encode_update(self, request: bytes) -> bytes:
         update = memory_pb2.UpdateMemoryRequest.FromString(request)
         update.set_json = encode_members(self._codec, update.set_json)
         if update.HasField("result_json"):
             update.result_json = encode_text(self._codec, update.result_json)
         return update.SerializeToString()
 
-    def _opened(self, answer: bytes) -> bytes:
+    def _decode_response(self, answer: bytes) -> bytes:
         response = memory_pb2.GetMemoryResponse.FromString(answer)
         response.memory.variables_json = decode_text(self._codec, response.memory.variables_json)
         return response.SerializeToString()

@@ -20,10 +20,10 @@ _LEVELS: dict[object, str] = {
     "WARN": "WARNING",
     "FATAL": "CRITICAL",
 }
-_CHOICE = ", ".join(_NAMES).lower()
+_LEVEL_CHOICES = ", ".join(_NAMES).lower()
 
 
-class _Breath:
+class _Yield:
     """Awaiting it gives other tasks of the loop a turn; a node need not await it."""
 
     __slots__ = ()
@@ -32,7 +32,7 @@ class _Breath:
         yield
 
 
-_BREATH = _Breath()
+_YIELD = _Yield()
 
 
 class NodeLog:
@@ -50,13 +50,13 @@ class NodeLog:
 
     def __call__(self, message: object, *args: object, level: str | int = "INFO", **fields: object) -> None:
         """Write a line of level INFO or another: `level="warning"`, or a number from the standard library."""
-        known = _known(level)
-        if known is None:
+        name = _level_name(level)
+        if name is None:
             # A mistake in a log line must not fail a node.
-            wrong = f"(level={_shown(level)} is not one of {_CHOICE})"
-            self._write("INFO", f"{_formatted(message, args)} {wrong}", (), fields)
+            hint = f"(level={_safe_repr(level)} is not one of {_LEVEL_CHOICES})"
+            self._write("INFO", f"{_format(message, args)} {hint}", (), fields)
         else:
-            self._write(known, message, args, fields)
+            self._write(name, message, args, fields)
 
     def debug(self, message: object, *args: object, **fields: object) -> None:
         """Write a line of level DEBUG."""
@@ -76,7 +76,7 @@ class NodeLog:
 
     def exception(self, message: object, *args: object, **fields: object) -> None:
         """Write a line of level ERROR with the traceback of the exception being handled."""
-        self._write("ERROR", f"{_formatted(message, args)}\n{traceback.format_exc().rstrip()}", (), fields)
+        self._write("ERROR", f"{_format(message, args)}\n{traceback.format_exc().rstrip()}", (), fields)
 
     def critical(self, message: object, *args: object, **fields: object) -> None:
         """Write a line of level CRITICAL."""
@@ -86,37 +86,37 @@ class NodeLog:
         attempt = self._attempt
         if attempt.settled:
             return
-        text = " ".join([_formatted(message, args), *(f"{key}={_shown(value)}" for key, value in fields.items())])
+        text = " ".join([_format(message, args), *(f"{key}={_safe_repr(value)}" for key, value in fields.items())])
         attempt.reports.log(attempt.token, level, clip(attempt.redacted(text), LOG_BYTES), time.time_ns())
 
 
-def _known(level: object) -> str | None:
+def _level_name(level: object) -> str | None:
     name = level.upper() if isinstance(level, str) else level
     return _LEVELS.get(name) if isinstance(name, str | int) else None
 
 
-def _formatted(message: object, args: tuple[object, ...]) -> str:
+def _format(message: object, args: tuple[object, ...]) -> str:
     # A slip in a log line must not fail a node, and neither must an object that cannot be printed.
     try:
         text = str(message)
     except Exception:
-        text = _shown(message)
+        text = _safe_repr(message)
     if not args:
         return text
     try:
         return text % (args[0] if len(args) == 1 and isinstance(args[0], Mapping) and args[0] else args)
     except Exception:
-        return f"{text} ({', '.join(map(_shown, args))})"
+        return f"{text} ({', '.join(map(_safe_repr, args))})"
 
 
-def _shown(value: object) -> str:
+def _safe_repr(value: object) -> str:
     try:
         return repr(value)
     except Exception:
         return f"<{type(value).__name__} that cannot be printed>"
 
 
-def _within_bounds(percent: float) -> int:
+def _bounded_percent(percent: float) -> int:
     try:
         return int(min(100.0, max(0.0, float(percent))))
     except (TypeError, ValueError):
@@ -144,12 +144,12 @@ class Context:
         """
         attempt = self._attempt
         if not attempt.settled:
-            attempt.highest = max(attempt.highest, _within_bounds(percent))
-            attempt.said = clip(attempt.redacted(str(message)), PROGRESS_BYTES)
+            attempt.percent = max(attempt.percent, _bounded_percent(percent))
+            attempt.message = clip(attempt.redacted(str(message)), PROGRESS_BYTES)
             if step is not None:
                 attempt.step = clip(attempt.redacted(str(step)), STEP_BYTES)
-            attempt.reports.progress(attempt.token, attempt.highest, attempt.said, attempt.step)
-        return _BREATH
+            attempt.reports.progress(attempt.token, attempt.percent, attempt.message, attempt.step)
+        return _YIELD
 
     def heartbeat(self) -> Any:
         """Report that the node is alive, for flows that limit how long a node may be silent; `progress` does so too.
@@ -158,8 +158,8 @@ class Context:
         """
         attempt = self._attempt
         if not attempt.settled:
-            attempt.reports.progress(attempt.token, attempt.highest, attempt.said, attempt.step)
-        return _BREATH
+            attempt.reports.progress(attempt.token, attempt.percent, attempt.message, attempt.step)
+        return _YIELD
 
     @property
     def cycle_memory(self) -> NodeMemory:

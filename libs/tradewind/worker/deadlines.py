@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from tradewind.worker.attempt import Attempt
-from tradewind.worker.times import MOST_S
+from tradewind.worker.times import MAX_S
 
 
 class Deadlines:
@@ -36,9 +36,9 @@ class Deadlines:
         self._next = deadline
         # At least once a day: a message may hold a deadline that is too far away for a timer.
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_at(min(deadline, loop.time() + MOST_S), self._look)
+        self._timer = loop.call_at(min(deadline, loop.time() + MAX_S), self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._next = math.inf
         now = asyncio.get_running_loop().time()
         for attempt in [attempt for attempt in self._held.values() if attempt.deadline <= now]:

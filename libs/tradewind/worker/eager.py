@@ -7,7 +7,7 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker.outputs import Ending
 from tradewind.worker.times import seconds_of
 
-_LONGEST_S = 100 * 366 * 86_400.0
+_MAX_TIMEOUT_S = 100 * 366 * 86_400.0
 """The longest timeout of a node, which keeps its deadline within what a message can hold."""
 
 
@@ -30,37 +30,37 @@ def next_assignment(
 
 
 def _assignment(
-    before: work_pb2.NodeTaskAssignment, step: work_pb2.EagerStep, value_json: str, now: Callable[[], float]
+    predecessor: work_pb2.NodeTaskAssignment, step: work_pb2.EagerStep, value_json: str, now: Callable[[], float]
 ) -> work_pb2.NodeTaskAssignment:
-    node_task_id = f"{before.node_task_id.rpartition(':')[0]}:{step.node_id}"
-    given = work_pb2.NodeTaskAssignment(
-        token=f"{before.token.partition('~')[0]}~{node_task_id}~1~{os.urandom(8).hex()}",
+    node_task_id = f"{predecessor.node_task_id.rpartition(':')[0]}:{step.node_id}"
+    following = work_pb2.NodeTaskAssignment(
+        token=f"{predecessor.token.partition('~')[0]}~{node_task_id}~1~{os.urandom(8).hex()}",
         node_task_id=node_task_id,
-        flow_id=before.flow_id,
-        cycle=before.cycle,
-        run=before.run,
-        run_id=before.run_id,
-        component_id=before.component_id,
+        flow_id=predecessor.flow_id,
+        cycle=predecessor.cycle,
+        run=predecessor.run,
+        run_id=predecessor.run_id,
+        component_id=predecessor.component_id,
         node_id=step.node_id,
         node_type=step.node_type,
         attempt=1,
         config_json=step.config_json,
-        traceparent=before.traceparent,
-        user_id=before.user_id,
+        traceparent=predecessor.traceparent,
+        user_id=predecessor.user_id,
     )
-    given.inputs.add(handle=step.input_handle, values_json=[value_json])
-    if before.HasField("planned_time"):
-        given.planned_time.CopyFrom(before.planned_time)
+    following.inputs.add(handle=step.input_handle, values_json=[value_json])
+    if predecessor.HasField("planned_time"):
+        following.planned_time.CopyFrom(predecessor.planned_time)
     if step.HasField("timeout"):
-        given.deadline.FromNanoseconds(round((now() + seconds_of(step.timeout, _LONGEST_S)) * 1e9))
-    return given
+        following.deadline.FromNanoseconds(round((now() + seconds_of(step.timeout, _MAX_TIMEOUT_S)) * 1e9))
+    return following
 
 
-class Begun(dict[str, int]):
+class UnconfirmedTokens(dict[str, int]):
     """Tokens that this worker made and the node task manager has not acknowledged, each with the sequence number of the
     message that makes it known, 0 before that is sent."""
 
-    def keeps_back(self, token: str, sequence: int) -> bool:
+    def withholds(self, token: str, sequence: int) -> bool:
         """Return whether reports on `token` must not go into message `sequence`: another message makes it known."""
         return self.get(token, sequence) != sequence
 
@@ -69,6 +69,6 @@ class Begun(dict[str, int]):
         for token in [token for token, at in self.items() if 0 < at <= sequence]:
             del self[token]
 
-    def unsend(self) -> None:
+    def mark_unsent(self) -> None:
         """Note that unacknowledged messages will be sent again."""
         self.update(dict.fromkeys(self, 0))

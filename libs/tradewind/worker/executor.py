@@ -20,7 +20,7 @@ from tradewind.worker.errors import NodeFault
 from tradewind.worker.memory import Memories
 from tradewind.worker.nodes import Node
 from tradewind.worker.outputs import Ending
-from tradewind.worker.processes.pool import DEATH_PATIENCE, ProcessPool
+from tradewind.worker.processes.pool import EXIT_TIMEOUT, ProcessPool
 from tradewind.worker.running import NodeRunner, in_context
 from tradewind.worker.secrets import SecretResolver
 from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
@@ -44,7 +44,7 @@ LONG_TURN = 0.001
 """Seconds that one turn of the loop may take before eager nodes continue in the next."""
 
 AnyNode = Node[..., Any]
-_Sent = work_pb2.WorkResponse | worker_service_pb2.ExecuteRequest
+_TimedMessage = work_pb2.WorkResponse | worker_service_pb2.ExecuteRequest
 
 
 class Executor:
@@ -81,14 +81,14 @@ class Executor:
         self._grace = grace
         self._held: dict[str, Attempt] = {}
         self._deadlines = Deadlines(self._held, self._expire)
-        self._leftover: set[asyncio.Task[Any]] = set()
+        self._abandoned_tasks: set[asyncio.Task[Any]] = set()
         self._idle = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         owner = asyncio.current_task()
         assert owner is not None
         self._owner = owner
-        self._ahead: float | None = None
-        self.goes_on = False
+        self._clock_offset: float | None = None
+        self.eager_enabled = False
         """Whether eager nodes may begin: this worker is connected to a node task manager and is not leaving."""
 
     @property
@@ -96,20 +96,20 @@ class Executor:
         """The attempts that have no outcome yet, by token."""
         return self._held
 
-    def name_all(self) -> list[str]:
+    def name_held_tokens(self) -> list[str]:
         """Return every held token, and note that the server is told about them."""
         for attempt in self._held.values():
             attempt.named = True
         return list(self._held)
 
-    def hear_of_time(self, message: _Sent) -> None:
+    def sync_clock(self, message: _TimedMessage) -> None:
         """Use the sender's clock from now on, if the message has a time: this machine's clock may be wrong."""
         if message.HasField("sent_at"):
-            self._ahead = message.sent_at.seconds + message.sent_at.nanos / 1e9 - self._loop.time()
+            self._clock_offset = message.sent_at.seconds + message.sent_at.nanos / 1e9 - self._loop.time()
 
     def _now(self) -> float:
         """Return the time by the clock of deadlines, in seconds since the epoch."""
-        return time.time() if self._ahead is None else self._loop.time() + self._ahead
+        return time.time() if self._clock_offset is None else self._loop.time() + self._clock_offset
 
     def start(self, assignment: work_pb2.NodeTaskAssignment) -> None:
         """Run an assigned node, unless its token is held already."""
@@ -117,7 +117,7 @@ class Executor:
             return
         attempt = self._attempt(assignment, assignment.eager_steps)
         if assignment.attempt > 1:
-            self._end_earlier(assignment)
+            self._end_earlier_attempts(assignment)
         node = self._nodes.get(assignment.node_type)
         if node is None:
             fault = NodeFault("UNKNOWN_NODE_TYPE", f"this worker does not offer the node type {assignment.node_type}")
@@ -125,17 +125,17 @@ class Executor:
             return
         late = self._loop.time() - attempt.deadline
         if late > 0:
-            self._reports.fail(failures.timed_out(attempt, self._late(late)))
+            self._reports.fail(failures.timed_out(attempt, self._late_message(late)))
             return
         self._hold(attempt)
-        run = self._run_on if attempt.steps else self._running
+        run = self._run_chain if attempt.steps else self._coroutine_of
         attempt.task = self._loop.create_task(run(attempt, node))
 
-    def _late(self, seconds: float) -> str:
-        said = f"the deadline passed {seconds:.1f} s before this worker got the node task"
-        if self._ahead is not None:
-            return said
-        return f"{said}; if that is wrong, the clock of the worker's machine is ahead"
+    def _late_message(self, seconds: float) -> str:
+        message = f"the deadline passed {seconds:.1f} s before this worker got the node task"
+        if self._clock_offset is not None:
+            return message
+        return f"{message}; if that is wrong, the clock of the worker's machine is ahead"
 
     def _attempt(self, assignment: work_pb2.NodeTaskAssignment, steps: Sequence[work_pb2.EagerStep]) -> Attempt:
         attempt = Attempt(assignment, self._reports, steps)
@@ -150,15 +150,15 @@ class Executor:
         self._held[attempt.token] = attempt
         self._deadlines.watch(attempt.deadline)
 
-    async def _run_on(self, attempt: Attempt, node: AnyNode) -> None:
+    async def _run_chain(self, attempt: Attempt, node: AnyNode) -> None:
         """Run a node, then the eager nodes that follow: within one turn of the loop, unless that takes too long, so
         that all of them are reported at once."""
         began, before = time.perf_counter(), contextvars.copy_context()
         while True:
-            await in_context(before.copy(), self._running(attempt, node))
-            if attempt.following is None:
+            await in_context(before.copy(), self._coroutine_of(attempt, node))
+            if attempt.successor is None:
                 return
-            attempt = attempt.following
+            attempt = attempt.successor
             node = self._nodes[attempt.assignment.node_type]
             if time.perf_counter() - began > LONG_TURN:
                 await self._pause(attempt, 0)
@@ -172,7 +172,7 @@ class Executor:
             self._forget(attempt)
             raise
 
-    def _running(self, attempt: Attempt, node: AnyNode) -> Coroutine[Any, Any, object]:
+    def _coroutine_of(self, attempt: Attempt, node: AnyNode) -> Coroutine[Any, Any, object]:
         """Return the coroutine for the attempt's task."""
         assignment = attempt.assignment
         tracer = self._tracer if attempt.traceparent else None
@@ -183,13 +183,15 @@ class Executor:
         run: Callable[[], Coroutine[Any, Any, object]] = bare
         if tracer is not None:
             run = functools.partial(tracer.within_span, attempt, bare)
-        return self._begin_in(seconds_of(assignment.start_in), attempt, run) if delayed else run()
+        return self._begin_after(seconds_of(assignment.start_in), attempt, run) if delayed else run()
 
-    async def _begin_in(self, delay_s: float, attempt: Attempt, run: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    async def _begin_after(
+        self, delay_s: float, attempt: Attempt, run: Callable[[], Coroutine[Any, Any, object]]
+    ) -> None:
         await self._pause(attempt, delay_s)
         await run()
 
-    def _end_earlier(self, assignment: work_pb2.NodeTaskAssignment) -> None:
+    def _end_earlier_attempts(self, assignment: work_pb2.NodeTaskAssignment) -> None:
         """End an earlier attempt of the same node here: it lost its lease while this worker was out of contact."""
         for token, earlier in list(self._held.items()):
             if earlier.assignment.node_task_id == assignment.node_task_id:
@@ -201,7 +203,7 @@ class Executor:
         if attempt is not None:
             grace = seconds_of(termination.grace) or self._grace
             mark = termination.stop
-            self._request(attempt, Stop(StopKind.TERMINATED, mark.reason or "stopped", mark.by or "system"), grace)
+            self._request_stop(attempt, Stop(StopKind.TERMINATED, mark.reason or "stopped", mark.by or "system"), grace)
 
     def lose(self, token: str, reason: str) -> None:
         """Stop a node whose lease is lost, without a report."""
@@ -219,10 +221,10 @@ class Executor:
         Attempts that were already asked to stop get no more time than that either.
         """
         for attempt in list(self._held.values()):
-            if attempt.timer is not None and attempt.timer.when() > self._loop.time() + max(grace, DEATH_PATIENCE):
+            if attempt.timer is not None and attempt.timer.when() > self._loop.time() + max(grace, EXIT_TIMEOUT):
                 attempt.timer.cancel()
-                attempt.timer = self._loop.call_later(grace, self._outstayed, attempt)
-            self._request(attempt, Stop(StopKind.GIVEN_BACK, reason), grace)
+                attempt.timer = self._loop.call_later(grace, self._handle_grace_over, attempt)
+            self._request_stop(attempt, Stop(StopKind.GIVEN_BACK, reason), grace)
 
     async def wait_idle(self) -> None:
         """Wait until no attempt is held."""
@@ -236,8 +238,8 @@ class Executor:
             attempt.stop = Stop(StopKind.LEASE_LOST, "the worker is closed")
             self._abandon(attempt)
         self._deadlines.close()
-        if self._leftover:
-            await asyncio.wait(self._leftover, timeout=1.0)
+        if self._abandoned_tasks:
+            await asyncio.wait(self._abandoned_tasks, timeout=1.0)
         await self._runner.close()
 
     async def _run(self, attempt: Attempt, node: AnyNode) -> work_pb2.NodeTaskFailure | None:
@@ -245,13 +247,13 @@ class Executor:
         try:
             outputs = await self._runner.run(attempt, node)
         except BaseException as error:
-            if self._ends_with_its_loop(attempt, error):
+            if self._loop_is_ending(attempt, error):
                 self._forget(attempt)
                 raise
             return self._settle(attempt, None, error)
         return self._settle(attempt, outputs, None)
 
-    def _ends_with_its_loop(self, attempt: Attempt, error: BaseException) -> bool:
+    def _loop_is_ending(self, attempt: Attempt, error: BaseException) -> bool:
         """Return whether the whole loop is ending; otherwise a node that cancels itself or raises this has failed."""
         if isinstance(error, asyncio.CancelledError):
             return attempt.stop is None and self._owner.cancelling() > 0
@@ -268,8 +270,8 @@ class Executor:
         stop = attempt.stop
         if outputs is not None and (stop is None or (stop.kind is StopKind.GIVEN_BACK and not attempt.stop_seen)):
             duration_ns = time.perf_counter_ns() - attempt.begun_ns
-            begun = self._follow(attempt, outputs) if attempt.steps else ""
-            self._reports.complete(attempt.token, outputs, duration_ns, attempt.traceparent, begun)
+            eager_token = self._hold_successor(attempt, outputs) if attempt.steps else ""
+            self._reports.complete(attempt.token, outputs, duration_ns, attempt.traceparent, eager_token)
             self._count(attempt, "completed")
             return None
         if stop is not None and stop.kind is StopKind.LEASE_LOST:
@@ -286,18 +288,18 @@ class Executor:
         self._count(attempt, "terminated" if failure.terminated else "failed")
         return failure
 
-    def _follow(self, attempt: Attempt, outputs: Ending) -> str:
+    def _hold_successor(self, attempt: Attempt, outputs: Ending) -> str:
         """Hold the eager node that continues with these outputs; return its token, "" if there is none."""
-        if not self.goes_on or attempt.stop is not None or attempt.task is None or attempt.task.cancelling():
+        if not self.eager_enabled or attempt.stop is not None or attempt.task is None or attempt.task.cancelling():
             return ""
         assignment = next_assignment(attempt.assignment, attempt.steps, outputs, self._now)
         node = self._nodes.get(assignment.node_type) if assignment is not None else None
         if assignment is None or node is None or not node.eager:
             return ""
-        following = attempt.following = self._attempt(assignment, attempt.steps)
-        following.task = attempt.task
-        self._hold(following)
-        return following.token
+        successor = attempt.successor = self._attempt(assignment, attempt.steps)
+        successor.task = attempt.task
+        self._hold(successor)
+        return successor.token
 
     def _count(self, attempt: Attempt, outcome: str) -> None:
         if self._metrics is not None:
@@ -310,7 +312,7 @@ class Executor:
         if attempt.timer is not None:
             attempt.timer.cancel()
 
-    def _request(self, attempt: Attempt, stop: Stop, grace: float) -> None:
+    def _request_stop(self, attempt: Attempt, stop: Stop, grace: float) -> None:
         if attempt.stop is not None:
             return
         attempt.stop = stop
@@ -318,9 +320,9 @@ class Executor:
             # Its task has not run yet: a cancellation would end it before its first line, without a report.
             self._abandon(attempt)
             return
-        attempt.timer = self._loop.call_later(grace, self._outstayed, attempt)
+        attempt.timer = self._loop.call_later(grace, self._handle_grace_over, attempt)
         if attempt.process is not None:
-            attempt.process.tell(attempt.token, stop)
+            attempt.process.request_stop(attempt.token, stop)
         elif attempt.task is not None and not attempt.in_thread:
             attempt.task.cancel()
 
@@ -329,9 +331,9 @@ class Executor:
         reason = f"the node's deadline has passed, {ran_s:.1f} s after it began"
         if ran_s <= self._loop.time() - attempt.deadline:
             reason = "the node's deadline passed before its worker could begin it, because the worker was busy"
-        self._request(attempt, Stop(StopKind.TIMED_OUT, reason), TIMEOUT_GRACE)
+        self._request_stop(attempt, Stop(StopKind.TIMED_OUT, reason), TIMEOUT_GRACE)
 
-    def _outstayed(self, attempt: Attempt) -> None:
+    def _handle_grace_over(self, attempt: Attempt) -> None:
         reason = attempt.stop.reason if attempt.stop else ""
         if attempt.process is None:
             logger.warning(
@@ -347,19 +349,19 @@ class Executor:
             reason,
         )
         attempt.stop_seen = True
-        said = "the node kept running although it was told to stop, so its process was killed"
-        attempt.reports.log(attempt.token, "WARNING", said, time.time_ns())
+        message = "the node kept running although it was told to stop, so its process was killed"
+        attempt.reports.log(attempt.token, "WARNING", message, time.time_ns())
         attempt.process.force()
         # Its outcome is reported when the process dies, so nothing of it runs any more by then.
-        attempt.timer = self._loop.call_later(DEATH_PATIENCE, self._abandon, attempt)
+        attempt.timer = self._loop.call_later(EXIT_TIMEOUT, self._abandon, attempt)
 
     def _abandon(self, attempt: Attempt) -> None:
         """Report a stopped attempt now, and leave its code to end by itself, or never."""
         attempt.stop_seen = True
         self._settle(attempt, None, None)
         if attempt.task is not None and not attempt.task.done():
-            self._leftover.add(attempt.task)
-            attempt.task.add_done_callback(self._leftover.discard)
+            self._abandoned_tasks.add(attempt.task)
+            attempt.task.add_done_callback(self._abandoned_tasks.discard)
             attempt.task.cancel()
 
 

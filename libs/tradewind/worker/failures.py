@@ -40,12 +40,12 @@ def describe(error: BaseException) -> NodeFault:
     )
 
 
-def raised(error: BaseException) -> str:
+def error_summary(error: BaseException) -> str:
     """Return in one sentence what the user's code raised, and where: `ValueError: no such market (nodes.py:7)`."""
-    said = f"{type(error).__qualname__}: {clip(_message(error), MESSAGE_BYTES)}"
+    summary = f"{type(error).__qualname__}: {clip(_message(error), MESSAGE_BYTES)}"
     # The message of a SyntaxError contains its place.
-    place = "" if isinstance(error, SyntaxError) else _place(error)
-    return f"{said} ({place})" if place else said
+    location = "" if isinstance(error, SyntaxError) else _location(error)
+    return f"{summary} ({location})" if location else summary
 
 
 def fault_of(failure: work_pb2.NodeTaskFailure) -> NodeFault:
@@ -115,7 +115,7 @@ def _traceback(error: BaseException) -> str:
         return ""
 
 
-def _place(error: BaseException) -> str:
+def _location(error: BaseException) -> str:
     """Return the innermost line of the user's own code, or of any code if there is none of the user's."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     foreign = [each for each in frames if not each[0].startswith((_SDK, "<frozen "))]

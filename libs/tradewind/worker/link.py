@@ -44,10 +44,10 @@ class Link(Protocol):
 class Troubles:
     """Trouble between a worker and its node task manager, logged once until something succeeds again."""
 
-    def __init__(self, told: str) -> None:
-        """`told` is the sentence to log, without the reason."""
-        self._said = told
-        self.told = False
+    def __init__(self, message: str) -> None:
+        """`message` is the sentence to log, without the reason."""
+        self._message = message
+        self.logged = False
         """Whether it was logged, and nothing has succeeded since."""
         self.refusals = 0
         """How many refusals there were in a row."""
@@ -58,10 +58,10 @@ class Troubles:
             self.refusals += 1
             if self.refusals >= MAX_REFUSALS:
                 raise WorkerRefused(f"the node task manager refuses this worker: {explain(error)}")
-        self.tell(explain(error))
+        self.log_once(explain(error))
 
-    def tell(self, why: str) -> None:
+    def log_once(self, reason: str) -> None:
         """Log the trouble unless it is logged already."""
-        if not self.told:
-            self.told = True
-            logger.warning("%s: %s", self._said, why)
+        if not self.logged:
+            self.logged = True
+            logger.warning("%s: %s", self._message, reason)

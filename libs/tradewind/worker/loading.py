@@ -10,7 +10,7 @@ from typing import Any
 
 from tradewind.flow import Flow
 from tradewind.worker.errors import NodeLoadError, WorkerError
-from tradewind.worker.failures import raised
+from tradewind.worker.failures import error_summary
 from tradewind.worker.nodes import Node
 from tradewind.worker.texts import suggestion
 from tradewind.worker.worker import Worker
@@ -61,7 +61,7 @@ def _import(name: str) -> ModuleType:
     except WorkerError as error:
         raise NodeLoadError(f"module {name}: {error}") from error
     except Exception as error:
-        raise NodeLoadError(f"module {name} cannot be imported: {raised(error)}") from error
+        raise NodeLoadError(f"module {name} cannot be imported: {error_summary(error)}") from error
 
 
 def _attribute(module: ModuleType, name: str) -> object:

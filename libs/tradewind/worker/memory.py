@@ -59,19 +59,19 @@ class NodeMemory:
     # Not typed as Awaitable: type checkers would insist on an await, which plain functions cannot have.
     def get(self, name: str, default: Any = None) -> Any:
         """Return a variable, or `default` if it does not exist."""
-        return self._do(self._get(name, default))
+        return self._run(self._get(name, default))
 
     def all(self) -> Any:
         """Return every variable, as a dict."""
-        return self._do(self._all())
+        return self._run(self._all())
 
     def set(self, name: str, value: Any) -> Any:
         """Set a variable, whatever its value was; return None."""
-        return self._do(self._change({name: value}, ()))
+        return self._run(self._change({name: value}, ()))
 
     def delete(self, name: str) -> Any:
         """Delete a variable if it exists; return None."""
-        return self._do(self._change({}, (name,)))
+        return self._run(self._change({}, (name,)))
 
     def update(self, name: str, change: Callable[[Any], Any], default: Any = None, *, once: bool = False) -> Any:
         """Set a variable to `change(value)` and return its new value; `value` is `default` if it does not exist.
@@ -79,7 +79,7 @@ class NodeMemory:
         No change is lost: when others were first, `change` is called again with the new value, so it must have no side
         effects. With `once`, further attempts of this node in this run change nothing more.
         """
-        return self._do(self._update(name, change, default, once))
+        return self._run(self._update(name, change, default, once))
 
     def _get(self, name: str, default: Any) -> Steps[Any]:
         variables, _ = yield from self._read([name])
@@ -91,7 +91,7 @@ class NodeMemory:
 
     def _change(self, values: dict[str, Any], deleted: Sequence[str]) -> Steps[None]:
         request = pb.UpdateMemoryRequest(scope=self._scope(), set_json=_json(values), delete=deleted)
-        yield from _asked(self._attempt, "UpdateMemory", request)
+        yield from _call(self._attempt, "UpdateMemory", request)
 
     def _update(self, name: str, change: Callable[[Any], Any], default: Any, once: bool) -> Steps[Any]:
         key = f"{self._attempt.assignment.node_task_id}\n{name}"
@@ -107,7 +107,7 @@ class NodeMemory:
                 request_id=request_id or os.urandom(16).hex(),
             )
             try:
-                yield from _asked(self._attempt, "UpdateMemory", request)
+                yield from _call(self._attempt, "UpdateMemory", request)
             except MemoryFault as fault:
                 if fault.reason != "VERSION_CONFLICT" or time.monotonic() > deadline:
                     raise
@@ -118,15 +118,15 @@ class NodeMemory:
 
     def _read(self, names: Sequence[str]) -> Steps[tuple[dict[str, Any], int]]:
         request = pb.GetMemoryRequest(scope=self._scope(), names=names)
-        answer = yield from _asked(self._attempt, "GetMemory", request)
+        answer = yield from _call(self._attempt, "GetMemory", request)
         memory = pb.GetMemoryResponse.FromString(answer).memory
         return _decode(memory.variables_json), memory.version
 
     def _scope(self) -> pb.MemoryScope:
         return scope_of(self._attempt, of_cycle=self._of_cycle)
 
-    def _do(self, steps: Steps[Any]) -> Any:
-        return carry_out(steps)
+    def _run(self, steps: Steps[Any]) -> Any:
+        return run_steps(steps)
 
 
 def set_result(attempt: Attempt, value: Any) -> Any:
@@ -135,9 +135,9 @@ def set_result(attempt: Attempt, value: Any) -> Any:
     def steps() -> Steps[None]:
         scope = scope_of(attempt, of_cycle=True)
         request = pb.UpdateMemoryRequest(scope=scope, result_json=_json(value, "the result"))
-        yield from _asked(attempt, "UpdateMemory", request)
+        yield from _call(attempt, "UpdateMemory", request)
 
-    return carry_out(steps())
+    return run_steps(steps())
 
 
 def scope_of(attempt: Attempt, *, of_cycle: bool) -> pb.MemoryScope:
@@ -154,16 +154,16 @@ def scope_of(attempt: Attempt, *, of_cycle: bool) -> pb.MemoryScope:
     )
 
 
-def carry_out(steps: Steps[Any]) -> Any:
+def run_steps(steps: Steps[Any]) -> Any:
     """Return the result of `steps`: directly, or as a coroutine if an event loop is running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _at_once(steps)
-    return _awaited(steps)
+        return _run_blocking(steps)
+    return _run_async(steps)
 
 
-async def _awaited(steps: Steps[Any]) -> Any:
+async def _run_async(steps: Steps[Any]) -> Any:
     try:
         while True:
             step = next(steps)
@@ -176,7 +176,7 @@ async def _awaited(steps: Steps[Any]) -> Any:
         return done.value
 
 
-def _at_once(steps: Steps[Any]) -> Any:
+def _run_blocking(steps: Steps[Any]) -> Any:
     try:
         while True:
             step = next(steps)
@@ -188,7 +188,7 @@ def _at_once(steps: Steps[Any]) -> Any:
         return done.value
 
 
-def _asked(attempt: Attempt, method: str, request: Message) -> Steps[bytes]:
+def _call(attempt: Attempt, method: str, request: Message) -> Steps[bytes]:
     stop = attempt.stop
     if stop is not None and stop.kind is StopKind.LEASE_LOST:
         # Another attempt may be running by now, so this one must have no effect any more.

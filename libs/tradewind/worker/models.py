@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from tradewind.worker.type_parts import parts_of, written
+from tradewind.worker.type_parts import parts_of, type_name
 
-_MOST_FAULTS = 5
+_MAX_FAULTS = 5
 
 
 class ModelMisfit(msgspec.ValidationError):
@@ -20,13 +20,13 @@ class ModelMisfit(msgspec.ValidationError):
 
     def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
         self.faults = faults
-        super().__init__(self.below("the value"))
+        super().__init__(self.describe("the value"))
 
-    def below(self, path: str) -> str:
+    def describe(self, path: str) -> str:
         """Return what is wrong, each fault with its place below `path`."""
-        told = "; ".join(f"{path}{place}: {sentence}" for place, sentence in self.faults[:_MOST_FAULTS])
-        more = len(self.faults) - _MOST_FAULTS
-        return f"{told}; and {more} more" if more > 0 else told
+        text = "; ".join(f"{path}{place}: {problem}" for place, problem in self.faults[:_MAX_FAULTS])
+        more = len(self.faults) - _MAX_FAULTS
+        return f"{text}; and {more} more" if more > 0 else text
 
 
 class ModelReader:
@@ -39,7 +39,7 @@ class ModelReader:
             self.adapter = pydantic.TypeAdapter(annotation)
             self.adapter.json_schema()
         except (pydantic.PydanticUserError, NameError) as error:
-            raise TypeError(_sentence(annotation, error)) from error
+            raise TypeError(_unreadable_reason(annotation, error)) from error
         # Nodes emit models by the names of their fields; before 2.11, pydantic accepts only aliases.
         by_name = "by_name" in inspect.signature(self.adapter.validate_json).parameters
         self._names = {"by_alias": True, "by_name": True} if by_name else {}
@@ -112,8 +112,10 @@ def _step(step: int | str) -> str:
     return f"[{step}]" if isinstance(step, int) else f".{step}"
 
 
-def _sentence(annotation: Any, error: Exception) -> str:
+def _unreadable_reason(annotation: Any, error: Exception) -> str:
     for part in parts_of(annotation):
         if isinstance(part, type) and issubclass(part, msgspec.Struct):
-            return f"{written(part)} is a msgspec.Struct, which cannot hold pydantic models: use a dataclass or a model"
+            return (
+                f"{type_name(part)} is a msgspec.Struct, which cannot hold pydantic models: use a dataclass or a model"
+            )
     return str(error).partition("\n")[0]

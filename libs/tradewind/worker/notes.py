@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import msgspec
 
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.worker.eager import Begun
+from tradewind.worker.eager import UnconfirmedTokens
 
-_AT_ONCE = 500
-_MOST_BYTES = 1024 * 1024
+_MAX_ITEMS = 500
+_MAX_BYTES = 1024 * 1024
 MAX_LOG_LINES = 5000
 
 
@@ -27,19 +27,19 @@ class Line(msgspec.Struct, frozen=True):
 class Notes:
     """Holds a bounded number of lines, counting dropped ones, and the latest progress of each token.
 
-    Notes of a token in `begun` are not taken before the node task manager knows the token. Any thread may call
+    Notes of a token in `unconfirmed` are not taken before the node task manager knows the token. Any thread may call
     `progress` and `log`; everything else belongs to the loop's thread.
     """
 
-    def __init__(self, begun: Begun) -> None:
-        self._begun = begun
+    def __init__(self, unconfirmed: UnconfirmedTokens) -> None:
+        self._unconfirmed = unconfirmed
         self._lock = threading.Lock()
         self._lines: deque[Line] = deque()
-        self._early_lines: list[Line] = []
+        self._withheld_lines: list[Line] = []
         self._unacknowledged = 0
         self._dropped: dict[str, int] = {}
         self._progress: dict[str, tuple[int, str, str]] = {}
-        self._early_progress: dict[str, tuple[int, str, str]] = {}
+        self._withheld_progress: dict[str, tuple[int, str, str]] = {}
 
     def __bool__(self) -> bool:
         """Return whether there is anything to take."""
@@ -48,9 +48,9 @@ class Notes:
     @property
     def has_lines(self) -> bool:
         """Whether lines wait, or dropped lines have yet to be reported."""
-        return bool(self._lines or self._early_lines or self._dropped)
+        return bool(self._lines or self._withheld_lines or self._dropped)
 
-    def speakers(self) -> set[str]:
+    def tokens_with_lines(self) -> set[str]:
         """Return the tokens with waiting lines, or with dropped lines that have yet to be reported."""
         with self._lock:
             return {line.token for line in self._lines} | self._dropped.keys()
@@ -63,7 +63,7 @@ class Notes:
     def log(self, line: Line) -> None:
         """Add a line, or count it as dropped when too many wait or are not acknowledged."""
         with self._lock:
-            if len(self._lines) + len(self._early_lines) + self._unacknowledged < MAX_LOG_LINES:
+            if len(self._lines) + len(self._withheld_lines) + self._unacknowledged < MAX_LOG_LINES:
                 self._lines.append(line)
             else:
                 self._dropped[line.token] = self._dropped.get(line.token, 0) + 1
@@ -73,7 +73,7 @@ class Notes:
         if self._progress:
             with self._lock:
                 self._progress.pop(token, None)
-        self._early_progress.pop(token, None)
+        self._withheld_progress.pop(token, None)
 
     def take(self, request: work_pb2.WorkRequest) -> tuple[list[Line], int]:
         """Move waiting notes into a message, up to 500 of each and about 1 MiB; return the lines and all bytes."""
@@ -82,25 +82,25 @@ class Notes:
             return lines, 0
         size = 0
         with self._lock:
-            while self._progress and len(request.progress) < _AT_ONCE:
+            while self._progress and len(request.progress) < _MAX_ITEMS:
                 token, (percent, message, step) = self._progress.popitem()
-                if token in self._begun:
-                    self._early_progress[token] = (percent, message, step)
+                if token in self._unconfirmed:
+                    self._withheld_progress[token] = (percent, message, step)
                     continue
                 request.progress.add(token=token, progress=percent, message=message, current_step=step)
                 size += len(message.encode()) + len(step.encode())
-            while self._lines and len(lines) < _AT_ONCE and size < _MOST_BYTES:
+            while self._lines and len(lines) < _MAX_ITEMS and size < _MAX_BYTES:
                 line = self._lines.popleft()
-                if line.token in self._begun:
-                    self._early_lines.append(line)
+                if line.token in self._unconfirmed:
+                    self._withheld_lines.append(line)
                     continue
                 lines.append(line)
                 size += len(line.message.encode())
             if not self._lines:
                 now_ns = time.time_ns()
                 for token, count in self._dropped.items():
-                    said = f"{count} log lines were dropped here: this worker had too many to send"
-                    lines.append(Line(token, "WARNING", said, now_ns))
+                    text = f"{count} log lines were dropped here: this worker had too many to send"
+                    lines.append(Line(token, "WARNING", text, now_ns))
                 self._dropped = {}
             self._unacknowledged += len(lines)
         for line in lines:
@@ -122,10 +122,10 @@ class Notes:
 
     def release(self) -> bool:
         """Queue notes that came too early again, to be taken or put aside once more; return whether there were any."""
-        if not (self._early_lines or self._early_progress):
+        if not (self._withheld_lines or self._withheld_progress):
             return False
         with self._lock:
-            self._lines.extendleft(reversed(self._early_lines))
-            self._progress = self._early_progress | self._progress
-            self._early_lines, self._early_progress = [], {}
+            self._lines.extendleft(reversed(self._withheld_lines))
+            self._progress = self._withheld_progress | self._progress
+            self._withheld_lines, self._withheld_progress = [], {}
         return True

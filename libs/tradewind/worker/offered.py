@@ -14,7 +14,7 @@ CAPACITY = 100
 """The default for the most node tasks that a worker with nodes on the event loop holds."""
 
 
-def listed(nodes: Iterable[AnyNode] | AnyNode) -> list[AnyNode]:
+def as_list(nodes: Iterable[AnyNode] | AnyNode) -> list[AnyNode]:
     """Return one node, or several, as a list. `by_type` checks what is in it."""
     if isinstance(nodes, str) or not isinstance(nodes, Iterable):
         return [nodes]
@@ -40,12 +40,12 @@ def targets_of(nodes: Iterable[AnyNode]) -> dict[str, Target]:
     return {node.type: locate(node) for node in nodes if node.process}
 
 
-def room_for(nodes: Sequence[AnyNode], threads: int, processes: int) -> int:
+def default_capacity(nodes: Sequence[AnyNode], threads: int, processes: int) -> int:
     """Return how many node tasks to hold: one that waits inside the worker counts as started, so its timeout runs."""
-    here = [node for node in nodes if not (node.process and processes)]
-    if any(node.is_async for node in here):
+    in_worker = [node for node in nodes if not (node.process and processes)]
+    if any(node.is_async for node in in_worker):
         return CAPACITY
-    return threads * bool(here) + processes * (len(here) < len(nodes))
+    return threads * bool(in_worker) + processes * (len(in_worker) < len(nodes))
 
 
 def check_number(name: str, value: Any, least: int, most: int | None = None) -> None:
@@ -57,7 +57,7 @@ def check_number(name: str, value: Any, least: int, most: int | None = None) -> 
         raise ValueError(f"{name} must be {bounds}, is {value}")
 
 
-def seconds_given(name: str, value: Duration) -> float:
+def checked_seconds(name: str, value: Duration) -> float:
     """Return the argument `name`, a length of time, in seconds. Raises ValueError when it is invalid."""
     try:
         seconds = seconds_in(value)

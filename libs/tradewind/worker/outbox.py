@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.worker.eager import Begun
+from tradewind.worker.eager import UnconfirmedTokens
 from tradewind.worker.notes import Line, Notes
 from tradewind.worker.outcomes import Completion, Outcome, Sent, token_of
 from tradewind.worker.outputs import Ending
@@ -38,8 +38,8 @@ class Outbox:
         self._held_tokens = held_tokens
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._wanted = asyncio.Event()
-        self._waking = False
+        self._has_reports = asyncio.Event()
+        self._wake_scheduled = False
         self._acknowledgement = asyncio.Event()
         self._completions: deque[Completion] = deque()
         self._failures: deque[work_pb2.NodeTaskFailure] = deque()
@@ -47,9 +47,9 @@ class Outbox:
         self._renew = False
         self._pong = 0
         self._draining = False
-        self._begun = Begun()
-        self._notes = Notes(self._begun)
-        self._waiting: list[Outcome] = []
+        self._unconfirmed = UnconfirmedTokens()
+        self._notes = Notes(self._unconfirmed)
+        self._withheld: list[Outcome] = []
         """Outcomes that must not go into the message that was taken last."""
         self._unacknowledged: deque[Sent] = deque()
         self._recent: deque[tuple[float, Sent]] = deque()
@@ -66,7 +66,7 @@ class Outbox:
         """Report that a node ran, and that another was begun with its outputs under `eager_token`, if not ""."""
         self._completions.append(Completion(token, outputs, duration_ns, traceparent, eager_token))
         if eager_token:
-            self._begun[eager_token] = 0
+            self._unconfirmed[eager_token] = 0
         self._end(token)
 
     def fail(self, failure: work_pb2.NodeTaskFailure) -> None:
@@ -110,11 +110,11 @@ class Outbox:
 
     def is_unconfirmed(self, token: str) -> bool:
         """Return whether this worker made the token, and the node task manager may not know it yet."""
-        return token in self._begun
+        return token in self._unconfirmed
 
     def outcome_tokens(self) -> list[str]:
         """Return the tokens of completions and failures that are not acknowledged."""
-        tokens = [token_of(outcome) for outcome in self._waiting if not isinstance(outcome, str)]
+        tokens = [token_of(outcome) for outcome in self._withheld if not isinstance(outcome, str)]
         tokens += [completion.token for completion in self._completions]
         tokens += [failure.token for failure in self._failures]
         for sent in self._unacknowledged:
@@ -134,17 +134,21 @@ class Outbox:
 
     def _drop(self, token: str) -> list[str]:
         """Forget an outcome; return the tokens of eager nodes that were begun with it."""
-        self._begun.pop(token, None)
+        self._unconfirmed.pop(token, None)
         if token not in self._unsettled:
             return []
         self._settle([token])
-        outcomes = [*self._waiting, *self._completions, *(c for sent in self._unacknowledged for c in sent.completions)]
-        begun = [
+        outcomes = [
+            *self._withheld,
+            *self._completions,
+            *(c for sent in self._unacknowledged for c in sent.completions),
+        ]
+        eager_tokens = [
             each.eager_token
             for each in outcomes
             if isinstance(each, Completion) and each.token == token and each.eager_token
         ]
-        self._waiting = [each for each in self._waiting if token_of(each) != token]
+        self._withheld = [each for each in self._withheld if token_of(each) != token]
         self._completions = deque(each for each in self._completions if each.token != token)
         self._failures = deque(each for each in self._failures if each.token != token)
         self._give_backs = deque(each for each in self._give_backs if each != token)
@@ -153,26 +157,26 @@ class Outbox:
             sent.failures = [each for each in sent.failures if each.token != token]
             sent.give_backs = [each for each in sent.give_backs if each != token]
         self._acknowledgement.set()
-        return begun
+        return eager_tokens
 
     async def wait(self) -> None:
         """Wait until there is something to send."""
-        await self._wanted.wait()
+        await self._has_reports.wait()
 
     def wake(self) -> None:
         """Make `wait` return; callable from any thread."""
-        if self._wanted.is_set() or self._waking:
+        if self._has_reports.is_set() or self._wake_scheduled:
             return
         if threading.get_ident() == self._loop_thread:
-            self._wanted.set()
+            self._has_reports.set()
             return
-        self._waking = True
+        self._wake_scheduled = True
         with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody listens
-            self._loop.call_soon_threadsafe(self._woken)
+            self._loop.call_soon_threadsafe(self._wake_in_loop)
 
     def take(self, sequence: int) -> work_pb2.WorkRequest:
         """Return the next message: waiting reports, up to 500 outcomes, 500 log lines and about 2 MiB."""
-        self._wanted.clear()
+        self._has_reports.clear()
         request = work_pb2.WorkRequest()
         request.sequence = sequence
         if self._draining:
@@ -189,7 +193,7 @@ class Outbox:
         if sent:
             self._unacknowledged.append(sent)
         if self._completions or self._failures or self._give_backs or self._notes:
-            self._wanted.set()
+            self._has_reports.set()
         return request
 
     def acknowledge(self, sequence: int) -> None:
@@ -208,8 +212,8 @@ class Outbox:
             or self._recent_bytes > RESYNC_BYTES
         ):
             self._recent_bytes -= self._recent.popleft()[1].size
-        if self._begun:
-            self._begun.acknowledge(sequence)
+        if self._unconfirmed:
+            self._unconfirmed.acknowledge(sequence)
         self._release()
         self._acknowledgement.set()
 
@@ -221,7 +225,7 @@ class Outbox:
             self._completions.extendleft(reversed(sent.completions))
             self._failures.extendleft(reversed(sent.failures))
             self._give_backs.extendleft(reversed(sent.give_backs))
-        self._begun.unsend()
+        self._unconfirmed.mark_unsent()
         self._release()
         self.wake()
 
@@ -254,67 +258,67 @@ class Outbox:
             await self._acknowledgement.wait()
 
     def _take_outcomes(self, request: work_pb2.WorkRequest, sent: Sent, room: int) -> None:
-        left, sequence, begun = MAX_ITEMS, request.sequence, self._begun
+        left, sequence, unconfirmed = MAX_ITEMS, request.sequence, self._unconfirmed
         completions = request.completions
         while self._completions and left > 0:
             size = self._completions[0].size()
             if room < size and sent.completions:
                 break
             completion = self._completions.popleft()
-            if begun and self._keep_back(completion, sequence):
+            if unconfirmed and self._withhold(completion, sequence):
                 continue
             sent.completions.append(completion)
             completion.write(completions.add())
             if completion.eager_token:
-                begun[completion.eager_token] = sequence
+                unconfirmed[completion.eager_token] = sequence
             room -= size
             left -= 1
         while self._failures and left > 0 and room > 0:
             failure = self._failures.popleft()
-            if begun and self._keep_back(failure, sequence):
+            if unconfirmed and self._withhold(failure, sequence):
                 continue
             request.failures.append(failure)
             sent.failures.append(failure)
             room -= failure.ByteSize()
             left -= 1
         # Log lines go first: those of a token that was given back are not accepted any more.
-        speakers = self._notes.speakers() if self._give_backs else ()
+        tokens_with_lines = self._notes.tokens_with_lines() if self._give_backs else ()
         while self._give_backs and left > 0:
             token = self._give_backs.popleft()
-            if token in speakers:
-                self._waiting.append(token)
+            if token in tokens_with_lines:
+                self._withheld.append(token)
                 continue
-            if begun and self._keep_back(token, sequence):
+            if unconfirmed and self._withhold(token, sequence):
                 continue
             request.give_back_tokens.append(token)
             sent.give_backs.append(token)
             left -= 1
         sent.size = MAX_BYTES - room
 
-    def _keep_back(self, outcome: Outcome, sequence: int) -> bool:
+    def _withhold(self, outcome: Outcome, sequence: int) -> bool:
         """Put aside an outcome that must not go into this message; return whether it was put aside."""
-        kept = self._begun.keeps_back(token_of(outcome), sequence)
-        if kept:
-            self._waiting.append(outcome)
-        return kept
+        withheld = self._unconfirmed.withholds(token_of(outcome), sequence)
+        if withheld:
+            self._withheld.append(outcome)
+        return withheld
 
     def _release(self) -> None:
         """Return outcomes that were put aside to their queues: they go into the next message, or aside once more."""
-        waiting, self._waiting = self._waiting, []
-        for outcome in waiting:
+        withheld, self._withheld = self._withheld, []
+        for outcome in withheld:
             if isinstance(outcome, str):
                 self._give_backs.append(outcome)
             elif isinstance(outcome, Completion):
                 self._completions.append(outcome)
             else:
                 self._failures.append(outcome)
-        if self._notes.release() or waiting:
+        if self._notes.release() or withheld:
             self.wake()
 
     def _end(self, token: str) -> None:
         self._unsettled.add(token)
         self._notes.forget_progress(token)
-        self._wanted.set()
+        self._has_reports.set()
 
     def _settle(self, tokens: list[str]) -> None:
         self._unsettled.difference_update(tokens)
@@ -325,6 +329,6 @@ class Outbox:
         while len(self._settled) > REMEMBERED_TOKENS:
             self._settled.popitem(last=False)
 
-    def _woken(self) -> None:
-        self._waking = False
-        self._wanted.set()
+    def _wake_in_loop(self) -> None:
+        self._wake_scheduled = False
+        self._has_reports.set()

@@ -10,9 +10,9 @@ from typing import Any
 import uvloop
 
 from tradewind.worker.errors import WorkerError
-from tradewind.worker.forking import once_forked
+from tradewind.worker.forking import reset_in_forks
 from tradewind.worker.running import run_to_end
-from tradewind.worker.threads import LooseThreads
+from tradewind.worker.threads import DaemonThreads
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _handlers: list[tuple[signal.Signals, Any]] = []
@@ -31,32 +31,32 @@ def run_program(serve: Callable[[], Coroutine[Any, Any, None]], leave: Callable[
             "loop; elsewhere, await serve() and end it with stop(), or use async with"
         )
     _handlers[:] = [(number, signal.getsignal(number)) for number in _SIGNALS]
-    _mind_forks()
+    _restore_handlers_in_forks()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             loop = runner.get_loop()
-            loop.set_default_executor(LooseThreads(threads))
+            loop.set_default_executor(DaemonThreads(threads))
             run_to_end(loop, _until_signalled(serve, leave))
     finally:
-        _restore()
+        _restore_handlers()
 
 
 @functools.cache
-def _mind_forks() -> None:
-    once_forked(_forked)
+def _restore_handlers_in_forks() -> None:
+    reset_in_forks(_handle_fork)
 
 
-def _forked() -> None:
+def _handle_fork() -> None:
     """In a process that a node forked, as multiprocessing may: restore signal handling.
 
     Otherwise it would report its signals to the worker's loop, and survive them.
     """
     if _handlers:
         signal.set_wakeup_fd(-1)
-        _restore()
+        _restore_handlers()
 
 
-def _restore() -> None:
+def _restore_handlers() -> None:
     for number, handler in _handlers:
         signal.signal(number, handler)
     _handlers.clear()

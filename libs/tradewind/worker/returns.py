@@ -7,10 +7,10 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from tradewind.flow.node import DEFAULT_OUTPUT
-from tradewind.worker.binding import explained
+from tradewind.worker.binding import plain_message
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.models import ModelMisfit, reader_of
-from tradewind.worker.type_parts import written
+from tradewind.worker.type_parts import type_name
 from tradewind.worker.waiting import Wait
 
 ReturnCheck = Callable[[str, Any, bytes], None]
@@ -55,7 +55,7 @@ def _check_of_json(annotation: Any, emitted: Any) -> ReturnCheck:
             decode(text)
         except msgspec.DecodeError as error:
             if emitted not in type(value).__mro__[1:]:
-                raise _fault(explained(_output(handle), error), annotation) from None
+                raise _fault(plain_message(_output(handle), error), annotation) from None
         except Exception:
             # The class itself failed when an instance was made; the receiver of the value may never make one.
             return
@@ -63,14 +63,14 @@ def _check_of_json(annotation: Any, emitted: Any) -> ReturnCheck:
     return check
 
 
-def _check_of_models(annotation: Any, look: Callable[[Any], None]) -> ReturnCheck:
+def _check_of_models(annotation: Any, check_value: Callable[[Any], None]) -> ReturnCheck:
     """Return a check of the value itself, because a model may write something other than what it reads."""
 
     def check(handle: str, value: Any, text: bytes) -> None:
         try:
-            look(value)
+            check_value(value)
         except ModelMisfit as error:
-            raise _fault(error.below(_output(handle)), annotation) from None
+            raise _fault(error.describe(_output(handle)), annotation) from None
 
     return check
 
@@ -79,5 +79,5 @@ def _output(handle: str) -> str:
     return "output" if handle == DEFAULT_OUTPUT else f"output {handle}"
 
 
-def _fault(said: str, annotation: Any) -> NodeFault:
-    return NodeFault("INVALID_OUTPUT", f"{said}; the function says it returns {written(annotation)}")
+def _fault(problem: str, annotation: Any) -> NodeFault:
+    return NodeFault("INVALID_OUTPUT", f"{problem}; the function says it returns {type_name(annotation)}")

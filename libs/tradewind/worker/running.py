@@ -18,7 +18,7 @@ from tradewind.worker.context import Context
 from tradewind.worker.nodes import Node
 from tradewind.worker.outputs import Ending, encode_outputs
 from tradewind.worker.processes.pool import ProcessPool
-from tradewind.worker.secrets import SecretResolver, refuse_shown
+from tradewind.worker.secrets import SecretResolver, refuse_secrets
 from tradewind.worker.threads import ThreadPool
 
 logger = logging.getLogger("tradewind.worker")
@@ -61,7 +61,7 @@ class NodeRunner:
         else:
             ending = await self._threads.run(functools.partial(call_plain, attempt, node, arguments))
         if attempt.redact is not None:
-            refuse_shown(attempt.redact, ending)
+            refuse_secrets(attempt.redact, ending)
         return ending
 
     async def _run_in_process(
@@ -73,7 +73,7 @@ class NodeRunner:
         attempt.redact = redactor
         config_json = msgspec.json.encode(config).decode()
         ending = await processes.run(attempt, node.type, config_json, redactor.secrets)
-        refuse_shown(redactor, ending)
+        refuse_secrets(redactor, ending)
         return ending
 
     async def close(self) -> None:
@@ -91,23 +91,23 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
     recognizes only a CancelledError.
     """
     thrown: BaseException | None = None
-    told = False
+    stop_raised = False
     try:
         while True:
-            began = time.monotonic()
+            started = time.monotonic()
             try:
                 waited = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
             finally:
                 # Its traceback may hold this frame, and so itself: that cycle would keep all objects of the node.
                 thrown = None
-                if time.monotonic() - began > LONG_TURN_S:
-                    _say_it_held_the_loop(attempt, time.monotonic() - began)
+                if time.monotonic() - started > LONG_TURN_S:
+                    _warn_of_blocked_loop(attempt, time.monotonic() - started)
             try:
                 yield waited
             except asyncio.CancelledError as error:
                 thrown = error
-                if attempt.stop is not None and not told:
-                    told = attempt.stop_seen = True
+                if attempt.stop is not None and not stop_raised:
+                    stop_raised = attempt.stop_seen = True
                     thrown = attempt.stop.exception()
             except BaseException as error:
                 thrown = error
@@ -115,15 +115,15 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
         return done.value
 
 
-def _say_it_held_the_loop(attempt: Attempt, seconds: float) -> None:
+def _warn_of_blocked_loop(attempt: Attempt, seconds: float) -> None:
     """Log that the node held the worker's event loop, unless it runs in a process of its own, where it may."""
     if not processes.in_child:
-        said = (
+        message = (
             f"the node held the worker's event loop for {seconds:.1f} s without awaiting, so no other async node could "
             "run and no lease was renewed: make it a plain function, or set process=True"
         )
-        logger.warning("%s: %s", attempt.assignment.node_task_id, said)
-        attempt.reports.log(attempt.token, "WARNING", said, time.time_ns())
+        logger.warning("%s: %s", attempt.assignment.node_task_id, message)
+        attempt.reports.log(attempt.token, "WARNING", message, time.time_ns())
 
 
 @types.coroutine

@@ -14,12 +14,12 @@ from tradewind.worker.models import model_schemas, reader_of
 from tradewind.worker.outputs import Emit
 from tradewind.worker.parameters import Signature
 from tradewind.worker.returns import emitted_type
-from tradewind.worker.type_parts import parts_of, written
+from tradewind.worker.type_parts import parts_of, type_name
 
 JsonSchema = dict[str, Any]
 
 _READABLE = "Any, numbers, str, list, dict, a dataclass, a TypedDict, a msgspec.Struct or a model of pydantic 2"
-_INSTEAD = {object: "Any", Path: "str, and make the Path in the node", complex: "list[float], its two parts"}
+_ALTERNATIVES = {object: "Any", Path: "str, and make the Path in the node", complex: "list[float], its two parts"}
 
 
 def declare(node_type: str, description: str, signature: Signature, outputs: Sequence[str]) -> node_type_pb2.NodeType:
@@ -46,31 +46,31 @@ def declare(node_type: str, description: str, signature: Signature, outputs: Seq
 
 def check_readable(signature: Signature, where: str) -> None:
     """Raise NodeDefinitionError, whose message begins with `where`, if a parameter's type cannot be read from JSON."""
-    taken = [(parameter.name, parameter.annotation) for parameter in signature.parameters]
+    annotated = [(parameter.name, parameter.annotation) for parameter in signature.parameters]
     if signature.config_name is not None:
-        taken.append((signature.config_name, signature.config_type))
-    for name, annotation in taken:
-        what = f"{where}: parameter {name} of type {written(annotation)} cannot be read from JSON"
+        annotated.append((signature.config_name, signature.config_type))
+    for name, annotation in annotated:
+        prefix = f"{where}: parameter {name} of type {type_name(annotation)} cannot be read from JSON"
         try:
             reader = reader_of(annotation)
         except TypeError as error:
-            raise NodeDefinitionError(f"{what}: {error}") from error
+            raise NodeDefinitionError(f"{prefix}: {error}") from error
         try:
             if reader is None:
                 msgspec.json.schema(annotation)
                 msgspec.json.Decoder(annotation)
         except TypeError as error:
-            raise NodeDefinitionError(what + _instead(annotation, error)) from error
+            raise NodeDefinitionError(prefix + _alternative(annotation, error)) from error
 
 
-def _instead(annotation: Any, error: TypeError) -> str:
+def _alternative(annotation: Any, error: TypeError) -> str:
     """Return which type within the annotation is to blame, and what to use instead."""
     classes = [part for part in parts_of(annotation) if isinstance(part, type) and not _is_readable(part)]
     if not classes:
         return f" ({str(error).splitlines()[0]}); use {_READABLE}"
     foreign = classes[-1]
-    because = "" if foreign is annotation else f" because of {written(foreign)}"
-    return f"{because}; use {_INSTEAD.get(foreign, _READABLE)}"
+    because = "" if foreign is annotation else f" because of {type_name(foreign)}"
+    return f"{because}; use {_ALTERNATIVES.get(foreign, _READABLE)}"
 
 
 def _is_readable(part: Any) -> bool:
@@ -92,9 +92,9 @@ def config_schema(signature: Signature) -> JsonSchema:
     readers = {name: reader for name, annotation in types.items() if (reader := reader_of(annotation)) is not None}
     plain = {name: annotation for name, annotation in types.items() if name not in readers}
     plain.pop(signature.config_name or "", None)
-    of_plain, definitions = msgspec.json.schema_components(plain.values(), ref_template="#/$defs/{name}")
-    of_models, modelled = model_schemas(readers.values(), "model.")
-    schemas = dict(zip((*plain, *readers), (*of_plain, *of_models), strict=True))
+    schemas_of_plain, definitions = msgspec.json.schema_components(plain.values(), ref_template="#/$defs/{name}")
+    schemas_of_models, model_definitions = model_schemas(readers.values(), "model.")
+    schemas = dict(zip((*plain, *readers), (*schemas_of_plain, *schemas_of_models), strict=True))
     properties = {
         parameter.name: schemas[parameter.name] | ({} if parameter.required else _default(parameter.default))
         for parameter in signature.parameters
@@ -104,9 +104,9 @@ def config_schema(signature: Signature) -> JsonSchema:
         whole["additionalProperties"] = False
     elif signature.config_name in readers:
         whole["allOf"] = [schemas[signature.config_name]]
-    if definitions or modelled:
+    if definitions or model_definitions:
         # A model decides by itself whether fields that it does not have are a fault.
-        whole["$defs"] = {name: _closed(definition) for name, definition in definitions.items()} | modelled
+        whole["$defs"] = {name: _closed(definition) for name, definition in definitions.items()} | model_definitions
     return whole
 
 

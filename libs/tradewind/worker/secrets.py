@@ -17,7 +17,7 @@ SECRET_KEY = "$secret"
 ENVIRONMENT_PREFIX = "TRADEWIND_SECRET_"
 DIRECTORY_VARIABLE = "TRADEWIND_SECRETS_DIR"
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
-_LEAST = 8
+_MIN_LENGTH = 8
 """The least characters of a secret that is looked for in outputs: shorter values would be found by chance."""
 
 SecretSource = Callable[[str], str | Awaitable[str | None] | None]
@@ -64,11 +64,11 @@ class Redactor:
         return self._names[found.group()] if found is not None else None
 
 
-def refuse_shown(redact: Callable[[str], str], ending: Ending) -> None:
+def refuse_secrets(redact: Callable[[str], str], ending: Ending) -> None:
     """Raise NodeFault when an output contains the value of a secret of the attempt: outputs are stored and shown."""
     if not (isinstance(redact, Redactor) and isinstance(ending, list)):
         return
-    long = Redactor({name: value for name, value in redact.secrets.items() if len(value) >= _LEAST})
+    long = Redactor({name: value for name, value in redact.secrets.items() if len(value) >= _MIN_LENGTH})
     for handle, text in ending:
         name = long.first_in(text)
         if name is not None:
@@ -144,11 +144,13 @@ class SecretResolver:
     def _missing(self, names: list[str]) -> str:
         if self._source is not None:
             return f"the worker's secrets hook has no value for {', '.join(names)}"
-        told = "this worker has no value for " + ", ".join(f"{name} (set {environment_name(name)})" for name in names)
+        message = "this worker has no value for " + ", ".join(
+            f"{name} (set {environment_name(name)})" for name in names
+        )
         return (
-            f"{told}, nor a file of that name in {directory}"
+            f"{message}, nor a file of that name in {directory}"
             if (directory := os.environ.get(DIRECTORY_VARIABLE))
-            else told
+            else message
         )
 
 

@@ -61,15 +61,15 @@ class WorkStream:
         self._renewal: asyncio.TimerHandle | None = None
         self._warned: set[str] = set()
         self._lease = math.inf
-        self._seen = 0.0
-        self._stood_still = False
+        self._last_seen = 0.0
+        self._paused = False
         self.connected = asyncio.Event()
         """Set while a node task manager has welcomed this worker."""
 
     def drain(self) -> None:
         """Take no more node tasks: those that are still assigned are given back at once."""
         self._draining = True
-        self._executor.goes_on = False
+        self._executor.eager_enabled = False
         self._outbox.drain()
 
     async def finish(self) -> None:
@@ -88,7 +88,7 @@ class WorkStream:
             except grpc.aio.AioRpcError as error:
                 self._note(error)
             except TimeoutError:
-                self._troubles.tell(f"no answer within {WELCOME_TIMEOUT:g} s")
+                self._troubles.log_once(f"no answer within {WELCOME_TIMEOUT:g} s")
             if self._finishing:
                 return
             if time.monotonic() - began > 1.0:
@@ -105,31 +105,31 @@ class WorkStream:
                     await call.write(self._hello())
                 first = await call.read()
             if not isinstance(first, work_pb2.WorkResponse) or not first.HasField("welcome"):
-                self._troubles.tell("the node task manager did not welcome this worker")
+                self._troubles.log_once("the node task manager did not welcome this worker")
                 return
             self._handle(first)
             self._welcome(first.welcome)
             work = [asyncio.create_task(self._read(call)), asyncio.create_task(self._write(call))]
             await asyncio.wait(work, return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            self._executor.goes_on = False
+            self._executor.eager_enabled = False
             self.connected.clear()
             self._cancel_timers()
             for task in work:
                 task.cancel()
             call.cancel()
-            ends = await asyncio.gather(*work, return_exceptions=True)
+            results = await asyncio.gather(*work, return_exceptions=True)
             self._outbox.requeue()
-        for end in ends:
-            if isinstance(end, Exception) and not isinstance(end, _StreamEnded):
-                raise end
+        for result in results:
+            if isinstance(result, Exception) and not isinstance(result, _StreamEnded):
+                raise result
 
     async def _read(self, call: _Call) -> None:
         while True:
             response = await call.read()
             if not isinstance(response, work_pb2.WorkResponse):
                 raise _StreamEnded
-            if self._has_stood_still():
+            if self._was_paused():
                 logger.warning("this process was paused for longer than a lease, so the stream is reopened")
                 raise _StreamEnded
             self._handle(response)
@@ -149,10 +149,10 @@ class WorkStream:
                 await call.write(self._outbox.take(sequence))
 
     def _handle(self, response: work_pb2.WorkResponse) -> None:
-        self._executor.hear_of_time(response)
+        self._executor.sync_clock(response)
         # Slices, because a loop over a message's own field costs an IndexError at the end.
         for assignment in response.assignments[:]:
-            self._take(assignment)
+            self._accept(assignment)
         sequence = response.acknowledged_sequence
         if sequence:
             self._troubles.refusals = 0
@@ -169,17 +169,17 @@ class WorkStream:
                 for token in self._outbox.drop(loss.token):
                     self._executor.lose(token, loss.reason)
 
-    def _has_stood_still(self) -> bool:
+    def _was_paused(self) -> bool:
         """Note that this process is running; return whether it was stopped or blocked for a whole lease.
 
         Node tasks that were sent meanwhile, and are read only now, may have run elsewhere.
         """
         now = asyncio.get_running_loop().time()
-        self._stood_still = self._stood_still or now - self._seen > self._lease
-        self._seen = now
-        return self._stood_still
+        self._paused = self._paused or now - self._last_seen > self._lease
+        self._last_seen = now
+        return self._paused
 
-    def _take(self, assignment: work_pb2.NodeTaskAssignment) -> None:
+    def _accept(self, assignment: work_pb2.NodeTaskAssignment) -> None:
         token = assignment.token
         if self._outbox.remembers(token):
             return
@@ -188,7 +188,7 @@ class WorkStream:
             return
         self._executor.start(assignment)
         if self._naming is None:
-            self._naming = asyncio.get_running_loop().call_later(NAMING_DELAY, self._name)
+            self._naming = asyncio.get_running_loop().call_later(NAMING_DELAY, self._renew_unnamed_tokens)
 
     def _hello(self) -> work_pb2.WorkRequest:
         hello = work_pb2.WorkerHello(
@@ -197,7 +197,7 @@ class WorkStream:
             node_types=self._identity.node_types,
             # A hello must offer some capacity; `draining`, here and in later messages, takes it back.
             capacity=1 if self._draining else self._identity.capacity,
-            held_tokens=[*self._executor.name_all(), *self._outbox.outcome_tokens()],
+            held_tokens=[*self._executor.name_held_tokens(), *self._outbox.outcome_tokens()],
             offers=self._offers,
         )
         return work_pb2.WorkRequest(hello=hello, sequence=1, draining=self._draining)
@@ -208,21 +208,21 @@ class WorkStream:
             if warning not in self._warned:
                 self._warned.add(warning)
                 logger.warning("%s", warning)
-        self._troubles.told = False
+        self._troubles.logged = False
         self.connected.set()
-        self._executor.goes_on = not self._draining
-        self._lease, self._stood_still = seconds_of(welcome.lease) or math.inf, False
-        self._seen = asyncio.get_running_loop().time()
+        self._executor.eager_enabled = not self._draining
+        self._lease, self._paused = seconds_of(welcome.lease) or math.inf, False
+        self._last_seen = asyncio.get_running_loop().time()
         self._schedule_renewal(seconds_of(welcome.renew_interval) or _RENEW_INTERVAL)
 
-    def _name(self) -> None:
+    def _renew_unnamed_tokens(self) -> None:
         self._naming = None
         if not all(attempt.named for attempt in self._executor.held.values()):
             self._outbox.renew()
 
     def _schedule_renewal(self, interval: float) -> None:
         def renew() -> None:
-            self._has_stood_still()
+            self._was_paused()
             if self._executor.held:
                 self._outbox.renew()
             self._schedule_renewal(interval)

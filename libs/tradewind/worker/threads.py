@@ -65,8 +65,8 @@ class ThreadPool:
         job = _Job(call, loop.create_future())
         with self._lock:
             self._unfinished += 1
-            wanted = self._wants_thread()
-        if wanted and not self._start_thread():
+            needed = self._needs_thread()
+        if needed and not self._start_thread():
             with self._lock:
                 self._unfinished -= 1
             raise RuntimeError("the system cannot start another thread")
@@ -89,10 +89,10 @@ class ThreadPool:
         for _ in range(self._started):
             self._jobs.put(None)
 
-    def _wants_thread(self) -> bool:
-        wanted = self._unfinished > self._started < self._capacity
-        self._started += wanted
-        return wanted
+    def _needs_thread(self) -> bool:
+        needed = self._unfinished > self._started < self._capacity
+        self._started += needed
+        return needed
 
     def _start_thread(self) -> bool:
         """Start a thread if the system has room; return whether the pool has any thread."""
@@ -113,12 +113,12 @@ class ThreadPool:
                 return
             self._unfinished -= 1
             self._started -= 1
-            wanted = self._wants_thread()
-        if wanted:
+            needed = self._needs_thread()
+        if needed:
             self._start_thread()
-        loop.call_later(STUCK_AFTER, self._look_at, job)
+        loop.call_later(STUCK_AFTER, self._check_stuck, job)
 
-    def _look_at(self, job: _Job) -> None:
+    def _check_stuck(self, job: _Job) -> None:
         with self._lock:
             if job.ended:
                 return
@@ -174,7 +174,7 @@ class ThreadPool:
                 job.future.set_result((result, error))
 
 
-class LooseThreads(ThreadPoolExecutor):
+class DaemonThreads(ThreadPoolExecutor):
     """An executor for `asyncio.to_thread`: up to `capacity` daemon threads, for which neither the loop nor the process
     waits."""
 

@@ -2,9 +2,9 @@
 
 from google.protobuf.duration_pb2 import Duration
 
-MOST_S = 86_400.0
+MAX_S = 86_400.0
 
 
-def seconds_of(span: Duration, most_s: float = MOST_S) -> float:
-    """Return the length of a span in seconds, at least 0 and at most `most_s`."""
-    return min(most_s, max(0.0, span.seconds + span.nanos / 1e9))
+def seconds_of(span: Duration, max_s: float = MAX_S) -> float:
+    """Return the length of a span in seconds, at least 0 and at most `max_s`."""
+    return min(max_s, max(0.0, span.seconds + span.nanos / 1e9))

@@ -14,25 +14,25 @@ _MODULE = re.compile(r"\b(?:[A-Za-z_]\w*\.|<locals>\.)+(?=[A-Za-z_])")
 
 def parts_of(annotation: Any) -> Iterator[Any]:
     """Yield the type and all types within it, including those of the fields of its classes, outermost first."""
-    waiting, seen = [annotation], set[int]()
-    while waiting:
-        part = waiting.pop(0)
+    pending, seen = [annotation], set[int]()
+    while pending:
+        part = pending.pop(0)
         if id(part) in seen:
             continue
         seen.add(id(part))
         yield part
         origin = get_origin(part)
         if isinstance(part, _ALIAS):
-            waiting.append(part.__value__)
+            pending.append(part.__value__)
         elif origin is Annotated:
-            waiting.append(get_args(part)[0])
+            pending.append(get_args(part)[0])
         elif origin in (Union, UnionType):
-            waiting += get_args(part)
+            pending += get_args(part)
         elif origin is not Literal:
-            waiting += _fields(part) if origin is None else [origin, *get_args(part)]
+            pending += _fields(part) if origin is None else [origin, *get_args(part)]
 
 
-def written(annotation: Any) -> str:
+def type_name(annotation: Any) -> str:
     """Return a type as it is written in a signature: `list[Order]`."""
     if isinstance(annotation, type) and not get_args(annotation):
         return annotation.__qualname__.rpartition("<locals>.")[2]

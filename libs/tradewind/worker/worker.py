@@ -26,7 +26,7 @@ from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity, default_worker_id
 from tradewind.worker.link import Link
 from tradewind.worker.nodes import Node
-from tradewind.worker.offered import by_type, check_number, listed, room_for, seconds_given, targets_of
+from tradewind.worker.offered import as_list, by_type, check_number, checked_seconds, default_capacity, targets_of
 from tradewind.worker.outbox import Outbox
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.program import run_program
@@ -49,7 +49,7 @@ NODE_TASK_MANAGER_ADDRESS_VARIABLE = "TRADEWIND_NODE_TASK_MANAGER_ADDRESS"
 REGISTRY_ADDRESS_VARIABLE = "TRADEWIND_REGISTRY_ADDRESS"
 SCHEDULER_ADDRESS_VARIABLE = "TRADEWIND_SCHEDULER_ADDRESS"
 
-MOST_HELD = 10_000
+MAX_CAPACITY = 10_000
 """The largest capacity that a node task manager accepts."""
 REGISTRY_PATIENCE = 5.0
 """Seconds that work waits for the first registration; after that it begins without one."""
@@ -115,17 +115,17 @@ class Worker:
         check_number("process_capacity", process_capacity, 0)
         check_number("stuck_thread_limit", stuck_thread_limit, 0)
         check_number("thread_capacity", thread_capacity, 1)
-        nodes = listed(nodes)
+        nodes = as_list(nodes)
         self._nodes = by_type(nodes)
         if capacity is None:
-            capacity = room_for(nodes, thread_capacity, process_capacity)
-        check_number("capacity", capacity, 1, MOST_HELD)
+            capacity = default_capacity(nodes, thread_capacity, process_capacity)
+        check_number("capacity", capacity, 1, MAX_CAPACITY)
         self._process_capacity = process_capacity
         self._targets = targets_of(self._nodes.values()) if process_capacity else {}
-        every = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
-        self._address = address or os.environ.get(NODE_TASK_MANAGER_ADDRESS_VARIABLE) or every
-        self._registry_address = registry_address or os.environ.get(REGISTRY_ADDRESS_VARIABLE) or every
-        self._scheduler_address = scheduler_address or os.environ.get(SCHEDULER_ADDRESS_VARIABLE) or every
+        default_address = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
+        self._address = address or os.environ.get(NODE_TASK_MANAGER_ADDRESS_VARIABLE) or default_address
+        self._registry_address = registry_address or os.environ.get(REGISTRY_ADDRESS_VARIABLE) or default_address
+        self._scheduler_address = scheduler_address or os.environ.get(SCHEDULER_ADDRESS_VARIABLE) or default_address
         self._identity = Identity(worker_id or default_worker_id(), tuple(self._nodes), capacity, dict(labels or {}))
         if listen is None and (api_url or server_credentials):
             raise ValueError("api_url and server_credentials are only for a worker with listen: give that as well")
@@ -136,7 +136,7 @@ class Worker:
         self._server_credentials = server_credentials
         self._thread_capacity = thread_capacity
         self._stuck_thread_limit = stuck_thread_limit
-        self._grace = seconds_given("grace", grace)
+        self._grace = checked_seconds("grace", grace)
         self._secrets = SecretResolver(secrets)
         self._codec = codec_of(codec)
         self._credentials = security_of(credentials)
@@ -291,7 +291,7 @@ class Worker:
         self, channel: grpc.aio.Channel, registry_channel: grpc.aio.Channel, memories: SchedulerLink
     ) -> None:
         threads = self._thread_pool()
-        outbox = Outbox(lambda: executor.name_all())
+        outbox = Outbox(lambda: executor.name_held_tokens())
         executor = self._executor = Executor(
             self._nodes,
             outbox,
@@ -344,12 +344,12 @@ class Worker:
             for task in (registering, working, leaving):
                 task.cancel()
             await executor.close()
-            ends = await asyncio.gather(registering, working, return_exceptions=True)
+            results = await asyncio.gather(registering, working, return_exceptions=True)
             if registration.registered.is_set():
                 await registration.leave()
-        for end in ends:
-            if isinstance(end, Exception):
-                raise end
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
 
     async def _work(self, stream: Link, registration: Registration) -> None:
         # The node task manager asks the registry about this worker, so registration comes first; but a registry that is
@@ -357,13 +357,13 @@ class Worker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REGISTRY_PATIENCE):
                 await registration.registered.wait()
-        connecting = asyncio.create_task(self._announce(stream, registration))
+        connecting = asyncio.create_task(self._set_ready(stream, registration))
         try:
             await stream.run()
         finally:
             connecting.cancel()
 
-    async def _announce(self, stream: Link, registration: Registration) -> None:
+    async def _set_ready(self, stream: Link, registration: Registration) -> None:
         await registration.registered.wait()
         await stream.connected.wait()
         self._ready.set()

@@ -18,7 +18,7 @@ from tradewind.worker.threads import ThreadPool
 class Bench:
     """Runs assignments; its reports are in `runs` (by token), `given_back` and `ended` (in order).
 
-    `gone_on` has, for each token, the token of the eager node that was begun on its outputs.
+    `eager_tokens` has, for each token, the token of the eager node that was begun on its outputs.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Bench:
         self.runs: dict[str, NodeRun] = {}
         self.given_back: list[str] = []
         self.ended: list[str] = []
-        self.gone_on: dict[str, str] = {}
+        self.eager_tokens: dict[str, str] = {}
         self._threads = ThreadPool(threads)
         self.executor = Executor(
             {node.type: node for node in nodes},
@@ -72,7 +72,7 @@ class Bench:
         self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
     ) -> None:
         assert isinstance(outputs, list), "none of these nodes waits"
-        self.gone_on[token] = eager_token
+        self.eager_tokens[token] = eager_token
         self._run(token).outputs = {handle: json.loads(text) for handle, text in outputs}
         self.ended.append(token)
 

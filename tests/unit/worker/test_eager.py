@@ -91,7 +91,7 @@ def chain(*types: str, **fields: Any) -> work_pb2.NodeTaskAssignment:
 
 
 async def run(bench: Bench, given: work_pb2.NodeTaskAssignment, ends: int) -> list[str]:
-    bench.executor.goes_on = True
+    bench.executor.eager_enabled = True
     bench.executor.start(given)
     await until(lambda: len(bench.ended) == ends, "all have ended")
     await until(lambda: not bench.executor.held, "nothing is held")
@@ -100,7 +100,7 @@ async def run(bench: Bench, given: work_pb2.NodeTaskAssignment, ends: int) -> li
 
 async def test_chain_runs_in_one_turn_of_event_loop() -> None:
     async with Bench(NODES) as bench:
-        bench.executor.goes_on = True
+        bench.executor.eager_enabled = True
         bench.executor.start(chain("add", "add", "add"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -108,7 +108,7 @@ async def test_chain_runs_in_one_turn_of_event_loop() -> None:
         tokens = [token.split("~") for token in bench.ended]
         assert [each[:3] for each in tokens] == [["3", f"flow:7:0:n{at}", "1"] for at in range(4)]
         assert len({each[3] for each in tokens}) == 4
-        assert [bench.gone_on[token] for token in bench.ended] == [*bench.ended[1:], ""]
+        assert [bench.eager_tokens[token] for token in bench.ended] == [*bench.ended[1:], ""]
         assert not bench.executor.held
 
 
@@ -190,7 +190,7 @@ async def test_threaded_nodes_can_be_eager() -> None:
 
 async def test_chain_yields_to_event_loop_after_long_turn() -> None:
     async with Bench(NODES) as bench:
-        bench.executor.goes_on = True
+        bench.executor.eager_enabled = True
         bench.executor.start(chain("block", "add"))
         await asyncio.sleep(0)
         assert len(bench.ended) == 2
@@ -200,7 +200,7 @@ async def test_chain_yields_to_event_loop_after_long_turn() -> None:
 
 async def test_eager_node_stopped_before_its_turn_never_begins() -> None:
     async with Bench(NODES) as bench:
-        bench.executor.goes_on = True
+        bench.executor.eager_enabled = True
         bench.executor.start(chain("block", "add"))
         await asyncio.sleep(0)
         (token,) = bench.executor.held
@@ -211,7 +211,7 @@ async def test_eager_node_stopped_before_its_turn_never_begins() -> None:
 
 async def test_stop_of_running_eager_node_ends_chain() -> None:
     async with Bench(NODES) as bench:
-        bench.executor.goes_on = True
+        bench.executor.eager_enabled = True
         bench.executor.start(chain("hold", "add"))
         await until(lambda: len(bench.ended) == 1, "the first has ended")
         (token,) = bench.executor.held
@@ -222,7 +222,7 @@ async def test_stop_of_running_eager_node_ends_chain() -> None:
 
 async def test_eager_node_that_loses_its_lease_reports_nothing() -> None:
     async with Bench(NODES) as bench:
-        bench.executor.goes_on = True
+        bench.executor.eager_enabled = True
         bench.executor.start(chain("hold", "add"))
         await until(lambda: len(bench.ended) == 1, "the first has ended")
         bench.executor.lose(next(iter(bench.executor.held)), "it does not count")

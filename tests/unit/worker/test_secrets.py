@@ -11,7 +11,7 @@ from tradewind.codec import AesGcm
 from tradewind.testing import run_node
 from tradewind.worker import Context, node
 from tradewind.worker.errors import NodeFault
-from tradewind.worker.secrets import Redactor, SecretResolver, environment_name, refuse_shown
+from tradewind.worker.secrets import Redactor, SecretResolver, environment_name, refuse_secrets
 
 VALUE = 's3cr"t\n/ü'
 
@@ -222,7 +222,7 @@ async def test_output_is_searched_for_secrets_before_encoding(caplog: pytest.Log
 def test_secret_contained_in_output_is_named() -> None:
     redact = Redactor({"short": "horse", "long": "correct-horse", "other": "battery staple"})
 
-    refuse_shown(redact, [("text", '"horse"')])
+    refuse_secrets(redact, [("text", '"horse"')])
     for text, name in (('"a correct-horse"', "long"), ('"?key=battery+staple"', "other")):
         with pytest.raises(NodeFault, match=f"output text contains the value of the secret {name},"):
-            refuse_shown(redact, [("first", "1"), ("text", text)])
+            refuse_secrets(redact, [("first", "1"), ("text", text)])

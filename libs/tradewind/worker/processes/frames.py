@@ -86,7 +86,7 @@ class Stopped(msgspec.Struct, tag=True, frozen=True):
     source: str
 
 
-class Asked(msgspec.Struct, tag=True, frozen=True):
+class Question(msgspec.Struct, tag=True, frozen=True):
     """From the child: the node asks the scheduler for variables."""
 
     number: int
@@ -95,7 +95,7 @@ class Asked(msgspec.Struct, tag=True, frozen=True):
     request: bytes
 
 
-class Answered(msgspec.Struct, tag=True, frozen=True):
+class Answer(msgspec.Struct, tag=True, frozen=True):
     """To the child: the answer to a question, or why there is none."""
 
     number: int
@@ -105,9 +105,9 @@ class Answered(msgspec.Struct, tag=True, frozen=True):
     message: str
 
 
-ToChild = Run | Stop | Answered
+ToChild = Run | Stop | Answer
 Reply = Completed | Failed | Stopped
-FromChild = Begun | Progress | Log | Asked | Reply
+FromChild = Begun | Progress | Log | Question | Reply
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_to_child: Callable[[bytes], ToChild] = msgspec.msgpack.Decoder(ToChild).decode

@@ -26,7 +26,7 @@ logger = logging.getLogger("tradewind.worker")
 START = Path(__file__).with_name("start.py")
 KILL_DELAY = 1.0
 """Seconds between SIGTERM and SIGKILL."""
-_LEFT = Stop(StopKind.LEASE_LOST, "the worker no longer waits for the node")
+_ABANDONED = Stop(StopKind.LEASE_LOST, "the worker no longer waits for the node")
 LAST_WORDS = 1.0
 """Seconds for reading what a process sent before it ended: processes that it forked may hold its socket open."""
 
@@ -114,13 +114,13 @@ class NodeProcess:
             reply = await asyncio.shield(self._reply)
         except asyncio.CancelledError:
             if not self._reply.done():
-                self.tell(attempt.token, attempt.stop or _LEFT)
+                self.request_stop(attempt.token, attempt.stop or _ABANDONED)
             raise
         finally:
             attempt.process = None
         return reply
 
-    def tell(self, token: str, stop: Stop) -> None:
+    def request_stop(self, token: str, stop: Stop) -> None:
         """Tell the node to stop."""
         if self._ending is None:
             self._writer.write(frames.pack(frames.Stop(token, stop.reason, stop.source)))
@@ -146,7 +146,7 @@ class NodeProcess:
         """Wait until the process has ended."""
         await self._ended.wait()
 
-    async def wait_quiet(self, timeout: float) -> None:
+    async def wait_for_reply(self, timeout: float) -> None:
         """Wait until it has replied or ended, `timeout` seconds at most."""
         if self._reply is not None:
             await asyncio.wait((self._reply,), timeout=timeout)
@@ -156,9 +156,9 @@ class NodeProcess:
             while True:
                 self._handle(await frames.read_from_child(self._reader))
         except (EOFError, OSError):
-            self._break("closed its connection to the worker")
+            self._handle_lost_connection("closed its connection to the worker")
         except (ValueError, msgspec.MsgspecError) as error:
-            self._break(f"sent something that the worker does not understand ({error})")
+            self._handle_lost_connection(f"sent something that the worker does not understand ({error})")
 
     def _handle(self, frame: frames.FromChild) -> None:
         attempt = self._attempt
@@ -170,43 +170,43 @@ class NodeProcess:
         elif isinstance(frame, frames.Log):
             if attempt is not None and attempt.token == frame.token and not attempt.settled:
                 attempt.reports.log(frame.token, frame.level, frame.message, frame.created_ns)
-        elif isinstance(frame, frames.Asked):
-            self._pass_on(frame)
+        elif isinstance(frame, frames.Question):
+            self._forward(frame)
         elif self._reply is not None and not self._reply.done():
             self._attempt = None
             self._reply.set_result(frame)
 
-    def _pass_on(self, asked: frames.Asked) -> None:
+    def _forward(self, question: frames.Question) -> None:
         """Pass the node's question on to the scheduler."""
         memories = self._attempt.memories if self._attempt is not None else None
         if memories is None:
-            answer = frames.Answered(asked.number, b"", "UNAVAILABLE", "no scheduler keeps variables for this node")
+            answer = frames.Answer(question.number, b"", "UNAVAILABLE", "no scheduler keeps variables for this node")
             self._writer.write(frames.pack(answer))
             return
 
-        def tell(answer: "Future[bytes]") -> None:
-            self._loop.call_soon_threadsafe(self._answer, asked.number, answer)
+        def forward_answer(answer: "Future[bytes]") -> None:
+            self._loop.call_soon_threadsafe(self._send_answer, question.number, answer)
 
-        memories.ask(asked.method, asked.request).add_done_callback(tell)
+        memories.ask(question.method, question.request).add_done_callback(forward_answer)
 
-    def _answer(self, number: int, answer: "Future[bytes]") -> None:
+    def _send_answer(self, number: int, answer: "Future[bytes]") -> None:
         if self._ending is not None or answer.cancelled():
             return
         fault = answer.exception()
         if fault is None:
-            told = frames.Answered(number, answer.result(), "", "")
+            frame = frames.Answer(number, answer.result(), "", "")
         else:
-            told = frames.Answered(number, b"", getattr(fault, "reason", "INTERNAL"), str(fault))
-        self._writer.write(frames.pack(told))
+            frame = frames.Answer(number, b"", getattr(fault, "reason", "INTERNAL"), str(fault))
+        self._writer.write(frames.pack(frame))
 
-    def _break(self, why: str) -> None:
+    def _handle_lost_connection(self, reason: str) -> None:
         # A process that is ending closes its connection too, so give it time to end.
         if not self._ended.is_set() and self._ending is None:
-            self._loop.call_later(LAST_WORDS, self._kill_broken, why)
+            self._loop.call_later(LAST_WORDS, self._kill_broken, reason)
 
-    def _kill_broken(self, why: str) -> None:
+    def _kill_broken(self, reason: str) -> None:
         if self._ending is None:
-            self._broken = why
+            self._broken = reason
             self.kill()
 
     def _watch(self) -> None:
@@ -231,19 +231,19 @@ class NodeProcess:
         if self._killing is not None:
             self._killing.cancel()
         if self._reply is not None and not self._reply.done():
-            self._reply.set_exception(self._death())
+            self._reply.set_exception(self._death_error())
             self._reply.exception()  # possibly nobody waits any more
         self._ended.set()
 
-    def _death(self) -> BaseException:
+    def _death_error(self) -> BaseException:
         attempt = self._attempt
         if attempt is not None and attempt.stop is not None and self._forced:
             return attempt.stop.exception()
         if not self._begun:
-            return NotBegun(self._epitaph())
-        return NodeFault("PROCESS_DIED", f"the process of the node {self._epitaph()}")
+            return NotBegun(self._describe_exit())
+        return NodeFault("PROCESS_DIED", f"the process of the node {self._describe_exit()}")
 
-    def _epitaph(self) -> str:
+    def _describe_exit(self) -> str:
         code = self._exit_code
         if self._broken:
             return f"{self._broken}, so it was killed"

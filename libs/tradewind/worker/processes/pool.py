@@ -20,7 +20,7 @@ logger = logging.getLogger("tradewind.worker")
 
 ABANDONED_GRACE = 1.0
 """Seconds that a node has to end once nobody waits for its attempt; then its process is ended."""
-DEATH_PATIENCE = 5.0
+EXIT_TIMEOUT = 5.0
 """Seconds within which a killed process is gone, unless the system itself holds it."""
 
 
@@ -58,7 +58,7 @@ class ProcessPool:
         process = None
         try:
             while True:
-                process, fresh = await self._take()
+                process, fresh = await self._acquire()
                 try:
                     return _outcome(attempt, await process.run(attempt, run))
                 except NotBegun as error:
@@ -72,7 +72,7 @@ class ProcessPool:
                     if attempt.stop is not None:
                         raise attempt.stop.exception() from None
         finally:
-            self._put_back(process)
+            self._release(process)
 
     async def close(self) -> None:
         """End every process, idle ones gracefully, and wait until they are gone."""
@@ -86,12 +86,12 @@ class ProcessPool:
             for process in self._processes:
                 if not process.ended:
                     process.kill()
-            await asyncio.wait(waits, timeout=DEATH_PATIENCE)
+            await asyncio.wait(waits, timeout=EXIT_TIMEOUT)
             for wait in waits:
                 wait.cancel()
         await self._retiring.end()
 
-    async def _take(self) -> tuple[NodeProcess, bool]:
+    async def _acquire(self) -> tuple[NodeProcess, bool]:
         while self._idle:
             process = self._idle.pop()
             if process.usable:
@@ -104,7 +104,7 @@ class ProcessPool:
         self._processes.add(process)
         return process, True
 
-    def _put_back(self, process: NodeProcess | None) -> None:
+    def _release(self, process: NodeProcess | None) -> None:
         if process is not None and process.usable:
             self._idle.append(process)
             self._slots.release()
@@ -117,7 +117,7 @@ class ProcessPool:
 
     async def _retire(self, process: NodeProcess) -> None:
         try:
-            await process.wait_quiet(ABANDONED_GRACE)
+            await process.wait_for_reply(ABANDONED_GRACE)
             if process.usable and not self._closed:
                 self._idle.append(process)
                 return
@@ -126,7 +126,7 @@ class ProcessPool:
             else:
                 process.kill()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(KILL_DELAY + DEATH_PATIENCE):
+                async with asyncio.timeout(KILL_DELAY + EXIT_TIMEOUT):
                     await process.wait()
             if not process.ended:
                 logger.error("process %s does not end on SIGKILL; another one replaces it", process.pid)

@@ -23,7 +23,7 @@ from tradewind.worker.attempt import Attempt
 from tradewind.worker.binding import Arguments
 from tradewind.worker.context import Context
 from tradewind.worker.errors import MemoryFault
-from tradewind.worker.forking import once_forked
+from tradewind.worker.forking import reset_in_forks
 from tradewind.worker.outputs import Ending, encode_outputs
 from tradewind.worker.processes import frames
 from tradewind.worker.processes.targets import AnyNode, Target
@@ -34,7 +34,7 @@ from tradewind.worker.telemetry import configure_worker_logging
 from tradewind.worker.texts import MESSAGE_BYTES, clip
 from tradewind.worker.tracing import NodeTracer
 
-TIDYING = 1.0
+CLEANUP_TIMEOUT = 1.0
 """Seconds in which tasks that an async node leaves behind must end."""
 EXIT_PATIENCE = 2.0
 """Seconds that this process has to end by itself once the worker is gone."""
@@ -59,7 +59,7 @@ class NodeServer:
         self._interrupted = False
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._questions: dict[int, Future[bytes]] = {}
-        self._asked = itertools.count()
+        self._numbers = itertools.count()
         self._tracer: NodeTracer | None = None
 
     def serve(self, log_level: int | None = None) -> None:
@@ -71,7 +71,7 @@ class NodeServer:
         if log_level is not None:
             configure_worker_logging(log_level)
         signal.signal(signal.SIGTERM, self._on_sigterm)
-        once_forked(self._forked)
+        reset_in_forks(self._handle_fork)
         threading.Thread(target=self._listen, name="tradewind-worker", daemon=True).start()
         with self._runner:
             while (job := self._jobs.get()) is not None:
@@ -96,12 +96,12 @@ class NodeServer:
 
     def ask(self, method: str, request: bytes) -> "Future[bytes]":
         """Have the worker ask the scheduler."""
-        number, answer = next(self._asked), Future[bytes]()
+        number, answer = next(self._numbers), Future[bytes]()
         self._questions[number] = answer
-        self._send(frames.Asked(number, method, request))
+        self._send(frames.Question(number, method, request))
         return answer
 
-    def _answered(self, frame: frames.Answered) -> None:
+    def _handle_answer(self, frame: frames.Answer) -> None:
         answer = self._questions.pop(frame.number, None)
         if answer is None or not answer.set_running_or_notify_cancel():
             return
@@ -164,12 +164,12 @@ class NodeServer:
         except BaseException as error:
             raised = error
         self._task = None
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
+        leftover = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in leftover:
             task.cancel()
-        if left:
+        if leftover:
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait(left, timeout=TIDYING)
+                await asyncio.wait(leftover, timeout=CLEANUP_TIMEOUT)
         return outputs, raised
 
     def _send(self, frame: frames.FromChild) -> None:
@@ -202,8 +202,8 @@ class NodeServer:
                     attempt.redact = Redactor(frame.secrets) if frame.secrets else None
                     self._attempt = attempt
                     self._jobs.put((attempt, frame))
-                elif isinstance(frame, frames.Answered):
-                    self._answered(frame)
+                elif isinstance(frame, frames.Answer):
+                    self._handle_answer(frame)
                 else:
                     self._stop(frame)
         except (EOFError, OSError, msgspec.MsgspecError):
@@ -245,7 +245,7 @@ class NodeServer:
         attempt.stop_seen = True
         raise attempt.stop.exception()
 
-    def _forked(self) -> None:
+    def _handle_fork(self) -> None:
         """In a process that a node forked: drop the connection to the worker, and let SIGTERM end the process."""
         self._connection = None
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -253,8 +253,8 @@ class NodeServer:
 
 def _failed(attempt: Attempt, error: BaseException) -> frames.Reply:
     if isinstance(error, NodeStopExecution):
-        said = [clip(attempt.redacted(str(each)), MESSAGE_BYTES) for each in (error.reason, error.source)]
-        return frames.Stopped(*said)
+        texts = [clip(attempt.redacted(str(each)), MESSAGE_BYTES) for each in (error.reason, error.source)]
+        return frames.Stopped(*texts)
     if attempt.stop is not None and isinstance(error, asyncio.CancelledError):
         return frames.Stopped(attempt.stop.reason, attempt.stop.source)
     return frames.Failed(failures.faulted(attempt, error).SerializeToString(), attempt.stop_seen)

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from tradewind.worker.errors import NodeDefinitionError, NodeFault
-from tradewind.worker.failures import raised
+from tradewind.worker.failures import error_summary
 from tradewind.worker.nodes import Node
 
 AnyNode = Node[..., Any]
@@ -27,7 +27,7 @@ class Target:
         except BaseException as error:
             raise NodeFault(
                 "NODE_ERROR",
-                f"module {self.module} cannot be imported in a process of its own: {raised(error)}",
+                f"module {self.module} cannot be imported in a process of its own: {error_summary(error)}",
                 type=type(error).__qualname__,
             ) from error
         found = getattr(module, self.name, None)
