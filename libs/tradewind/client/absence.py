@@ -13,15 +13,15 @@ class Absence:
         self._opened = time.monotonic()
         self._since: float | None = None
 
-    def opening(self) -> None:
+    def stream_opening(self) -> None:
         """Note that a stream is about to be opened."""
         self._opened = time.monotonic()
 
-    def heard(self) -> None:
+    def received(self) -> None:
         """Note that something came over the stream."""
         self._since = None
 
-    def lasts(self, patience: float) -> bool:
+    def broken_for(self, patience: float) -> bool:
         """Note that the stream has broken; return whether the server has been away for `patience` seconds."""
         now = time.monotonic()
         if self._since is None or now - self._opened >= STEADY_S:

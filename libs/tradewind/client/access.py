@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from tradewind.api.access.v1 import quota_pb2
 from tradewind.api.access.v1 import session_pb2 as pb
-from tradewind.client.wire import moment, words
+from tradewind.client.wire import members_by_number, moment
 
 
 class Role(StrEnum):
@@ -75,8 +75,8 @@ class NewToken:
         return f"NewToken(token='...', session={self.session!r})"
 
 
-_ROLES = words(pb.Role, Role)
-_KINDS = words(pb.SessionKind, SessionKind)
+_ROLES = members_by_number(pb.Role, Role)
+_KINDS = members_by_number(pb.SessionKind, SessionKind)
 
 
 def role_from(number: int) -> Role:

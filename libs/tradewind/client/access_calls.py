@@ -16,7 +16,7 @@ from tradewind.client.access import (
     user_from,
 )
 from tradewind.client.connection import Connection
-from tradewind.client.messages import made
+from tradewind.client.messages import build
 from tradewind.client.wire import Seconds, duration, number_of, seconds_of
 
 PAGE = 500
@@ -37,7 +37,7 @@ class AccessCalls:
 
         The client never repeats this call: each call would begin another session.
         """
-        request = made(pb.CreateSessionRequest, label=label)
+        request = build(pb.CreateSessionRequest, label=label)
         answer = await self._connection.to_access.once(self._connection.access.CreateSession, request)
         return NewToken(answer.token, session_from(answer.session))
 
@@ -45,7 +45,7 @@ class AccessCalls:
         """End the session of the token that this client carries."""
         to = self._connection
         me = await to.to_access.call(to.access.WhoAmI, pb.WhoAmIRequest())
-        await to.to_access.call(to.access.RevokeSession, made(pb.RevokeSessionRequest, session_id=me.session_id))
+        await to.to_access.call(to.access.RevokeSession, build(pb.RevokeSessionRequest, session_id=me.session_id))
 
     async def create_token(
         self, user_id: str = "", *, role: Role | str | None = None, label: str = "", lifetime: Seconds = 0.0
@@ -56,7 +56,7 @@ class AccessCalls:
         another token. Raises InvalidInput, NotFound for an unknown user, WrongStatus when the user has another role,
         PermissionDenied, Exhausted.
         """
-        request = made(
+        request = build(
             pb.CreateTokenRequest,
             user_id=user_id,
             role=number_of(session_pb2.Role, role) if role else session_pb2.ROLE_UNSPECIFIED,
@@ -68,18 +68,18 @@ class AccessCalls:
 
     async def list_sessions(self, user_id: str = "") -> list[SessionRecord]:
         """Return the sessions and tokens of the caller, or for an operator, of any user; newest first."""
-        request = made(pb.ListSessionsRequest, user_id=user_id)
+        request = build(pb.ListSessionsRequest, user_id=user_id)
         answer = await self._connection.to_access.call(self._connection.access.ListSessions, request)
         return [session_from(each) for each in answer.sessions]
 
     async def revoke_session(self, session_id: str, *, user_id: str = "") -> None:
         """Revoke a session or token at once. Raises NotFound, PermissionDenied."""
-        request = made(pb.RevokeSessionRequest, session_id=session_id, user_id=user_id)
+        request = build(pb.RevokeSessionRequest, session_id=session_id, user_id=user_id)
         await self._connection.to_access.call(self._connection.access.RevokeSession, request)
 
     async def revoke_sessions(self, user_id: str = "", *, keep_current: bool = False) -> int:
         """Revoke all sessions and tokens of a user, with `keep_current` all but the caller's own; return how many."""
-        request = made(pb.RevokeSessionsRequest, user_id=user_id, keep_current=keep_current)
+        request = build(pb.RevokeSessionsRequest, user_id=user_id, keep_current=keep_current)
         return (await self._connection.to_access.call(self._connection.access.RevokeSessions, request)).count
 
     async def set_user(self, user_id: str, role: Role | str, *, time_zone: str = "") -> UserRecord:
@@ -87,9 +87,9 @@ class AccessCalls:
 
         Raises InvalidInput, PermissionDenied.
         """
-        request = made(
+        request = build(
             pb.SetUserRequest,
-            user=made(session_pb2.User, user_id=user_id, role=number_of(session_pb2.Role, role), time_zone=time_zone),
+            user=build(session_pb2.User, user_id=user_id, role=number_of(session_pb2.Role, role), time_zone=time_zone),
         )
         return user_from((await self._connection.to_access.call(self._connection.access.SetUser, request)).user)
 
@@ -98,7 +98,7 @@ class AccessCalls:
 
         Empty for users whose calls are not counted. Raises NotFound, PermissionDenied.
         """
-        request = made(pb.ListQuotasRequest, user_id=user_id)
+        request = build(pb.ListQuotasRequest, user_id=user_id)
         answer = await self._connection.to_access.call(self._connection.access.ListQuotas, request)
         return [quota_from(each) for each in answer.quotas]
 

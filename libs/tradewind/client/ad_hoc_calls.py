@@ -11,7 +11,7 @@ from tradewind.client.connection import Connection
 from tradewind.client.errors import InvalidInput, Violation
 from tradewind.client.following import follow
 from tradewind.client.logs import LogLine, node_line_from
-from tradewind.client.messages import made, told_as
+from tradewind.client.messages import build, describe_value
 from tradewind.client.node_tasks import NodeTaskRecord, NodeTaskStatus, node_task_from
 from tradewind.client.task_events import WatchedTask, watched_task_from
 from tradewind.client.wire import inputs_json, numbers_of
@@ -32,14 +32,14 @@ class AdHocCalls:
 
     async def get_task(self, task_id: str, *, include_outputs: bool = True) -> NodeTaskRecord:
         """Return an ad-hoc task by its id, `task:<id>`; while it waits, `reason` says why. Raises NotFound."""
-        request = made(pb.GetTaskRequest, task_id=task_id, user_id=self._user_id, include_outputs=include_outputs)
+        request = build(pb.GetTaskRequest, task_id=task_id, user_id=self._user_id, include_outputs=include_outputs)
         answer = await self._connection.to_node_task_manager.call(self._connection.node_task_manager.GetTask, request)
         return node_task_from(answer.task)
 
     async def list_tasks(self, *, statuses: Iterable[NodeTaskStatus | str] = ()) -> AsyncIterator[NodeTaskRecord]:
         """Yield the user's ad-hoc tasks, newest first; with `statuses`, only tasks in one of them."""
-        wanted = numbers_of(node_task_pb2.NodeTaskStatus, statuses)
-        request = made(pb.ListTasksRequest, user_id=self._user_id, statuses=wanted, page_size=PAGE)
+        numbers = numbers_of(node_task_pb2.NodeTaskStatus, statuses)
+        request = build(pb.ListTasksRequest, user_id=self._user_id, statuses=numbers, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
             self._connection.node_task_manager.ListTasks, request
         ):
@@ -51,7 +51,7 @@ class AdHocCalls:
 
         Raises NotFound.
         """
-        request = made(pb.CancelTaskRequest, task_id=task_id, user_id=self._user_id, reason=reason, by=self._user_id)
+        request = build(pb.CancelTaskRequest, task_id=task_id, user_id=self._user_id, reason=reason, by=self._user_id)
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.CancelTask, request
         )
@@ -74,7 +74,7 @@ class AdHocCalls:
         return follow(
             self._connection.to_node_task_manager,
             lambda: self._connection.node_task_manager.WatchTask,
-            made(
+            build(
                 pb.WatchTaskRequest, task_id=task_id, user_id=self._user_id, include_outputs=True, after_event_id=after
             ),
             watched_task_from,
@@ -84,14 +84,14 @@ class AdHocCalls:
 
     async def get_batch(self, batch_id: str) -> BatchRecord:
         """Return a batch; while items wait, `reason` says why. Raises NotFound."""
-        request = made(pb.GetBatchRequest, batch_id=batch_id, user_id=self._user_id)
+        request = build(pb.GetBatchRequest, batch_id=batch_id, user_id=self._user_id)
         answer = await self._connection.to_node_task_manager.call(self._connection.node_task_manager.GetBatch, request)
         return batch_from(answer.batch, answer.reason)
 
     async def list_batches(self, *, statuses: Iterable[BatchStatus | str] = ()) -> AsyncIterator[BatchRecord]:
         """Yield the user's batches, newest first; with `statuses`, only batches in one of them."""
-        wanted = numbers_of(pb.BatchStatus, statuses)
-        request = made(pb.ListBatchesRequest, user_id=self._user_id, statuses=wanted, page_size=PAGE)
+        numbers = numbers_of(pb.BatchStatus, statuses)
+        request = build(pb.ListBatchesRequest, user_id=self._user_id, statuses=numbers, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
             self._connection.node_task_manager.ListBatches, request
         ):
@@ -100,7 +100,9 @@ class AdHocCalls:
 
     async def cancel_batch(self, batch_id: str, *, reason: str = "") -> BatchRecord:
         """Cancel a batch: waiting items are skipped, running ones are asked to stop. Raises NotFound."""
-        request = made(pb.CancelBatchRequest, batch_id=batch_id, user_id=self._user_id, reason=reason, by=self._user_id)
+        request = build(
+            pb.CancelBatchRequest, batch_id=batch_id, user_id=self._user_id, reason=reason, by=self._user_id
+        )
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.CancelBatch, request
         )
@@ -108,7 +110,7 @@ class AdHocCalls:
 
     def watch_batch(self, batch_id: str) -> AsyncGenerator[BatchRecord, None]:
         """Yield a batch as it is now and after every change, until it has ended; otherwise like `watch_task`."""
-        request = made(pb.WatchBatchRequest, batch_id=batch_id, user_id=self._user_id)
+        request = build(pb.WatchBatchRequest, batch_id=batch_id, user_id=self._user_id)
         return follow(
             self._connection.to_node_task_manager,
             lambda: self._connection.node_task_manager.WatchBatch,
@@ -121,7 +123,7 @@ class AdHocCalls:
         self, batch_id: str, *, include_parameters: bool = False
     ) -> AsyncIterator[NodeTaskRecord]:
         """Yield the items of a batch in order, with the outputs of those that have ended. Raises NotFound."""
-        request = made(
+        request = build(
             pb.ListBatchResultsRequest,
             batch_id=batch_id,
             user_id=self._user_id,
@@ -139,7 +141,7 @@ class AdHocCalls:
         task_id, batch_id = (id, "") if id.startswith("task:") else ("", id)
         after = ""
         while True:
-            request = made(
+            request = build(
                 pb.ListTaskLogsRequest,
                 task_id=task_id,
                 batch_id=batch_id,
@@ -159,7 +161,7 @@ class AdHocCalls:
     async def _submit_task(
         self, node_type: str, parameters: Parameters | None, request_id: str | None, options: pb.TaskOptions
     ) -> pb.SubmitTaskResponse:
-        request = made(
+        request = build(
             pb.SubmitTaskRequest,
             user_id=self._user_id,
             node_type=node_type,
@@ -179,13 +181,14 @@ class AdHocCalls:
         calls = self._connection.to_node_task_manager
         if isinstance(parameters, Mapping | str):
             raise TypeError(
-                f"parameters must be a list, one for each item; {told_as(parameters)} (submit_task takes a single one)"
+                f"parameters must be a list, one for each item; {describe_value(parameters)} "
+                "(submit_task takes a single one)"
             )
         # Encoded before they are cut into parts: a codec makes them larger.
-        whole = calls.sealed(pb.SubmitBatchRequest(parameters_json=_texts(parameters)))
+        whole = calls.encode(pb.SubmitBatchRequest(parameters_json=_texts(parameters)))
         if not whole.parameters_json:
             raise InvalidInput("", [Violation("parameters", "must have 1 to 10000 items, but has none")])
-        head = made(
+        head = build(
             pb.BatchHead,
             user_id=self._user_id,
             node_type=node_type,

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tradewind.client.messages import told_as
+from tradewind.client.messages import describe_value
 
 DEFAULT_ADDRESS = "localhost:7700"
 
@@ -28,7 +28,7 @@ class Addresses:
         Raises TypeError for an address that is not text.
         """
         if address is not None and not isinstance(address, str):
-            raise TypeError(f'an address must be text, such as "localhost:7700"; {told_as(address)}')
+            raise TypeError(f'an address must be text, such as "localhost:7700"; {describe_value(address)}')
         if address:
             return cls(address, address, address, address, address)
         known = os.environ if environment is None else environment

@@ -7,7 +7,7 @@ from tradewind.api.scheduler.v1 import backfill_pb2 as pb
 from tradewind.client.backfills import BackfillRecord, backfill_from
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
-from tradewind.client.messages import made
+from tradewind.client.messages import build
 from tradewind.client.wire import timestamp
 
 _PAGE = 100
@@ -28,7 +28,7 @@ class BackfillCalls:
         already have a cycle are skipped. Raises NotFound, InvalidInput for a range with no planned times or more than
         10 000, or one in the future, and Exhausted when five backfills of the flow are under way.
         """
-        request = made(
+        request = build(
             pb.BackfillFlowRequest,
             flow_id=flow_id,
             start=timestamp(start),
@@ -42,20 +42,20 @@ class BackfillCalls:
 
     async def list_backfills(self, flow_id: str) -> AsyncIterator[BackfillRecord]:
         """Yield the backfills of a flow, newest first; they are kept for 7 days after they end. Raises NotFound."""
-        request = made(pb.ListBackfillsRequest, flow_id=flow_id, page_size=_PAGE)
+        request = build(pb.ListBackfillsRequest, flow_id=flow_id, page_size=_PAGE)
         async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListBackfills, request):
             for backfill in page.backfills:
                 yield backfill_from(backfill)
 
     async def get_backfill(self, flow_id: str, backfill_id: int) -> BackfillRecord:
         """Return a backfill of a flow as it is now. Raises NotFound."""
-        request = made(pb.GetBackfillRequest, flow_id=flow_id, backfill_id=backfill_id)
+        request = build(pb.GetBackfillRequest, flow_id=flow_id, backfill_id=backfill_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetBackfill, request)
         return backfill_from(answer.backfill)
 
     async def cancel_backfill(self, flow_id: str, backfill_id: int, *, reason: str = "") -> BackfillRecord:
         """Begin no more cycles of a backfill; running ones go on. An ended backfill is unchanged. Raises NotFound."""
-        request = made(
+        request = build(
             pb.CancelBackfillRequest, flow_id=flow_id, backfill_id=backfill_id, reason=reason, by=self._user_id
         )
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.CancelBackfill, request)

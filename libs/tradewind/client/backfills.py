@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from tradewind.api.scheduler.v1 import backfill_pb2
-from tradewind.client.wire import moment, words
+from tradewind.client.wire import members_by_number, moment
 
 
 class BackfillStatus(StrEnum):
@@ -50,7 +50,7 @@ class BackfillRecord:
         return self.status not in (BackfillStatus.RUNNING, BackfillStatus.UNKNOWN)
 
 
-_STATUSES = words(backfill_pb2.BackfillStatus, BackfillStatus)
+_STATUSES = members_by_number(backfill_pb2.BackfillStatus, BackfillStatus)
 
 
 def backfill_from(message: backfill_pb2.Backfill) -> BackfillRecord:

@@ -24,7 +24,7 @@ class BackgroundLoop:
         self._closing = False
         # Reentrant: the garbage collector may end an iteration while the lock is held.
         self._lock = threading.RLock()
-        self._left: set[asyncio.Task[None]] = set()
+        self._closing_tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tradewind-client", daemon=True)
         self._thread.start()
 
@@ -67,8 +67,8 @@ class BackgroundLoop:
             if close is not None and not self.closed:
                 if threading.current_thread() is self._thread:
                     # The garbage collector ends the iteration in the loop's own thread, which must not wait.
-                    self._left.add(task := self._loop.create_task(close()))
-                    task.add_done_callback(self._left.discard)
+                    self._closing_tasks.add(task := self._loop.create_task(close()))
+                    task.add_done_callback(self._closing_tasks.discard)
                 else:
                     self.wait(close())
 
@@ -84,11 +84,11 @@ class BackgroundLoop:
         self._loop.close()
 
     async def _end(self, last: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
+        pending = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in pending:
             task.cancel()
-        if left:
-            await asyncio.wait(left, timeout=_END_S)
+        if pending:
+            await asyncio.wait(pending, timeout=_END_S)
         if last is not None:
             await last()
         await self._loop.shutdown_asyncgens()

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from tradewind.api.node_task_manager.v1 import batch_pb2
-from tradewind.client.wire import moment, words
+from tradewind.client.wire import members_by_number, moment
 
 
 class BatchStatus(StrEnum):
@@ -25,7 +25,7 @@ class BatchStatus(StrEnum):
         return self not in (BatchStatus.QUEUED, BatchStatus.RUNNING, BatchStatus.UNKNOWN)
 
 
-_STATUSES = words(batch_pb2.BatchStatus, BatchStatus)
+_STATUSES = members_by_number(batch_pb2.BatchStatus, BatchStatus)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleStatus
 from tradewind.client.errors import TimedOut
-from tradewind.client.messages import made
-from tradewind.client.wire import Seconds, listed, number_of, numbers_of, seconds_of, timestamp
+from tradewind.client.messages import build
+from tradewind.client.wire import Seconds, as_list, number_of, numbers_of, seconds_of, timestamp
 
 _PAGE = 100
-_LOOK_S = 0.2
+_POLL_S = 0.2
 
 
 class BulkJobCalls:
@@ -41,14 +41,14 @@ class BulkJobCalls:
         Without `statuses`, a rerun takes failed, partial and timeout cycles, a stop running ones. Raises InvalidInput,
         Conflict.
         """
-        wanted = numbers_of(cycle_pb2.CycleStatus, statuses)
-        request = made(
+        numbers = numbers_of(cycle_pb2.CycleStatus, statuses)
+        request = build(
             job_pb2.StartBulkJobRequest,
             action=number_of(job_pb2.BulkAction, action),
-            filter=made(
+            filter=build(
                 job_pb2.BulkFilter,
-                flow_ids=listed(flow_ids),
-                statuses=wanted,
+                flow_ids=as_list(flow_ids),
+                statuses=numbers,
                 started_after=timestamp(started_after),
                 started_before=timestamp(started_before),
                 limit=limit,
@@ -63,7 +63,7 @@ class BulkJobCalls:
 
     async def get_bulk_job(self, job_id: str) -> BulkJob:
         """Return a job. Raises NotFound."""
-        request = made(job_pb2.GetBulkJobRequest, job_id=job_id)
+        request = build(job_pb2.GetBulkJobRequest, job_id=job_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetBulkJob, request)
         return job_from(answer.job)
 
@@ -76,7 +76,7 @@ class BulkJobCalls:
                     job = await self.get_bulk_job(job_id)
                     if job.ended:
                         return job
-                    await asyncio.sleep(_LOOK_S)
+                    await asyncio.sleep(_POLL_S)
         except TimeoutError:
             raise TimedOut(f"{job_id} is still running after {seconds:g} s and continues") from None
 
@@ -89,6 +89,6 @@ class BulkJobCalls:
 
     async def cancel_bulk_job(self, job_id: str) -> BulkJob:
         """Cancel a job; what it has done stays done. Raises NotFound, and Aborted when the job kept changing."""
-        request = made(job_pb2.CancelBulkJobRequest, job_id=job_id)
+        request = build(job_pb2.CancelBulkJobRequest, job_id=job_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.CancelBulkJob, request)
         return job_from(answer.job)

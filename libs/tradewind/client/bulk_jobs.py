@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from tradewind.api.scheduler.v1 import job_pb2
-from tradewind.client.wire import moment, words
+from tradewind.client.wire import members_by_number, moment
 
 
 class BulkAction(StrEnum):
@@ -63,8 +63,8 @@ class BulkJob:
         return self.status not in (BulkJobStatus.RUNNING, BulkJobStatus.UNKNOWN)
 
 
-_ACTIONS = words(job_pb2.BulkAction, BulkAction)
-_STATUSES = words(job_pb2.BulkJobStatus, BulkJobStatus)
+_ACTIONS = members_by_number(job_pb2.BulkAction, BulkAction)
+_STATUSES = members_by_number(job_pb2.BulkJobStatus, BulkJobStatus)
 
 
 def job_from(message: job_pb2.BulkJob) -> BulkJob:

@@ -44,8 +44,8 @@ class CacheStatistics:
     @property
     def hit_rate(self) -> float | None:
         """The share of node tasks that it answered; None when there were none."""
-        looked = self.hits + self.misses + self.bypassed
-        return self.hits / looked if looked else None
+        lookups = self.hits + self.misses + self.bypassed
+        return self.hits / lookups if lookups else None
 
 
 _COUNTS = ("entries", "hits", "misses", "waits", "fills", "oversize", "evicted", "bypassed")

@@ -46,11 +46,11 @@ _OTHER_LOOP = (
 )
 CLOSED = "this client is closed"
 _BACKOFF_S = (0.1, 2.0)
-_LONGEST_S = 86_400.0
+_MAX_REMEMBERED_S = 86_400.0
 """The longest time that a server remembers a request."""
-_SPARE_S = 300.0
+_EXTRA_REMEMBERED_S = 300.0
 """Extra seconds for which the answer to a request is remembered, beyond its repetitions: clients may be held up."""
-_HEARD_S = 0.1
+_UPLOAD_PAUSE_S = 0.1
 
 
 def open_channel(address: str, security: Security = None) -> grpc.aio.Channel:
@@ -78,7 +78,7 @@ class Calls:
         self.closed = False
         self._codec = codec
 
-    def named(self, request_id: str | None, extra: float = 0.0) -> dict[str, Any]:
+    def request_id_fields(self, request_id: str | None, extra: float = 0.0) -> dict[str, Any]:
         """Return the fields that identify a run when its request is repeated.
 
         The server remembers an id made here for as long as this client may repeat the call, which waits for `extra`
@@ -86,10 +86,10 @@ class Calls:
         """
         if request_id:
             return {"request_id": request_id}
-        lifetime = min(2 * (self.timeout + extra) + self.patience + _SPARE_S, _LONGEST_S)
+        lifetime = min(2 * (self.timeout + extra) + self.patience + _EXTRA_REMEMBERED_S, _MAX_REMEMBERED_S)
         return {"request_id": new_request_id(), "remember_for": span(lifetime)}
 
-    def sealed(self, request: Request) -> Request:
+    def encode(self, request: Request) -> Request:
         """Return the request as it is sent, with its payloads encoded by the codec. Raises CodecError."""
         return request if self._codec is None else encoded(self._codec, request)
 
@@ -107,10 +107,10 @@ class Calls:
         `extra` is how many seconds the server was asked to wait before it answers, `patience` the least patience of
         this call; `on_repeat` is called before each repetition. Raises TradewindError, CodecError.
         """
-        request = self.sealed(request)
+        request = self.encode(request)
 
         async def once() -> Response:
-            with self._explained(method):
+            with self._translated_errors(method):
                 return await method(request, timeout=self.timeout + extra, metadata=_trace())
 
         return await self.repeated(once, on_repeat, patience)
@@ -132,7 +132,7 @@ class Calls:
         Raises TradewindError.
         """
         self.own_loop()
-        with self._explained(method):
+        with self._translated_errors(method):
             return await method(request, timeout=self.timeout, metadata=_trace())
 
     async def repeated(
@@ -162,7 +162,7 @@ class Calls:
                 on_repeat()
 
     @contextmanager
-    def _explained(self, method: object) -> Iterator[None]:
+    def _translated_errors(self, method: object) -> Iterator[None]:
         """Turn what gRPC raises into errors of the client."""
         try:
             with self.until_closed():
@@ -195,7 +195,7 @@ class Calls:
     async def upload(
         self, method: grpc.aio.StreamUnaryMultiCallable[Request, Response], parts: Sequence[Request]
     ) -> Response:
-        """Return the answer to `parts`, which are sealed; they are sent again from the first while the server is away.
+        """Return the answer to `parts`, which are encoded; they are sent again from the first while the server is away.
 
         Raises TradewindError.
         """
@@ -203,15 +203,15 @@ class Calls:
         pause = 0.0
 
         async def once() -> Response:
-            with self._explained(method):
-                return await method(_each(parts, pause), timeout=self.timeout, metadata=_trace())
+            with self._translated_errors(method):
+                return await method(_paced(parts, pause), timeout=self.timeout, metadata=_trace())
 
-        def slower() -> None:
+        def lengthen_pause() -> None:
             # gRPC loses a refusal that arrives while something is being written: leave time for it between the parts.
             nonlocal pause
-            pause += _HEARD_S
+            pause += _UPLOAD_PAUSE_S
 
-        return await self.repeated(once, slower)
+        return await self.repeated(once, lengthen_pause)
 
     async def stream(
         self, method: grpc.aio.UnaryStreamMultiCallable[Request, Response], request: Request
@@ -220,14 +220,14 @@ class Calls:
         self.own_loop()
         call = method(request, metadata=_trace())
         try:
-            with self._explained(method):
+            with self._translated_errors(method):
                 async for response in call:
                     yield response
         finally:
             call.cancel()
 
 
-async def _each(parts: Sequence[Request], pause: float) -> AsyncGenerator[Request, None]:
+async def _paced(parts: Sequence[Request], pause: float) -> AsyncGenerator[Request, None]:
     for part in parts:
         yield part
         await asyncio.sleep(pause)

@@ -63,12 +63,12 @@ class Connection:
         self.runs = RunStream(lambda: self.scheduler.StreamRuns, addresses.scheduler)
 
     @property
-    def may_ask_access(self) -> bool:
+    def may_have_access_service(self) -> bool:
         """Whether there may be an access service: calls carry a token, or its address is known."""
-        where = self.addresses
-        if not where.access:
+        addresses = self.addresses
+        if not addresses.access:
             return False
-        return self._token is not None or where.access == where.scheduler or where.access != DEFAULT_ADDRESS
+        return self._token is not None or addresses.access == addresses.scheduler or addresses.access != DEFAULT_ADDRESS
 
     @property
     def scheduler(self) -> "SchedulerServiceAsyncStub":
@@ -122,11 +122,11 @@ class Connection:
                         answer = await check(request, timeout=max(0.1, remaining))
                     if answer.status == health_pb2.HealthCheckResponse.SERVING:
                         break
-                    why = "it reports that it is not ready"
+                    cause = "it reports that it is not ready"
                 except grpc.aio.AioRpcError as error:
-                    why = error.details() or error.code().name
+                    cause = error.details() or error.code().name
                 if remaining <= 0:
-                    raise Unavailable(f"{address} is not ready after {timeout:g} s: {why}")
+                    raise Unavailable(f"{address} is not ready after {timeout:g} s: {cause}")
                 await asyncio.sleep(0.05)
 
     async def close(self) -> None:
@@ -144,8 +144,8 @@ class Connection:
     def _stub(self, address: str, make: Callable[[grpc.aio.Channel], Stub]) -> Stub:
         if make not in self._stubs:
             self._stubs[make] = make(self._channel(address))
-        made: Stub = self._stubs[make]
-        return made
+        stub: Stub = self._stubs[make]
+        return stub
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         # Checked first: gRPC crashes when a closed channel is asked for a method.

@@ -21,7 +21,7 @@ from tradewind.client.flows import flow_status_from
 from tradewind.client.following import PATIENCE
 from tradewind.client.log_following import follow_logs
 from tradewind.client.logs import LogLevel, LogLine, log_line_from
-from tradewind.client.messages import made
+from tradewind.client.messages import build
 from tradewind.client.node_tasks import node_task_from
 from tradewind.client.watching import watch
 from tradewind.client.wire import Seconds, duration, number_of, numbers_of, seconds_of, timestamp
@@ -44,14 +44,14 @@ class CycleCalls:
         Raises NotFound.
         """
         seconds = seconds_of(wait)
-        request = made(pb.GetCycleRequest, flow_id=flow_id, cycle=cycle, run=run, wait=duration(seconds))
+        request = build(pb.GetCycleRequest, flow_id=flow_id, cycle=cycle, run=run, wait=duration(seconds))
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetCycle, request, extra=seconds)
         return cycle_from(answer.cycle)
 
     async def _end_of_cycle(self, flow_id: str, cycle: int, run: int | None, patience: float) -> Started:
         """Return a cycle with its outputs once it has ended. Raises NotFound, even for a cycle that is yet to begin."""
         wait = duration(_LONG_POLL_S)
-        request = made(pb.GetCycleRequest, flow_id=flow_id, cycle=cycle, run=run, wait=wait, include_outputs=True)
+        request = build(pb.GetCycleRequest, flow_id=flow_id, cycle=cycle, run=run, wait=wait, include_outputs=True)
         while True:
             answer = await self._connection.to_scheduler.call(
                 self._connection.scheduler.GetCycle, request, extra=_LONG_POLL_S, patience=patience
@@ -69,12 +69,12 @@ class CycleCalls:
         started_before: datetime | None = None,
     ) -> AsyncIterator[CycleRecord]:
         """Yield the cycles of a flow that are on record, newest first. Raises NotFound."""
-        wanted = numbers_of(cycle_pb2.CycleStatus, statuses)
-        request = made(
+        numbers = numbers_of(cycle_pb2.CycleStatus, statuses)
+        request = build(
             pb.ListCyclesRequest,
             flow_id=flow_id,
             page_size=PAGE,
-            statuses=wanted,
+            statuses=numbers,
             started_after=timestamp(started_after),
             started_before=timestamp(started_before),
         )
@@ -95,7 +95,7 @@ class CycleCalls:
         whole: CycleDescription | None = None
         token = ""
         while True:
-            request = made(
+            request = build(
                 pb.DescribeCycleRequest,
                 flow_id=flow_id,
                 cycle=cycle,
@@ -126,7 +126,7 @@ class CycleCalls:
 
     async def cycle_statistics(self, flow_id: str, cycle: int | None = None, run: int | None = None) -> CycleStatistics:
         """Return how many nodes of a cycle, the latest if None, have each status. Raises NotFound."""
-        request = made(pb.DescribeCycleRequest, flow_id=flow_id, cycle=cycle, run=run, omit_logs=True, page_size=1)
+        request = build(pb.DescribeCycleRequest, flow_id=flow_id, cycle=cycle, run=run, omit_logs=True, page_size=1)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.DescribeCycle, request)
         return statistics_from(answer.statistics)
 
@@ -186,7 +186,7 @@ class CycleCalls:
 
 
 def _logs_request(flow_id: str, cycle: int | None, node_id: str, min_level: LogLevel | str) -> pb.ListLogsRequest:
-    return made(
+    return build(
         pb.ListLogsRequest,
         flow_id=flow_id,
         cycle=cycle,

@@ -14,7 +14,7 @@ from tradewind.client.logs import LogLine
 from tradewind.client.node_tasks import NodeError, NodeTaskRecord, NodeTaskStatus, StatusCounts, counts_from
 from tradewind.client.reruns import Rerun, StopRecord, rerun_from, stop_from
 from tradewind.client.sub_flows import ParentNode, parent_from
-from tradewind.client.wire import moment, words
+from tradewind.client.wire import members_by_number, moment
 
 
 class CycleStatus(StrEnum):
@@ -110,8 +110,8 @@ class NodeFailure:
     error: NodeError | None
 
     def __str__(self) -> str:
-        why = str(self.error) if self.error is not None else self.reason
-        return f"{self.node_id} ({self.node_type}) {self.status}" + (f": {why}" if why else "")
+        cause = str(self.error) if self.error is not None else self.reason
+        return f"{self.node_id} ({self.node_type}) {self.status}" + (f": {cause}" if cause else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,18 +189,18 @@ class CycleDescription:
     @property
     def failures(self) -> tuple[NodeFailure, ...]:
         """The nodes that failed or were terminated."""
-        ill = (NodeTaskStatus.FAILED, NodeTaskStatus.TERMINATED)
+        failed = (NodeTaskStatus.FAILED, NodeTaskStatus.TERMINATED)
         return tuple(
             NodeFailure(node.node_id, node.node_type, node.status, node.reason, node.error)
             for node in self.nodes
-            if node.status in ill
+            if node.status in failed
         )
 
 
-_STATUSES = words(cycle_pb2.CycleStatus, CycleStatus)
-_PHASES = words(cycle_pb2.CyclePhase, str)
-_ORIGINS = words(cycle_pb2.CycleOrigin, CycleOrigin)
-_SIGNALS = words(node_task_pb2.SignalStatus, SignalStatus)
+_STATUSES = members_by_number(cycle_pb2.CycleStatus, CycleStatus)
+_PHASES = members_by_number(cycle_pb2.CyclePhase, str)
+_ORIGINS = members_by_number(cycle_pb2.CycleOrigin, CycleOrigin)
+_SIGNALS = members_by_number(node_task_pb2.SignalStatus, SignalStatus)
 
 
 def cycle_from(message: cycle_pb2.Cycle) -> CycleRecord:

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Sequence
 
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as pb
 from tradewind.client.connection import Connection
-from tradewind.client.messages import made
+from tradewind.client.messages import build
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
-from tradewind.client.wire import listed
+from tradewind.client.wire import as_list
 
 PAGE = 200
 
@@ -19,7 +19,7 @@ class DeadLetterCalls:
 
     async def list_dead_letters(self) -> AsyncIterator[NodeTaskRecord]:
         """Yield the user's node tasks that were given up, newest first, with their history."""
-        request = made(pb.ListDeadLettersRequest, user_id=self._user_id, page_size=PAGE)
+        request = build(pb.ListDeadLettersRequest, user_id=self._user_id, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
             self._connection.node_task_manager.ListDeadLetters, request
         ):
@@ -33,7 +33,7 @@ class DeadLetterCalls:
         Raises NotFound, and WrongStatus for a node task that did not fail or is a node of a flow; then nothing is
         submitted.
         """
-        request = made(pb.RedriveDeadLettersRequest, user_id=self._user_id, node_task_ids=listed(node_task_ids))
+        request = build(pb.RedriveDeadLettersRequest, user_id=self._user_id, node_task_ids=as_list(node_task_ids))
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.RedriveDeadLetters, request
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.client import json_text
-from tradewind.client.messages import told_as
+from tradewind.client.messages import describe_value
 from tradewind.flow import Flow, read_flow
 
 Definition = Flow | Mapping[str, Any] | str | Path
@@ -28,11 +28,11 @@ def weather_json(definition: Definition) -> str:
     if isinstance(definition, str) and definition.lstrip().startswith("{"):
         return definition
     if not isinstance(definition, str | Path):
-        raise TypeError(f"{_FORMS}; {told_as(definition)}")
+        raise TypeError(f"{_FORMS}; {describe_value(definition)}")
     return read_flow(definition).to_json()
 
 
-def named(flow_id: str | Flow, definition: Definition | None) -> tuple[str, Definition]:
+def flow_id_and_definition(flow_id: str | Flow, definition: Definition | None) -> tuple[str, Definition]:
     """Return a flow's id and its definition; a Flow by itself is both. Raises TypeError for a missing definition."""
     if isinstance(flow_id, Flow):
         if definition is not None:

@@ -26,7 +26,7 @@ class DoctorCalls:
         This includes the access service if there is one. Raises Unavailable when a service is away.
         """
         to = self._connection
-        asked: dict[str, AsyncIterator[Any]] = {
+        streams: dict[str, AsyncIterator[Any]] = {
             "scheduler": to.to_scheduler.stream(to.scheduler.RunDoctor, of_scheduler.RunDoctorRequest(mend=mend)),
             "node_task_manager": to.to_node_task_manager.stream(
                 to.node_task_manager.RunDoctor, of_node_tasks.RunDoctorRequest(mend=mend)
@@ -34,20 +34,20 @@ class DoctorCalls:
             "trigger": to.to_trigger.stream(to.trigger.RunDoctor, of_trigger.RunDoctorRequest(mend=mend)),
             "registry": to.to_registry.stream(to.registry.RunDoctor, of_registry.RunDoctorRequest(mend=mend)),
         }
-        if to.may_ask_access:
+        if to.may_have_access_service:
             request = of_access.RunDoctorRequest(mend=mend)
-            asked["access"] = _if_served(to.to_access.stream(to.access.RunDoctor, request))
+            streams["access"] = _if_served(to.to_access.stream(to.access.RunDoctor, request))
         findings: list[Finding] = []
         before: Counter[str] = Counter()
         examined = 0
-        answers = await asyncio.gather(*(_all(each) for each in asked.values()))
-        for service, of_one in zip(asked, answers, strict=True):
-            for answer in of_one:
+        answers = await asyncio.gather(*(_collect(each) for each in streams.values()))
+        for service, service_answers in zip(streams, answers, strict=True):
+            for answer in service_answers:
                 examined += answer.examined
                 findings += [
                     Finding(service, each.check, each.subject, each.problem, each.mended) for each in answer.findings
                 ]
-            before.update(of_one[-1].found_before if of_one else {})
+            before.update(service_answers[-1].found_before if service_answers else {})
         return Diagnosis(tuple(findings), examined, dict(before))
 
 
@@ -61,5 +61,5 @@ async def _if_served(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
         # A stack at one address whose calls need no token has no access service.
 
 
-async def _all(stream: AsyncIterator[Any]) -> list[Any]:
+async def _collect(stream: AsyncIterator[Any]) -> list[Any]:
     return [answer async for answer in stream]

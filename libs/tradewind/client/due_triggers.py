@@ -68,19 +68,19 @@ class DueTrigger:
         `finished`, it fires at no more planned times.
         """
         ack = pb.DueTriggerAck(token=self.token, next_fire_time=timestamp(next_fire_time), finished=finished)
-        await self._stream.say(pb.ReceiveDueRequest(acks=[ack]))
+        await self._stream.send(pb.ReceiveDueRequest(acks=[ack]))
 
     async def nack(self, error: str = "", *, retry_after: Seconds | None = None) -> None:
         """Report that it could not be handled: it comes again after `retry_after` seconds, or by backoff if None."""
         nack = pb.DueTriggerNack(token=self.token, error=error)
         if retry_after is not None:
             nack.retry_after.CopyFrom(span(seconds_of(retry_after)))
-        await self._stream.say(pb.ReceiveDueRequest(nacks=[nack]))
+        await self._stream.send(pb.ReceiveDueRequest(nacks=[nack]))
 
     async def extend(self, lease: Seconds) -> None:
         """Ask for more time: the lease then ends `lease` seconds from now, at most 3600."""
         extension = pb.DueTriggerExtension(token=self.token, lease=duration(seconds_of(lease)))
-        await self._stream.say(pb.ReceiveDueRequest(extensions=[extension]))
+        await self._stream.send(pb.ReceiveDueRequest(extensions=[extension]))
 
 
 class _Stream:
@@ -91,42 +91,42 @@ class _Stream:
 
     def __init__(self, call: _Call) -> None:
         self.call = call
-        self._come: deque[DueTrigger] = deque()
-        self._saying = asyncio.Lock()
+        self._prefetched: deque[DueTrigger] = deque()
+        self._write_lock = asyncio.Lock()
         self._renewing: asyncio.Task[None] | None = None
 
-    def keep(self, due: Sequence[DueTrigger]) -> None:
+    def add(self, due: Sequence[DueTrigger]) -> None:
         """Hold these triggers until they are taken."""
-        self._come.extend(due)
+        self._prefetched.extend(due)
         if self._renewing is None and due and due[0].lease_deadline and due[0].delivered_at:
             self._renewing = asyncio.create_task(self._renew((due[0].lease_deadline - due[0].delivered_at) / 3))
 
-    def take(self) -> DueTrigger | None:
+    def pop(self) -> DueTrigger | None:
         """Return the trigger that came first; None if none is left or the connection has broken."""
         if self.call.done():
-            self._come.clear()
-        return self._come.popleft() if self._come else None
+            self._prefetched.clear()
+        return self._prefetched.popleft() if self._prefetched else None
 
-    async def say(self, message: pb.ReceiveDueRequest) -> None:
-        async with self._saying:
+    async def send(self, message: pb.ReceiveDueRequest) -> None:
+        async with self._write_lock:
             # The reader learns that the connection broke, and connects again.
             with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 await self.call.write(message)
 
-    async def end(self) -> None:
+    async def stop_renewing(self) -> None:
         """Stop renewing leases."""
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)
 
-    async def _renew(self, every: timedelta) -> None:
+    async def _renew(self, interval: timedelta) -> None:
         while True:
-            await asyncio.sleep(every.total_seconds())
-            if self._come:
-                extensions = [pb.DueTriggerExtension(token=due.token) for due in self._come]
-                for due in self._come:
-                    due.lease_deadline = due.lease_deadline and due.lease_deadline + every
-                await self.say(pb.ReceiveDueRequest(extensions=extensions))
+            await asyncio.sleep(interval.total_seconds())
+            if self._prefetched:
+                extensions = [pb.DueTriggerExtension(token=due.token) for due in self._prefetched]
+                for due in self._prefetched:
+                    due.lease_deadline = due.lease_deadline and due.lease_deadline + interval
+                await self.send(pb.ReceiveDueRequest(extensions=extensions))
 
 
 class DueTriggers:
@@ -141,7 +141,7 @@ class DueTriggers:
         self._hello = pb.ReceiveDueRequest(queue=queue, credits=credits, receiver=receiver)
         self._stream: _Stream | None = None
         self._reading: asyncio.Task[object] | None = None
-        self._given: WeakValueDictionary[str, DueTrigger] = WeakValueDictionary()
+        self._delivered: WeakValueDictionary[str, DueTrigger] = WeakValueDictionary()
         self._lost: WeakSet[DueTrigger] = WeakSet()
         self._absence = Absence()
 
@@ -161,7 +161,7 @@ class DueTriggers:
 
     async def __anext__(self) -> DueTrigger:
         """Return the next due trigger, as soon as there is one."""
-        while self._stream is None or (due := self._stream.take()) is None:
+        while self._stream is None or (due := self._stream.pop()) is None:
             # A task of its own: cancelling a caller while it waits must not break the connection.
             reading = self._reading = self._reading or asyncio.create_task(self._read())
             await asyncio.wait({reading})
@@ -171,7 +171,7 @@ class DueTriggers:
             except grpc.aio.AioRpcError as refusal:
                 await self._disconnect()
                 error = error_from(refusal, self._calls.address, "ReceiveDue")
-                if not isinstance(error, Unavailable) or self._absence.lasts(self._calls.patience):
+                if not isinstance(error, Unavailable) or self._absence.broken_for(self._calls.patience):
                     self._absence = Absence()
                     raise error from None
                 await asyncio.sleep(_PAUSE_S)
@@ -192,7 +192,7 @@ class DueTriggers:
                     while await (reading or stream.call.read()) is not grpc.aio.EOF:
                         reading = None
             stream.call.cancel()
-            await stream.end()
+            await stream.stop_renewing()
         if reading is not None:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
@@ -201,18 +201,18 @@ class DueTriggers:
         """Read a message, after connecting if there is no connection."""
         if self._stream is None:
             self._calls.own_loop()
-            self._absence.opening()
+            self._absence.stream_opening()
             self._stream = _Stream(self._method()())
             await self._stream.call.write(self._hello)
         stream = self._stream
         with self._calls.until_closed():
             message = await stream.call.read()
         if isinstance(message, pb.ReceiveDueResponse):
-            self._absence.heard()
-            self._lost.update(filter(None, map(self._given.get, message.lost_tokens)))
-            come = [DueTrigger(each, stream) for each in message.due]
-            self._given.update((each.token, each) for each in come)
-            stream.keep(come)
+            self._absence.received()
+            self._lost.update(filter(None, map(self._delivered.get, message.lost_tokens)))
+            triggers = [DueTrigger(each, stream) for each in message.due]
+            self._delivered.update((each.token, each) for each in triggers)
+            stream.add(triggers)
         else:
             await self._disconnect()
         return message
@@ -220,4 +220,4 @@ class DueTriggers:
     async def _disconnect(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
-            await stream.end()
+            await stream.stop_renewing()

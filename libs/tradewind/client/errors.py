@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tradewind.client.cycles import CycleRecord, NodeFailure
     from tradewind.client.node_tasks import NodeTaskRecord
 
-_SHOWN = 10
+_MAX_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +155,8 @@ class CycleFailed(TradewindError):
         self.cycle = cycle
         self.failures = tuple(failures)
         self.outputs = outputs
-        why = f": {cycle.reason}" if cycle.reason else ""
-        head = f"cycle {cycle.cycle} of {cycle.flow_id} ended with status {cycle.status}{why}"
+        cause = f": {cycle.reason}" if cycle.reason else ""
+        head = f"cycle {cycle.cycle} of {cycle.flow_id} ended with status {cycle.status}{cause}"
         super().__init__("\n  ".join([head, *map(str, self.failures)]), reason=f"CYCLE_{cycle.status.upper()}")
 
 
@@ -165,7 +165,7 @@ class TaskFailed(TradewindError):
 
     def __init__(self, task: "NodeTaskRecord") -> None:
         self.task = task
-        super().__init__(_ended(task), reason=f"TASK_{task.status.upper()}")
+        super().__init__(_outcome_text(task), reason=f"TASK_{task.status.upper()}")
 
 
 class BatchFailed(TradewindError):
@@ -179,11 +179,11 @@ class BatchFailed(TradewindError):
             f"batch {batch.batch_id} ended with status {batch.status}: {progress.completed} of {progress.total} "
             f"completed, {progress.failed} failed, {progress.cancelled} cancelled"
         )
-        others = [_ended(item) for item in items if item.status != "completed"]
-        more = [f"and {len(others) - _SHOWN} more"] if len(others) > _SHOWN else []
-        super().__init__("\n  ".join([head, *others[:_SHOWN], *more]), reason=f"BATCH_{batch.status.upper()}")
+        others = [_outcome_text(item) for item in items if item.status != "completed"]
+        more = [f"and {len(others) - _MAX_SHOWN} more"] if len(others) > _MAX_SHOWN else []
+        super().__init__("\n  ".join([head, *others[:_MAX_SHOWN], *more]), reason=f"BATCH_{batch.status.upper()}")
 
 
-def _ended(task: "NodeTaskRecord") -> str:
-    why = str(task.error) if task.error is not None else task.reason
-    return f"{task.node_task_id} ended with status {task.status}" + (f": {why}" if why else "")
+def _outcome_text(task: "NodeTaskRecord") -> str:
+    cause = str(task.error) if task.error is not None else task.reason
+    return f"{task.node_task_id} ended with status {task.status}" + (f": {cause}" if cause else "")

@@ -3,7 +3,7 @@
 from tradewind.api.node_task_manager.v1 import explanation_pb2 as of_node_tasks
 from tradewind.api.scheduler.v1 import explanation_pb2 as pb
 from tradewind.client.connection import Connection
-from tradewind.client.messages import made
+from tradewind.client.messages import build
 from tradewind.client.reasons import Reason, reasons_from
 
 
@@ -15,7 +15,7 @@ class ExplainCalls:
 
     async def explain_flow(self, flow_id: str) -> tuple[Reason, ...]:
         """Return why a flow begins no cycle now, and when it will; the most decisive reason first. Raises NotFound."""
-        request = made(pb.ExplainFlowRequest, flow_id=flow_id)
+        request = build(pb.ExplainFlowRequest, flow_id=flow_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.ExplainFlow, request)
         return reasons_from(answer.reasons)
 
@@ -27,7 +27,7 @@ class ExplainCalls:
         `<node>:<item>` names an item of a node that runs over a list. The most decisive reason comes first.
         Raises NotFound.
         """
-        request = made(pb.ExplainNodeRequest, flow_id=flow_id, node_id=node_id, cycle=cycle, run=run)
+        request = build(pb.ExplainNodeRequest, flow_id=flow_id, node_id=node_id, cycle=cycle, run=run)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.ExplainNode, request)
         return reasons_from(answer.reasons)
 

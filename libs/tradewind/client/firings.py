@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from tradewind.api.scheduler.v1 import flow_pb2
-from tradewind.client.wire import moment, words
+from tradewind.client.wire import members_by_number, moment
 
 
 class FiringOutcome(StrEnum):
@@ -37,7 +37,7 @@ class FiringRecord:
     event_id: str = ""
 
 
-_OUTCOMES = words(flow_pb2.FiringOutcome, FiringOutcome)
+_OUTCOMES = members_by_number(flow_pb2.FiringOutcome, FiringOutcome)
 
 
 def firing_from(message: flow_pb2.Firing) -> FiringRecord:

@@ -11,7 +11,7 @@ from tradewind.client import json_text
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
-from tradewind.client.definitions import Definition, named, weather_json
+from tradewind.client.definitions import Definition, flow_id_and_definition, weather_json
 from tradewind.client.errors import NotFound, TradewindError, Violation
 from tradewind.client.flows import (
     FlowAnalysis,
@@ -21,9 +21,9 @@ from tradewind.client.flows import (
     components_from,
     flow_from,
 )
-from tradewind.client.messages import made, told_as
+from tradewind.client.messages import build, describe_value
 from tradewind.client.refusals import error_of_reason
-from tradewind.client.wire import Seconds, duration, inputs_json, listed, numbers_of, seconds_of, timestamp
+from tradewind.client.wire import Seconds, as_list, duration, inputs_json, numbers_of, seconds_of, timestamp
 from tradewind.flow import Flow
 
 PAGE = 100
@@ -121,8 +121,8 @@ class FlowCalls:
         fault, WrongStatus while the flow is being deleted, with an etag Aborted or NotFound, and ValueError or OSError
         for a definition that cannot be read.
         """
-        flow_id, definition = named(flow_id, definition)
-        request = made(
+        flow_id, definition = flow_id_and_definition(flow_id, definition)
+        request = build(
             pb.RegisterFlowRequest,
             flow_id=flow_id,
             weather_json=weather_json(definition),
@@ -152,7 +152,7 @@ class FlowCalls:
 
     async def get_flow(self, flow_id: str) -> FlowDescription:
         """Return a flow and its latest cycle. Raises NotFound."""
-        request = made(pb.GetFlowRequest, flow_id=flow_id)
+        request = build(pb.GetFlowRequest, flow_id=flow_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetFlow, request)
         cycle = cycle_from(answer.current_cycle) if answer.HasField("current_cycle") else None
         return FlowDescription(flow_from(answer.flow), cycle)
@@ -166,11 +166,11 @@ class FlowCalls:
         created_before: datetime | None = None,
     ) -> AsyncIterator[FlowRecord]:
         """Yield flows by id; if given, only flows in one of `statuses` and with all of `labels`."""
-        wanted = numbers_of(flow_pb2.FlowStatus, statuses)
-        request = made(
+        numbers = numbers_of(flow_pb2.FlowStatus, statuses)
+        request = build(
             pb.ListFlowsRequest,
             page_size=PAGE,
-            statuses=wanted,
+            statuses=numbers,
             labels=labels,
             created_after=timestamp(created_after),
             created_before=timestamp(created_before),
@@ -184,13 +184,13 @@ class FlowCalls:
 
         A running flow is unchanged. Raises NotFound.
         """
-        request = made(pb.StartFlowRequest, flow_id=flow_id, start_at=timestamp(at))
+        request = build(pb.StartFlowRequest, flow_id=flow_id, start_at=timestamp(at))
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.StartFlow, request)
         return flow_from(answer.flow)
 
     async def stop_flow(self, flow_id: str, *, reason: str = "") -> FlowRecord:
         """Begin no more cycles until the flow is started, stop running nodes, skip waiting ones. Raises NotFound."""
-        request = made(pb.StopFlowRequest, flow_id=flow_id, reason=reason, by=self._user_id)
+        request = build(pb.StopFlowRequest, flow_id=flow_id, reason=reason, by=self._user_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopFlow, request)
         return flow_from(answer.flow)
 
@@ -201,15 +201,15 @@ class FlowCalls:
         """
         repeated = False
 
-        def note() -> None:
+        def note_repeat() -> None:
             nonlocal repeated
             repeated = True
 
         seconds = seconds_of(wait)
-        request = made(pb.DeleteFlowRequest, flow_id=flow_id, wait=duration(seconds))
+        request = build(pb.DeleteFlowRequest, flow_id=flow_id, wait=duration(seconds))
         try:
             answer = await self._connection.to_scheduler.call(
-                self._connection.scheduler.DeleteFlow, request, extra=seconds, on_repeat=note
+                self._connection.scheduler.DeleteFlow, request, extra=seconds, on_repeat=note_repeat
             )
         except NotFound:
             # An earlier attempt did the work, but its answer was lost.
@@ -223,18 +223,18 @@ class FlowCalls:
     ) -> Started:
         """Run one cycle now, for Client.run_flow."""
         seconds, calls = seconds_of(wait), self._connection.to_scheduler
-        request = made(
+        request = build(
             pb.RunFlowRequest,
             flow_id=flow_id,
             inputs_json=inputs_json(inputs),
             wait=duration(seconds),
             include_outputs=seconds > 0,
-            **calls.named(request_id, seconds),
+            **calls.request_id_fields(request_id, seconds),
         )
         # A message that is too large would end its stream, and with it all runs under way.
         if self._run_stream and len(request.inputs_json) <= STREAMED_INPUTS:
-            sealed = calls.sealed(request)
-            answer = await calls.repeated(lambda: self._connection.runs.run(sealed, calls.timeout + seconds))
+            encoded = calls.encode(request)
+            answer = await calls.repeated(lambda: self._connection.runs.run(encoded, calls.timeout + seconds))
         else:
             answer = await calls.call(self._connection.scheduler.RunFlow, request, extra=seconds)
         return Started(answer, with_outputs=request.include_outputs)
@@ -246,14 +246,14 @@ class FlowCalls:
         seconds, calls = seconds_of(wait), self._connection.to_scheduler
         results: list[Started | TradewindError] = []
         # Encoded before they are cut into messages: a codec makes inputs larger.
-        sealed = map(calls.sealed, map(_item, listed(requests)))
-        for items in _batches(sealed):
-            request = made(
+        encoded = map(calls.encode, map(_item, as_list(requests)))
+        for items in _batches(encoded):
+            request = build(
                 pb.RunFlowsRequest,
                 items=items,
                 wait=duration(seconds),
                 include_outputs=seconds > 0,
-                **calls.named(None, seconds),
+                **calls.request_id_fields(None, seconds),
             )
             answer = await calls.call(self._connection.scheduler.RunFlows, request, extra=seconds)
             for result in answer.results:
@@ -266,10 +266,10 @@ class FlowCalls:
 
 def _item(request: RunRequest | str) -> pb.RunFlowItem:
     if isinstance(request, str):
-        return made(pb.RunFlowItem, flow_id=request)
+        return build(pb.RunFlowItem, flow_id=request)
     if not isinstance(request, RunRequest):
-        raise TypeError(f"each request must be a flow's id or a RunRequest; {told_as(request)}")
-    return made(pb.RunFlowItem, flow_id=request.flow_id, inputs_json=inputs_json(request.inputs))
+        raise TypeError(f"each request must be a flow's id or a RunRequest; {describe_value(request)}")
+    return build(pb.RunFlowItem, flow_id=request.flow_id, inputs_json=inputs_json(request.inputs))
 
 
 def _batches(wanted: Iterable[pb.RunFlowItem]) -> Iterable[list[pb.RunFlowItem]]:

@@ -10,7 +10,7 @@ from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.client import json_text
 from tradewind.client.errors import Violation
 from tradewind.client.reruns import StopRecord, stop_from
-from tradewind.client.wire import moment, words
+from tradewind.client.wire import members_by_number, moment
 
 
 class FlowStatus(StrEnum):
@@ -106,7 +106,7 @@ class FlowAnalysis:
         return not self.violations
 
 
-_STATUSES = words(flow_pb2.FlowStatus, FlowStatus)
+_STATUSES = members_by_number(flow_pb2.FlowStatus, FlowStatus)
 
 
 def flow_from(message: flow_pb2.Flow) -> FlowRecord:

@@ -31,17 +31,17 @@ async def reopened(
     """
     patience, absence, backoff = calls.patience, Absence(), Backoff(*_PAUSES_S)
     while True:
-        absence.opening()
+        absence.stream_opening()
         retry_after = 0.0
         try:
             async with aclosing(open_stream()) as responses:
                 async for response in responses:
-                    absence.heard()
+                    absence.received()
                     patience = max(PATIENCE, calls.patience)
                     backoff.reset()
                     yield response
         except Unavailable as error:
-            if absence.lasts(patience):
+            if absence.broken_for(patience):
                 raise
             retry_after = error.retry_after
         await asyncio.sleep(max(retry_after, backoff.next_s()))

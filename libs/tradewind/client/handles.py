@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Outputs = Mapping[str, Mapping[str, Any]]
 """What nodes emitted: by node, by handle."""
-_SUBMITTED_S = (0.1, 0.2, 0.4, 0.8, 1.6)
+_SUBMISSION_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 
 
 class FlowHandle:
@@ -152,7 +152,7 @@ class CycleHandle:
         `node_id` may name an item of a node that runs over a list, `<node_id>:<item>`. Raises NotFound.
         """
         run = self.run if self.run is not None else (await self.get()).run
-        pauses = iter(_SUBMITTED_S)
+        pauses = iter(_SUBMISSION_PAUSES_S)
         while True:
             states = self._client.watch_task(f"{self.flow_id}:{self.cycle}:{run}:{node_id}", after=after)
             try:
@@ -189,7 +189,7 @@ class CycleHandle:
         seconds = None if timeout is None else seconds_of(timeout)
         try:
             async with asyncio.timeout(seconds):
-                started = await self._end()
+                started = await self._await_end()
         except TimeoutError:
             raise TimedOut(f"cycle {self.cycle} of {self.flow_id} has not ended after {seconds:g} s") from None
         record = started.record()
@@ -199,7 +199,7 @@ class CycleHandle:
         self._started, self._record = started, record
         return record
 
-    async def _end(self) -> Started:
+    async def _await_end(self) -> Started:
         while True:
             patience = 0.0 if self._started is None else PATIENCE
             try:

@@ -14,20 +14,20 @@ async def follow_logs(
 ) -> AsyncGenerator[LogLine, None]:
     """Yield every line once, looking for more every `interval` seconds until `ended` says that none will come."""
     token = ""
-    told: set[LogLine] = set()
+    yielded: set[LogLine] = set()
     while True:
         # Asked before the lines are read, so that these include all lines written before the end.
-        last_look = await ended()
+        is_last_poll = await ended()
         while True:
             lines, following = await page(token)
             for line in lines:
-                if line not in told:
+                if line not in yielded:
                     yield line
             # The last page grows and loses lines that are no longer kept, so it is read again; full pages are not.
-            told = set(lines)
+            yielded = set(lines)
             if not following:
                 break
-            token, told = following, set()
-        if last_look:
+            token, yielded = following, set()
+        if is_last_poll:
             return
         await asyncio.sleep(interval)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2
-from tradewind.client.wire import moment, words
+from tradewind.client.wire import members_by_number, moment
 
 
 class LogLevel(StrEnum):
@@ -47,8 +47,8 @@ class LogLine:
     created_at: datetime | None
 
 
-_LEVELS = words(cycle_pb2.LogLevel, LogLevel)
-_SOURCES = words(cycle_pb2.LogSource, LogSource)
+_LEVELS = members_by_number(cycle_pb2.LogLevel, LogLevel)
+_SOURCES = members_by_number(cycle_pb2.LogSource, LogSource)
 
 
 def log_line_from(message: cycle_pb2.LogLine) -> LogLine:

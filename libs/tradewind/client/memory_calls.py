@@ -8,8 +8,8 @@ from tradewind.client import json_text
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.memories import MemoryRecord
-from tradewind.client.messages import made
-from tradewind.client.wire import listed
+from tradewind.client.messages import build
+from tradewind.client.wire import as_list
 
 
 class MemoryCalls:
@@ -22,7 +22,7 @@ class MemoryCalls:
 
         `run` is a run of that cycle, by default its latest. Raises NotFound.
         """
-        request = made(pb.GetMemoryRequest, scope=_scope(flow_id, cycle, run))
+        request = build(pb.GetMemoryRequest, scope=_scope(flow_id, cycle, run))
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetMemory, request)
         return MemoryRecord(json_text.decode(answer.memory.variables_json), answer.memory.version)
 
@@ -41,11 +41,11 @@ class MemoryCalls:
         With `expected_version`, raises Aborted if they are at another version: read them again. Raises NotFound,
         WrongStatus for a cycle that has ended, Exhausted over 64 KiB, ValueError for a value that JSON cannot hold.
         """
-        request = made(
+        request = build(
             pb.UpdateMemoryRequest,
             scope=_scope(flow_id, cycle, run),
             set_json=json_text.encode(values or {}),
-            delete=listed(delete),
+            delete=as_list(delete),
             expected_version=expected_version,
             request_id=new_request_id(),
         )
@@ -54,4 +54,4 @@ class MemoryCalls:
 
 
 def _scope(flow_id: str, cycle: int | None, run: int | None) -> pb.MemoryScope:
-    return made(pb.MemoryScope, flow_id=flow_id, cycle=cycle, run=run)
+    return build(pb.MemoryScope, flow_id=flow_id, cycle=cycle, run=run)

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb
 from tradewind.client.connection import Connection
-from tradewind.client.messages import made
+from tradewind.client.messages import build
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
-from tradewind.client.wire import listed
+from tradewind.client.wire import as_list
 
 PAGE = 500
 WORKERS = 1000
@@ -22,7 +22,7 @@ class NodeTaskCalls:
 
     async def get_node_task(self, node_task_id: str, *, include_outputs: bool = True) -> NodeTaskRecord:
         """Return a node task by its id, `<flow_id>:<cycle>:<run>:<node_id>[:<item>]`. Raises NotFound."""
-        request = made(
+        request = build(
             pb.GetNodeTaskRequest, node_task_id=node_task_id, user_id=self._user_id, include_outputs=include_outputs
         )
         answer = await self._connection.to_node_task_manager.call(
@@ -35,7 +35,7 @@ class NodeTaskCalls:
 
         Raises NotFound.
         """
-        request = made(
+        request = build(
             pb.TerminateNodeTaskRequest,
             node_task_id=node_task_id,
             user_id=self._user_id,
@@ -62,7 +62,7 @@ class NodeTaskCalls:
         With `items_of`, the name of a node that runs once for each item of a list, yield its items instead, in order;
         raises NotFound when there is no such node.
         """
-        request = made(
+        request = build(
             pb.ListNodeTasksRequest,
             flow_id=flow_id,
             cycle=cycle,
@@ -70,7 +70,7 @@ class NodeTaskCalls:
             user_id=self._user_id,
             include_outputs=include_outputs,
             page_size=PAGE,
-            node_ids=listed(node_ids),
+            node_ids=as_list(node_ids),
             items_of=items_of,
         )
         async for page in self._connection.to_node_task_manager.pages(
@@ -93,7 +93,7 @@ class NodeTaskCalls:
 
     async def list_worker_tasks(self, worker_id: str) -> AsyncIterator[NodeTaskRecord]:
         """Yield the node tasks that are leased to a worker, by id."""
-        request = made(pb.ListWorkerTasksRequest, worker_id=worker_id, page_size=PAGE)
+        request = build(pb.ListWorkerTasksRequest, worker_id=worker_id, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
             self._connection.node_task_manager.ListWorkerTasks, request
         ):

@@ -9,7 +9,7 @@ from typing import Any
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.client import json_text
 from tradewind.client.sub_flows import SubFlowCycle, sub_flow_from
-from tradewind.client.wire import moment, words
+from tradewind.client.wire import members_by_number, moment
 
 
 class NodeTaskStatus(StrEnum):
@@ -36,7 +36,7 @@ class NodeTaskStatus(StrEnum):
         )
 
 
-_STATUSES = words(node_task_pb2.NodeTaskStatus, NodeTaskStatus)
+_STATUSES = members_by_number(node_task_pb2.NodeTaskStatus, NodeTaskStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class NodeError:
     """Why no further attempt followed, if the node may be tried more than once."""
 
     def __str__(self) -> str:
-        what = f"{self.type}: {self.message}" if self.type else self.message
-        told = what if self.code == "NODE_ERROR" else f"{self.code}: {what}"
-        return f"{told}\nnot tried again: {self.final_reason}" if self.final_reason else told
+        cause = f"{self.type}: {self.message}" if self.type else self.message
+        text = cause if self.code == "NODE_ERROR" else f"{self.code}: {cause}"
+        return f"{text}\nnot tried again: {self.final_reason}" if self.final_reason else text
 
     @property
     def line(self) -> str:

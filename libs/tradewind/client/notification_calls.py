@@ -7,7 +7,7 @@ from tradewind.api.node_task_manager.v1 import notification_pb2 as pb
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.following import follow
-from tradewind.client.messages import made
+from tradewind.client.messages import build
 from tradewind.client.notifications import Notification, Severity, notification_from
 from tradewind.client.wire import number_of
 
@@ -22,7 +22,7 @@ class NotificationCalls:
 
     async def list_notifications(self) -> AsyncIterator[Notification]:
         """Yield the notifications that are kept, newest first."""
-        request = made(pb.ListNotificationsRequest, user_id=self._user_id, page_size=PAGE)
+        request = build(pb.ListNotificationsRequest, user_id=self._user_id, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
             self._connection.node_task_manager.ListNotifications, request
         ):
@@ -31,7 +31,7 @@ class NotificationCalls:
 
     async def count_unread_notifications(self) -> int:
         """Return how many notifications are unread."""
-        request = made(pb.ListNotificationsRequest, user_id=self._user_id, page_size=1)
+        request = build(pb.ListNotificationsRequest, user_id=self._user_id, page_size=1)
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.ListNotifications, request
         )
@@ -42,7 +42,7 @@ class NotificationCalls:
 
         Without an id, mark all of them.
         """
-        request = made(pb.MarkNotificationsReadRequest, user_id=self._user_id, through_notification_id=through)
+        request = build(pb.MarkNotificationsReadRequest, user_id=self._user_id, through_notification_id=through)
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.MarkNotificationsRead, request
         )
@@ -60,7 +60,7 @@ class NotificationCalls:
         responses = follow(
             self._connection.to_node_task_manager,
             lambda: self._connection.node_task_manager.WatchNotifications,
-            made(pb.WatchNotificationsRequest, user_id=self._user_id, after_notification_id=after),
+            build(pb.WatchNotificationsRequest, user_id=self._user_id, after_notification_id=after),
             lambda response: response,
             lambda _: False,
             resume,
@@ -87,18 +87,18 @@ class NotificationCalls:
 
         Returns False, without keeping it, if another was sent with the same `key` within 24 h. Raises InvalidInput.
         """
-        draft = made(
+        draft = build(
             pb.NotificationDraft,
             user_id=self._user_id if user_id is None else user_id,
             severity=number_of(pb.Severity, severity),
             title=title,
             message=message,
-            subject=made(pb.NotificationSubject, flow_id=flow_id, cycle=cycle),
+            subject=build(pb.NotificationSubject, flow_id=flow_id, cycle=cycle),
             # Without a key, the server would accept the notification again when the call is repeated.
             key=key or new_request_id(),
         )
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.PublishNotifications,
-            made(pb.PublishNotificationsRequest, notifications=[draft]),
+            build(pb.PublishNotificationsRequest, notifications=[draft]),
         )
         return answer.kept[0] or not key

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from tradewind.api.node_task_manager.v1 import notification_pb2
-from tradewind.client.wire import moment, words
+from tradewind.client.wire import members_by_number, moment
 
 
 class NotificationKind(StrEnum):
@@ -32,8 +32,8 @@ class Severity(StrEnum):
     UNKNOWN = "unknown"
 
 
-_KINDS = words(notification_pb2.NotificationKind, NotificationKind)
-_SEVERITIES = words(notification_pb2.Severity, Severity)
+_KINDS = members_by_number(notification_pb2.NotificationKind, NotificationKind)
+_SEVERITIES = members_by_number(notification_pb2.Severity, Severity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from tradewind.api.node_task_manager.v1 import config_pb2
 from tradewind.api.node_task_manager.v1 import queue_pb2 as pb
 from tradewind.client.caches import CacheSettings
 from tradewind.client.connection import Connection
-from tradewind.client.messages import made
+from tradewind.client.messages import build
 from tradewind.client.queues import QueueStatistics, SystemConfig, queue_statistics_from, system_config_from
 from tradewind.client.wire import Seconds, seconds_of
 
@@ -22,7 +22,7 @@ class QueueCalls:
 
     async def queue_statistics(self, *, user_id: str = "", node_type: str = "") -> QueueStatistics:
         """Return what is waiting and running, by node type and user, and how many node tasks have ended."""
-        request = made(pb.GetQueueStatsRequest, user_id=user_id, node_type=node_type)
+        request = build(pb.GetQueueStatsRequest, user_id=user_id, node_type=node_type)
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.GetQueueStats, request
         )
@@ -68,13 +68,13 @@ class QueueCalls:
             "cache_ttl": None if cache_ttl is None else timedelta(seconds=seconds_of(cache_ttl)),
             "caches": None if caches is None else {name: each.to_message() for name, each in caches.items()},
         }
-        named = {name: value for name, value in given.items() if value is not None}
-        if not named:
+        fields = {name: value for name, value in given.items() if value is not None}
+        if not fields:
             return await self.get_config()
-        request = made(
+        request = build(
             config_pb2.UpdateConfigRequest,
-            config=made(config_pb2.SystemConfig, **named),
-            update_mask=FieldMask(paths=list(named)),
+            config=build(config_pb2.SystemConfig, **fields),
+            update_mask=FieldMask(paths=list(fields)),
             etag=etag,
         )
         answer = await self._connection.to_node_task_manager.call(

@@ -26,7 +26,7 @@ from tradewind.client.errors import (
 from tradewind.tls import tls_explanation
 
 _TOO_LARGE = "SERVER: Received message larger than max"
-_HUNG_UP = "Internal error from Core"
+_STREAM_ENDED = "Internal error from Core"
 """What gRPC itself reports instead of the answer when the client writes to a stream that the server has just ended."""
 _DETAILS_KEY = "grpc-status-details-bin"
 
@@ -48,7 +48,7 @@ def error_from(error: grpc.aio.AioRpcError, address: str, method: str) -> Tradew
     details = _read(error)
     if error.code() is grpc.StatusCode.UNAVAILABLE and not details.reason:
         return Unreachable(address, _cause(message))
-    if not details.reason and (error.code() is grpc.StatusCode.CANCELLED or error.details() == _HUNG_UP):
+    if not details.reason and (error.code() is grpc.StatusCode.CANCELLED or error.details() == _STREAM_ENDED):
         # This is how a stopping server ends calls that it has not begun.
         return Unavailable(f"{address} ended {method} without an answer")
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and not details.reason:
@@ -111,8 +111,8 @@ def _details(status: status_pb2.Status) -> _Details:
 
 def _cause(message: str) -> str:
     """Return the last error in gRPC's list of attempts, without the addresses before it."""
-    if (told := tls_explanation(message)) is not None:
-        return told
+    if (explanation := tls_explanation(message)) is not None:
+        return explanation
     cause = message.rpartition("last error: ")[2].removeprefix("UNKNOWN: ").removeprefix("UNAVAILABLE: ")
     return cause.rpartition(": ")[2].partition(" (")[0] if "onnection refused" in cause else cause
 

@@ -8,9 +8,9 @@ from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
 from tradewind.client.flow_calls import Inputs, Started
-from tradewind.client.messages import made
+from tradewind.client.messages import build
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
-from tradewind.client.wire import Seconds, duration, inputs_json, listed, seconds_of
+from tradewind.client.wire import Seconds, as_list, duration, inputs_json, seconds_of
 
 
 class RerunCalls:
@@ -26,7 +26,7 @@ class RerunCalls:
 
         Raises NotFound, WrongStatus for a cycle that has ended.
         """
-        request = made(
+        request = build(
             stop_pb2.StopCycleRequest,
             flow_id=flow_id,
             cycle=cycle,
@@ -45,7 +45,7 @@ class RerunCalls:
 
         Raises what `stop_cycle` does, and InvalidInput for an unknown component.
         """
-        request = made(
+        request = build(
             stop_pb2.StopComponentRequest,
             flow_id=flow_id,
             cycle=cycle,
@@ -61,7 +61,7 @@ class RerunCalls:
         self, flow_id: str, node_id: str, cycle: int | None = None, run: int | None = None, *, reason: str = ""
     ) -> NodeTaskRecord:
         """Stop one node of a cycle; nodes downstream follow their `run_if`. Raises what `stop_cycle` does."""
-        request = made(
+        request = build(
             stop_pb2.StopNodeRequest,
             flow_id=flow_id,
             cycle=cycle,
@@ -86,17 +86,17 @@ class RerunCalls:
     ) -> Started:
         """Run a cycle again, for Client.rerun_cycle."""
         seconds, calls = seconds_of(wait), self._connection.to_scheduler
-        request = made(
+        request = build(
             pb.RerunCycleRequest,
             flow_id=flow_id,
             cycle=cycle,
-            from_node_ids=listed(from_nodes),
+            from_node_ids=as_list(from_nodes),
             inputs_json=inputs_json(inputs),
             wait=duration(seconds),
             include_outputs=seconds > 0,
             by=self._user_id,
             reason=reason,
-            **calls.named(request_id, seconds),
+            **calls.request_id_fields(request_id, seconds),
         )
         answer = await calls.call(self._connection.scheduler.RerunCycle, request, extra=seconds)
         return Started(answer, with_outputs=request.include_outputs)

@@ -31,8 +31,8 @@ def rerun_from(message: cycle_pb2.Cycle) -> Rerun | None:
     """Read what a rerun keeps and who asked for it; None for the first run of a cycle."""
     if not message.HasField("rerun"):
         return None
-    told = message.rerun
-    return Rerun(told.source_run, told.kept_nodes, tuple(told.from_node_ids), told.by, told.reason)
+    rerun = message.rerun
+    return Rerun(rerun.source_run, rerun.kept_nodes, tuple(rerun.from_node_ids), rerun.by, rerun.reason)
 
 
 def stop_from(message: cycle_pb2.Cycle | flow_pb2.Flow) -> StopRecord | None:

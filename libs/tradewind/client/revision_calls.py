@@ -11,9 +11,9 @@ from tradewind.api.scheduler.v1 import revision_pb2 as revision_pb
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
-from tradewind.client.definitions import Definition, named, weather_json
+from tradewind.client.definitions import Definition, flow_id_and_definition, weather_json
 from tradewind.client.flows import flow_from
-from tradewind.client.messages import made, told_as
+from tradewind.client.messages import build, describe_value
 from tradewind.client.plans import FlowPlan, plan_from
 from tradewind.client.revisions import (
     RevisedFlow,
@@ -51,8 +51,8 @@ class RevisionCalls:
         A Flow may be given alone. Raises what registering raises because of an existing flow: WrongStatus while it is
         being deleted, and with an etag Aborted or NotFound.
         """
-        flow_id, definition = named(flow_id, definition)
-        request = made(
+        flow_id, definition = flow_id_and_definition(flow_id, definition)
+        request = build(
             pb.RegisterFlowRequest,
             flow_id=flow_id,
             weather_json=weather_json(definition),
@@ -82,8 +82,8 @@ class RevisionCalls:
         the request cannot hold.
         """
         if not isinstance(changes, Mapping):
-            raise TypeError(f'changes must map fields to values, as in {{"interval": "5s"}}; {told_as(changes)}')
-        request = made(
+            raise TypeError(f'changes must map fields to values, as in {{"interval": "5s"}}; {describe_value(changes)}')
+        request = build(
             revision_pb.UpdateFlowRequest,
             flow_id=flow_id,
             spec=_spec(changes),
@@ -98,14 +98,14 @@ class RevisionCalls:
 
     async def list_revisions(self, flow_id: str) -> AsyncIterator[RevisionRecord]:
         """Yield the revisions of a flow that are on record, newest first. Raises NotFound."""
-        request = made(revision_pb.ListRevisionsRequest, flow_id=flow_id, page_size=_PAGE)
+        request = build(revision_pb.ListRevisionsRequest, flow_id=flow_id, page_size=_PAGE)
         async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListRevisions, request):
             for revision in page.revisions:
                 yield revision_from(revision)
 
     async def get_revision(self, flow_id: str, revision: int | None = None) -> RevisionDefinition:
         """Return a revision of a flow, by default the current one, with its definition. Raises NotFound."""
-        request = made(revision_pb.GetRevisionRequest, flow_id=flow_id, revision=revision or 0)
+        request = build(revision_pb.GetRevisionRequest, flow_id=flow_id, revision=revision or 0)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetRevision, request)
         return RevisionDefinition(revision_from(answer.revision), answer.config_json)
 
@@ -115,7 +115,7 @@ class RevisionCalls:
         By default, `second` is the current revision, and `first` the revision before it. Raises NotFound, and
         Exhausted when the difference does not fit into an answer.
         """
-        request = made(
+        request = build(
             revision_pb.DiffRevisionsRequest, flow_id=flow_id, from_revision=first or 0, to_revision=second or 0
         )
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.DiffRevisions, request)
@@ -128,7 +128,7 @@ class RevisionCalls:
 
         Raises NotFound, InvalidInput when its schedule plans nothing any more, Aborted for an outdated etag.
         """
-        request = made(
+        request = build(
             revision_pb.RollBackFlowRequest,
             flow_id=flow_id,
             revision=revision,
@@ -146,9 +146,9 @@ def _spec(changes: Mapping[str, Any]) -> flow_pb2.FlowSpec:
     """Return changes as a typed message. Raises FlowError with everything that the message cannot hold."""
     faults = [fault for path, value in changes.items() if (fault := _fault(path, value))]
     if not faults:
-        return spec_of(_nested(changes))
+        return spec_of(_weather_of(changes))
     # The request is not sent, so the faults that the server would report are found here as well.
-    faults += [fault for path, value in changes.items() if (fault := _no_length(path, value))]
+    faults += [fault for path, value in changes.items() if (fault := _duration_fault(path, value))]
     raise faults[0] if len(faults) == 1 else FlowError("\n  ".join(["the changes have faults:", *map(str, faults)]))
 
 
@@ -156,13 +156,13 @@ def _fault(path: str, value: Any) -> FlowError | None:
     if re.split(r"[.\[]", path, maxsplit=1)[0] in _GRAPH:
         return FlowError("is part of the graph; to change it, register the flow again", path)
     try:
-        spec_of(_nested({path: value}))
+        spec_of(_weather_of({path: value}))
     except FlowError as fault:
         return fault
     return None
 
 
-def _no_length(path: str, value: Any) -> FlowError | None:
+def _duration_fault(path: str, value: Any) -> FlowError | None:
     try:
         if path.removeprefix(_SCHEDULE) in _LENGTHS and isinstance(value, str):
             seconds_in(value)
@@ -171,7 +171,7 @@ def _no_length(path: str, value: Any) -> FlowError | None:
     return None
 
 
-def _nested(changes: Mapping[str, Any]) -> dict[str, Any]:
+def _weather_of(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return changes as a flow in Weather Syntax, with `schedule.<field>` moved into `schedule`."""
     weather = {path: value for path, value in changes.items() if value is not None and not path.startswith(_SCHEDULE)}
     for path, value in changes.items():

@@ -9,7 +9,7 @@ from typing import Any
 from tradewind.api.scheduler.v1 import revision_pb2
 from tradewind.client import json_text
 from tradewind.client.flows import FlowRecord
-from tradewind.client.wire import moment, words
+from tradewind.client.wire import members_by_number, moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class RevisionDiff:
     diff: FlowDiff
 
 
-_KINDS = words(revision_pb2.ChangeKind, ChangeKind)
+_KINDS = members_by_number(revision_pb2.ChangeKind, ChangeKind)
 
 
 def revision_from(message: revision_pb2.Revision) -> RevisionRecord:

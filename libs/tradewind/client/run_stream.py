@@ -57,20 +57,20 @@ class RunStream:
             await asyncio.gather(serving, return_exceptions=True)
             if self._serving is serving:
                 # The task was cancelled before it ran its first line.
-                self._end(_closed)
+                self._fail_pending(_closed)
 
     async def _serve(self, call: _Call) -> None:
         writing = asyncio.get_running_loop().create_task(self._write(call))
         try:
             while isinstance(response := await call.read(), pb.StreamRunsResponse):
                 for each in response.answers:
-                    self._take(each)
-            self._end(lambda: Unavailable(f"{self._address} closed the stream of runs"))
+                    self._resolve(each)
+            self._fail_pending(lambda: Unavailable(f"{self._address} closed the stream of runs"))
         except grpc.aio.AioRpcError as error:
-            why = error
-            self._end(lambda: error_from(why, self._address, "StreamRuns"))
+            cause = error
+            self._fail_pending(lambda: error_from(cause, self._address, "StreamRuns"))
         except asyncio.CancelledError:
-            self._end(_closed)
+            self._fail_pending(_closed)
             raise
         finally:
             writing.cancel()
@@ -95,7 +95,7 @@ class RunStream:
                 message.runs.append(run)
         return message
 
-    def _take(self, answer: pb.StreamedRunAnswer) -> None:
+    def _resolve(self, answer: pb.StreamedRunAnswer) -> None:
         future = self._pending.get(answer.number)
         if future is None or future.done():
             return
@@ -108,7 +108,7 @@ class RunStream:
         if not future.done():
             future.set_exception(TimedOut(f"{self._address} did not answer RunFlow in time"))
 
-    def _end(self, error: Callable[[], Exception]) -> None:
+    def _fail_pending(self, error: Callable[[], Exception]) -> None:
         """Fail the runs under way; the next run opens another stream."""
         self._serving = None
         self._outbox.clear()

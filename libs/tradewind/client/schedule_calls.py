@@ -7,7 +7,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 from tradewind.client.connection import Connection
 from tradewind.client.firings import FiringRecord, firing_from
 from tradewind.client.flows import FlowRecord, flow_from
-from tradewind.client.messages import made
+from tradewind.client.messages import build
 
 _PAGE = 100
 
@@ -23,7 +23,7 @@ class ScheduleCalls:
 
         Raises NotFound, WrongStatus for a flow that is not running.
         """
-        request = made(pb.PauseFlowRequest, flow_id=flow_id, note=note, by=self._user_id)
+        request = build(pb.PauseFlowRequest, flow_id=flow_id, note=note, by=self._user_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.PauseFlow, request)
         return flow_from(answer.flow)
 
@@ -32,7 +32,7 @@ class ScheduleCalls:
 
         Raises NotFound, WrongStatus for a flow that is not paused or whose schedule plans nothing any more.
         """
-        request = made(pb.ResumeFlowRequest, flow_id=flow_id)
+        request = build(pb.ResumeFlowRequest, flow_id=flow_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.ResumeFlow, request)
         return flow_from(answer.flow)
 
@@ -41,7 +41,7 @@ class ScheduleCalls:
 
         With `backfill_id`, yield those of that backfill, all of which are kept as long as it is. Raises NotFound.
         """
-        request = made(pb.ListFiringsRequest, flow_id=flow_id, page_size=_PAGE, backfill_id=backfill_id)
+        request = build(pb.ListFiringsRequest, flow_id=flow_id, page_size=_PAGE, backfill_id=backfill_id)
         async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListFirings, request):
             for firing in page.firings:
                 yield firing_from(firing)
@@ -52,6 +52,6 @@ class ScheduleCalls:
         For a flow that is not running, these are the times it would have if it were started now; a flow that begins on
         events has none. Raises NotFound.
         """
-        request = made(pb.ListNextExecutionsRequest, flow_id=flow_id, count=count)
+        request = build(pb.ListNextExecutionsRequest, flow_id=flow_id, count=count)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.ListNextExecutions, request)
         return [planned.ToDatetime(tzinfo=UTC) for planned in answer.planned_times]

@@ -7,7 +7,7 @@ from tradewind.api.node_task_manager.v1 import waiting_pb2 as pb
 from tradewind.client import json_text
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
-from tradewind.client.messages import made
+from tradewind.client.messages import build
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
 
 
@@ -38,7 +38,7 @@ class SignalCalls:
         fault of an answer to a form, Exhausted when too many signals are kept, ValueError for a payload that is not
         JSON.
         """
-        request = made(
+        request = build(
             pb.SignalNodeRequest,
             node_task_id=node_task_id,
             user_id=owner or self._user_id,

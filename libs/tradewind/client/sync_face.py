@@ -54,10 +54,10 @@ def faces(
     """Return a method that returns the synchronous face of the handle that `method` returns at once."""
 
     @wraps(method)
-    def facing(self: SyncFace[Inner], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Face:
+    def wrapped(self: SyncFace[Inner], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Face:
         return face(method(self._inner, *args, **kwargs), self._loop)
 
-    return facing
+    return wrapped
 
 
 def iterates(

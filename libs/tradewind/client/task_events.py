@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from tradewind.api.node_task_manager.v1 import batch_pb2, task_event_pb2
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
-from tradewind.client.wire import moment, words
+from tradewind.client.wire import members_by_number, moment
 
 
 class TaskEventKind(StrEnum):
@@ -26,7 +26,7 @@ class TaskEventKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-_KINDS = words(task_event_pb2.TaskEventKind, TaskEventKind)
+_KINDS = members_by_number(task_event_pb2.TaskEventKind, TaskEventKind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 
 from tradewind.api.node_task_manager.v1 import batch_pb2, retry_pb2
-from tradewind.client.messages import made
+from tradewind.client.messages import build
 from tradewind.client.wire import Seconds, seconds_of, span
 from tradewind.flow import Cache, Retry, Timeouts
 from tradewind.flow.rules import check_rule
@@ -31,7 +31,7 @@ def options_of(
         if rule is not None:
             check_rule(name, rule, name)
     given = timeouts or Timeouts()
-    return made(
+    return build(
         batch_pb2.TaskOptions,
         schedule_to_start=_duration(given.schedule_to_start),
         start_to_close=_duration(given.start_to_close),
@@ -47,7 +47,7 @@ def options_of(
 
 
 def _retry(retry: Retry) -> retry_pb2.RetryPolicy:
-    return made(
+    return build(
         retry_pb2.RetryPolicy,
         attempts=retry.attempts,
         initial=_duration(retry.initial),

@@ -10,7 +10,7 @@ from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.due_triggers import DueTriggers
 from tradewind.client.json_text import encode
-from tradewind.client.messages import made
+from tradewind.client.messages import build
 from tradewind.client.trigger_schedules import schedule_of
 from tradewind.client.triggers import (
     PublishedEvent,
@@ -84,7 +84,7 @@ class TriggerCalls:
             end=end,
             max_firings=max_firings,
         )
-        trigger = made(
+        trigger = build(
             trigger_pb2.Trigger,
             trigger_id=trigger_id,
             queue=queue,
@@ -92,24 +92,24 @@ class TriggerCalls:
             payload_json="" if payload is None else encode(payload),
             epoch=epoch,
         )
-        request = made(pb.SaveTriggerRequest, trigger=trigger)
+        request = build(pb.SaveTriggerRequest, trigger=trigger)
         answer = await self._connection.to_trigger.call(self._connection.trigger.SaveTrigger, request)
         return trigger_from(answer.trigger)
 
     async def get_trigger(self, queue: str, trigger_id: str) -> TriggerRecord:
         """Return a trigger of a queue. Raises NotFound."""
-        request = made(pb.FindTriggerRequest, queue=queue, trigger_id=trigger_id)
+        request = build(pb.FindTriggerRequest, queue=queue, trigger_id=trigger_id)
         answer = await self._connection.to_trigger.call(self._connection.trigger.FindTrigger, request)
         return trigger_from(answer.trigger)
 
     async def remove_trigger(self, queue: str, trigger_id: str, *, epoch: int = 0) -> bool:
         """Remove a trigger of a queue with all its waiting firings; return whether there was one."""
-        request = made(pb.RemoveTriggerRequest, queue=queue, trigger_id=trigger_id, epoch=epoch)
+        request = build(pb.RemoveTriggerRequest, queue=queue, trigger_id=trigger_id, epoch=epoch)
         return (await self._connection.to_trigger.call(self._connection.trigger.RemoveTrigger, request)).removed
 
     async def list_triggers(self, queue: str) -> AsyncIterator[TriggerRecord]:
         """Yield the triggers of a queue, in the order of their creation."""
-        request = made(pb.ListTriggersRequest, queue=queue, page_size=PAGE)
+        request = build(pb.ListTriggersRequest, queue=queue, page_size=PAGE)
         async for page in self._connection.to_trigger.pages(self._connection.trigger.ListTriggers, request):
             for trigger in page.triggers:
                 yield trigger_from(trigger)
@@ -121,7 +121,7 @@ class TriggerCalls:
 
         Raises NotFound, and Exhausted when too many of its firings wait.
         """
-        request = made(
+        request = build(
             pb.FireTriggerRequest,
             queue=queue,
             trigger_id=trigger_id,
@@ -133,38 +133,38 @@ class TriggerCalls:
 
     async def pause_trigger(self, queue: str, trigger_id: str, note: str = "") -> TriggerRecord:
         """Keep a trigger from firing; events in the meantime are not kept. Raises NotFound, WrongStatus."""
-        request = made(pb.PauseTriggerRequest, queue=queue, trigger_id=trigger_id, note=note)
+        request = build(pb.PauseTriggerRequest, queue=queue, trigger_id=trigger_id, note=note)
         answer = await self._connection.to_trigger.call(self._connection.trigger.PauseTrigger, request)
         return trigger_from(answer.trigger)
 
     async def resume_trigger(self, queue: str, trigger_id: str) -> TriggerRecord:
         """Let a paused trigger fire again, from its next planned time on. Raises NotFound."""
-        request = made(pb.ResumeTriggerRequest, queue=queue, trigger_id=trigger_id)
+        request = build(pb.ResumeTriggerRequest, queue=queue, trigger_id=trigger_id)
         answer = await self._connection.to_trigger.call(self._connection.trigger.ResumeTrigger, request)
         return trigger_from(answer.trigger)
 
     async def list_trigger_firings(self, queue: str, trigger_id: str = "") -> AsyncIterator[TriggerFiring]:
         """Yield how firings of a queue, or of one trigger, ended, newest first; the newest 1000 are kept."""
-        request = made(pb.ListFiringsRequest, queue=queue, trigger_id=trigger_id, page_size=PAGE)
+        request = build(pb.ListFiringsRequest, queue=queue, trigger_id=trigger_id, page_size=PAGE)
         async for page in self._connection.to_trigger.pages(self._connection.trigger.ListFirings, request):
             for firing in page.firings:
                 yield trigger_firing_from(firing)
 
     async def list_dead_triggers(self, queue: str) -> AsyncIterator[TriggerRecord]:
         """Yield the triggers and firings that were refused too often, in the order in which they died."""
-        request = made(pb.ListDeadTriggersRequest, queue=queue, page_size=PAGE)
+        request = build(pb.ListDeadTriggersRequest, queue=queue, page_size=PAGE)
         async for page in self._connection.to_trigger.pages(self._connection.trigger.ListDeadTriggers, request):
             for trigger in page.triggers:
                 yield trigger_from(trigger)
 
     async def redrive_trigger(self, queue: str, trigger_id: str, firing_id: str = "") -> None:
         """Make a dead trigger, or one dead firing of it, due again. Raises NotFound, and WrongStatus if not dead."""
-        request = made(pb.RedriveTriggerRequest, queue=queue, trigger_id=trigger_id, firing_id=firing_id)
+        request = build(pb.RedriveTriggerRequest, queue=queue, trigger_id=trigger_id, firing_id=firing_id)
         await self._connection.to_trigger.call(self._connection.trigger.RedriveTrigger, request)
 
     async def count_triggers(self, queue: str) -> TriggerCounts:
         """Return how many triggers of a queue have each status."""
-        request = made(pb.CountTriggersRequest, queue=queue)
+        request = build(pb.CountTriggersRequest, queue=queue)
         return counts_from(await self._connection.to_trigger.call(self._connection.trigger.CountTriggers, request))
 
     async def publish_event(
@@ -174,7 +174,7 @@ class TriggerCalls:
 
         Raises InvalidInput, and Exhausted when all that it matches have too many firings waiting.
         """
-        request = made(
+        request = build(
             pb.PublishEventRequest,
             name=name,
             payload_json=encode(dict(payload)) if payload else "",

@@ -6,8 +6,8 @@ from typing import Any
 
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.client.json_text import encode
-from tradewind.client.messages import made
-from tradewind.client.wire import Seconds, listed, seconds_of, span, timestamp
+from tradewind.client.messages import build
+from tradewind.client.wire import Seconds, as_list, seconds_of, span, timestamp
 
 _KINDS = "at, times, after, every, cron, event or on_finished"
 
@@ -34,7 +34,7 @@ def schedule_of(
     given = [at is not None, bool(times), after is not None, every is not None, bool(cron), bool(event)]
     if [*given, on_finished is not None].count(True) != 1:
         raise ValueError(f"give exactly one of {_KINDS} to say when the trigger fires")
-    schedule = made(trigger_pb2.Schedule, start=timestamp(start), end=timestamp(end), max_firings=max_firings)
+    schedule = build(trigger_pb2.Schedule, start=timestamp(start), end=timestamp(end), max_firings=max_firings)
     if seconds_of(jitter):
         schedule.jitter.CopyFrom(span(seconds_of(jitter)))
     if at is not None:
@@ -53,7 +53,7 @@ def schedule_of(
         schedule.event.name = event
         schedule.event.filter_json = encode(dict(filter)) if filter else ""
     else:
-        schedule.flow_finished.flow_ids.extend(listed(on_finished or ()))
-        schedule.flow_finished.statuses.extend(listed(statuses))
+        schedule.flow_finished.flow_ids.extend(as_list(on_finished or ()))
+        schedule.flow_finished.statuses.extend(as_list(statuses))
         schedule.flow_finished.SetInParent()
     return schedule

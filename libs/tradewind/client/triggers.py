@@ -7,7 +7,7 @@ from typing import Any
 
 from tradewind.api.trigger.v1 import trigger_pb2, trigger_service_pb2
 from tradewind.client.json_text import decode
-from tradewind.client.wire import moment, words
+from tradewind.client.wire import members_by_number, moment
 
 
 class TriggerStatus(StrEnum):
@@ -29,7 +29,7 @@ class TriggerStatus(StrEnum):
     """Waits for events."""
 
 
-_STATUS = words(trigger_pb2.TriggerStatus, TriggerStatus)
+_STATUS = members_by_number(trigger_pb2.TriggerStatus, TriggerStatus)
 
 
 @dataclass(frozen=True, slots=True)

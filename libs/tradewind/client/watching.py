@@ -7,9 +7,9 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
 from tradewind.client.following import reopened
-from tradewind.client.messages import made
+from tradewind.client.messages import build
 
-_KEPT_CYCLES = 100
+_TRACKED_CYCLES = 100
 _Run = tuple[int, int]
 
 
@@ -40,7 +40,7 @@ class _Seen:
             self._newest = run, event_id
         if record.cycle > last:
             for old in [
-                each for each in self._ranks if each[0] < record.cycle - _KEPT_CYCLES and each not in self._open
+                each for each in self._ranks if each[0] < record.cycle - _TRACKED_CYCLES and each not in self._open
             ]:
                 del self._ranks[old]
         return True
@@ -62,7 +62,7 @@ async def watch(
 
     def open_stream() -> AsyncGenerator[pb.WatchFlowResponse, None]:
         after = [known.position for known in seen.values() if known.position] if cycle is None else ()
-        request = made(pb.WatchFlowRequest, flow_ids=flow_ids, cycle=cycle, after_event_ids=after)
+        request = build(pb.WatchFlowRequest, flow_ids=flow_ids, cycle=cycle, after_event_ids=after)
         return connection.to_scheduler.stream(connection.scheduler.WatchFlow, request)
 
     async with aclosing(reopened(connection.to_scheduler, open_stream)) as responses:

@@ -9,10 +9,10 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind.client.json_text import encode
-from tradewind.client.messages import told_as
+from tradewind.client.messages import describe_value
 from tradewind.flow.values import LONGEST_S, seconds_in
 
-Word = TypeVar("Word", bound=str)
+Member = TypeVar("Member", bound=str)
 Number = TypeVar("Number", bound=int, covariant=True)
 Item = TypeVar("Item")
 
@@ -30,7 +30,7 @@ class _WireEnum(Protocol[Number]):
     def Name(self, number: Any) -> str: ...  # noqa: N802
 
 
-def words(enum: _WireEnum[Number], kind: type[Word]) -> dict[int, Word]:
+def members_by_number(enum: _WireEnum[Number], kind: type[Member]) -> dict[int, Member]:
     """Return the member of `kind` for each number of `enum`: `running` for CYCLE_STATUS_RUNNING.
 
     Callers must treat numbers that this version does not know as `kind.UNKNOWN`: servers may be newer.
@@ -52,10 +52,10 @@ def number_of(enum: _WireEnum[Number], word: str) -> Number:
 
 def numbers_of(enum: _WireEnum[Number], given: Iterable[str]) -> list[Number]:
     """Return the numbers in `enum` for several words, or one. Raises ValueError that names the known words."""
-    return [number_of(enum, word) for word in listed(given)]
+    return [number_of(enum, word) for word in as_list(given)]
 
 
-def listed(given: Iterable[Item]) -> list[Item]:
+def as_list(given: Iterable[Item]) -> list[Item]:
     """Return the given items as a list; a single string is one item, not its letters."""
     return [given] if isinstance(given, str) else list(given)  # type: ignore[list-item]
 
@@ -94,7 +94,7 @@ def timestamp(moment: datetime | None) -> Timestamp | None:
     if moment is None:
         return None
     if not isinstance(moment, datetime):
-        raise TypeError(f"a time must be a datetime with a time zone; {told_as(moment)}")
+        raise TypeError(f"a time must be a datetime with a time zone; {describe_value(moment)}")
     if moment.tzinfo is None:
         raise ValueError(f"{moment} has no time zone: use datetime.now(UTC), or .astimezone() for local time")
     message = Timestamp()
@@ -130,5 +130,5 @@ def inputs_json(inputs: Mapping[str, Any] | str | None) -> str:
             )
         return inputs
     if not isinstance(inputs, Mapping):
-        raise TypeError(f'inputs must map names to values, as in {{"month": "2001-04"}}; {told_as(inputs)}')
+        raise TypeError(f'inputs must map names to values, as in {{"month": "2001-04"}}; {describe_value(inputs)}')
     return encode(dict(inputs))

@@ -8,7 +8,7 @@ from typing import Any
 
 from tradewind.api.registry.v1 import node_type_pb2, worker_pb2
 from tradewind.client import json_text
-from tradewind.client.wire import moment, words
+from tradewind.client.wire import members_by_number, moment
 
 
 class WorkerStatus(StrEnum):
@@ -74,7 +74,7 @@ class NodeType:
     """Whether it is part of Tradewind and needs no worker."""
 
 
-_STATUSES = words(worker_pb2.WorkerStatus, WorkerStatus)
+_STATUSES = members_by_number(worker_pb2.WorkerStatus, WorkerStatus)
 
 
 def worker_from(message: worker_pb2.Worker) -> WorkerRecord:
