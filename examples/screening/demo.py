@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from examples.screening.items import asked, items
+from examples.screening.items import items, parse_arguments
 from examples.screening.nodes import screen_share
 from tradewind.client import BatchHandle, BatchRecord, Client
 from tradewind.standalone import Standalone
@@ -23,7 +23,7 @@ PATIENCE_S = 60.0
 
 async def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demonstration and return the exit code."""
-    wanted = items(**asked(arguments))
+    batch_items = items(**parse_arguments(arguments))
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory(prefix="tradewind-demo-") as home:
         async with (
@@ -32,9 +32,9 @@ async def main(arguments: Sequence[str] | None = None) -> int:
             Client(stack.address) as client,
         ):
             for again in (False, True):
-                handle = await client.submit_batch("screen_share", wanted, cache="screening")
+                handle = await client.submit_batch("screen_share", batch_items, cache="screening")
                 console.print(
-                    f"Batch {handle.batch_id}: {len(wanted)} items, "
+                    f"Batch {handle.batch_id}: {len(batch_items)} items, "
                     + ("the same once more." if again else "one for each share and month.")
                 )
                 async with asyncio.timeout(PATIENCE_S):

@@ -24,7 +24,7 @@ def items(months: int = 12, **criteria: float) -> list[dict[str, Any]]:
     ]
 
 
-def asked(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+def parse_arguments(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     """Read a user's criteria, as keyword arguments of `items`. Exits for a window that is not on offer."""
     parser = argparse.ArgumentParser(description="Screen shares by their momentum, volatility and drawdown.")
     parser.add_argument("--months", type=int, default=12, help="length of a window")
@@ -40,5 +40,5 @@ def asked(arguments: Sequence[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    for item in items(**asked()):
+    for item in items(**parse_arguments()):
         print(json.dumps(item))

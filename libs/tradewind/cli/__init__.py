@@ -6,7 +6,7 @@ import sys
 
 def main() -> None:
     """Run the `tradewind` command; exit with 0, 1 on failure, 2 for wrong usage or input, 3 for unreachable servers."""
-    _stand_in_for_closed_streams()
+    _replace_closed_streams()
     try:
         # Each command imports what it needs when it runs: `tradewind --help` must not wait for gRPC.
         import tradewind.grpc_engine  # noqa: F401 - before grpc
@@ -18,7 +18,7 @@ def main() -> None:
         raise SystemExit(130) from None
 
 
-def _stand_in_for_closed_streams() -> None:
+def _replace_closed_streams() -> None:
     """Open the null device for each closed standard stream, or the next socket gets its number, and our output."""
     for number in range(3):
         try:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import fail
-from tradewind.cli.kept_tokens import keep_token, kept_token
 from tradewind.cli.parameters import Output
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
+from tradewind.cli.stored_tokens import store_token, stored_token
 
 if TYPE_CHECKING:
     from tradewind.client import QuotaRecord, SessionRecord
@@ -54,7 +54,7 @@ async def login(
     async with session.client(given) as client:
         me = await client.who_am_i()
         made = await client.log_in(label=f"login from {platform.node()}"[:128])
-    keep_token(session.addresses.access, made.token)
+    store_token(session.addresses.access, made.token)
     address = session.addresses.access
     if output is Format.JSON:
         session.screen.json({"user_id": me.user_id, "role": me.role, "address": address})
@@ -71,11 +71,11 @@ async def logout(session: Session, output: Output = Format.TEXT) -> None:
     from tradewind.client import TradewindError, Unauthenticated
 
     address = session.addresses.access
-    kept = kept_token(address)
-    if kept is None:
+    stored = stored_token(address)
+    if stored is None:
         raise fail(f"not logged in at {address}")
     try:
-        async with session.client(kept) as client:
+        async with session.client(stored) as client:
             await client.log_out()
     except Unauthenticated:
         # It has ended already.
@@ -83,7 +83,7 @@ async def logout(session: Session, output: Output = Format.TEXT) -> None:
     except TradewindError:
         session.screen.notes([f"still logged in at {address}: log out again once the server answers"])
         raise
-    keep_token(address, None)
+    store_token(address, None)
     session.screen.json({"address": address}) if output is Format.JSON else session.screen.line("logged out")
 
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import FAILED, fail
-from tradewind.cli.parameters import FlowName, Newest, Output, Why, first, moment
+from tradewind.cli.parameters import FlowName, Newest, Output, ReasonOption, parse_time, take
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
     from tradewind.client import BackfillRecord
 
-_LOOK_S = 0.5
+_POLL_S = 0.5
 
 app = typer.Typer()
 
@@ -45,12 +45,12 @@ async def backfill(
     Times that already have a cycle are skipped. With --wait, exits with 1 when a cycle fails or the backfill is
     cancelled.
     """
-    from_moment, to_moment = moment(start, "--from"), moment(end, "--to")
+    from_moment, to_moment = parse_time(start, "--from"), parse_time(end, "--to")
     async with session.client() as client:
         made = await client.backfill_flow(name, from_moment, to_moment, max_running=max_running)
         client.patience = session.patience
         while wait and not made.ended:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
             made = await client.get_backfill(name, made.backfill_id)
     if output is Format.JSON:
         session.screen.json(made)
@@ -70,7 +70,7 @@ async def backfills(
 ) -> None:
     """List backfills and their progress, newest first."""
     async with session.client() as client:
-        found = await first(limit, client.list_backfills(name))
+        found = await take(limit, client.list_backfills(name))
     if output is Format.JSON:
         session.screen.json(found)
         return
@@ -95,7 +95,7 @@ async def cancel_backfill(
     session: Session,
     name: FlowName,
     number: BackfillNumber,
-    reason: Why = "",
+    reason: ReasonOption = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Cancel a backfill.

@@ -14,13 +14,13 @@ from tradewind.cli.parameters import (
     Output,
     Priority,
     RateText,
+    ReasonOption,
     RequestId,
     RequireWorker,
-    Why,
-    chosen_statuses,
-    concurrency_of,
-    first,
-    rate_of,
+    parse_concurrency,
+    parse_rate,
+    parse_statuses,
+    take,
 )
 from tradewind.cli.screen import STYLES, Format, length
 from tradewind.cli.session import Session, asynchronous
@@ -69,8 +69,8 @@ async def submit(
             require_worker=require_worker,
             retry=Retry(attempts) if attempts > 1 else None,
             priority=priority,
-            concurrency=concurrency_of(concurrency),
-            rate=rate_of(rate),
+            concurrency=parse_concurrency(concurrency),
+            rate=parse_rate(rate),
             cache=cache,
             request_id=request_id,
         )
@@ -161,9 +161,9 @@ async def list_(
     """List your batches, newest first."""
     from tradewind.client import BatchStatus
 
-    statuses = chosen_statuses(status, BatchStatus)
+    statuses = parse_statuses(status, BatchStatus)
     async with session.client() as client:
-        batches = await first(limit, client.list_batches(statuses=statuses))
+        batches = await take(limit, client.list_batches(statuses=statuses))
     if output is Format.JSON:
         session.screen.json(batches)
         return
@@ -187,7 +187,7 @@ async def list_(
 async def cancel(
     session: Session,
     batch_id: BatchId,
-    reason: Why = "",
+    reason: ReasonOption = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Cancel a batch.
@@ -212,12 +212,12 @@ async def _watch(session: Session, handle: "BatchHandle", output: Format) -> Non
     if batch.status == "completed":
         return
     if output is Format.TEXT:
-        see = f"tradewind batch results {batch.batch_id} --failed"
-        raise fail(f"batch {batch.batch_id} ended with status {batch.status}; see: {see}")
+        command = f"tradewind batch results {batch.batch_id} --failed"
+        raise fail(f"batch {batch.batch_id} ended with status {batch.status}; see: {command}")
     raise typer.Exit(FAILED)
 
 
 def _counts(batch: "BatchRecord") -> str:
-    from tradewind.cli.batch_progress import counts_words
+    from tradewind.cli.batch_progress import counts_text
 
-    return counts_words(batch.progress)
+    return counts_text(batch.progress)

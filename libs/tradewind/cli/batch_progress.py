@@ -15,13 +15,11 @@ async def show_progress(screen: Screen, handle: BatchHandle, output: Format) -> 
         return await _json_lines(screen, handle)
     batch = await (_bar(screen, handle) if screen.terminal else _lines(screen, handle))
     took = f" in {length(batch.seconds)}" if batch.seconds is not None else ""
-    screen.line(
-        f"batch {batch.batch_id} {batch.status}{took}: {counts_words(batch.progress)}", STYLES.get(batch.status)
-    )
+    screen.line(f"batch {batch.batch_id} {batch.status}{took}: {counts_text(batch.progress)}", STYLES.get(batch.status))
     return batch
 
 
-def counts_words(progress: BatchProgress) -> str:
+def counts_text(progress: BatchProgress) -> str:
     """Return `97 completed (90 cached), 2 failed, 1 running of 100`."""
     numbers = {
         f"completed ({progress.cached} cached)" if progress.cached else "completed": progress.completed,
@@ -42,12 +40,12 @@ async def _json_lines(screen: Screen, handle: BatchHandle) -> BatchRecord:
 
 async def _lines(screen: Screen, handle: BatchHandle) -> BatchRecord:
     """Print a line at the start, then at most one every 2 s; the caller reports the end."""
-    told = -_LINE_EVERY_S
+    last_line_at = -_LINE_EVERY_S
     async with aclosing(handle.watch()) as states:
         async for batch in states:
-            if not batch.ended and time.monotonic() - told >= _LINE_EVERY_S:
-                told = time.monotonic()
-                screen.line(f"batch {batch.batch_id} {batch.progress.percent:.0f} %: {counts_words(batch.progress)}")
+            if not batch.ended and time.monotonic() - last_line_at >= _LINE_EVERY_S:
+                last_line_at = time.monotonic()
+                screen.line(f"batch {batch.batch_id} {batch.progress.percent:.0f} %: {counts_text(batch.progress)}")
                 screen.flush()
     return batch
 

@@ -50,8 +50,8 @@ async def set_(
     """Set limits; `none` removes one."""
     read = [_read(each) for each in settings]
     async with session.client() as client:
-        standing = await client.get_config()
-        _show(session.screen, await client.update_config(**_changed(standing, read), etag=standing.etag), output)
+        current = await client.get_config()
+        _show(session.screen, await client.update_config(**_changed(current, read), etag=current.etag), output)
 
 
 def _read(setting: str) -> tuple[str, str, Any]:
@@ -60,10 +60,10 @@ def _read(setting: str) -> tuple[str, str, Any]:
     name, _, key = name.partition(".")
     keyed = name in (*_MAPS, _CACHES)
     if not given or keyed != bool(key) or not (keyed or name in (*_NUMBERS, *_LENGTHS, "enable_cache")):
-        wanted = ", ".join((*_NUMBERS, "enable_cache", *_LENGTHS, *(f"{each}.<name>" for each in (*_MAPS, _CACHES))))
-        raise fail(f'"{setting}" is not a setting; write NAME=VALUE with one of these names: {wanted}', WRONG_INPUT)
+        names = ", ".join((*_NUMBERS, "enable_cache", *_LENGTHS, *(f"{each}.<name>" for each in (*_MAPS, _CACHES))))
+        raise fail(f'"{setting}" is not a setting; write NAME=VALUE with one of these names: {names}', WRONG_INPUT)
     if name == "enable_cache":
-        return name, key, _truth(setting, text)
+        return name, key, _boolean(setting, text)
     if text == "none" and name not in _LENGTHS:
         return name, key, None
     if name in (*_LENGTHS, _CACHES):
@@ -74,7 +74,7 @@ def _read(setting: str) -> tuple[str, str, Any]:
     return name, key, value
 
 
-def _changed(standing: "SystemConfig", settings: list[tuple[str, str, Any]]) -> dict[str, Any]:
+def _changed(current: "SystemConfig", settings: list[tuple[str, str, Any]]) -> dict[str, Any]:
     """Return the new value of each field named."""
     from tradewind.client import CacheSettings
 
@@ -83,7 +83,7 @@ def _changed(standing: "SystemConfig", settings: list[tuple[str, str, Any]]) -> 
         if not key:
             changed[name] = 0 if value is None else value
             continue
-        values = changed.setdefault(name, dict(getattr(standing, name)))
+        values = changed.setdefault(name, dict(getattr(current, name)))
         if value is None:
             values.pop(key, None)
         elif name == _CACHES:
@@ -97,8 +97,8 @@ def _number(setting: str, text: str, kind: type[int] | type[float] | type[str]) 
     try:
         return kind(text)
     except ValueError:
-        what = "whole number" if kind is int else "number"
-        raise fail(f'"{setting}": "{text}" is not a {what}', WRONG_INPUT) from None
+        expected = "whole number" if kind is int else "number"
+        raise fail(f'"{setting}": "{text}" is not a {expected}', WRONG_INPUT) from None
 
 
 def _length(time: timedelta) -> str:
@@ -110,7 +110,7 @@ def _length(time: timedelta) -> str:
     return f"{time / timedelta(milliseconds=1):.0f}ms"
 
 
-def _truth(setting: str, text: str) -> bool:
+def _boolean(setting: str, text: str) -> bool:
     if text not in ("true", "false"):
         raise fail(f'"{setting}": must be true or false', WRONG_INPUT)
     return text == "true"

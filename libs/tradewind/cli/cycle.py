@@ -11,12 +11,12 @@ from tradewind.cli.parameters import (
     Newest,
     Output,
     Patience,
+    ReasonOption,
     RequestId,
-    Why,
     check_patience,
-    chosen_statuses,
-    first,
-    inputs_of,
+    parse_inputs,
+    parse_statuses,
+    take,
 )
 from tradewind.cli.screen import Format, length
 from tradewind.cli.session import Session, asynchronous
@@ -72,8 +72,8 @@ async def show(
     if found.status != "completed":
         from tradewind.cli.descriptions import note
 
-        why = note(found)
-        raise fail(f"{node} has no output: it is {found.status}{': ' + why if why else ''}", FAILED)
+        reason = note(found)
+        raise fail(f"{node} has no output: it is {found.status}{': ' + reason if reason else ''}", FAILED)
     session.screen.json(found.outputs)
 
 
@@ -116,7 +116,7 @@ async def approve(
 
     `tradewind cycle show` shows its form.
     """
-    values = inputs_of(value, None, "--value")
+    values = parse_inputs(value, None, "--value")
     async with session.client() as client:
         described = await client.describe_cycle(flow, cycle, include_logs=False)
         found = described.node(node)
@@ -152,12 +152,12 @@ async def list_(
     output: Output = Format.TEXT,
 ) -> None:
     """List the cycles of a flow, newest first."""
-    from tradewind.cli.descriptions import counts_words
+    from tradewind.cli.descriptions import counts_text
     from tradewind.client import CycleStatus
 
-    statuses = chosen_statuses(status, CycleStatus)
+    statuses = parse_statuses(status, CycleStatus)
     async with session.client() as client:
-        cycles = await first(limit, client.list_cycles(flow, statuses=statuses))
+        cycles = await take(limit, client.list_cycles(flow, statuses=statuses))
     if output is Format.JSON:
         session.screen.json(cycles)
         return
@@ -167,7 +167,7 @@ async def list_(
             each.status,
             session.screen.when(each.start_time),
             length(each.seconds) if each.seconds is not None else "",
-            counts_words(each.counts),
+            counts_text(each.counts),
             each.origin,
             each.reason,
         )
@@ -190,7 +190,7 @@ async def rerun(
     ] = None,
     input: Inputs = None,
     inputs_json: InputsJson = None,
-    reason: Why = "",
+    reason: ReasonOption = "",
     wait: Annotated[bool, typer.Option("--wait", help="Wait for it to end and print its outputs.")] = False,
     timeout: Patience = None,
     output: Output = Format.TEXT,
@@ -203,7 +203,7 @@ async def rerun(
     from tradewind.cli.outcomes import wait_for_outcome
 
     check_patience(wait, timeout)
-    inputs = inputs_of(input, inputs_json)
+    inputs = parse_inputs(input, inputs_json)
     async with session.client() as client:
         handle = await client.rerun_cycle(flow, cycle, from_nodes=from_nodes or (), inputs=inputs, reason=reason)
         session.screen.notes(handle.warnings)
@@ -227,7 +227,7 @@ async def stop(
     cycle: Cycle = None,
     node: Annotated[str | None, typer.Option(metavar="NODE", help="Stop this node only.")] = None,
     component: Annotated[str | None, typer.Option(metavar="ID", help="Stop this component only.")] = None,
-    reason: Why = "",
+    reason: ReasonOption = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Stop a cycle, or one node or component of it.
@@ -239,8 +239,8 @@ async def stop(
     async with session.client() as client:
         if node is not None:
             stopped = await client.stop_node(flow, node, cycle, reason=reason)
-            words = f"{node} is {stopped.status}" + ("" if stopped.status.ended else " and was asked to stop")
-            session.screen.json(stopped) if output is Format.JSON else session.screen.line(words)
+            text = f"{node} is {stopped.status}" + ("" if stopped.status.ended else " and was asked to stop")
+            session.screen.json(stopped) if output is Format.JSON else session.screen.line(text)
             return
         if component is not None:
             found = await client.stop_component(flow, component, cycle, reason=reason)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli.parameters import Newest, Output, first
+from tradewind.cli.parameters import Newest, Output, take
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -25,7 +25,7 @@ async def list_(
     They are node tasks that lost their worker too often, or failed in all attempts.
     """
     async with session.client() as client:
-        letters = await first(limit, client.list_dead_letters())
+        letters = await take(limit, client.list_dead_letters())
     if output is Format.JSON:
         session.screen.json(letters)
         return

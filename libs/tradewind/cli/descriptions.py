@@ -33,45 +33,45 @@ def show_flow(screen: Screen, described: FlowDescription, statistics: CycleStati
     facts = [
         ("flow", flow.flow_id),
         ("status", flow.status),
-        ("schedule", _schedule(config, flow.begins_on)),
-        ("paused", _pause(screen, flow.pause)),
-        ("stopped", _stop(screen, flow.stop)),
-        ("kept", _kept(flow.config)),
-        ("nodes", f"{flow.node_count} in {components_words(len(flow.components))}"),
+        ("schedule", _schedule_text(config, flow.begins_on)),
+        ("paused", _pause_text(screen, flow.pause)),
+        ("stopped", _stop_text(screen, flow.stop)),
+        ("kept", _retention_text(flow.config)),
+        ("nodes", f"{flow.node_count} in {component_count_text(len(flow.components))}"),
         ("revision", str(flow.revision)),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(flow.labels.items()))),
         ("next cycle", screen.when(flow.next_execution)),
         ("running", f"{flow.running_cycles} cycles" if flow.running_cycles > 1 else ""),
     ]
     if cycle is not None:
-        facts.append(("last cycle", cycle_words(cycle, statistics)))
+        facts.append(("last cycle", cycle_text(cycle, statistics)))
     screen.facts(facts)
 
 
-def components_words(count: int) -> str:
+def component_count_text(count: int) -> str:
     """Return `1 component`, `2 components`."""
     return f"{count} component{'s' * (count != 1)}"
 
 
-def cycle_words(cycle: CycleRecord, statistics: CycleStatistics | None = None) -> str:
+def cycle_text(cycle: CycleRecord, statistics: CycleStatistics | None = None) -> str:
     """Return `3 completed in 0.4 s (9 completed)`."""
     status = "waiting" if statistics is not None and statistics.waiting and not cycle.ended else cycle.status
-    words = f"{cycle.cycle}{f' run {cycle.run}' if cycle.run else ''} {status}"
+    text = f"{cycle.cycle}{f' run {cycle.run}' if cycle.run else ''} {status}"
     if cycle.seconds is not None:
-        words += f" in {length(cycle.seconds)}"
-    counts = _statistics_words(statistics) if statistics is not None and not cycle.ended else counts_words(cycle.counts)
+        text += f" in {length(cycle.seconds)}"
+    counts = _statistics_text(statistics) if statistics is not None and not cycle.ended else counts_text(cycle.counts)
     # The reason of a cycle that ended badly already has these counts.
     if counts and not (cycle.ended and cycle.reason):
-        words += f" ({counts})"
-    return words + (f": {cycle.reason}" if cycle.reason else "")
+        text += f" ({counts})"
+    return text + (f": {cycle.reason}" if cycle.reason else "")
 
 
 def outcome_line(cycle: CycleRecord) -> str:
     """Return `momentum cycle 3 completed in 0.4 s (9 completed)`."""
-    return f"{cycle.flow_id} cycle {cycle_words(cycle)}"
+    return f"{cycle.flow_id} cycle {cycle_text(cycle)}"
 
 
-def counts_words(counts: StatusCounts) -> str:
+def counts_text(counts: StatusCounts) -> str:
     """Return `7 completed, 2 skipped`."""
     numbers = {
         "completed": counts.completed,
@@ -88,18 +88,18 @@ def counts_words(counts: StatusCounts) -> str:
 def show_cycle(screen: Screen, described: CycleDescription) -> None:
     """Print a cycle and its nodes."""
     cycle = described.cycle
-    screen.line(f"{cycle.flow_id} cycle {cycle_words(cycle, described.statistics)}")
+    screen.line(f"{cycle.flow_id} cycle {cycle_text(cycle, described.statistics)}")
     if cycle.start_time is not None:
         screen.line(f"started {screen.when(cycle.start_time)} by {cycle.origin}, revision {cycle.revision}", "dim")
     if cycle.parent is not None:
         parent = cycle.parent
         screen.line(f"runs for node {parent.node_id} of {parent.flow_id} cycle {parent.cycle} run {parent.run}", "dim")
     if cycle.rerun is not None:
-        screen.line(_rerun_words(cycle, cycle.rerun), "dim")
+        screen.line(_rerun_text(cycle, cycle.rerun), "dim")
     if cycle.phase and not cycle.ended:
         screen.line(f"phase {cycle.phase}", "dim")
     if cycle.stop is not None:
-        screen.line(f"stopped {_stop(screen, cycle.stop)}", "yellow")
+        screen.line(f"stopped {_stop_text(screen, cycle.stop)}", "yellow")
     if cycle.inputs_json:
         screen.line(f"inputs {cycle.inputs_json}")
     if described.gone:
@@ -115,7 +115,7 @@ def show_cycle(screen: Screen, described: CycleDescription) -> None:
                 node.status,
                 str(node.attempt or ""),
                 node.worker_id,
-                _took(node),
+                _duration_text(node),
                 note(node),
             )
             for node in described.nodes
@@ -141,11 +141,11 @@ def _show_form(screen: Screen, node: NodeTaskRecord, command: str) -> None:
     screen.line(f"  answer it with: {command} [--reject] [--value NAME=VALUE]", "dim")
 
 
-def _rerun_words(cycle: CycleRecord, rerun: Rerun) -> str:
+def _rerun_text(cycle: CycleRecord, rerun: Rerun) -> str:
     kept = f"{rerun.kept_nodes} of {cycle.node_count} results"
-    words = f"run {cycle.run} by {rerun.by}, keeps {kept} of run {rerun.source_run}"
-    words += f", from {', '.join(rerun.from_nodes)}" if rerun.from_nodes else ""
-    return words + (f": {rerun.reason}" if rerun.reason else "")
+    text = f"run {cycle.run} by {rerun.by}, keeps {kept} of run {rerun.source_run}"
+    text += f", from {', '.join(rerun.from_nodes)}" if rerun.from_nodes else ""
+    return text + (f": {rerun.reason}" if rerun.reason else "")
 
 
 def note(node: NodeTaskRecord) -> str:
@@ -155,7 +155,7 @@ def note(node: NodeTaskRecord) -> str:
     if node.reason:
         return node.reason
     if node.items is not None:
-        return items_words(node.items)
+        return items_text(node.items)
     if node.cached_in:
         return f"cached in {node.cached_in}"
     if node.sub_flow is not None:
@@ -163,16 +163,16 @@ def note(node: NodeTaskRecord) -> str:
     if node.kept_from:
         return f"kept from run {node.kept_from.split(':')[2]}"
     if not node.status.ended and (node.progress or node.message or node.current_step):
-        return _progress(node)
+        return _progress_text(node)
     return ""
 
 
-def items_words(items: ItemCounts) -> str:
+def items_text(items: ItemCounts) -> str:
     """Return `37 of 100 items done, 4 open, 1 failed`."""
-    words = f"{items.ended} of {items.total} items done"
-    for number, what in ((items.open, "open"), (items.failed, "failed"), (items.cancelled, "cancelled")):
-        words += f", {number} {what}" if number else ""
-    return words
+    text = f"{items.ended} of {items.total} items done"
+    for number, state in ((items.open, "open"), (items.failed, "failed"), (items.cancelled, "cancelled")):
+        text += f", {number} {state}" if number else ""
+    return text
 
 
 def show_items(screen: Screen, items: list[NodeTaskRecord]) -> None:
@@ -180,7 +180,7 @@ def show_items(screen: Screen, items: list[NodeTaskRecord]) -> None:
     screen.table(
         ["ITEM", "STATUS", "ATTEMPT", "WORKER", "TOOK", "NOTE"],
         [
-            (str(item.item), item.status, str(item.attempt or ""), item.worker_id, _took(item), note(item))
+            (str(item.item), item.status, str(item.attempt or ""), item.worker_id, _duration_text(item), note(item))
             for item in items
         ],
     )
@@ -200,9 +200,9 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("waits until", screen.when(node.wait.until) if node.wait is not None else ""),
         ("resumed", _resumed(screen, node)),
         ("runs", f"cycle {node.sub_flow.cycle} of flow {node.sub_flow.flow_id}" if node.sub_flow else ""),
-        ("items", items_words(node.items) if node.items is not None else ""),
+        ("items", items_text(node.items) if node.items is not None else ""),
         ("cached", f"in {node.cached_in}" if node.cached_in else ""),
-        ("progress", _progress(node) if node.progress or node.message or node.current_step else ""),
+        ("progress", _progress_text(node) if node.progress or node.message or node.current_step else ""),
         ("reason", node.reason),
         (
             "stop requested",
@@ -211,7 +211,7 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("registered", screen.when(node.registered_at)),
         ("started", screen.when(node.started_at)),
         ("ended", screen.when(node.ended_at)),
-        ("took", _took(node)),
+        ("took", _duration_text(node)),
         ("config", node.config_json if node.config_json != "{}" else ""),
     ]
     facts += [("output", f"{handle} = {to_json(value)}") for handle, value in node.outputs.items()]
@@ -245,78 +245,78 @@ def show_log_line(screen: Screen, line: LogLine) -> None:
     screen.line(text, _LEVEL_STYLES.get(line.level))
 
 
-def _progress(node: NodeTaskRecord) -> str:
+def _progress_text(node: NodeTaskRecord) -> str:
     step = f"[{node.current_step}]" if node.current_step else ""
     return " ".join(part for part in (f"{node.progress} %", step, node.message) if part)
 
 
-def _took(node: NodeTaskRecord) -> str:
+def _duration_text(node: NodeTaskRecord) -> str:
     if node.started_at is None or node.ended_at is None:
         return ""
     return length((node.ended_at - node.started_at).total_seconds())
 
 
-def _schedule(config: Mapping[str, Any], begins_on: str) -> str:
+def _schedule_text(config: Mapping[str, Any], begins_on: str) -> str:
     """Return `every 5 s`, `runs once`, `30 9 * * 1-5 (UTC)` or `on event "price"`, with any bounds and jitter."""
     schedule = config.get("schedule") or {"interval": config.get("interval")}
     more = [f"{name} {schedule[name]}" for name in ("start", "end", "jitter", "max_cycles") if name in schedule]
     if "cron" in schedule:
-        words = f"{schedule['cron']} ({schedule.get('zone', 'UTC')})"
+        text = f"{schedule['cron']} ({schedule.get('zone', 'UTC')})"
     elif "at" in schedule:
-        words = f"at {len(schedule['at'])} times" if len(schedule["at"]) > 1 else f"at {schedule['at'][0]}"
+        text = f"at {len(schedule['at'])} times" if len(schedule["at"]) > 1 else f"at {schedule['at'][0]}"
     elif begins_on:
-        words = f"on {begins_on}"
+        text = f"on {begins_on}"
     else:
-        words = _interval(schedule["interval"])
-    return ", ".join([words, *more])
+        text = _interval_text(schedule["interval"])
+    return ", ".join([text, *more])
 
 
-def _kept(config: object) -> str:
+def _retention_text(config: object) -> str:
     """Return how long ended cycles stay on record."""
     given = config if isinstance(config, dict) else {}
-    words = f"the newest {given.get('keep_cycles', _KEEP_CYCLES)} cycles"
+    text = f"the newest {given.get('keep_cycles', _KEEP_CYCLES)} cycles"
     if "keep_for" not in given:
-        return words
+        return text
     period = given["keep_for"]
-    return f"{words}, for {period} s" if isinstance(period, int | float) else f"{words}, for {period}"
+    return f"{text}, for {period} s" if isinstance(period, int | float) else f"{text}, for {period}"
 
 
-def _interval(interval: object) -> str:
+def _interval_text(interval: object) -> str:
     if interval in (0, "0"):
         return "runs once"
     return f"every {interval} s" if isinstance(interval, int | float) else f"every {interval}"
 
 
-def _pause(screen: Screen, pause: Pause | None) -> str:
+def _pause_text(screen: Screen, pause: Pause | None) -> str:
     if pause is None:
         return ""
     return f"{screen.when(pause.paused_at)} by {pause.by}" + (f": {pause.note}" if pause.note else "")
 
 
-def _stop(screen: Screen, stop: StopRecord | None) -> str:
+def _stop_text(screen: Screen, stop: StopRecord | None) -> str:
     if stop is None:
         return ""
     return f"{screen.when(stop.at)} by {stop.by}" + (f": {stop.reason}" if stop.reason else "")
 
 
-def _statistics_words(statistics: CycleStatistics) -> str:
+def _statistics_text(statistics: CycleStatistics) -> str:
     done = statistics.completed_nodes + statistics.error_nodes + statistics.skipped_nodes + statistics.terminated_nodes
-    words = f"{done} of {statistics.total_nodes} nodes done"
+    text = f"{done} of {statistics.total_nodes} nodes done"
     if statistics.running_nodes:
-        words += f", {statistics.running_nodes} running"
+        text += f", {statistics.running_nodes} running"
     if statistics.suspended_nodes:
-        words += f", {statistics.suspended_nodes} suspended"
+        text += f", {statistics.suspended_nodes} suspended"
     if statistics.error_nodes:
-        words += f", {statistics.error_nodes} failed"
-    return words
+        text += f", {statistics.error_nodes} failed"
+    return text
 
 
-def show_happening(screen: Screen, task: WatchedTask) -> None:
+def show_task_event(screen: Screen, task: WatchedTask) -> None:
     """Print what happened to a task: `2026-11-21T07:25:10.123Z  running: attempt 1 on w1`."""
     if task.gap:
         screen.line("some earlier events are missing", "yellow")
     at = iso(task.happened_at) if task.happened_at else " " * len("2026-11-21T07:25:10.123Z")
-    what = task.happened or task.status
+    event = task.happened or task.status
     details = {
         "running": f"attempt {task.attempt} on {task.worker_id}" if task.worker_id else "",
         "progress": " ".join(filter(None, (f"{task.progress} %", task.current_step, task.message))),
@@ -324,6 +324,6 @@ def show_happening(screen: Screen, task: WatchedTask) -> None:
         "retrying": task.reason or str(task.last_error or ""),
         "completed": to_json(task.outputs),
         "failed": str(task.error or ""),
-    }.get(what, task.reason)
-    screen.line(f"{at}  {what}: {details}" if details else f"{at}  {what}", STYLES.get(task.status))
+    }.get(event, task.reason)
+    screen.line(f"{at}  {event}: {details}" if details else f"{at}  {event}", STYLES.get(task.status))
     screen.flush()

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli.parameters import Output, inputs_of
+from tradewind.cli.parameters import Output, parse_inputs
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -40,7 +40,7 @@ async def publish(
 
     It fires every trigger that listens for its name and whose filter it matches.
     """
-    payload = inputs_of(field, payload_json, "--field", "--payload-json")
+    payload = parse_inputs(field, payload_json, "--field", "--payload-json")
     async with session.client() as client:
         published = await client.publish_event(name, payload, event_id=id)
     if output is Format.JSON:

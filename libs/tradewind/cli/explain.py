@@ -82,8 +82,8 @@ async def explain(
 def _show_cycle(screen: Screen, described: "CycleDescription") -> None:
     """Print the status of a cycle, and its nodes that did not complete, except those that wait for other nodes."""
     cycle = described.cycle
-    why = f": {cycle.reason}" if cycle.reason else ""
-    screen.line(f"cycle {cycle.cycle} {'is' if cycle.end_time is None else 'ended with status'} {cycle.status}{why}")
+    suffix = f": {cycle.reason}" if cycle.reason else ""
+    screen.line(f"cycle {cycle.cycle} {'is' if cycle.end_time is None else 'ended with status'} {cycle.status}{suffix}")
     for line in _node_lines(
         described, [each for each in described.nodes if each.status not in ("completed", "registered")]
     ):

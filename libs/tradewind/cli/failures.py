@@ -10,7 +10,7 @@ FAILED = 1
 """The request did not succeed, or a cycle failed."""
 WRONG_INPUT = 2
 """Wrong usage, invalid input, or an unknown name."""
-OUT_OF_REACH = 3
+UNREACHABLE = 3
 """A server cannot be reached."""
 INTERRUPTED = 130
 
@@ -31,7 +31,7 @@ def fail(message: str, code: int = FAILED) -> typer.Exit:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def exit_on_errors() -> Iterator[None]:
     """Print errors of the client, of files and of arguments, and exit with their code."""
     try:
         yield
@@ -42,30 +42,30 @@ def told() -> Iterator[None]:
         sys.stdout = None
         raise typer.Exit(0) from None
     except (ValueError, OSError) as error:
-        raise fail(_of_the_system(error), WRONG_INPUT) from None
+        raise fail(_system_error_text(error), WRONG_INPUT) from None
     except Exception as error:
-        failure = _of_the_client(error)
+        failure = _client_failure(error)
         if failure is None:
             raise
         raise failure from None
 
 
-def _of_the_client(error: Exception) -> typer.Exit | None:
+def _client_failure(error: Exception) -> typer.Exit | None:
     # If one of its errors was raised it is imported already; if not, importing it would be slow.
     client = sys.modules.get("tradewind.client")
     if client is None:
         return None
     if isinstance(error, client.Unreachable):
         if "TLS" in error.detail:
-            return fail(error.message, OUT_OF_REACH)
-        why = "" if "refused" in error.detail else f" ({error.detail})"
-        return fail(f'cannot reach {error.address}{why}: is "tradewind up" running?', OUT_OF_REACH)
+            return fail(error.message, UNREACHABLE)
+        detail = "" if "refused" in error.detail else f" ({error.detail})"
+        return fail(f'cannot reach {error.address}{detail}: is "tradewind up" running?', UNREACHABLE)
     if isinstance(error, client.Unavailable):
-        return fail(error.message, OUT_OF_REACH)
+        return fail(error.message, UNREACHABLE)
     if isinstance(error, client.Unauthenticated) and error.reason in ("TOKEN_MISSING", "TOKEN_EXPIRED"):
         return fail(f"{error.message}\n{_LOG_IN}")
     if isinstance(error, client.ServerFault) and error.reason == "METHOD_UNKNOWN":
-        return fail(_of_another_server(error.message))
+        return fail(_wrong_server_text(error.message))
     if isinstance(error, client.InvalidInput | client.NotFound):
         return fail(error.message, WRONG_INPUT)
     if isinstance(error, client.TradewindError):
@@ -73,7 +73,7 @@ def _of_the_client(error: Exception) -> typer.Exit | None:
     return None
 
 
-def _of_another_server(message: str) -> str:
+def _wrong_server_text(message: str) -> str:
     service = message.partition("tradewind.api.")[2].partition(".")[0]
     if service == "access":
         return _NO_ACCESS
@@ -83,7 +83,7 @@ def _of_another_server(message: str) -> str:
     )
 
 
-def _of_the_system(error: ValueError | OSError) -> str:
+def _system_error_text(error: ValueError | OSError) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)

@@ -16,13 +16,13 @@ from tradewind.cli.parameters import (
     Labels,
     Output,
     Patience,
+    ReasonOption,
     Wait,
-    Why,
     check_patience,
-    chosen,
-    chosen_statuses,
-    inputs_of,
-    pairs,
+    parse_choice,
+    parse_inputs,
+    parse_pairs,
+    parse_statuses,
 )
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
@@ -49,7 +49,7 @@ async def register(
     name: FlowName,
     file: Definition,
     label: Labels = None,
-    note: Why = "",
+    note: ReasonOption = "",
     etag: Etag = "",
     output: Output = Format.TEXT,
 ) -> None:
@@ -60,7 +60,7 @@ async def register(
     from tradewind.cli.definition_files import read_definition
     from tradewind.client import InvalidInput, TradewindError
 
-    labels = pairs(label, "--label")
+    labels = parse_pairs(label, "--label")
     definition = read_definition(file)
     async with session.client() as client:
         try:
@@ -125,7 +125,7 @@ async def start(session: Session, name: FlowName, output: Output = Format.TEXT) 
 async def stop(
     session: Session,
     name: FlowName,
-    reason: Why = "",
+    reason: ReasonOption = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Stop a flow and its running cycles.
@@ -155,7 +155,7 @@ async def run(
     from tradewind.cli.outcomes import wait_for_outcome
 
     check_patience(wait, timeout)
-    inputs = inputs_of(input, inputs_json)
+    inputs = parse_inputs(input, inputs_json)
     async with session.client() as client:
         handle = await client.run_flow(name, inputs)
         session.screen.notes(handle.warnings)
@@ -246,18 +246,18 @@ async def logs(
     from tradewind.cli.descriptions import show_log_line
     from tradewind.client import LogLevel
 
-    least = chosen(level.lower(), LogLevel, "--level")
+    min_level = parse_choice(level.lower(), LogLevel, "--level")
     async with session.client() as client:
         if follow:
             flow = (await client.get_flow(name)).flow
             if node and cycle is None:
                 _require_node(flow, node)
             client.patience = session.patience
-            lines = client.watch_logs(name, cycle, node_id=node, min_level=least)
+            lines = client.watch_logs(name, cycle, node_id=node, min_level=min_level)
             async for line in lines:
                 session.screen.json_line(line) if output is Format.JSON else show_log_line(session.screen, line)
             return
-        found = [line async for line in client.list_logs(name, cycle, node_id=node, min_level=least)]
+        found = [line async for line in client.list_logs(name, cycle, node_id=node, min_level=min_level)]
         if node and not found:
             # A node of an earlier revision would have lines.
             _require_node((await client.get_flow(name)).flow, node)
@@ -279,7 +279,7 @@ async def delete(
 ) -> None:
     """Stop a flow and delete it with all its history."""
     async with session.client() as client:
-        if not yes and output is Format.TEXT and session.screen.asks:
+        if not yes and output is Format.TEXT and session.screen.is_interactive:
             flow = (await client.get_flow(name)).flow
             history = f", with the history of {flow.last_cycle + 1} cycles" if flow.last_cycle is not None else ""
             typer.confirm(f"{name} is {flow.status}. Delete it{history}?", abort=True)
@@ -305,8 +305,8 @@ async def list_(
     """List flows."""
     from tradewind.client import FlowStatus
 
-    statuses = chosen_statuses(status, FlowStatus)
-    labels = pairs(label, "--label")
+    statuses = parse_statuses(status, FlowStatus)
+    labels = parse_pairs(label, "--label")
     async with session.client() as client:
         flows = [flow async for flow in client.list_flows(statuses=statuses, labels=labels)]
     if output is Format.JSON:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import FAILED
-from tradewind.cli.parameters import Newest, Output, RequestId, Why, chosen_statuses, first, moment
+from tradewind.cli.parameters import Newest, Output, ReasonOption, RequestId, parse_statuses, parse_time, take
 from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
 
@@ -51,7 +51,7 @@ def _starts(action: str, purpose: str) -> None:
         started_before: Before = None,
         limit: Limit = 0,
         dry_run: DryRun = False,
-        reason: Why = "",
+        reason: ReasonOption = "",
         wait: Wait = False,
         request_id: RequestId = None,
         output: Output = Format.TEXT,
@@ -62,9 +62,9 @@ def _starts(action: str, purpose: str) -> None:
             job = await client.start_bulk_job(
                 action,
                 flows,
-                statuses=chosen_statuses(status, CycleStatus),
-                started_after=None if started_after is None else moment(started_after, "--started-after"),
-                started_before=None if started_before is None else moment(started_before, "--started-before"),
+                statuses=parse_statuses(status, CycleStatus),
+                started_after=None if started_after is None else parse_time(started_after, "--started-after"),
+                started_before=None if started_before is None else parse_time(started_before, "--started-before"),
                 limit=limit,
                 dry_run=dry_run,
                 reason=reason,
@@ -109,7 +109,7 @@ async def list_(
 ) -> None:
     """List jobs, newest first."""
     async with session.client() as client:
-        jobs = await first(limit, client.list_bulk_jobs())
+        jobs = await take(limit, client.list_bulk_jobs())
     if output is Format.JSON:
         session.screen.json(jobs)
         return

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.parameters import Newest, Output, chosen
+from tradewind.cli.parameters import Newest, Output, parse_choice
 from tradewind.cli.screen import Format, Screen, iso
 from tradewind.cli.session import Session, asynchronous
 
@@ -56,14 +56,14 @@ async def watch(
     output: Output = Format.TEXT,
 ) -> None:
     """Show your notifications as they arrive, until Ctrl-C."""
-    told = 0
+    shown = 0
     async with session.client() as client:
         client.patience = session.patience
         async with aclosing(client.watch_notifications(after=after)) as notifications:
             async for each in notifications:
                 _show(session.screen, each, output)
-                told += 1
-                if told == count:
+                shown += 1
+                if shown == count:
                     return
 
 
@@ -107,7 +107,7 @@ async def send(
     """Send a notification to yourself or another user."""
     from tradewind.client import Severity
 
-    chosen(severity, Severity, "--severity")
+    parse_choice(severity, Severity, "--severity")
     async with session.client() as client:
         kept = await client.send_notification(title, message, user_id=user, severity=severity, key=key)
     if output is Format.JSON:

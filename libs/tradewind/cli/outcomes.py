@@ -12,7 +12,7 @@ from tradewind.cli.progress import watch_cycles
 from tradewind.cli.screen import STYLES, Format, Screen
 from tradewind.client import Client, CycleDescription, CycleFailed, CycleHandle, TradewindError
 
-_LOOK_S = 2.0
+_DESCRIBE_TIMEOUT_S = 2.0
 _NOTE_AFTER_S = 2.0
 """After how long a person is told what a cycle waits for."""
 
@@ -20,7 +20,7 @@ _NOTE_AFTER_S = 2.0
 async def _described(client: Client, handle: CycleHandle) -> CycleDescription | None:
     """Return a description of the cycle, or None if there is none within 2 s."""
     try:
-        async with asyncio.timeout(_LOOK_S):
+        async with asyncio.timeout(_DESCRIBE_TIMEOUT_S):
             return await client.describe_cycle(handle.flow_id, handle.cycle, handle.run, include_logs=False)
     except (TimeoutError, TradewindError):
         return None

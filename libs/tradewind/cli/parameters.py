@@ -12,7 +12,7 @@ import typer
 from tradewind.cli.screen import Format
 
 Record = TypeVar("Record")
-Word = TypeVar("Word", bound=StrEnum)
+Member = TypeVar("Member", bound=StrEnum)
 
 FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="NAME")]
 Definition = Annotated[
@@ -24,7 +24,7 @@ Definition = Annotated[
 Output = Annotated[Format, typer.Option("-o", "--format", help="Output format; json for programs.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; may be repeated.")]
 Newest = Annotated[int, typer.Option(min=1, help="Show at most this many, newest first.")]
-Why = Annotated[str, typer.Option(help="Reason, kept on record.")]
+ReasonOption = Annotated[str, typer.Option(help="Reason, kept on record.")]
 Etag = Annotated[
     str,
     typer.Option(
@@ -42,7 +42,7 @@ InputsJson = Annotated[
 ]
 
 
-def length_of(text: str | float) -> float:
+def parse_duration(text: str | float) -> float:
     """Read a length of time. Raises typer.BadParameter."""
     from tradewind.flow.values import seconds_in
 
@@ -54,12 +54,15 @@ def length_of(text: str | float) -> float:
 
 Patience = Annotated[
     float | None,
-    typer.Option("--timeout", metavar="TIME", parser=length_of, help="Longest time to wait: 20, 20s, 5m."),
+    typer.Option("--timeout", metavar="TIME", parser=parse_duration, help="Longest time to wait: 20, 20s, 5m."),
 ]
 Wait = Annotated[
     float,
     typer.Option(
-        "--wait", metavar="TIME", parser=length_of, help="Longest time to wait for the deletion to finish: 20, 20s, 5m."
+        "--wait",
+        metavar="TIME",
+        parser=parse_duration,
+        help="Longest time to wait for the deletion to finish: 20, 20s, 5m.",
     ),
 ]
 
@@ -96,7 +99,7 @@ RateText = Annotated[
 ]
 
 
-def concurrency_of(text: str | None) -> dict[str, Any] | None:
+def parse_concurrency(text: str | None) -> dict[str, Any] | None:
     """Read `KEY:MAX[:WHEN_FULL]`. Raises typer.BadParameter."""
     if text is None:
         return None
@@ -106,7 +109,7 @@ def concurrency_of(text: str | None) -> dict[str, Any] | None:
     return {"key": key, "max": int(rest[0]), **({"when_full": rest[1]} if len(rest) > 1 else {})}
 
 
-def rate_of(text: str | None) -> dict[str, Any] | None:
+def parse_rate(text: str | None) -> dict[str, Any] | None:
     """Read `KEY:COUNT/UNIT[:COST]`. Raises typer.BadParameter."""
     if text is None:
         return None
@@ -116,7 +119,7 @@ def rate_of(text: str | None) -> dict[str, Any] | None:
     return {"key": key, "limit": rest[0], **({"cost": int(rest[1])} if len(rest) > 1 else {})}
 
 
-def pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
+def parse_pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
     """Read KEY=VALUE options. Raises typer.BadParameter."""
     found: dict[str, str] = {}
     for each in given or ():
@@ -129,7 +132,7 @@ def pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
     return found
 
 
-def moment(text: str, option: str, zone: tzinfo | None = UTC) -> datetime:
+def parse_time(text: str, option: str, zone: tzinfo | None = UTC) -> datetime:
     """Read an ISO 8601 time, in `zone` (None: local time) unless it names one. Raises typer.BadParameter."""
     try:
         read = datetime.fromisoformat(text)
@@ -140,17 +143,17 @@ def moment(text: str, option: str, zone: tzinfo | None = UTC) -> datetime:
         ) from None
 
 
-def inputs_of(
+def parse_inputs(
     given: Iterable[str] | None, text: str | None, option: str = "--input", text_option: str = "--inputs-json"
 ) -> dict[str, Any]:
     """Read the inputs of a cycle; KEY=VALUE options win over the JSON object. Raises typer.BadParameter."""
     inputs: dict[str, Any] = {}
     if text is not None:
-        read = json_of(text, text_option)
+        read = parse_json_option(text, text_option)
         if not isinstance(read, dict):
             raise typer.BadParameter("this is not a JSON object", param_hint=text_option)
         inputs.update(read)
-    for key, value in pairs(given, option).items():
+    for key, value in parse_pairs(given, option).items():
         try:
             inputs[key] = read_json(value)
         except ValueError:
@@ -173,7 +176,7 @@ def check_patience(wait: bool, timeout: float | None) -> None:
         raise typer.BadParameter("it needs --wait", param_hint="--timeout")
 
 
-def json_of(text: str | None, option: str) -> Any:
+def parse_json_option(text: str | None, option: str) -> Any:
     """Read JSON from `text`, or stdin if it is "-"; return None for None. Raises ValueError, typer.BadParameter."""
     if text is None:
         return None
@@ -192,7 +195,7 @@ def read_stdin() -> str:
         raise ValueError(f"<stdin> is not UTF-8 text: the byte at offset {error.start} is invalid") from None
 
 
-def chosen(word: str, kind: type[Word], option: str) -> Word:
+def parse_choice(word: str, kind: type[Member], option: str) -> Member:
     """Return the member of `kind` that a word names. Raises typer.BadParameter when there is none, or for "unknown"."""
     known = [each for each in kind if each.value != "unknown"]
     if word not in known:
@@ -202,12 +205,12 @@ def chosen(word: str, kind: type[Word], option: str) -> Word:
     return kind(word)
 
 
-def chosen_statuses(given: Iterable[str] | None, kind: type[Word]) -> list[Word]:
-    """Return the statuses given. Raises typer.BadParameter as `chosen` does."""
-    return [chosen(each, kind, "--status") for each in given or ()]
+def parse_statuses(given: Iterable[str] | None, kind: type[Member]) -> list[Member]:
+    """Return the statuses given. Raises typer.BadParameter as `parse_choice` does."""
+    return [parse_choice(each, kind, "--status") for each in given or ()]
 
 
-async def first(limit: int, records: AsyncIterator[Record]) -> list[Record]:
+async def take(limit: int, records: AsyncIterator[Record]) -> list[Record]:
     """Return the first `limit` records."""
     found: list[Record] = []
     async for record in records:

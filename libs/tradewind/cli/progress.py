@@ -10,7 +10,7 @@ from tradewind.cli.descriptions import outcome_line
 from tradewind.cli.screen import STYLES, Format, Screen
 from tradewind.client import Client, CycleRecord, CycleStatistics, NotFound, Unavailable
 
-LOOK_EVERY = 0.3
+POLL_INTERVAL_S = 0.3
 """Seconds between checks of the nodes of running cycles."""
 _BARS = 10
 
@@ -44,7 +44,7 @@ async def watch_cycles(
     begun: dict[tuple[str, int], CycleRecord] = {}
     ended = 0
     with display_for(screen, output) as display:
-        looking = asyncio.create_task(_look(client, display, begun)) if display.live else None
+        polling = asyncio.create_task(_poll(client, display, begun)) if display.live else None
         try:
             async with aclosing(cycles) as changes:
                 async for cycle in changes:
@@ -59,14 +59,14 @@ async def watch_cycles(
                     if most_ended and ended >= most_ended:
                         return
         finally:
-            if looking is not None:
-                looking.cancel()
-                await asyncio.gather(looking, return_exceptions=True)
+            if polling is not None:
+                polling.cancel()
+                await asyncio.gather(polling, return_exceptions=True)
 
 
-async def _look(client: Client, display: Display, begun: dict[tuple[str, int], CycleRecord]) -> None:
+async def _poll(client: Client, display: Display, begun: dict[tuple[str, int], CycleRecord]) -> None:
     while True:
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_INTERVAL_S)
         for key in list(begun)[:_BARS]:
             try:
                 statistics = await client.cycle_statistics(*key)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tradewind.cli.failures import WRONG_INPUT, fail
-from tradewind.cli.parameters import Definition, Etag, FlowName, Labels, Newest, Output, Why, first, pairs
+from tradewind.cli.parameters import Definition, Etag, FlowName, Labels, Newest, Output, ReasonOption, parse_pairs, take
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -38,7 +38,7 @@ async def plan(
 
     definition = read_definition(file)
     async with session.client() as client:
-        found = await client.plan_flow(name or definition.flow_id, definition, labels=pairs(label, "--label"))
+        found = await client.plan_flow(name or definition.flow_id, definition, labels=parse_pairs(label, "--label"))
     if output is Format.JSON:
         session.screen.json(found)
     else:
@@ -59,7 +59,7 @@ async def update(
             help="Changes such as interval=5m, overlap=queue_one, schedule.jitter=5s, max_running=none, labels.team=a.",
         ),
     ],
-    note: Why = "",
+    note: ReasonOption = "",
     etag: Etag = "",
     output: Output = Format.TEXT,
 ) -> None:
@@ -91,7 +91,7 @@ async def revisions(
     Shows who made each, when and why.
     """
     async with session.client() as client:
-        found = await first(limit, client.list_revisions(name))
+        found = await take(limit, client.list_revisions(name))
     if output is Format.JSON:
         session.screen.json(found)
         return
@@ -144,7 +144,7 @@ async def rollback(
     session: Session,
     name: FlowName,
     revision: Annotated[int, typer.Argument(metavar="REVISION", min=1, help="The revision to go back to.")],
-    note: Why = "",
+    note: ReasonOption = "",
     etag: Etag = "",
     output: Output = Format.TEXT,
 ) -> None:

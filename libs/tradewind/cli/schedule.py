@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli.parameters import FlowName, Output, Why, first
+from tradewind.cli.parameters import FlowName, Output, ReasonOption, take
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -16,7 +16,7 @@ app = typer.Typer()
 async def pause(
     session: Session,
     name: FlowName,
-    note: Why = "",
+    note: ReasonOption = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Pause a flow: no cycle begins until it is resumed.
@@ -81,7 +81,7 @@ async def firings(
     Each was fired, skipped, queued, missed or dropped, and the list says why; the latest comes first.
     """
     async with session.client() as client:
-        lines = await first(limit, client.list_firings(name, backfill_id=backfill or 0))
+        lines = await take(limit, client.list_firings(name, backfill_id=backfill or 0))
     if output is Format.JSON:
         session.screen.json(lines)
         return

@@ -51,7 +51,7 @@ class Screen:
         self._console: Console | None = None
 
     @property
-    def asks(self) -> bool:
+    def is_interactive(self) -> bool:
         """Whether a person is there to answer a question."""
         return self.terminal and sys.stdin.isatty()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import typer
 
-from tradewind.cli.failures import told
+from tradewind.cli.failures import exit_on_errors
 from tradewind.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ class Session:
     @property
     def token(self) -> str | None:
         """The caller's token: TRADEWIND_TOKEN, or else the one that `tradewind login` kept for the address."""
-        from tradewind.cli.kept_tokens import kept_token
+        from tradewind.cli.stored_tokens import stored_token
         from tradewind.grpc_engine.bearer import token_of
 
-        return token_of(None) or kept_token(self.addresses.access)
+        return token_of(None) or stored_token(self.addresses.access)
 
     def client(self, token: str | None = None, *, patience: float = 0, run_stream: bool = True) -> "Client":
         """Return a client with `token`, or else the session's, that by default fails at once when nobody answers.
@@ -95,7 +95,7 @@ def blocking(
 
     def run(context: typer.Context, *args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
         session: Session = context.obj
-        with told():
+        with exit_on_errors():
             command(session, *args, **kwargs)
 
     # Typer reads the signature, so it must have Typer's context instead of the session.

@@ -18,16 +18,16 @@ from tradewind.cli.parameters import (
     Patience,
     Priority,
     RateText,
+    ReasonOption,
     RequestId,
     RequireWorker,
-    Why,
     check_patience,
-    chosen_statuses,
-    concurrency_of,
-    first,
-    inputs_of,
-    json_of,
-    rate_of,
+    parse_concurrency,
+    parse_inputs,
+    parse_json_option,
+    parse_rate,
+    parse_statuses,
+    take,
 )
 from tradewind.cli.screen import STYLES, Format
 from tradewind.cli.session import Session, asynchronous
@@ -66,7 +66,7 @@ async def submit(
     from tradewind.flow import Retry
 
     check_patience(wait, timeout)
-    parameters = inputs_of(param, params_json, "--param", "--params-json")
+    parameters = parse_inputs(param, params_json, "--param", "--params-json")
     async with session.client() as client:
         handle = await client.submit_task(
             node_type,
@@ -74,8 +74,8 @@ async def submit(
             require_worker=require_worker,
             retry=Retry(attempts) if attempts > 1 else None,
             priority=priority,
-            concurrency=concurrency_of(concurrency),
-            rate=rate_of(rate),
+            concurrency=parse_concurrency(concurrency),
+            rate=parse_rate(rate),
             cache=cache,
             request_id=request_id,
         )
@@ -110,13 +110,13 @@ async def watch(
 
     Exits with 1 unless it completes.
     """
-    from tradewind.cli.descriptions import show_happening
+    from tradewind.cli.descriptions import show_task_event
 
     async with session.client() as client:
         client.patience = session.patience
         async with aclosing(client.watch_task(task_id, after=after)) as states:
             async for task in states:
-                session.screen.json_line(task) if output is Format.JSON else show_happening(session.screen, task)
+                session.screen.json_line(task) if output is Format.JSON else show_task_event(session.screen, task)
     if task.status != "completed":
         raise typer.Exit(FAILED)
 
@@ -133,9 +133,9 @@ async def list_(
     from tradewind.cli.descriptions import note
     from tradewind.client import NodeTaskStatus
 
-    statuses = chosen_statuses(status, NodeTaskStatus)
+    statuses = parse_statuses(status, NodeTaskStatus)
     async with session.client() as client:
-        tasks = await first(limit, client.list_tasks(statuses=statuses))
+        tasks = await take(limit, client.list_tasks(statuses=statuses))
     if output is Format.JSON:
         session.screen.json(tasks)
         return
@@ -151,7 +151,7 @@ async def list_(
 async def cancel(
     session: Session,
     task_id: TaskId,
-    reason: Why = "",
+    reason: ReasonOption = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Cancel an ad-hoc task.
@@ -163,8 +163,8 @@ async def cancel(
     if output is Format.JSON:
         session.screen.json(task)
     else:
-        asked = "" if task.status.ended else " and was asked to stop"
-        session.screen.line(f"{task_id} is {task.status}{asked}", STYLES.get(task.status))
+        suffix = "" if task.status.ended else " and was asked to stop"
+        session.screen.line(f"{task_id} is {task.status}{suffix}", STYLES.get(task.status))
 
 
 @app.command()
@@ -218,7 +218,7 @@ async def signal(
 
     The node task continues with the payload; if it does not wait yet, it gets the signal once it does.
     """
-    value = json_of(payload, "--payload")
+    value = parse_json_option(payload, "--payload")
     async with session.client() as client:
         task = await client.signal_node(
             task_id, signal, value, request_id=request_id or "", only_if_waiting=only_if_waiting
@@ -234,7 +234,7 @@ async def signal(
 async def terminate(
     session: Session,
     task_id: TaskId,
-    reason: Why = "",
+    reason: ReasonOption = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Stop a node task.

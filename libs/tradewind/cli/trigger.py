@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.parameters import Output, first, inputs_of, json_of, length_of, moment
+from tradewind.cli.parameters import Output, parse_duration, parse_inputs, parse_json_option, parse_time, take
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -59,13 +59,14 @@ async def save(
         list[str] | None, typer.Option(help="Fire at this time, local unless it has an offset; may be repeated.")
     ] = None,
     after: Annotated[
-        float | None, typer.Option(metavar="TIME", parser=length_of, help="Fire once, this long from now: 20, 20s, 5m.")
+        float | None,
+        typer.Option(metavar="TIME", parser=parse_duration, help="Fire once, this long from now: 20, 20s, 5m."),
     ] = None,
     every: Annotated[
         float | None,
         typer.Option(
             metavar="TIME",
-            parser=length_of,
+            parser=parse_duration,
             help="Fire repeatedly at this interval, from --start on, or else one interval from now.",
         ),
     ] = None,
@@ -90,7 +91,7 @@ async def save(
     ] = None,
     payload_json: Json = None,
     jitter: Annotated[
-        float, typer.Option(metavar="TIME", parser=length_of, help="Fire up to this much later, to spread load.")
+        float, typer.Option(metavar="TIME", parser=parse_duration, help="Fire up to this much later, to spread load.")
     ] = 0.0,
     start: Annotated[str | None, typer.Option(help="Do not fire before this time.")] = None,
     end: Annotated[str | None, typer.Option(help="Do not fire at or after this time.")] = None,
@@ -102,7 +103,7 @@ async def save(
 
     Saving the same again changes nothing.
     """
-    moments = [moment(each, "--at", zone=None) for each in at or ()]
+    moments = [parse_time(each, "--at", zone=None) for each in at or ()]
     kinds = [bool(moments), after is not None, every is not None, bool(cron), bool(event), on_finished is not None]
     if kinds.count(True) != 1:
         raise typer.BadParameter("give exactly one of --at, --after, --every, --cron, --event and --on-finished")
@@ -117,13 +118,13 @@ async def save(
             cron=cron,
             time_zone=time_zone,
             event=event,
-            filter=inputs_of(None, where, text_option="--filter"),
+            filter=parse_inputs(None, where, text_option="--filter"),
             on_finished=[] if _ANY in (on_finished or ()) else on_finished,
             statuses=status or (),
-            payload=json_of(payload_json, "--payload-json"),
+            payload=parse_json_option(payload_json, "--payload-json"),
             jitter=jitter,
-            start=moment(start, "--start", zone=None) if start else None,
-            end=moment(end, "--end", zone=None) if end else None,
+            start=parse_time(start, "--start", zone=None) if start else None,
+            end=parse_time(end, "--end", zone=None) if end else None,
             max_firings=max_firings,
             epoch=epoch,
         )
@@ -135,7 +136,7 @@ async def save(
 async def list_(session: Session, queue: Queue, limit: Limit = 100, output: Output = Format.TEXT) -> None:
     """List the triggers of a queue, whatever their status."""
     async with session.client() as client:
-        found = await first(limit, client.list_triggers(queue))
+        found = await take(limit, client.list_triggers(queue))
     screen = session.screen
     if output is Format.JSON:
         screen.json(found)
@@ -189,7 +190,7 @@ async def fire(
     output: Output = Format.TEXT,
 ) -> None:
     """Fire a trigger once now, in addition to its planned times."""
-    payload = inputs_of(None, payload_json, text_option="--payload-json")
+    payload = parse_inputs(None, payload_json, text_option="--payload-json")
     async with session.client() as client:
         fired = await client.fire_trigger(queue, trigger_id, payload, request_id=request_id)
     if output is Format.JSON:
@@ -231,7 +232,7 @@ async def firings(
 ) -> None:
     """List how firings ended, newest first."""
     async with session.client() as client:
-        found = await first(limit, client.list_trigger_firings(queue, trigger))
+        found = await take(limit, client.list_trigger_firings(queue, trigger))
     screen = session.screen
     if output is Format.JSON:
         screen.json(found)
@@ -251,7 +252,7 @@ async def dead(session: Session, queue: Queue, limit: Limit = 20, output: Output
     They do not fire until `redrive` makes them due again.
     """
     async with session.client() as client:
-        found = await first(limit, client.list_dead_triggers(queue))
+        found = await take(limit, client.list_dead_triggers(queue))
     if output is Format.JSON:
         session.screen.json(found)
         return
@@ -295,14 +296,14 @@ async def listen(
             async for due in due_triggers:
                 received += 1
                 if output is Format.JSON:
-                    told = {
+                    record = {
                         "trigger_id": due.trigger_id,
                         "planned_time": due.planned_time,
                         "payload": due.payload,
                         "event_id": due.event_id,
                         "event": due.event,
                     }
-                    screen.json_line(told)
+                    screen.json_line(record)
                 else:
                     event = f" for event {due.event_id}" if due.event_id else ""
                     given = "".join(f": {json.dumps(each)}" for each in (due.payload, due.event) if each is not None)

@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind.client.json_text import encode
 from tradewind.client.messages import describe_value
-from tradewind.flow.values import LONGEST_S, seconds_in
+from tradewind.flow.values import MAX_DURATION_S, seconds_in
 
 Member = TypeVar("Member", bound=str)
 Number = TypeVar("Number", bound=int, covariant=True)
@@ -79,7 +79,7 @@ def duration(seconds: float) -> Duration | None:
 
 def span(seconds: float) -> Duration:
     """Return a Duration of whole milliseconds, which may be 0. Raises ValueError for more than 10 000 years."""
-    if not seconds <= LONGEST_S:
+    if not seconds <= MAX_DURATION_S:
         raise ValueError(f"a length of time must be at most 10 000 years, is {seconds:g} s")
     whole, rest = divmod(round(seconds * 1000), 1000)
     return Duration(seconds=whole, nanos=rest * 1_000_000)

@@ -59,7 +59,7 @@ class Flow:
         cycles in a row. None leaves a field at the server's default.
         """
         for argument in unknown:
-            raise TypeError(f'Flow has no argument "{argument}"{_place_of(argument, unknown[argument])}')
+            raise TypeError(f'Flow has no argument "{argument}"{_argument_hint(argument, unknown[argument])}')
         self.flow_id = flow_id
         self._fields: dict[str, Any] = {}
         self._nodes: list[dict[str, Any]] = []
@@ -290,10 +290,10 @@ class Flow:
 
     def _handle(self, text: str, path: str, default: str) -> Handle:
         """Return the handle in `node.handle`; ids and handles may contain dots, so try every way to split it."""
-        cuts = [(text[:place], text[place + 1 :]) for place, character in enumerate(text) if character == "."]
+        splits = [(text[:place], text[place + 1 :]) for place, character in enumerate(text) if character == "."]
         if default:
-            cuts.append((text, default))
-        found = [(node_id, handle) for node_id, handle in cuts if node_id in self._by_id and handle]
+            splits.append((text, default))
+        found = [(node_id, handle) for node_id, handle in splits if node_id in self._by_id and handle]
         if not found:
             if text in self._by_id:
                 raise FlowError(f'which handle of "{text}"? Write "{text}.<handle>"', path)
@@ -325,7 +325,7 @@ def _rule(name: str, rule: Timeouts | Retry | Cache, path: str) -> dict[str, Any
     return rule.to_weather(path)
 
 
-def _place_of(name: str, value: object) -> str:
+def _argument_hint(name: str, value: object) -> str:
     """Say where an argument that a flow does not have belongs."""
     from tradewind.flow.schedule_spec import KNOWN
 

@@ -7,7 +7,7 @@ from typing import Any
 Item = Mapping[str, Any]
 """A node or an edge in Weather Syntax, which may have any fault."""
 
-_DEEPEST_INDENT = 20
+_MAX_INDENT = 20
 _UNICODE = ("├─", "└─", "→")
 _ASCII = ("|-", "`-", "->")
 
@@ -31,7 +31,7 @@ def text(nodes: Sequence[Item], edges: Sequence[Item], *, unicode: bool = True) 
             part = parts[_id(node)]
             lines.append("")
         node_id = _id(node)
-        indent = "  " * min(depths.get(node_id, 0), _DEEPEST_INDENT)
+        indent = "  " * min(depths.get(node_id, 0), _MAX_INDENT)
         closed = "" if node_id in depths else "  on a closed path, never runs"
         more = f"{_flow_run_by(node, '  ')}{_mapped(node, '  ')}{closed}"
         lines.append(f"{indent}{node_id} ({_text(node, 'type')}){more}")
@@ -54,14 +54,14 @@ def text(nodes: Sequence[Item], edges: Sequence[Item], *, unicode: bool = True) 
 def mermaid(nodes: Sequence[Item], edges: Sequence[Item]) -> str:
     """Draw a flowchart from left to right."""
 
-    def quoted(*words: str) -> str:
-        escaped = [word.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;") for word in words]
+    def quoted(*labels: str) -> str:
+        escaped = [word.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;") for word in labels]
         return '"' + "<br/>".join(escaped) + '"'
 
     names = _names(nodes, edges)
-    words = _words(nodes)
+    labels = _labels(nodes)
     lines = ["flowchart LR"]
-    lines += [f"  {name}[{quoted(node_id, *words.get(node_id, ['?']))}]" for node_id, name in names.items()]
+    lines += [f"  {name}[{quoted(node_id, *labels.get(node_id, ['?']))}]" for node_id, name in names.items()]
     lines += [
         f"  {names[source]} -->|{quoted(_handles(edge))}| {names[target]}" for edge, source, target in _ends(edges)
     ]
@@ -71,14 +71,14 @@ def mermaid(nodes: Sequence[Item], edges: Sequence[Item]) -> str:
 def dot(nodes: Sequence[Item], edges: Sequence[Item]) -> str:
     """Draw a digraph from left to right."""
 
-    def quoted(*words: str) -> str:
-        escaped = [word.replace("\\", "\\\\").replace('"', '\\"') for word in words]
+    def quoted(*labels: str) -> str:
+        escaped = [word.replace("\\", "\\\\").replace('"', '\\"') for word in labels]
         return '"' + "\\n".join(escaped) + '"'
 
     names = _names(nodes, edges)
-    words = _words(nodes)
+    labels = _labels(nodes)
     lines = ["digraph flow {", "  rankdir=LR;", "  node [shape=box];"]
-    lines += [f"  {name} [label={quoted(node_id, *words.get(node_id, ['?']))}];" for node_id, name in names.items()]
+    lines += [f"  {name} [label={quoted(node_id, *labels.get(node_id, ['?']))}];" for node_id, name in names.items()]
     lines += [
         f"  {names[source]} -> {names[target]} [label={quoted(_handles(edge))}];"
         for edge, source, target in _ends(edges)
@@ -86,7 +86,7 @@ def dot(nodes: Sequence[Item], edges: Sequence[Item]) -> str:
     return "\n".join([*lines, "}"])
 
 
-def _words(nodes: Iterable[Item]) -> dict[str, list[str]]:
+def _labels(nodes: Iterable[Item]) -> dict[str, list[str]]:
     """Return what stands below each node's id: its type, the flow it runs, and what it runs over."""
     return {_id(node): [_text(node, "type"), *filter(None, [_flow_run_by(node), _mapped(node)])] for node in nodes}
 
@@ -103,8 +103,8 @@ def _mapped(node: Item, before: str = "") -> str:
     """Return `for each of prices, 4 at once` for a node that runs once for each item of a list, "" for any other."""
     if node.get("map") is None:
         return ""
-    most = f", {_text(node, 'max_parallel')} at once" if node.get("max_parallel") is not None else ""
-    return f"{before}for each of {_text(node, 'map')}{most}"
+    limit = f", {_text(node, 'max_parallel')} at once" if node.get("max_parallel") is not None else ""
+    return f"{before}for each of {_text(node, 'map')}{limit}"
 
 
 def _id(node: Item) -> str:
@@ -152,20 +152,20 @@ def _depths(nodes: Sequence[Item], edges: Sequence[Item]) -> dict[str, int]:
 
 def _components(nodes: Sequence[Item], edges: Sequence[Item]) -> dict[str, int]:
     """Return the component of each node: 0, 1, ... in the order of their first nodes."""
-    beside: dict[str, list[str]] = {_id(node): [] for node in nodes}
+    neighbours: dict[str, list[str]] = {_id(node): [] for node in nodes}
     for _, source, target in _ends(edges):
-        if source in beside and target in beside:
-            beside[source].append(target)
-            beside[target].append(source)
+        if source in neighbours and target in neighbours:
+            neighbours[source].append(target)
+            neighbours[target].append(source)
     parts: dict[str, int] = {}
     part = 0
-    for first in beside:
+    for first in neighbours:
         if first in parts:
             continue
         parts[first] = part
         reached = [first]
         for node_id in reached:
-            fresh = [each for each in dict.fromkeys(beside[node_id]) if each not in parts]
+            fresh = [each for each in dict.fromkeys(neighbours[node_id]) if each not in parts]
             parts.update(dict.fromkeys(fresh, part))
             reached += fresh
         part += 1
@@ -174,5 +174,5 @@ def _components(nodes: Sequence[Item], edges: Sequence[Item]) -> dict[str, int]:
 
 def _in_order(nodes: Sequence[Item], depths: Mapping[str, int], parts: Mapping[str, int]) -> list[Item]:
     """Return the nodes by component, then depth, with nodes that cannot run last; otherwise in their own order."""
-    beyond = len(nodes)
-    return sorted(nodes, key=lambda node: (parts[_id(node)], depths.get(_id(node), beyond)))
+    last = len(nodes)
+    return sorted(nodes, key=lambda node: (parts[_id(node)], depths.get(_id(node), last)))

@@ -10,7 +10,7 @@ from tradewind.flow.values import checked_text, json_copy, kind_of
 from tradewind.server.nearest_name import NearestName
 
 
-def say(weather: dict[str, Any], name: str, number: int, words: Mapping[str, Any], path: str) -> None:
+def add_enum_word(weather: dict[str, Any], name: str, number: int, words: Mapping[str, Any], path: str) -> None:
     """Put the word for an enum value into the definition; 0 is the default and needs none."""
     if not number:
         return

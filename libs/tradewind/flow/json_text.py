@@ -36,15 +36,15 @@ def to_builtin(value: Any) -> Any:
 
 
 def _refuse_non_finite(value: Any, path: str) -> None:
-    waiting = [(path, value)]
-    while waiting:
-        at, item = waiting.pop()
+    pending = [(path, value)]
+    while pending:
+        at, item = pending.pop()
         if isinstance(item, float) and not math.isfinite(item):
             raise ValueError(f"{at} is {item}; give null or leave it out")
         if isinstance(item, dict):
-            waiting.extend((f"{at}.{key}", inner) for key, inner in item.items())
+            pending.extend((f"{at}.{key}", inner) for key, inner in item.items())
         elif isinstance(item, list | tuple):
-            waiting.extend((f"{at}[{index}]", inner) for index, inner in enumerate(item))
+            pending.extend((f"{at}[{index}]", inner) for index, inner in enumerate(item))
 
 
 _encode = msgspec.json.Encoder(enc_hook=to_builtin).encode

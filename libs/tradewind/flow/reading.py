@@ -53,9 +53,9 @@ def _parse_json(text: str, file: str) -> Any:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         raise FlowFileError(file, f"is not JSON: {error.msg}", line=error.lineno, column=error.colno) from None
-    except _DoubleKey as double:
-        place = yaml_text.place_of_double_key(text)
-        raise FlowFileError(file, str(double), line=place.line, column=place.column) from None
+    except _DuplicateKey as duplicate:
+        place = yaml_text.place_of_duplicate_key(text)
+        raise FlowFileError(file, str(duplicate), line=place.line, column=place.column) from None
     except (ValueError, RecursionError) as error:
         # NaN and infinities, numbers that are too long, or thousands of brackets.
         raise FlowFileError(file, f"is not JSON: {error}") from None
@@ -68,7 +68,7 @@ def _parse_yaml(text: str, file: str) -> Any:
         raise FlowFileError(file, error.message, line=error.place.line, column=error.place.column) from None
 
 
-class _DoubleKey(Exception):
+class _DuplicateKey(Exception):
     """A key occurs twice in one object."""
 
 
@@ -76,8 +76,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
-        double = next(key for key in keys if keys.count(key) > 1)
-        raise _DoubleKey(f'"{double}" occurs twice in one object')
+        duplicate = next(key for key in keys if keys.count(key) > 1)
+        raise _DuplicateKey(f'"{duplicate}" occurs twice in one object')
     return values
 
 

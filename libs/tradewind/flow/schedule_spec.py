@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.api.scheduler.v1 import flow_pb2
-from tradewind.flow.fields import Fields, say
+from tradewind.flow.fields import Fields, add_enum_word
 from tradewind.flow.values import json_copy
 
 _CATCH_UP: dict[str, flow_pb2.CatchUp.ValueType] = {
@@ -35,8 +35,8 @@ def schedule_spec_of(schedule: Mapping[str, Any], path: str) -> flow_pb2.Schedul
     if schedule.get("event") is not None:
         event = Fields(fields.object("event"), f"{path}.event", ("name", "filter"))
         spec.event.name = event.text("name")
-        if wanted := event.object("filter"):
-            spec.event.filter_json = json.dumps(json_copy(wanted, f"{path}.event.filter"))
+        if event_filter := event.object("filter"):
+            spec.event.filter_json = json.dumps(json_copy(event_filter, f"{path}.event.filter"))
     if schedule.get("flow_finished") is not None:
         ends = Fields(fields.object("flow_finished"), f"{path}.flow_finished", ("flow_ids", "statuses"))
         spec.flow_finished.flow_ids.extend(ends.texts("flow_ids"))
@@ -52,9 +52,9 @@ def schedule_weather(spec: flow_pb2.ScheduleSpec, path: str) -> dict[str, Any]:
     if spec.at:
         weather["at"] = list(spec.at)
     if spec.HasField("event"):
-        wanted = {"filter": json.loads(spec.event.filter_json)} if spec.event.filter_json else {}
-        weather["event"] = {"name": spec.event.name, **wanted}
+        event_filter = {"filter": json.loads(spec.event.filter_json)} if spec.event.filter_json else {}
+        weather["event"] = {"name": spec.event.name, **event_filter}
     if spec.HasField("flow_finished"):
         weather["flow_finished"] = {field.name: list(value) for field, value in spec.flow_finished.ListFields()}
-    say(weather, "catch_up", spec.catch_up, _CATCH_UP, f"{path}.")
+    add_enum_word(weather, "catch_up", spec.catch_up, _CATCH_UP, f"{path}.")
     return weather

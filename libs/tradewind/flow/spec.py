@@ -8,7 +8,7 @@ from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.flow.cache import SCOPES
 from tradewind.flow.errors import FlowError
-from tradewind.flow.fields import Fields, say
+from tradewind.flow.fields import Fields, add_enum_word
 from tradewind.flow.schedule_spec import schedule_spec_of, schedule_weather
 
 _RUN_IF: dict[str, node_task_pb2.RunIf.ValueType] = {
@@ -106,8 +106,8 @@ def weather_of(spec: flow_pb2.FlowSpec) -> dict[str, Any]:
         weather["schedule"] = schedule_weather(spec.schedule, "schedule")
     weather["nodes"] = [_node_weather(node, f"nodes[{place}]") for place, node in enumerate(spec.nodes)]
     weather["edges"] = [{name: getattr(edge, name) for name in _EDGE_FIELDS} for edge in spec.edges]
-    say(weather, "overlap", spec.overlap, _OVERLAP, "")
-    say(weather, "failure_policy", spec.failure_policy, _FAILURE_POLICY, "")
+    add_enum_word(weather, "overlap", spec.overlap, _OVERLAP, "")
+    add_enum_word(weather, "failure_policy", spec.failure_policy, _FAILURE_POLICY, "")
     weather |= {
         name: value
         for name in ("timeout", "keep_cycles", "keep_for", "max_running", "pause_after_failures", "description")
@@ -206,17 +206,17 @@ def _node_weather(node: flow_pb2.NodeSpec, path: str) -> dict[str, Any]:
             weather["config"] = json.loads(node.config_json)
         except (ValueError, RecursionError) as error:
             raise FlowError(f"is not JSON: {error}", f"{path}.config_json") from None
-    say(weather, "run_if", node.run_if, _RUN_IF, f"{path}.")
+    add_enum_word(weather, "run_if", node.run_if, _RUN_IF, f"{path}.")
     if node.HasField("concurrency"):
         bound = weather["concurrency"] = {"key": node.concurrency.key, "max": node.concurrency.max}
-        say(bound, "when_full", node.concurrency.when_full, _WHEN_FULL, f"{path}.concurrency.")
+        add_enum_word(bound, "when_full", node.concurrency.when_full, _WHEN_FULL, f"{path}.concurrency.")
     if node.HasField("rate"):
         weather["rate"] = {field.name: value for field, value in node.rate.ListFields()}
     if node.HasField("cache"):
         cache = weather["cache"] = {
             name: value for name in ("name", "key", "ttl") if (value := getattr(node.cache, name))
         }
-        say(cache, "scope", node.cache.scope, SCOPES, f"{path}.cache.")
+        add_enum_word(cache, "scope", node.cache.scope, SCOPES, f"{path}.cache.")
     plain = ("schedule_to_start", "timeout", "priority", "map", "max_parallel")
     weather |= {name: value for name in plain if (value := getattr(node, name))}
     if node.HasField("min_success_count"):

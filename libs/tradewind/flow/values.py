@@ -11,11 +11,11 @@ from tradewind.flow.errors import FlowError
 Duration: TypeAlias = int | float | str | timedelta
 """Seconds, text such as `500ms`, `5s`, `5m`, `1h`, `1d`, or a timedelta of whole milliseconds."""
 
-LONGEST_S = 315_576_000_000
+MAX_DURATION_S = 315_576_000_000
 """The longest duration that the contract's Duration can hold: 10 000 years."""
 
-_DEEPEST = 100
-_LONGEST_PATH = 60
+_MAX_DEPTH = 100
+_MAX_PATH_LENGTH = 60
 """Characters to tell of the path to what is nested too deeply: a list that holds itself has the same step all over."""
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)", re.ASCII)
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -27,9 +27,9 @@ def json_copy(value: object, path: str, depth: int = 0) -> Any:
     Raises FlowError, with the path of the culprit, for anything that JSON cannot express or that is nested more than
     100 levels deep.
     """
-    if depth > _DEEPEST:
-        told = path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
-        raise FlowError(f"is nested more than {_DEEPEST} levels deep", told)
+    if depth > _MAX_DEPTH:
+        shown_path = path if len(path) <= _MAX_PATH_LENGTH else f"{path[:_MAX_PATH_LENGTH]}…"
+        raise FlowError(f"is nested more than {_MAX_DEPTH} levels deep", shown_path)
     if isinstance(value, str):
         return checked_text(value, path)
     if value is None or isinstance(value, bool | int):

@@ -13,9 +13,9 @@ except ImportError:  # PyYAML built without libyaml
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
 _STRING, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
-_DEEPEST = 200
+_MAX_DEPTH = 200
 """Deeper than any valid value of a flow, so that a value nested too deeply is reported with its path."""
-_MOST_VALUES = 1_000_000
+_MAX_VALUES = 1_000_000
 """Including values that aliases repeat: a few lines, each repeating the previous one ten times, exhaust any memory."""
 _STEP = re.compile(r"[^.\[\]]+|\[[0-9]+\]")
 
@@ -67,8 +67,8 @@ def load(text: str) -> Any:
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        said = ", ".join(part for part in (error.context, error.problem) if part)
-        raise YamlFault(f"is not YAML: {said}", _place(error.problem_mark or error.context_mark)) from None
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        raise YamlFault(f"is not YAML: {problem}", _place(error.problem_mark or error.context_mark)) from None
     except (yaml.YAMLError, ValueError) as error:
         raise YamlFault(f"is not YAML: {error}", Place()) from None
     except (LookupError, AttributeError):
@@ -87,7 +87,7 @@ def place_of(text: str, path: str) -> Place:
     return _place(node.start_mark) if node is not None else Place()
 
 
-def place_of_double_key(text: str) -> Place:
+def place_of_duplicate_key(text: str) -> Place:
     """Return the place of the first key that its mapping has already."""
     root = _compose(text)
     try:
@@ -115,8 +115,8 @@ def _check_size(text: str) -> None:
     values, anchors, known = [0], list[str | None](), dict[str | None, int]()
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
-            if len(values) > _DEEPEST:
-                raise YamlFault(f"is nested more than {_DEEPEST} levels deep", _place(event.start_mark))
+            if len(values) > _MAX_DEPTH:
+                raise YamlFault(f"is nested more than {_MAX_DEPTH} levels deep", _place(event.start_mark))
             values.append(1)
             anchors.append(event.anchor)
         elif isinstance(event, yaml.CollectionEndEvent):
@@ -124,8 +124,8 @@ def _check_size(text: str) -> None:
             values[-1] += inner
         elif isinstance(event, yaml.NodeEvent):
             values[-1] += known.get(event.anchor, 1) if isinstance(event, yaml.AliasEvent) else 1
-        if values[-1] > _MOST_VALUES:
-            message = f"has more than {_MOST_VALUES} values, counting those that aliases repeat"
+        if values[-1] > _MAX_VALUES:
+            message = f"has more than {_MAX_VALUES} values, counting those that aliases repeat"
             raise YamlFault(message, _place(event.start_mark))
 
 
@@ -155,17 +155,17 @@ def _check_keys(root: yaml.Node) -> None:
 
 def _nodes(root: yaml.Node) -> Iterator[yaml.Node]:
     """Yield every node once, including those that aliases lead to."""
-    waiting, seen = [root], set()
-    while waiting:
-        node = waiting.pop()
+    pending, seen = [root], set()
+    while pending:
+        node = pending.pop()
         if id(node) in seen:
             continue
         seen.add(id(node))
         yield node
         if isinstance(node, yaml.SequenceNode):
-            waiting.extend(reversed(node.value))
+            pending.extend(reversed(node.value))
         elif isinstance(node, yaml.MappingNode):
-            waiting.extend(value for _, value in reversed(node.value))
+            pending.extend(value for _, value in reversed(node.value))
 
 
 def _place(mark: Any) -> Place:

@@ -9,7 +9,7 @@ import msgspec
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
 from tradewind.flow.json_text import encode_json
-from tradewind.flow.values import LONGEST_S, Duration, seconds_in
+from tradewind.flow.values import MAX_DURATION_S, Duration, seconds_in
 from tradewind.worker.errors import NodeFault
 
 ANSWER = "answer"
@@ -142,5 +142,5 @@ def _check_length(until: Duration) -> None:
         seconds = seconds_in(until)
     except (TypeError, ValueError) as error:
         raise ValueError(f"Wait(until={until!r}): {error}") from None
-    if not seconds <= LONGEST_S:  # NaN is not, either
+    if not seconds <= MAX_DURATION_S:  # NaN is not, either
         raise ValueError("Wait(until=...) takes at most 10 000 years; to wait without end, leave it out")

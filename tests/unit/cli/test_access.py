@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.shell import Shell
-from tradewind.cli.kept_tokens import keep_token, kept_token
+from tradewind.cli.stored_tokens import store_token, stored_token
 
 AWAY = "localhost:1"
 
@@ -16,7 +16,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_logout_keeps_token_when_server_is_unreachable(shell: Shell) -> None:
-    keep_token(AWAY, "tw_1")
+    store_token(AWAY, "tw_1")
 
     stderr = shell("--address", AWAY, "logout", ends=3).err
 
@@ -24,7 +24,7 @@ def test_logout_keeps_token_when_server_is_unreachable(shell: Shell) -> None:
         f"note: still logged in at {AWAY}: log out again once the server answers",
         f'error: cannot reach {AWAY}: is "tradewind up" running?',
     ]
-    assert kept_token(AWAY) == "tw_1"
+    assert stored_token(AWAY) == "tw_1"
 
 
 def test_login_refuses_empty_token_file(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import typer
 
 from tests.unit.cli.shell import COMMAND, Shell
 from tradewind.cli.batch_items import read_items
-from tradewind.cli.parameters import inputs_of, length_of, moment
+from tradewind.cli.parameters import parse_duration, parse_inputs, parse_time
 
 
 @pytest.fixture
@@ -28,10 +28,10 @@ def in_honolulu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("in_honolulu")
 def test_time_zone_comes_from_text_then_default_then_machine() -> None:
     nine = datetime(2026, 11, 1, 9, tzinfo=UTC)
-    assert moment("2026-11-01T09:00", "--from") == nine
-    assert moment("2026-11-01T14:00+05:00", "--from") == nine
-    assert moment("2026-11-01T09:00:00.000Z", "--at", zone=None) == nine
-    assert moment("2026-10-31T23:00", "--at", zone=None) == nine
+    assert parse_time("2026-11-01T09:00", "--from") == nine
+    assert parse_time("2026-11-01T14:00+05:00", "--from") == nine
+    assert parse_time("2026-11-01T09:00:00.000Z", "--at", zone=None) == nine
+    assert parse_time("2026-10-31T23:00", "--at", zone=None) == nine
 
 
 @pytest.mark.parametrize("text", ["soon", "9999-12-31T23:59:59-10:00", "0001-01-01T00:00:00+10:00"])
@@ -75,13 +75,13 @@ def test_excessive_duration_is_refused(shell: Shell) -> None:
 
 @pytest.mark.parametrize(("text", "length"), [("5", 5.0), ("5s", 5.0), ("1.5m", 90.0), ("250ms", 0.25), ("2h", 7200.0)])
 def test_duration_is_read_from_seconds_or_text(text: str, length: float) -> None:
-    assert length_of(text) == length
+    assert parse_duration(text) == length
 
 
 def test_nan_and_infinity_are_not_json_numbers() -> None:
-    assert inputs_of(["a=NaN", "b=-Infinity", "c=1.5"], None) == {"a": "NaN", "b": "-Infinity", "c": 1.5}
+    assert parse_inputs(["a=NaN", "b=-Infinity", "c=1.5"], None) == {"a": "NaN", "b": "-Infinity", "c": 1.5}
     with pytest.raises(typer.BadParameter, match="NaN is not a JSON number"):
-        inputs_of(None, '{"a": NaN}')
+        parse_inputs(None, '{"a": NaN}')
 
 
 def test_items_are_split_only_at_newlines(tmp_path: Path) -> None:

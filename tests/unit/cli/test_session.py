@@ -6,8 +6,8 @@ import pytest
 
 from tradewind.cli.app import _tls as tls_from_flags
 from tradewind.cli.bench.command import worker_command, worker_environment
-from tradewind.cli.kept_tokens import keep_token
 from tradewind.cli.session import Session
+from tradewind.cli.stored_tokens import store_token
 from tradewind.tls import TlsFiles
 
 
@@ -23,7 +23,7 @@ def test_benchmark_worker_gets_codec_token_and_tls_of_session(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert worker_environment(session) == {"TRADEWIND_CODEC": "acme.codecs:codec"}
-    keep_token(session.addresses.access, "kept")
+    store_token(session.addresses.access, "kept")
     assert worker_environment(session) == {"TRADEWIND_CODEC": "acme.codecs:codec", "TRADEWIND_TOKEN": "kept"}
     assert "--tls-ca=ca.pem" in worker_command(session)
     assert "kept" not in " ".join(worker_command(session))

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from examples.screening import demo, nodes
-from examples.screening.items import asked, items
+from examples.screening.items import items, parse_arguments
 from tests.house.project import ROOT
 from tradewind.testing import run_node
 
@@ -55,13 +55,13 @@ def test_each_share_and_month_with_full_window_is_an_item() -> None:
     assert len(found) == 500
     assert found[0]["until"] == "2001-01"
     assert min(item["until"] for item in found if item["share"] == "GOOG") == "2005-08"
-    assert asked(["--min-momentum", "0.3", "--months", "6"])["min_momentum"] == 0.3
+    assert parse_arguments(["--min-momentum", "0.3", "--months", "6"])["min_momentum"] == 0.3
 
 
 @pytest.mark.parametrize("months", ["-3", "1", "500"])
 def test_impossible_window_lengths_are_refused(months: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        asked(["--months", months])
+        parse_arguments(["--months", months])
     assert "--months must be from 2 to 122" in capsys.readouterr().err
 
 

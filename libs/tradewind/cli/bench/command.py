@@ -64,7 +64,7 @@ class Measured:
 async def bench(session: Session, names: Sequence[str], scale: float) -> list[Measured]:
     """Run the named workloads, or all without names, with a worker of their own; delete the flows afterwards."""
     console = session.screen.console
-    chosen = [workload for workload in WORKLOADS if not names or workload.name in names]
+    selected = [workload for workload in WORKLOADS if not names or workload.name in names]
     results = []
     # single-1000 measures one call per run; runs of other shapes share a stream.
     async with (
@@ -72,7 +72,7 @@ async def bench(session: Session, names: Sequence[str], scale: float) -> list[Me
         session.client(patience=_PATIENCE_S, run_stream=False) as calling,
         _own_worker(session, client),
     ):
-        for workload in chosen:
+        for workload in selected:
             flows = max(1, round(workload.flows * scale))
             runner = calling if workload.shape is Shape.SINGLE else client
             flow_set = FlowSet(runner, workload.shape, min(workload.registered, flows), eager=workload.eager)

@@ -103,7 +103,7 @@ class FlowSet:
     async def run(self, flows: int, in_flight: int) -> Timing:
         """Run `flows` cycles, one call each, `in_flight` at once. Raises WrongAnswer."""
         latencies: list[float] = []
-        wanted = iter(range(flows))
+        ids = iter(range(flows))
 
         async def keep_running(ids: Iterator[int]) -> None:
             for at in ids:
@@ -113,7 +113,7 @@ class FlowSet:
                 latencies.append(time.perf_counter() - began)
 
         began = time.perf_counter()
-        await asyncio.gather(*(keep_running(wanted) for _ in range(in_flight)))
+        await asyncio.gather(*(keep_running(ids) for _ in range(in_flight)))
         return Timing(time.perf_counter() - began, latencies)
 
     async def run_bulk(self, flows: int) -> Timing:

@@ -5,22 +5,22 @@ import os
 from pathlib import Path
 
 
-def kept_token(address: str) -> str | None:
+def stored_token(address: str) -> str | None:
     """Return the token kept for an address, None when there is none."""
     return _read().get(address)
 
 
-def keep_token(address: str, token: str | None) -> Path:
+def store_token(address: str, token: str | None) -> Path:
     """Keep a token for an address, or forget it if None; return the path of the file."""
     from tradewind.server.private_file import write_private
 
     path = _path()
-    kept = _read()
-    kept.pop(address, None)
+    tokens = _read()
+    tokens.pop(address, None)
     if token is not None:
-        kept[address] = token
+        tokens[address] = token
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_private(path, json.dumps(kept))
+    write_private(path, json.dumps(tokens))
     return path
 
 
