@@ -104,7 +104,7 @@ def parse_concurrency(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     key, *rest = text.split(":")
-    if len(rest) not in (1, 2) or not rest[0].lstrip("-").isdecimal():
+    if len(rest) not in (1, 2) or not rest[0].removeprefix("-").isdecimal():
         raise typer.BadParameter(f'"{text}" is not KEY:MAX[:WHEN_FULL]', param_hint="--concurrency")
     return {"key": key, "max": int(rest[0]), **({"when_full": rest[1]} if len(rest) > 1 else {})}
 
@@ -114,7 +114,7 @@ def parse_rate(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     key, *rest = text.split(":")
-    if len(rest) not in (1, 2) or not all(cost.lstrip("-").isdecimal() for cost in rest[1:]):
+    if len(rest) not in (1, 2) or not all(cost.removeprefix("-").isdecimal() for cost in rest[1:]):
         raise typer.BadParameter(f'"{text}" is not KEY:COUNT/UNIT[:COST]', param_hint="--rate")
     return {"key": key, "limit": rest[0], **({"cost": int(rest[1])} if len(rest) > 1 else {})}
 

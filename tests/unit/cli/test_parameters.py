@@ -78,6 +78,20 @@ def test_duration_is_read_from_seconds_or_text(text: str, length: float) -> None
     assert parse_duration(text) == length
 
 
+@pytest.mark.parametrize(
+    ("option", "text", "form"),
+    [
+        ("--rate", "k", "KEY:COUNT/UNIT[:COST]"),
+        ("--rate", "k:5/s:x", "KEY:COUNT/UNIT[:COST]"),
+        ("--rate", "k:5/s:--5", "KEY:COUNT/UNIT[:COST]"),
+        ("--rate", "k:5/s:1:2", "KEY:COUNT/UNIT[:COST]"),
+        ("--concurrency", "k:--1", "KEY:MAX[:WHEN_FULL]"),
+    ],
+)
+def test_malformed_rate_or_concurrency_is_refused(option: str, text: str, form: str, shell: Shell) -> None:
+    assert f'"{text}" is not {form}' in shell("task", "submit", "feed", option, text, ends=2).err
+
+
 def test_nan_and_infinity_are_not_json_numbers() -> None:
     assert parse_inputs(["a=NaN", "b=-Infinity", "c=1.5"], None) == {"a": "NaN", "b": "-Infinity", "c": 1.5}
     with pytest.raises(typer.BadParameter, match="NaN is not a JSON number"):
