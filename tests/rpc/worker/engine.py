@@ -138,6 +138,8 @@ class Engine(  # type: ignore[misc]
         """The reports of called workers."""
         self.report_fault: grpc.StatusCode | None = None
         """Every report fails with this."""
+        self.report_faults = 0
+        """How many reports have failed."""
         self.report_answer = node_task_manager_service_pb2.ReportNodeTasksResponse()
         """The answer to every report."""
         self.deregistered: list[registry_service_pb2.DeregisterWorkerRequest] = []
@@ -196,6 +198,7 @@ class Engine(  # type: ignore[misc]
     ) -> node_task_manager_service_pb2.ReportNodeTasksResponse:
         """Record the report of a called worker."""
         if self.report_fault is not None:
+            self.report_faults += 1
             await context.abort(self.report_fault, "as the test wants")
         self.reports.append(request)
         return self.report_answer

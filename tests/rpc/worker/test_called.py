@@ -159,9 +159,9 @@ async def test_failed_report_is_sent_again(engine: Engine) -> None:
     engine.report_fault = Status.UNAVAILABLE
     async with called(engine) as (_, stub):
         await execute(stub, "double", "t1", config_json='{"value": 4}')
-        await until(lambda: engine.report_fault, "it tries")
+        await until(lambda: engine.report_faults, "a report has failed")
         engine.report_fault = None
-        await until(lambda: any(each.completions for each in engine.reports), "it is heard")
+        await until(lambda: any(each.completions for each in engine.reports), "the report arrives")
     assert [each.token for report in engine.reports for each in report.completions] == ["t1"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rpc.worker.test_processes import bench, config
+from tests.rpc.worker.test_processes import config, process_bench
 from tests.unit.worker.attempts import Bench
 from tests.waiting import until
 from tradewind.worker.processes import node_process
@@ -22,20 +22,20 @@ def alive(pid: int) -> bool:
         return False
 
 
-async def pids(runs: Bench, token: str = "t1") -> list[int]:
+async def pids(bench: Bench, token: str = "t1") -> list[int]:
     """Wait until the node runs; return the processes named in its first progress: its own, and perhaps others."""
-    await until(lambda: token in runs.runs and runs.runs[token].progress, f"{token} runs")
-    return [int(pid) for pid in runs.runs[token].progress[0][1].split()]
+    await until(lambda: token in bench.runs and bench.runs[token].progress, f"{token} runs")
+    return [int(pid) for pid in bench.runs[token].progress[0][1].split()]
 
 
 @pytest.mark.parametrize("node_type", ["polls", "waits"])
 async def test_process_survives_node_that_obeys_stop(node_type: str) -> None:
-    async with bench(1) as runs:
-        runs.executor.start(runs.assignment(node_type))
-        (pid,) = await pids(runs)
-        runs.stop(reason="market closed", by="ada")
-        run = await runs.end("t1")
-        assert (await runs.run(runs.assignment("pid", "t2"))).output == pid
+    async with process_bench(1) as bench:
+        bench.executor.start(bench.assignment(node_type))
+        (pid,) = await pids(bench)
+        bench.stop(reason="market closed", by="ada")
+        run = await bench.end("t1")
+        assert (await bench.run(bench.assignment("pid", "t2"))).output == pid
 
     assert run.terminated
     assert run.error is not None
@@ -49,12 +49,12 @@ async def test_busy_node_is_interrupted_after_grace_and_can_clean_up(
 ) -> None:
     monkeypatch.setattr(node_process, "KILL_DELAY", 20.0)
     note = tmp_path / "note"
-    async with bench(1) as runs:
-        runs.executor.start(runs.assignment("calculates", config_json=config(note=str(note))))
-        (pid,) = await pids(runs)
-        runs.stop(grace=0.05)
-        run = await runs.end("t1")
-        assert (await runs.run(runs.assignment("pid", "t2"))).output != pid
+    async with process_bench(1) as bench:
+        bench.executor.start(bench.assignment("calculates", config_json=config(note=str(note))))
+        (pid,) = await pids(bench)
+        bench.stop(grace=0.05)
+        run = await bench.end("t1")
+        assert (await bench.run(bench.assignment("pid", "t2"))).output != pid
         await until(lambda: not alive(pid), "the process is gone")
 
     assert run.terminated
@@ -64,14 +64,14 @@ async def test_busy_node_is_interrupted_after_grace_and_can_clean_up(
 
 
 async def test_node_that_ignores_interrupt_is_killed_with_its_processes(caplog: pytest.LogCaptureFixture) -> None:
-    async with bench(1) as runs:
-        runs.executor.start(runs.assignment("deaf"))
-        started = await pids(runs)
-        runs.stop(grace=0.05)
-        run = await runs.end("t1")
+    async with process_bench(1) as bench:
+        bench.executor.start(bench.assignment("deaf"))
+        started = await pids(bench)
+        bench.stop(grace=0.05)
+        run = await bench.end("t1")
         assert not alive(started[0])
         await until(lambda: not any(map(alive, started)), "what it started is gone too")
-        assert (await runs.run(runs.assignment("pid", "t2"))).error is None
+        assert (await bench.run(bench.assignment("pid", "t2"))).error is None
 
     assert run.terminated
     assert run.error is not None
@@ -83,25 +83,25 @@ async def test_node_that_ignores_interrupt_is_killed_with_its_processes(caplog: 
 
 
 async def test_stop_during_start_of_process_is_not_lost() -> None:
-    async with bench(1) as runs:
-        runs.executor.start(runs.assignment("polls"))
-        await until(lambda: runs.executor.held["t1"].process, "a process was started")
-        runs.stop()
-        run = await runs.end("t1")
+    async with process_bench(1) as bench:
+        bench.executor.start(bench.assignment("polls"))
+        await until(lambda: bench.executor.held["t1"].process, "a process was started")
+        bench.stop()
+        run = await bench.end("t1")
 
     assert run.terminated
     assert run.progress == []
 
 
 async def test_stop_is_not_lost_when_process_dies_before_node_begins() -> None:
-    async with bench(1) as runs:
-        pid = (await runs.run(runs.assignment("pid"))).output
+    async with process_bench(1) as bench:
+        pid = (await bench.run(bench.assignment("pid"))).output
         os.kill(pid, signal.SIGSTOP)
-        runs.executor.start(runs.assignment("polls", "t2"))
-        await until(lambda: runs.executor.held["t2"].process, "the node is given to it")
-        runs.stop("t2")
+        bench.executor.start(bench.assignment("polls", "t2"))
+        await until(lambda: bench.executor.held["t2"].process, "the node is given to it")
+        bench.stop("t2")
         os.kill(pid, signal.SIGKILL)
-        run = await runs.end("t2")
+        run = await bench.end("t2")
 
     assert run.terminated
     assert run.progress == []
@@ -109,26 +109,26 @@ async def test_stop_is_not_lost_when_process_dies_before_node_begins() -> None:
 
 async def test_stop_ends_node_that_waits_for_process(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
-    async with bench(1) as runs:
-        runs.executor.start(runs.assignment("finishes", config_json=config(flag=str(flag))))
-        await pids(runs)
-        runs.executor.start(runs.assignment("pid", "t2"))
-        await until(lambda: runs.executor.held["t2"].begun_ns, "the second waits")
-        runs.stop("t2")
-        assert (await runs.end("t2")).terminated
+    async with process_bench(1) as bench:
+        bench.executor.start(bench.assignment("finishes", config_json=config(flag=str(flag))))
+        await pids(bench)
+        bench.executor.start(bench.assignment("pid", "t2"))
+        await until(lambda: bench.executor.held["t2"].begun_ns, "the second waits")
+        bench.stop("t2")
+        assert (await bench.end("t2")).terminated
         flag.touch()
-        assert (await runs.end("t1")).output == "done"
-        assert (await runs.run(runs.assignment("pid", "t3"))).error is None
+        assert (await bench.end("t1")).output == "done"
+        assert (await bench.run(bench.assignment("pid", "t3"))).error is None
 
 
 async def test_deadline_kills_node_that_ignores_stop() -> None:
-    async with bench(1) as runs:
-        assert (await runs.run(runs.assignment("pid", "t0"))).error is None, "the process has started"
-        assignment = runs.assignment("deaf")
+    async with process_bench(1) as bench:
+        assert (await bench.run(bench.assignment("pid", "t0"))).error is None, "the process has started"
+        assignment = bench.assignment("deaf")
         assignment.deadline.FromNanoseconds(int((time.time() + 2.0) * 1e9))
-        runs.executor.start(assignment)
-        started = await pids(runs)
-        run = await runs.end("t1")
+        bench.executor.start(assignment)
+        started = await pids(bench)
+        run = await bench.end("t1")
 
     assert run.error is not None
     assert run.error.code == "TIMEOUT"
@@ -138,55 +138,55 @@ async def test_deadline_kills_node_that_ignores_stop() -> None:
 
 @pytest.mark.parametrize("node_type", ["polls", "deaf"])
 async def test_lost_lease_ends_node_without_report(node_type: str) -> None:
-    async with bench(1) as runs:
-        runs.executor.start(runs.assignment(node_type))
-        started = await pids(runs)
-        runs.executor.lose("t1", "given to another worker")
-        assert not runs.executor.held
+    async with process_bench(1) as bench:
+        bench.executor.start(bench.assignment(node_type))
+        started = await pids(bench)
+        bench.executor.lose("t1", "given to another worker")
+        assert not bench.executor.held
         if node_type == "deaf":
             await until(lambda: not any(map(alive, started)), "its process is gone")
-        used_again = (await runs.run(runs.assignment("pid", "t2"))).output == started[0]
+        used_again = (await bench.run(bench.assignment("pid", "t2"))).output == started[0]
         assert used_again == (node_type == "polls")
 
-    assert runs.ended == ["t2"]
-    assert runs.given_back == []
+    assert bench.ended == ["t2"]
+    assert bench.given_back == []
 
 
 async def test_leaving_gives_back_stopped_nodes_and_completes_others(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
-    async with bench(3) as runs:
+    async with process_bench(3) as bench:
         for token, node_type in (("t1", "deaf"), ("t2", "waits"), ("t3", "finishes")):
-            runs.executor.start(
-                runs.assignment(node_type, token, config_json=config(flag=str(flag)) if token == "t3" else "")
+            bench.executor.start(
+                bench.assignment(node_type, token, config_json=config(flag=str(flag)) if token == "t3" else "")
             )
-            await pids(runs, token)
-        started = await pids(runs)
-        runs.executor.give_back_all("the worker leaves", grace=0.05)
+            await pids(bench, token)
+        started = await pids(bench)
+        bench.executor.give_back_all("the worker leaves", grace=0.05)
         flag.touch()
-        await runs.executor.wait_idle()
+        await bench.executor.wait_idle()
         assert not alive(started[0])
 
-    assert sorted(runs.given_back) == ["t1", "t2"]
-    assert runs.runs["t3"].output == "done"
+    assert sorted(bench.given_back) == ["t1", "t2"]
+    assert bench.runs["t3"].output == "done"
 
 
 async def test_dead_process_takes_its_child_processes_along() -> None:
-    async with bench(1) as runs:
-        runs.executor.start(runs.assignment("litters"))
-        left = await pids(runs)
-        assert (await runs.end("t1")).error is not None
+    async with process_bench(1) as bench:
+        bench.executor.start(bench.assignment("litters"))
+        left = await pids(bench)
+        assert (await bench.end("t1")).error is not None
         await until(lambda: not any(map(alive, left)), "what it started is gone")
 
 
 async def test_closing_leaves_no_process_behind() -> None:
-    async with bench(3) as runs:
-        runs.executor.start(runs.assignment("deaf", "t1"))
-        runs.executor.start(runs.assignment("waits", "t2"))
-        deaf, child_of_deaf = await pids(runs)
-        (waiting,) = await pids(runs, "t2")
-        idle = (await runs.run(runs.assignment("pid", "t3"))).output
+    async with process_bench(3) as bench:
+        bench.executor.start(bench.assignment("deaf", "t1"))
+        bench.executor.start(bench.assignment("waits", "t2"))
+        deaf, child_of_deaf = await pids(bench)
+        (waiting,) = await pids(bench, "t2")
+        idle = (await bench.run(bench.assignment("pid", "t3"))).output
 
     assert [pid for pid in (deaf, waiting, idle) if alive(pid)] == []
     await until(lambda: not alive(child_of_deaf), "what a node started is gone too")
-    assert runs.ended == ["t3"]
+    assert bench.ended == ["t3"]
     assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

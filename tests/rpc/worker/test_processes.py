@@ -20,7 +20,7 @@ from tradewind.worker.processes.targets import locate
 NODES = [value for value in vars(process_nodes).values() if isinstance(value, Node)]
 
 
-def bench(processes: int = 2, **options: Any) -> Bench:
+def process_bench(processes: int = 2, **options: Any) -> Bench:
     """Return an executor with processes for every node of process_nodes.py."""
     pool = ProcessPool(processes, {node.type: locate(node) for node in NODES})
     return Bench(NODES, processes=pool, **options)
@@ -31,11 +31,11 @@ def config(**values: object) -> str:
 
 
 async def test_context_is_the_same_in_process() -> None:
-    async with bench() as runs:
-        assignment = runs.assignment("facts", flow_id="momentum", cycle=7, config_json=config(factor=3))
+    async with process_bench() as bench:
+        assignment = bench.assignment("facts", flow_id="momentum", cycle=7, config_json=config(factor=3))
         assignment.inputs.add(handle="value", values_json=["14"])
         assignment.planned_time.FromJsonString("2026-01-02T03:04:05Z")
-        run = await runs.run(assignment)
+        run = await bench.run(assignment)
 
     facts = run.output
     assert facts.pop("pid") != os.getpid()
@@ -51,27 +51,27 @@ async def test_context_is_the_same_in_process() -> None:
 
 
 async def test_failed_process_node_releases_its_objects() -> None:
-    async with bench(1) as runs:
-        assert (await runs.run(runs.assignment("fails_with_large_object"))).error
-        assert (await runs.run(runs.assignment("fails_with_large_object_on_a_loop", "t2"))).error
-        runs.executor.start(runs.assignment("stops_with_large_object", "t3"))
-        await until(lambda: runs.runs.get("t3"), "the node waits")
-        runs.stop("t3")
-        assert (await runs.end("t3")).terminated
-        assert (await runs.run(runs.assignment("large_objects_alive", "t4"))).output == [False, False, False]
+    async with process_bench(1) as bench:
+        assert (await bench.run(bench.assignment("fails_with_large_object"))).error
+        assert (await bench.run(bench.assignment("fails_with_large_object_on_a_loop", "t2"))).error
+        bench.executor.start(bench.assignment("stops_with_large_object", "t3"))
+        await until(lambda: bench.runs.get("t3"), "the node waits")
+        bench.stop("t3")
+        assert (await bench.end("t3")).terminated
+        assert (await bench.run(bench.assignment("large_objects_alive", "t4"))).output == [False, False, False]
 
 
 async def test_async_process_node_emits_by_handle() -> None:
-    async with bench() as runs:
-        up = await runs.run(runs.assignment("branch", config_json=config(value=2)))
-        down = await runs.run(runs.assignment("branch", "t2", config_json=config(value=-2)))
+    async with process_bench() as bench:
+        up = await bench.run(bench.assignment("branch", config_json=config(value=2)))
+        down = await bench.run(bench.assignment("branch", "t2", config_json=config(value=-2)))
 
     assert (up.outputs, down.outputs) == ({"buy": 2}, {"sell": -2})
 
 
 async def test_processes_are_reused() -> None:
-    async with bench() as runs:
-        pids = [(await runs.run(runs.assignment("pid", f"t{index}"))).output for index in range(5)]
+    async with process_bench() as bench:
+        pids = [(await bench.run(bench.assignment("pid", f"t{index}"))).output for index in range(5)]
 
     assert len(set(pids)) == 1
     assert pids[0] != os.getpid()
@@ -79,35 +79,35 @@ async def test_processes_are_reused() -> None:
 
 async def test_two_process_nodes_run_concurrently(tmp_path: Path) -> None:
     one, other = str(tmp_path / "one"), str(tmp_path / "other")
-    async with bench(2) as runs:
-        runs.executor.start(runs.assignment("meets", "t1", config_json=config(mine=one, theirs=other)))
-        runs.executor.start(runs.assignment("meets", "t2", config_json=config(mine=other, theirs=one)))
-        assert [(await runs.end(token)).output for token in ("t1", "t2")] == ["met", "met"]
+    async with process_bench(2) as bench:
+        bench.executor.start(bench.assignment("meets", "t1", config_json=config(mine=one, theirs=other)))
+        bench.executor.start(bench.assignment("meets", "t2", config_json=config(mine=other, theirs=one)))
+        assert [(await bench.end(token)).output for token in ("t1", "t2")] == ["met", "met"]
 
 
 async def test_no_more_nodes_run_than_there_are_processes(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
-    async with bench(1) as runs:
-        runs.executor.start(runs.assignment("finishes", "t1", config_json=config(flag=str(flag))))
-        await until(lambda: runs.runs.get("t1"), "the first runs")
-        runs.executor.start(runs.assignment("pid", "t2"))
-        runs.executor.start(runs.assignment("pid", "t3"))
-        await until(lambda: runs.executor.held["t3"].begun_ns, "the others wait")
+    async with process_bench(1) as bench:
+        bench.executor.start(bench.assignment("finishes", "t1", config_json=config(flag=str(flag))))
+        await until(lambda: bench.runs.get("t1"), "the first runs")
+        bench.executor.start(bench.assignment("pid", "t2"))
+        bench.executor.start(bench.assignment("pid", "t3"))
+        await until(lambda: bench.executor.held["t3"].begun_ns, "the others wait")
         flag.touch()
-        pids = [(await runs.end(token)).output for token in ("t2", "t3")]
+        pids = [(await bench.end(token)).output for token in ("t2", "t3")]
 
-    assert runs.ended == ["t1", "t2", "t3"]
-    assert {str(pid) for pid in pids} == {runs.runs["t1"].progress[0][1]}
+    assert bench.ended == ["t1", "t2", "t3"]
+    assert {str(pid) for pid in pids} == {bench.runs["t1"].progress[0][1]}
 
 
 async def test_errors_of_process_nodes_are_reported_like_others() -> None:
-    async with bench() as runs:
+    async with process_bench() as bench:
         errors = {
-            kind: (await runs.run(runs.assignment("raises", kind, config_json=config(kind=kind)))).error
+            kind: (await bench.run(bench.assignment("raises", kind, config_json=config(kind=kind)))).error
             for kind in ("value", "later", "fatal", "exit", "unwritable")
         }
-        missing = (await runs.run(runs.assignment("facts", "t2"))).error
-        same = {(await runs.run(runs.assignment("pid", f"p{index}"))).output for index in range(2)}
+        missing = (await bench.run(bench.assignment("facts", "t2"))).error
+        same = {(await bench.run(bench.assignment("pid", f"p{index}"))).output for index in range(2)}
 
     shown = {
         kind: (error.code, error.type, error.message, error.retry_after and error.retry_after.seconds)
@@ -139,10 +139,10 @@ async def test_errors_of_process_nodes_are_reported_like_others() -> None:
 @pytest.mark.parametrize("node_type", ["priced", "priced_on_a_loop"])
 async def test_types_are_checked_in_process(node_type: str) -> None:
     shares = [{"symbol": "A", "price": 1}, {"symbol": "B", "price": 2}]
-    async with bench() as runs:
-        right = await runs.run(runs.assignment(node_type, "t1", config_json=config(shares=shares)))
-        unread = await runs.run(runs.assignment(node_type, "t2", config_json=config(shares=[{"symbol": "A"}])))
-        wrong = await runs.run(runs.assignment(node_type, "t3", config_json=config(shares=shares[:1])))
+    async with process_bench() as bench:
+        right = await bench.run(bench.assignment(node_type, "t1", config_json=config(shares=shares)))
+        unread = await bench.run(bench.assignment(node_type, "t2", config_json=config(shares=[{"symbol": "A"}])))
+        wrong = await bench.run(bench.assignment(node_type, "t3", config_json=config(shares=shares[:1])))
 
     assert right.output == 2
     assert unread.error is not None
@@ -155,11 +155,11 @@ async def test_types_are_checked_in_process(node_type: str) -> None:
 
 
 async def test_sys_exit_in_task_of_node_fails_only_that_node() -> None:
-    async with bench(1) as runs:
-        before = await runs.run(runs.assignment("pid"))
-        failed = await runs.run(runs.assignment("exits", "t2"))
-        after = await runs.run(runs.assignment("branch", "t3", config_json=config(value=2)))
-        assert (await runs.run(runs.assignment("pid", "t4"))).output == before.output
+    async with process_bench(1) as bench:
+        before = await bench.run(bench.assignment("pid"))
+        failed = await bench.run(bench.assignment("exits", "t2"))
+        after = await bench.run(bench.assignment("branch", "t3", config_json=config(value=2)))
+        assert (await bench.run(bench.assignment("pid", "t4"))).output == before.output
 
     assert failed.error is not None
     assert (failed.error.code, failed.error.type) == ("NODE_ERROR", "SystemExit")
@@ -167,14 +167,14 @@ async def test_sys_exit_in_task_of_node_fails_only_that_node() -> None:
 
 
 async def test_process_node_may_block_its_event_loop() -> None:
-    async with bench(1) as runs:
+    async with process_bench(1) as bench:
         for token in ("t1", "t2"):
-            assert (await runs.run(runs.assignment("calculates_on_a_loop", token))).logs == []
+            assert (await bench.run(bench.assignment("calculates_on_a_loop", token))).logs == []
 
 
 async def test_process_node_can_terminate_itself_with_any_text() -> None:
-    async with bench(1) as runs:
-        run = await runs.run(runs.assignment("ends_itself"))
+    async with process_bench(1) as bench:
+        run = await bench.run(bench.assignment("ends_itself"))
 
     assert run.terminated
     assert run.error is not None
@@ -182,9 +182,9 @@ async def test_process_node_can_terminate_itself_with_any_text() -> None:
 
 
 async def test_context_variables_do_not_leak_to_next_node() -> None:
-    async with bench(1) as runs:
+    async with process_bench(1) as bench:
         seen = [
-            (await runs.run(runs.assignment("binds", token, config_json=config(order=token)))).output
+            (await bench.run(bench.assignment("binds", token, config_json=config(order=token)))).output
             for token in ("t1", "t2")
         ]
 
@@ -207,10 +207,10 @@ async def test_dead_process_fails_its_node_and_is_replaced(
     if how == "close":
         # The process ends after its connection, on a busy machine some time after.
         monkeypatch.setattr(node_process, "LAST_WORDS", 20.0)
-    async with bench(1) as runs:
-        before = (await runs.run(runs.assignment("pid", "t1"))).output
-        run = await runs.run(runs.assignment("dies", "t2", config_json=config(how=how)))
-        after = (await runs.run(runs.assignment("pid", "t3"))).output
+    async with process_bench(1) as bench:
+        before = (await bench.run(bench.assignment("pid", "t1"))).output
+        run = await bench.run(bench.assignment("dies", "t2", config_json=config(how=how)))
+        after = (await bench.run(bench.assignment("pid", "t3"))).output
 
     assert run.error is not None
     assert (run.error.code, run.error.message) == ("PROCESS_DIED", f"the process of the node {message}")
@@ -220,11 +220,11 @@ async def test_dead_process_fails_its_node_and_is_replaced(
 
 
 async def test_process_killed_from_outside_fails_its_node(tmp_path: Path) -> None:
-    async with bench(1) as runs:
-        runs.executor.start(runs.assignment("finishes", config_json=config(flag=str(tmp_path / "never"))))
-        await until(lambda: runs.runs.get("t1"), "the node runs")
-        os.kill(int(runs.runs["t1"].progress[0][1]), signal.SIGKILL)
-        run = await runs.end("t1")
+    async with process_bench(1) as bench:
+        bench.executor.start(bench.assignment("finishes", config_json=config(flag=str(tmp_path / "never"))))
+        await until(lambda: bench.runs.get("t1"), "the node runs")
+        os.kill(int(bench.runs["t1"].progress[0][1]), signal.SIGKILL)
+        run = await bench.end("t1")
 
     assert run.error is not None
     assert run.error.code == "PROCESS_DIED"
@@ -232,11 +232,11 @@ async def test_process_killed_from_outside_fails_its_node(tmp_path: Path) -> Non
 
 
 async def test_process_that_dies_while_idle_does_not_fail_next_node() -> None:
-    async with bench(1) as runs:
-        pids = [(await runs.run(runs.assignment("pid", "t0"))).output]
+    async with process_bench(1) as bench:
+        pids = [(await bench.run(bench.assignment("pid", "t0"))).output]
         for index in range(1, 4):
             os.kill(pids[-1], signal.SIGKILL)
-            pids.append((await runs.run(runs.assignment("pid", f"t{index}"))).output)
+            pids.append((await bench.run(bench.assignment("pid", f"t{index}"))).output)
 
     assert len(set(pids)) == 4
 
@@ -251,11 +251,11 @@ async def test_process_that_dies_while_idle_does_not_fail_next_node() -> None:
 async def test_process_that_cannot_start_fails_its_node(
     monkeypatch: pytest.MonkeyPatch, program: str, message: str
 ) -> None:
-    async with bench(1) as runs:
+    async with process_bench(1) as bench:
         with monkeypatch.context() as patched:
             patched.setattr(sys, "executable", program)
-            error = (await runs.run(runs.assignment("pid"))).error
-        after = await runs.run(runs.assignment("pid", "t2"))
+            error = (await bench.run(bench.assignment("pid"))).error
+        after = await bench.run(bench.assignment("pid", "t2"))
 
     assert error is not None
     assert error.code == "PROCESS_DIED"
@@ -265,11 +265,11 @@ async def test_process_that_cannot_start_fails_its_node(
 
 async def test_secrets_reach_process_node_but_not_its_logs_and_errors() -> None:
     known = {"key": 'hush "42"', "wrong": "hush!"}
-    async with bench(secrets=known.get) as runs:
-        fine = await runs.run(runs.assignment("secretive", config_json='{"key": {"$secret": "key"}}'))
-        wrong = await runs.run(runs.assignment("secretive", "t2", config_json='{"key": {"$secret": "wrong"}}'))
-        plain = await runs.run(runs.assignment("secretive", "t3", config_json='{"key": "hush"}'))
-        unknown = await runs.run(runs.assignment("secretive", "t4", config_json='{"key": {"$secret": "other"}}'))
+    async with process_bench(secrets=known.get) as bench:
+        fine = await bench.run(bench.assignment("secretive", config_json='{"key": {"$secret": "key"}}'))
+        wrong = await bench.run(bench.assignment("secretive", "t2", config_json='{"key": {"$secret": "wrong"}}'))
+        plain = await bench.run(bench.assignment("secretive", "t3", config_json='{"key": "hush"}'))
+        unknown = await bench.run(bench.assignment("secretive", "t4", config_json='{"key": {"$secret": "other"}}'))
 
     assert (fine.output, plain.output) == (9, 4)
     assert [run.logs[0].message for run in (fine, wrong, plain)] == [
@@ -285,9 +285,9 @@ async def test_secrets_reach_process_node_but_not_its_logs_and_errors() -> None:
 
 
 async def test_forked_child_of_node_can_be_ended_and_does_not_log() -> None:
-    async with bench() as runs:
-        run = await runs.run(runs.assignment("forks"))
-        after = await runs.run(runs.assignment("pid", "t2"))
+    async with process_bench() as bench:
+        run = await bench.run(bench.assignment("forks"))
+        after = await bench.run(bench.assignment("pid", "t2"))
 
     assert run.output == -signal.SIGTERM
     assert run.logs == []

@@ -95,9 +95,7 @@ def test_malformed_address_is_refused(shell: Shell, address: str, command: str) 
     assert ran.err == f'error: "{address}" is not the address of a server: give host:port, such as localhost:7700\n'
 
 
-def test_the_address_option_wins_over_the_environment(
-    shell: Shell, stack: FakeStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_address_option_overrides_environment(shell: Shell, stack: FakeStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_ADDRESS", "localhost:1")
 
     shell("flow", "list", ends=3)
@@ -136,7 +134,7 @@ def test_closed_output_pipe_is_no_error(stack: FakeStack) -> None:
         process.wait(timeout=30)
 
 
-def test_a_closed_stdout_is_no_error(stack: FakeStack) -> None:
+def test_closed_stdout_is_no_error(stack: FakeStack) -> None:
     command = [*COMMAND, "--address", stack.address, "flow", "run", "momentum", "--wait"]
 
     ended = subprocess.run(["sh", "-c", 'exec "$@" <&- >&-', "sh", *command], stderr=subprocess.PIPE, text=True)

@@ -46,7 +46,7 @@ def flow_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str
     sys.modules.pop("built_flows", None)
 
 
-def test_registers_and_plans_a_flow_built_in_python(shell: Shell, stack: FakeStack, flow_module: str) -> None:
+def test_register_and_plan_accept_flow_built_in_python(shell: Shell, stack: FakeStack, flow_module: str) -> None:
     shell("flow", "register", "prices", flow_module)
     sent = stack.scheduler.last(pb.RegisterFlowRequest)
     assert (sent.flow_id, json.loads(sent.weather_json)["interval"]) == ("prices", "1m")
@@ -56,7 +56,7 @@ def test_registers_and_plans_a_flow_built_in_python(shell: Shell, stack: FakeSta
         assert stack.scheduler.last(pb.RegisterFlowRequest).flow_id == flow_id
 
 
-def test_python_source_that_is_no_flow_is_refused(shell: Shell, flow_module: str) -> None:
+def test_register_refuses_python_source_without_flow(shell: Shell, flow_module: str) -> None:
     assert shell("flow", "register", "prices", "built_flows:flaw", ends=2).err == (
         'error: module built_flows has no flaw; did you mean "flow"?\n'
     )

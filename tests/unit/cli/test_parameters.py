@@ -141,5 +141,5 @@ def test_byte_order_mark_is_dropped_from_stdin(monkeypatch: pytest.MonkeyPatch) 
         ("task submit feed --timeout 5", "--timeout: it needs --wait"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(shell: Shell, command: str, message: str) -> None:
+def test_contradictory_options_are_refused(shell: Shell, command: str, message: str) -> None:
     assert message in " ".join(shell(*command.split(), ends=2).err.split())

@@ -177,7 +177,7 @@ def test_edges_to_missing_nodes_or_handles_are_refused(flow: Flow, source: str, 
     assert edges(flow) == []
 
 
-def test_handle_written_as_attribute_names_the_right_way(flow: Flow) -> None:
+def test_handle_written_as_attribute_gets_hint(flow: Flow) -> None:
     a: Any = flow["a"]
     with pytest.raises(AttributeError, match=r'no attribute "out"; if it is one of its handles, write a\["out"\]'):
         a.out >> flow["b"]["in"]

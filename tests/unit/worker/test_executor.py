@@ -78,7 +78,7 @@ async def test_held_token_is_not_started_again() -> None:
         assert (calls, bench.ended) == (["t1"], ["t1"])
 
 
-async def test_an_unknown_node_type_fails() -> None:
+async def test_unknown_node_type_fails() -> None:
     async with Bench([]) as bench:
         run = await bench.run(bench.assignment("nowhere"))
 
@@ -90,7 +90,7 @@ async def test_an_unknown_node_type_fails() -> None:
 
 
 @pytest.mark.parametrize("threaded", [False, True])
-async def test_an_exception_is_reported_with_the_frames_of_the_node_only(threaded: bool) -> None:
+async def test_exception_is_reported_with_frames_of_node_only(threaded: bool) -> None:
     def divide() -> float:
         return 1 / 0
 
@@ -223,7 +223,7 @@ async def test_failed_node_releases_its_objects_without_garbage_collector(thread
         gc.enable()
 
 
-async def test_an_exception_without_a_usable_message_is_reported_by_its_type() -> None:
+async def test_exception_without_usable_message_is_reported_by_type() -> None:
     class Rude(Exception):
         def __str__(self) -> str:
             raise RuntimeError

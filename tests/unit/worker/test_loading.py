@@ -92,7 +92,7 @@ def test_load_error_says_what_is_wrong(folder: Path, target: str, message: str) 
     assert str(refused.value).endswith(place)
 
 
-def test_load_flow_returns_the_flow_that_an_attribute_names(folder: Path) -> None:
+def test_load_flow_returns_flow_named_by_attribute(folder: Path) -> None:
     (folder / "shop_flows.py").write_text("from tradewind.flow import Flow\nrestock = Flow('restock')\nnumber = 3\n")
 
     assert load_flow("shop_flows:restock").flow_id == "restock"

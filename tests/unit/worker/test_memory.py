@@ -34,7 +34,7 @@ def moves_on_plainly(ctx: Context, step: int = 1) -> list[Any]:
 
 
 @pytest.mark.parametrize("asked", [moves_on, moves_on_plainly])
-async def test_a_node_reads_and_sets_variables(asked: Any) -> None:
+async def test_node_reads_and_sets_variables(asked: Any) -> None:
     run = await run_node(asked, config={"step": 5}, flow_memory={"cursor": 37, "old": 1})
     assert run.error is None, run.error
     assert run.output == [37, 42, {"note": {"from": 37}}, None]
