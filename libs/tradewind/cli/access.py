@@ -53,8 +53,8 @@ async def login(
     given = token_of(token) or typer.prompt("Token", hide_input=True)
     async with session.client(given) as client:
         me = await client.who_am_i()
-        made = await client.log_in(label=f"login from {platform.node()}"[:128])
-    store_token(session.addresses.access, made.token)
+        new_token = await client.log_in(label=f"login from {platform.node()}"[:128])
+    store_token(session.addresses.access, new_token.token)
     address = session.addresses.access
     if output is Format.JSON:
         session.screen.json({"user_id": me.user_id, "role": me.role, "address": address})
@@ -132,11 +132,11 @@ async def create(
 ) -> None:
     """Create a token for a program and print it; it is shown only once."""
     async with session.client() as client:
-        made = await client.create_token(user, role=role, label=label, lifetime=days * 86_400)
+        new_token = await client.create_token(user, role=role, label=label, lifetime=days * 86_400)
     if output is Format.JSON:
-        session.screen.json({"token": made.token, "session": made.session})
+        session.screen.json({"token": new_token.token, "session": new_token.session})
         return
-    session.screen.line(made.token)
+    session.screen.line(new_token.token)
 
 
 @tokens.command("list")

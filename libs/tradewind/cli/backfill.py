@@ -47,17 +47,19 @@ async def backfill(
     """
     from_moment, to_moment = parse_time(start, "--from"), parse_time(end, "--to")
     async with session.client() as client:
-        made = await client.backfill_flow(name, from_moment, to_moment, max_running=max_running)
+        record = await client.backfill_flow(name, from_moment, to_moment, max_running=max_running)
         client.patience = session.patience
-        while wait and not made.ended:
+        while wait and not record.ended:
             await asyncio.sleep(_POLL_S)
-            made = await client.get_backfill(name, made.backfill_id)
+            record = await client.get_backfill(name, record.backfill_id)
     if output is Format.JSON:
-        session.screen.json(made)
+        session.screen.json(record)
     else:
-        session.screen.line(f"backfill {made.backfill_id} of {name}: {made.times} planned times, {_progress(made)}")
-    if wait and (made.failed or made.status != "completed"):
-        raise fail(f"backfill {made.backfill_id} is {made.status}; {made.failed} of its cycles failed", FAILED)
+        session.screen.line(
+            f"backfill {record.backfill_id} of {name}: {record.times} planned times, {_progress(record)}"
+        )
+    if wait and (record.failed or record.status != "completed"):
+        raise fail(f"backfill {record.backfill_id} is {record.status}; {record.failed} of its cycles failed", FAILED)
 
 
 @app.command()

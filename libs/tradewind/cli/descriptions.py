@@ -240,8 +240,8 @@ def _resumed(screen: Screen, node: NodeTaskRecord) -> str:
 def show_log_line(screen: Screen, line: LogLine) -> None:
     """Print a log line."""
     at = iso(line.created_at) if line.created_at is not None else "-"
-    who = line.node_id or line.source
-    text = f"{at}  {line.cycle}  {line.level.upper():<8} {who}: {line.message}"
+    author = line.node_id or line.source
+    text = f"{at}  {line.cycle}  {line.level.upper():<8} {author}: {line.message}"
     screen.line(text, _LEVEL_STYLES.get(line.level))
 
 

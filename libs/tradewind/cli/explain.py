@@ -37,19 +37,19 @@ async def explain(
     from tradewind.client import NotFound
 
     places = where or []
-    named = name.split(":", 3)
-    of_flow = len(named) == 4 and named[1].isdecimal() and named[2].isdecimal()
-    if len(places) > 2 or (len(places) == 2 and not places[0].isdecimal()) or (places and len(named) > 1):
+    id_parts = name.split(":", 3)
+    is_node_of_flow = len(id_parts) == 4 and id_parts[1].isdecimal() and id_parts[2].isdecimal()
+    if len(places) > 2 or (len(places) == 2 and not places[0].isdecimal()) or (places and len(id_parts) > 1):
         raise typer.BadParameter("give FLOW, FLOW NODE, FLOW CYCLE NODE (CYCLE is a number), or the id of a node task")
-    if run is not None and len(named) > 1:
+    if run is not None and len(id_parts) > 1:
         raise typer.BadParameter("leave it out with the id of a node task", param_hint="--run")
     if run is not None and not places:
         raise typer.BadParameter("it needs a cycle: give FLOW CYCLE NODE --run RUN", param_hint="--run")
     running: CycleDescription | None = None
     async with session.client() as client:
-        if of_flow:
-            reasons = await client.explain_node(named[0], named[3], cycle=int(named[1]), run=int(named[2]))
-        elif len(named) > 1:
+        if is_node_of_flow:
+            reasons = await client.explain_node(id_parts[0], id_parts[3], cycle=int(id_parts[1]), run=int(id_parts[2]))
+        elif len(id_parts) > 1:
             reasons = await client.explain_node_task(name)
         elif not places:
             reasons = await client.explain_flow(name)

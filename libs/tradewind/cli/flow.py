@@ -202,7 +202,7 @@ async def watch(
         for name in names:
             await client.get_flow(name)
         client.patience = session.patience
-        await watch_cycles(session.screen, client, client.watch_flows(*names), output, most_ended=cycles)
+        await watch_cycles(session.screen, client, client.watch_flows(*names), output, max_ended=cycles)
 
 
 @app.command()

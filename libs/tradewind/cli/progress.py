@@ -38,9 +38,9 @@ def display_for(screen: Screen, output: Format) -> Display:
 
 
 async def watch_cycles(
-    screen: Screen, client: Client, cycles: AsyncGenerator[CycleRecord, None], output: Format, *, most_ended: int = 0
+    screen: Screen, client: Client, cycles: AsyncGenerator[CycleRecord, None], output: Format, *, max_ended: int = 0
 ) -> None:
-    """Show cycles until `most_ended` have ended while watched (0: until the iteration ends)."""
+    """Show cycles until `max_ended` have ended while watched (0: until the iteration ends)."""
     begun: dict[tuple[str, int], CycleRecord] = {}
     ended = 0
     with display_for(screen, output) as display:
@@ -56,7 +56,7 @@ async def watch_cycles(
                     if cycle.ended:
                         del begun[key]
                         ended += news
-                    if most_ended and ended >= most_ended:
+                    if max_ended and ended >= max_ended:
                         return
         finally:
             if polling is not None:

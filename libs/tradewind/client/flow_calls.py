@@ -272,11 +272,11 @@ def _item(request: RunRequest | str) -> pb.RunFlowItem:
     return build(pb.RunFlowItem, flow_id=request.flow_id, inputs_json=inputs_json(request.inputs))
 
 
-def _batches(wanted: Iterable[pb.RunFlowItem]) -> Iterable[list[pb.RunFlowItem]]:
+def _batches(all_items: Iterable[pb.RunFlowItem]) -> Iterable[list[pb.RunFlowItem]]:
     """Cut many runs into lists that fit into one message each."""
     items: list[pb.RunFlowItem] = []
     size = 0
-    for item in wanted:
+    for item in all_items:
         if items and (len(items) == BULK_ITEMS or size + item.ByteSize() > BULK_BYTES):
             yield items
             items, size = [], 0

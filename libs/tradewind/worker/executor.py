@@ -123,9 +123,9 @@ class Executor:
             fault = NodeFault("UNKNOWN_NODE_TYPE", f"this worker does not offer the node type {assignment.node_type}")
             self._reports.fail(failures.faulted(attempt, fault))
             return
-        late = self._loop.time() - attempt.deadline
-        if late > 0:
-            self._reports.fail(failures.timed_out(attempt, self._late_message(late)))
+        overdue_s = self._loop.time() - attempt.deadline
+        if overdue_s > 0:
+            self._reports.fail(failures.timed_out(attempt, self._late_message(overdue_s)))
             return
         self._hold(attempt)
         run = self._run_chain if attempt.steps else self._coroutine_of
@@ -141,9 +141,9 @@ class Executor:
         attempt = Attempt(assignment, self._reports, steps)
         attempt.memories = self._memories
         if assignment.HasField("deadline"):
-            left = assignment.deadline.seconds + assignment.deadline.nanos / 1e9 - self._now()
+            seconds_left = assignment.deadline.seconds + assignment.deadline.nanos / 1e9 - self._now()
             # By the loop's clock, which nobody can set while the node runs.
-            attempt.deadline = self._loop.time() + left
+            attempt.deadline = self._loop.time() + seconds_left
         return attempt
 
     def _hold(self, attempt: Attempt) -> None:
@@ -153,9 +153,9 @@ class Executor:
     async def _run_chain(self, attempt: Attempt, node: AnyNode) -> None:
         """Run a node, then the eager nodes that follow: within one turn of the loop, unless that takes too long, so
         that all of them are reported at once."""
-        began, before = time.perf_counter(), contextvars.copy_context()
+        began, outer_context = time.perf_counter(), contextvars.copy_context()
         while True:
-            await in_context(before.copy(), self._coroutine_of(attempt, node))
+            await in_context(outer_context.copy(), self._coroutine_of(attempt, node))
             if attempt.successor is None:
                 return
             attempt = attempt.successor

@@ -20,7 +20,7 @@ def describe(error: BaseException) -> NodeFault:
 
     A group of one exception, as task groups raise it, counts as that exception; a larger group with a Fatal is final.
     """
-    whole = error
+    original = error
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, NodeFault):
@@ -33,7 +33,7 @@ def describe(error: BaseException) -> NodeFault:
         _message(error),
         type(error).__qualname__,
         # RetryLater by itself is a decision and needs no traceback, unless another exception led to it.
-        traceback="" if later and error.__cause__ is None and error.__context__ is None else _traceback(whole),
+        traceback="" if later and error.__cause__ is None and error.__context__ is None else _traceback(original),
         retry_after=after.total_seconds() if after is not None else None,
         non_retryable=isinstance(error, Fatal)
         or (isinstance(error, BaseExceptionGroup) and bool(error.subgroup(Fatal))),
@@ -118,14 +118,14 @@ def _traceback(error: BaseException) -> str:
 def _location(error: BaseException) -> str:
     """Return the innermost line of the user's own code, or of any code if there is none of the user's."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    foreign = [each for each in frames if not each[0].startswith((_SDK, "<frozen "))]
+    outside_sdk = [each for each in frames if not each[0].startswith((_SDK, "<frozen "))]
     installed = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))
-    own = [each for each in foreign if not each[0].startswith(installed)] or foreign
-    if not own:
+    own_frames = [each for each in outside_sdk if not each[0].startswith(installed)] or outside_sdk
+    if not own_frames:
         return ""
-    name, line = own[-1]
-    here = os.getcwd() + os.sep
-    return f"{name.removeprefix(here)}:{line}"
+    name, line = own_frames[-1]
+    current_directory = os.getcwd() + os.sep
+    return f"{name.removeprefix(current_directory)}:{line}"
 
 
 def _own_frames(frame: TracebackType | None) -> TracebackType | None:

@@ -35,9 +35,9 @@ class Node(Generic[P, R]):
         cache: Cache | str | None = None,
         eager: bool = False,
     ) -> None:
-        where = f'node "{type}" ({getattr(function, "__qualname__", function)})'
-        _check_names(type, outputs, where)
-        _check_kind(function, where)
+        label = f'node "{type}" ({getattr(function, "__qualname__", function)})'
+        _check_names(type, outputs, label)
+        _check_kind(function, label)
         functools.update_wrapper(self, function)
         self.type = type
         self.function = function
@@ -49,13 +49,13 @@ class Node(Generic[P, R]):
         """Whether it runs on an event loop; otherwise it runs in a thread, or in the main thread of a process."""
         self.process = process
         """Whether it runs in a process of its own."""
-        self.given_version = _checked_version(version, where)
-        self.cache = _cache_use(cache, where)
+        self.given_version = _checked_version(version, label)
+        self.cache = _cache_use(cache, label)
         """The cache for nodes that do not name one themselves; None for no cache."""
         self.eager = eager
         """Whether it may begin before its input is stored."""
-        self.signature = read_signature(function, where)
-        check_readable(self.signature, where)
+        self.signature = read_signature(function, label)
+        check_readable(self.signature, label)
         self.binder = Binder(type, self.signature)
         self.return_check = return_check(self.signature.returns)
         """The check for a value that is emitted on its only handle; None if every value passes."""
@@ -134,41 +134,41 @@ def _check_outputs(outputs: object, type: str) -> None:
         )
 
 
-def _check_names(type: str, outputs: Sequence[str], where: str) -> None:
+def _check_names(type: str, outputs: Sequence[str], label: str) -> None:
     for what, name in (("node type", type), *(("output handle", handle) for handle in outputs)):
         if not HANDLE_PATTERN.fullmatch(name):
             raise NodeDefinitionError(
-                f'{where}: {what} "{name}" must begin with a letter or digit and have at most 128 letters, digits, '
+                f'{label}: {what} "{name}" must begin with a letter or digit and have at most 128 letters, digits, '
                 "dots, dashes and underscores"
             )
     if len(set(outputs)) < len(outputs):
-        raise NodeDefinitionError(f"{where}: outputs has a handle twice: {', '.join(outputs)}")
+        raise NodeDefinitionError(f"{label}: outputs has a handle twice: {', '.join(outputs)}")
 
 
-def _check_kind(function: Callable[..., Any], where: str) -> None:
+def _check_kind(function: Callable[..., Any], label: str) -> None:
     if isinstance(function, Node):
         raise NodeDefinitionError(
-            f"{where}: it is already a node: decorate the function itself again under the other name"
+            f"{label}: it is already a node: decorate the function itself again under the other name"
         )
     if isinstance(function, type) or not callable(function):
-        raise NodeDefinitionError(f"{where}: decorate a function")
+        raise NodeDefinitionError(f"{label}: decorate a function")
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise NodeDefinitionError(f"{where}: a generator cannot be a node; return the value, or Emit(...) for several")
+        raise NodeDefinitionError(f"{label}: a generator cannot be a node; return the value, or Emit(...) for several")
 
 
-def _checked_version(version: object, where: str) -> str:
+def _checked_version(version: object, label: str) -> str:
     if not isinstance(version, str) or len(version) > _LONGEST_VERSION:
         raise NodeDefinitionError(
-            f'{where}: version must be text of at most {_LONGEST_VERSION} characters, such as "2", not {version!r:.80}'
+            f'{label}: version must be text of at most {_LONGEST_VERSION} characters, such as "2", not {version!r:.80}'
         )
     return version
 
 
-def _cache_use(cache: Cache | str | None, where: str) -> cache_pb2.CacheUse | None:
+def _cache_use(cache: Cache | str | None, label: str) -> cache_pb2.CacheUse | None:
     try:
         return None if cache is None else Cache.of(cache).to_message()
     except (TypeError, ValueError) as error:
-        raise NodeDefinitionError(f"{where}: cache: {error}") from None
+        raise NodeDefinitionError(f"{label}: cache: {error}") from None
 
 
 def _summary(function: Callable[..., Any]) -> str:

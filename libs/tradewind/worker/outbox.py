@@ -244,9 +244,9 @@ class Outbox:
         self._recent.clear()
         self._recent_bytes = 0
         # Eager nodes that were lost or given back since are not begun again.
-        here = self._unsettled.union(self._held_tokens())
+        known_tokens = self._unsettled.union(self._held_tokens())
         self._completions = deque(
-            each if each.eager_token in here else msgspec.structs.replace(each, eager_token="")
+            each if each.eager_token in known_tokens else msgspec.structs.replace(each, eager_token="")
             for each in self._completions
         )
         self.renew()
@@ -257,12 +257,12 @@ class Outbox:
             self._acknowledgement.clear()
             await self._acknowledgement.wait()
 
-    def _take_outcomes(self, request: work_pb2.WorkRequest, sent: Sent, room: int) -> None:
-        left, sequence, unconfirmed = MAX_ITEMS, request.sequence, self._unconfirmed
+    def _take_outcomes(self, request: work_pb2.WorkRequest, sent: Sent, bytes_left: int) -> None:
+        slots, sequence, unconfirmed = MAX_ITEMS, request.sequence, self._unconfirmed
         completions = request.completions
-        while self._completions and left > 0:
+        while self._completions and slots > 0:
             size = self._completions[0].size()
-            if room < size and sent.completions:
+            if bytes_left < size and sent.completions:
                 break
             completion = self._completions.popleft()
             if unconfirmed and self._withhold(completion, sequence):
@@ -271,19 +271,19 @@ class Outbox:
             completion.write(completions.add())
             if completion.eager_token:
                 unconfirmed[completion.eager_token] = sequence
-            room -= size
-            left -= 1
-        while self._failures and left > 0 and room > 0:
+            bytes_left -= size
+            slots -= 1
+        while self._failures and slots > 0 and bytes_left > 0:
             failure = self._failures.popleft()
             if unconfirmed and self._withhold(failure, sequence):
                 continue
             request.failures.append(failure)
             sent.failures.append(failure)
-            room -= failure.ByteSize()
-            left -= 1
+            bytes_left -= failure.ByteSize()
+            slots -= 1
         # Log lines go first: those of a token that was given back are not accepted any more.
         tokens_with_lines = self._notes.tokens_with_lines() if self._give_backs else ()
-        while self._give_backs and left > 0:
+        while self._give_backs and slots > 0:
             token = self._give_backs.popleft()
             if token in tokens_with_lines:
                 self._withheld.append(token)
@@ -292,8 +292,8 @@ class Outbox:
                 continue
             request.give_back_tokens.append(token)
             sent.give_backs.append(token)
-            left -= 1
-        sent.size = MAX_BYTES - room
+            slots -= 1
+        sent.size = MAX_BYTES - bytes_left
 
     def _withhold(self, outcome: Outcome, sequence: int) -> bool:
         """Put aside an outcome that must not go into this message; return whether it was put aside."""

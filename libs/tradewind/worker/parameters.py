@@ -67,22 +67,22 @@ class Signature:
     """The annotation of the return value; `Any` if there is none."""
 
 
-def read_signature(function: Callable[..., Any], where: str) -> Signature:
-    """Read what `function` takes and returns. Raises NodeDefinitionError, whose message begins with `where`.
+def read_signature(function: Callable[..., Any], label: str) -> Signature:
+    """Read what `function` takes and returns. Raises NodeDefinitionError, whose message begins with `label`.
 
     A parameter annotated `Context` gets the context. One named `config` that is annotated as a mapping or a pydantic
     model, or not at all, gets the whole config. Every other parameter is both an input handle and a key of the config.
     """
-    hints = _hints(function, where)
+    hints = _hints(function, label)
     parameters: list[Parameter] = []
     context_name = config_name = config_type = None
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD and parameter.kind is not parameter.KEYWORD_ONLY:
             raise NodeDefinitionError(
-                f"{where}: parameter {parameter} cannot be filled by name; give the node one parameter for each handle"
+                f"{label}: parameter {parameter} cannot be filled by name; give the node one parameter for each handle"
             )
         if name in ("self", "cls") and not parameters:
-            raise NodeDefinitionError(f"{where}: a node is a function, not a method; decorate a function")
+            raise NodeDefinitionError(f"{label}: a node is a function, not a method; decorate a function")
         annotation = hints.get(name, Any)
         if _is_context(annotation):
             context_name = name
@@ -91,14 +91,14 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
         else:
             if not HANDLE_PATTERN.fullmatch(name):
                 raise NodeDefinitionError(
-                    f"{where}: parameter {name} cannot be a handle; begin it with a letter, use letters, digits and _"
+                    f"{label}: parameter {name} cannot be a handle; begin it with a letter, use letters, digits and _"
                 )
             item, gather = _split_gather(annotation)
             parameters.append(Parameter(name, item, gather, parameter.default))
     return Signature(tuple(parameters), context_name, config_name, config_type, hints.get("return", Any))
 
 
-def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
+def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
     bare = inspect.unwrap(function)
     while isinstance(bare, functools.partial):
         bare = inspect.unwrap(bare.func)
@@ -108,7 +108,7 @@ def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
         return typing.get_type_hints(bare, include_extras=True)
     except NameError as error:
         raise NodeDefinitionError(
-            f"{where}: {error}; annotations are read when the node is declared, so import their types at run time, "
+            f"{label}: {error}; annotations are read when the node is declared, so import their types at run time, "
             "at the top of the module"
         ) from error
 

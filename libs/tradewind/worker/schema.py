@@ -44,13 +44,13 @@ def declare(node_type: str, description: str, signature: Signature, outputs: Seq
     return declared
 
 
-def check_readable(signature: Signature, where: str) -> None:
-    """Raise NodeDefinitionError, whose message begins with `where`, if a parameter's type cannot be read from JSON."""
+def check_readable(signature: Signature, label: str) -> None:
+    """Raise NodeDefinitionError, whose message begins with `label`, if a parameter's type cannot be read from JSON."""
     annotated = [(parameter.name, parameter.annotation) for parameter in signature.parameters]
     if signature.config_name is not None:
         annotated.append((signature.config_name, signature.config_type))
     for name, annotation in annotated:
-        prefix = f"{where}: parameter {name} of type {type_name(annotation)} cannot be read from JSON"
+        prefix = f"{label}: parameter {name} of type {type_name(annotation)} cannot be read from JSON"
         try:
             reader = reader_of(annotation)
         except TypeError as error:

@@ -53,7 +53,7 @@ class FakeRegistry(registry_service_pb2_grpc.RegistryServiceServicer):
             if worker.worker_id == request.worker_id:
                 return reg.GetWorkerResponse(worker=worker)
         message = f'no worker "{request.worker_id}"'
-        await Refusal(grpc.StatusCode.NOT_FOUND, "WORKER_NOT_FOUND", message).tell(context)
+        await Refusal(grpc.StatusCode.NOT_FOUND, "WORKER_NOT_FOUND", message).abort_call(context)
         raise AssertionError("aborted")
 
     async def ListNodeTypes(self, request: reg.ListNodeTypesRequest, context: Context) -> reg.ListNodeTypesResponse:
@@ -95,7 +95,7 @@ class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServ
     ) -> waiting_pb2.SignalNodeResponse:
         self.signals.append(request)
         if len(self.signals) == 1:
-            await AWAY.tell(context)
+            await AWAY.abort_call(context)
         return waiting_pb2.SignalNodeResponse(node_task=self.task)
 
     async def PublishNotifications(
@@ -106,13 +106,13 @@ class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServ
         if kept:
             self.notifications.append(draft)
             if len(self.notifications) == 1:
-                await AWAY.tell(context)
+                await AWAY.abort_call(context)
         return notification_pb2.PublishNotificationsResponse(kept=[kept])
 
     async def _found(self, node_task_id: str, context: Context) -> None:
         if node_task_id != self.task.node_task_id:
             message = f'no node task "{node_task_id}"'
-            await Refusal(grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND", message).tell(context)
+            await Refusal(grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND", message).abort_call(context)
 
     async def GetNodeTask(self, request: ntm.GetNodeTaskRequest, context: Context) -> ntm.GetNodeTaskResponse:
         await self._found(request.node_task_id, context)
@@ -171,13 +171,13 @@ class FakeAccess(access_service_pb2_grpc.AccessServiceServicer):
         self, request: access_service_pb2.CreateSessionRequest, context: Context
     ) -> access_service_pb2.CreateSessionResponse:
         self.made += 1
-        await AWAY.tell(context)
+        await AWAY.abort_call(context)
 
     async def CreateToken(
         self, request: access_service_pb2.CreateTokenRequest, context: Context
     ) -> access_service_pb2.CreateTokenResponse:
         self.made += 1
-        await AWAY.tell(context)
+        await AWAY.abort_call(context)
 
 
 class FakeTrigger(trigger_service_pb2_grpc.TriggerServiceServicer):
@@ -191,5 +191,5 @@ class FakeTrigger(trigger_service_pb2_grpc.TriggerServiceServicer):
     ) -> trigger_service_pb2.FireTriggerResponse:
         if request.request_id not in self.fired:
             self.fired.add(request.request_id)
-            await AWAY.tell(context)
+            await AWAY.abort_call(context)
         return trigger_service_pb2.FireTriggerResponse(fired=False)

@@ -112,7 +112,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         )
         cycles.append(cycle)
         self.flows[flow_id].last_cycle = cycle.cycle
-        await self._tell(cycle)
+        await self._notify_watchers(cycle)
         return cycle
 
     async def end(self, flow_id: str, cycle: int, ending: Ending | None = None) -> None:
@@ -125,7 +125,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         record.end_time.FromMilliseconds((START + cycle) * 1000 + 250)
         failed = how.model == "FAILED"
         record.counts.CopyFrom(node_task_pb2.StatusCounts(completed=1 if failed else 2, failed=int(failed)))
-        await self._tell(record)
+        await self._notify_watchers(record)
 
     def end_soon(self, flow_id: str, cycle: int, after: float = 0.2) -> None:
         """End a cycle some time after somebody has begun to watch; may be called from any thread."""
@@ -142,31 +142,31 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         for watcher in self._watchers:
             await watcher.put(refusal)
 
-    async def _tell(self, cycle: cycle_pb2.Cycle) -> None:
+    async def _notify_watchers(self, cycle: cycle_pb2.Cycle) -> None:
         event = _event(cycle)
         for watcher in self._watchers:
             await watcher.put(pb.WatchFlowResponse(events=[event]))
         async with self._changed:
             self._changed.notify_all()
 
-    async def _received(self, request: Message, context: Context) -> None:
+    async def _record_request(self, request: Message, context: Context) -> None:
         self.requests.append(request)
         refusal = self.refusals.popleft() if self.refusals else None
         if refusal is not None:
-            await refusal.tell(context)
+            await refusal.abort_call(context)
 
-    async def _answered(self, context: Context) -> None:
+    async def _lose_answer(self, context: Context) -> None:
         """Lose the answer, though the work is done, as many times as the test asks."""
         if self.lost_answers:
             self.lost_answers -= 1
-            await AWAY.tell(context)
+            await AWAY.abort_call(context)
 
     async def _flow(self, flow_id: str, context: Context) -> flow_pb2.Flow:
         if flow_id not in self.flows:
             refusal = Refusal(
                 grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND", f'no flow "{flow_id}"', metadata={"flow_id": flow_id}
             )
-            await refusal.tell(context)
+            await refusal.abort_call(context)
         return self.flows[flow_id]
 
     async def _cycle(self, request: Any, context: Context) -> cycle_pb2.Cycle:
@@ -177,19 +177,19 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
             await self._cycle_gone(request.flow_id, number, context)
         if request.run != cycles[number].run and request.HasField("run"):
             message = f"cycle {number} of {request.flow_id} has no run {request.run}"
-            await Refusal(grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND", message).tell(context)
+            await Refusal(grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND", message).abort_call(context)
         return cycles[number]
 
     async def _cycle_gone(self, flow_id: str, number: int, context: Context) -> None:
         message = f"{flow_id} has no cycle {number}"
-        await Refusal(grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND", message).tell(context)
+        await Refusal(grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND", message).abort_call(context)
 
     async def AnalyzeFlow(self, request: pb.AnalyzeFlowRequest, context: Context) -> pb.AnalyzeFlowResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         return pb.AnalyzeFlowResponse(structure=STRUCTURE, violations=self.violations, warnings=self.oddities)
 
     async def RegisterFlow(self, request: pb.RegisterFlowRequest, context: Context) -> pb.RegisterFlowResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         if self.violations:
             bad = error_details_pb2.BadRequest(
                 field_violations=[
@@ -197,24 +197,24 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
                     for each in self.violations
                 ]
             )
-            await Refusal(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT", "faults", [bad]).tell(context)
+            await Refusal(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT", "faults", [bad]).abort_call(context)
         config = json.loads(request.weather_json)
         changed = request.flow_id not in self.flows
         flow = self.add_flow(request.flow_id, config, labels=dict(request.labels)) if changed else None
-        await self._answered(context)
+        await self._lose_answer(context)
         warning = flow_pb2.Violation(path="nodes[0].type", message='no live worker offers "feed"')
         return pb.RegisterFlowResponse(
             flow=flow or self.flows[request.flow_id], changed=changed, warnings=[warning] if changed else []
         )
 
     async def GetFlow(self, request: pb.GetFlowRequest, context: Context) -> pb.GetFlowResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         flow = await self._flow(request.flow_id, context)
         cycles = self.cycles[request.flow_id]
         return pb.GetFlowResponse(flow=flow, current_cycle=cycles[-1] if cycles else None)
 
     async def ListFlows(self, request: pb.ListFlowsRequest, context: Context) -> pb.ListFlowsResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         flows = [
             flow
             for flow_id, flow in sorted(self.flows.items())
@@ -226,7 +226,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         return pb.ListFlowsResponse(flows=page, next_page_token=page[-1].flow_id if len(flows) > len(page) else "")
 
     async def StartFlow(self, request: pb.StartFlowRequest, context: Context) -> pb.StartFlowResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         flow = await self._flow(request.flow_id, context)
         flow.status = flow_pb2.FLOW_STATUS_RUNNING
         if request.HasField("start_at"):
@@ -234,23 +234,23 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         return pb.StartFlowResponse(flow=flow)
 
     async def StopFlow(self, request: pb.StopFlowRequest, context: Context) -> pb.StopFlowResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         flow = await self._flow(request.flow_id, context)
         flow.status = flow_pb2.FLOW_STATUS_STOPPED
         return pb.StopFlowResponse(flow=flow)
 
     async def DeleteFlow(self, request: pb.DeleteFlowRequest, context: Context) -> pb.DeleteFlowResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         await self._flow(request.flow_id, context)
         del self.flows[request.flow_id], self.cycles[request.flow_id]
-        await self._answered(context)
+        await self._lose_answer(context)
         return pb.DeleteFlowResponse(done=request.HasField("wait"))
 
     async def RunFlow(self, request: pb.RunFlowRequest, context: Context) -> pb.RunFlowResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         await self._flow(request.flow_id, context)
         cycle = await self.begin(request.flow_id, request.inputs_json)
-        await self._answered(context)
+        await self._lose_answer(context)
         if self.ending is not None:
             await self.end(cycle.flow_id, cycle.cycle, self.ending)
         if request.HasField("wait"):
@@ -290,7 +290,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
                 return
 
     async def RunFlows(self, request: pb.RunFlowsRequest, context: Context) -> pb.RunFlowsResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         answer = pb.RunFlowsResponse()
         for item in request.items:
             if item.flow_id in self.flows:
@@ -303,7 +303,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         return answer
 
     async def GetCycle(self, request: pb.GetCycleRequest, context: Context) -> pb.GetCycleResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         cycle = await self._cycle(request, context)
         await self._until_ended(cycle, request.wait.ToMilliseconds() / 1000)
         answer = pb.GetCycleResponse(cycle=cycle)
@@ -311,7 +311,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         return answer
 
     async def ListCycles(self, request: pb.ListCyclesRequest, context: Context) -> pb.ListCyclesResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         await self._flow(request.flow_id, context)
         cycles = [
             cycle
@@ -325,7 +325,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         )
 
     async def DescribeCycle(self, request: pb.DescribeCycleRequest, context: Context) -> pb.DescribeCycleResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         cycle = await self._cycle(request, context)
         nodes = self._nodes(cycle, request.include_outputs)
         signal = node_task_pb2.Signal(
@@ -377,7 +377,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         return nodes
 
     async def WatchFlow(self, request: pb.WatchFlowRequest, context: Context) -> AsyncIterator[pb.WatchFlowResponse]:
-        await self._received(request, context)
+        await self._record_request(request, context)
         watcher: asyncio.Queue[pb.WatchFlowResponse | Refusal | None] = asyncio.Queue()
         for flow_id in request.flow_ids:
             await self._flow(flow_id, context)
@@ -396,7 +396,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
             while True:
                 event = await watcher.get()
                 if isinstance(event, Refusal):
-                    await event.tell(context)
+                    await event.abort_call(context)
                 if not isinstance(event, pb.WatchFlowResponse):
                     return
                 yield event
@@ -411,15 +411,15 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
     async def StartBulkJob(
         self, request: job_pb2.StartBulkJobRequest, context: Context
     ) -> job_pb2.StartBulkJobResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         return job_pb2.StartBulkJobResponse(job=job_pb2.BulkJob(job_id="job-1", status=job_pb2.BULK_JOB_STATUS_RUNNING))
 
     async def GetBulkJob(self, request: job_pb2.GetBulkJobRequest, context: Context) -> job_pb2.GetBulkJobResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         return job_pb2.GetBulkJobResponse(job=self.job)
 
     async def ListLogs(self, request: pb.ListLogsRequest, context: Context) -> pb.ListLogsResponse:
-        await self._received(request, context)
+        await self._record_request(request, context)
         await self._flow(request.flow_id, context)
         lines = [
             line

@@ -22,7 +22,7 @@ class Refusal:
     details: Sequence[Message] = ()
     metadata: dict[str, str] = field(default_factory=dict)
 
-    async def tell(self, context: Context) -> NoReturn:
+    async def abort_call(self, context: Context) -> NoReturn:
         """End the call with this error."""
         messages = list(self.details)
         if self.reason:

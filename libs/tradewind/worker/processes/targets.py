@@ -43,7 +43,7 @@ class Target:
 
 def locate(node: AnyNode) -> Target:
     """Return where a process can find `node`. Raises NodeDefinitionError, which says what to do, if it cannot."""
-    where = f'node "{node.type}" ({getattr(node.function, "__qualname__", node.function)})'
+    label = f'node "{node.type}" ({getattr(node.function, "__qualname__", node.function)})'
     home = sys.modules.get(getattr(node.function, "__module__", None) or "")
     others = [module for name, module in list(sys.modules.items()) if name != "__main__" and module is not home]
     for module in (home, *others):
@@ -52,12 +52,12 @@ def locate(node: AnyNode) -> Target:
             continue
         if module.__name__ == "__main__":
             raise NodeDefinitionError(
-                f"{where}: it is declared in the program itself, which a process of its own cannot import; move it "
+                f"{label}: it is declared in the program itself, which a process of its own cannot import; move it "
                 "into a module, import it from there, and leave the Worker here"
             )
         return Target(module.__name__, name)
     raise NodeDefinitionError(
-        f"{where}: with process=True it is looked up by name in a process of its own, but no module has a name for it; "
+        f"{label}: with process=True it is looked up by name in a process of its own, but no module has a name for it; "
         "declare it at the top level of a module, not inside a function"
     )
 
