@@ -44,10 +44,11 @@ def counts_of(**counts: int) -> node_task_pb2.StatusCounts:
 
 
 class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
-    """Keeps runs in memory. With `by_itself`, every component completes as soon as it is submitted."""
+    """Keeps runs in memory."""
 
-    def __init__(self, by_itself: bool = True) -> None:
-        self.by_itself = by_itself
+    def __init__(self) -> None:
+        self.automatic = True
+        """Whether every component completes as soon as it is submitted."""
         self.runs: dict[RunKey, FakeRun] = {}
         self.plans: dict[str, component_pb2.Plan] = {}
         self.requests: list[ntm_pb2.SubmitComponentsRequest] = []
@@ -68,11 +69,11 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         self.connected: set[str] = set()
         """The ids of the connected workers."""
         self.down = False
-        self.deaf = False
+        self.withholds_events = False
         """Whether events are kept but not delivered."""
         self._events: list[component_pb2.Event] = []
         self._acknowledged: dict[int, int] = {}
-        self._news = asyncio.Condition()
+        self._changed = asyncio.Condition()
         self._number = 0
 
     @property
@@ -109,12 +110,12 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
     async def _submitted(self, request: ntm_pb2.SubmitComponentsRequest) -> ntm_pb2.SubmitComponentsResponse:
         self.requests.append(request)
         self.plans.update({plan.digest: plan for plan in request.plans})
-        response = ntm_pb2.SubmitComponentsResponse(results=[self._take(run) for run in request.runs])
+        response = ntm_pb2.SubmitComponentsResponse(results=[self._submit(run) for run in request.runs])
         if self._events:
-            await self._tell()
+            await self._notify()
         return response
 
-    def _take(self, run: component_pb2.RunSubmission) -> component_pb2.SubmitResult:
+    def _submit(self, run: component_pb2.RunSubmission) -> component_pb2.SubmitResult:
         if self.refusals:
             return self.refusals.pop(0)
         known = self.runs.get((run.flow_id, run.cycle, run.run))
@@ -151,7 +152,7 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         for component_id, component in fake.components.items():
             if stopped:
                 self._end(fake, component_id, counts_of(skipped=component.node_count), 0)
-            elif self.by_itself:
+            elif self.automatic:
                 self._end(fake, component_id, counts_of(completed=component.node_count), 1)
         return fake
 
@@ -162,7 +163,7 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         run = self.runs[key]
         nodes = run.components[component_id].node_count
         event = self._end(run, component_id, counts_of(**(counts or {"completed": nodes})), sinks_completed)
-        await self._tell()
+        await self._notify()
         return event
 
     def _end(
@@ -188,11 +189,11 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         again.CopyFrom(event)
         again.event_id = str(self._number)
         self._events.append(again)
-        await self._tell()
+        await self._notify()
 
-    async def _tell(self) -> None:
-        async with self._news:
-            self._news.notify_all()
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
 
     async def StopComponent(
         self, request: ntm_pb2.StopComponentRequest, context: Context
@@ -207,7 +208,7 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
                 nodes = component.node_count
                 component.stop.by, component.stop.reason = request.by, request.reason
                 self._end(run, component_id, counts_of(terminated=1, skipped=nodes - 1), 0)
-        await self._tell()
+        await self._notify()
         return ntm_pb2.StopComponentResponse()
 
     async def PublishNotifications(
@@ -308,7 +309,7 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
                     sent.pop(partition, None)
                 for ack in request.acks:
                     self._acknowledged[ack.partition] = int(ack.event_id)
-                await self._tell()
+                await self._notify()
 
         reading = asyncio.ensure_future(read())
         try:
@@ -316,24 +317,24 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
                 if self.down:
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "down")
                 fresh = [e for e in self._events if e.partition in sent and int(e.event_id) > sent[e.partition]]
-                if fresh and not self.deaf:
+                if fresh and not self.withholds_events:
                     sent.update({event.partition: int(event.event_id) for event in fresh})
                     yield ntm_pb2.ReceiveEventsResponse(events=fresh)
                     self._events = self.unacknowledged
-                async with self._news:
-                    await self._news.wait()
+                async with self._changed:
+                    await self._changed.wait()
         finally:
             reading.cancel()
 
-    async def break_off(self) -> None:
-        """End streams and answer nothing until `up`."""
+    async def go_down(self) -> None:
+        """End streams and answer nothing until `come_up`."""
         self.down = True
-        await self._tell()
+        await self._notify()
 
-    async def up(self, *, deaf: bool = False) -> None:
+    async def come_up(self) -> None:
         """Answer again."""
-        self.down, self.deaf = False, deaf
-        await self._tell()
+        self.down = False
+        await self._notify()
 
     async def _check(self, context: Context) -> None:
         if self.down:

@@ -14,8 +14,8 @@ class FakeRegistry(registry_grpc.RegistryServiceServicer):
     def __init__(self) -> None:
         self.node_types: dict[str, node_type_pb2.NodeType] = {}
         self.down = False
-        self.most_types = 1000
-        self.asked: list[list[str]] = []
+        self.max_types = 1000
+        self.requested: list[list[str]] = []
         self.workers: list[worker_pb2.Worker] = []
 
     def offer(self, node_type: node_type_pb2.NodeType) -> None:
@@ -28,8 +28,8 @@ class FakeRegistry(registry_grpc.RegistryServiceServicer):
     ) -> registry_pb2.ListNodeTypesResponse:
         if self.down:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "down")
-        self.asked.append(list(request.types))
-        if len(request.types) > self.most_types:
+        self.requested.append(list(request.types))
+        if len(request.types) > self.max_types:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "name fewer at once")
         found = [self.node_types[name] for name in request.types if name in self.node_types]
         return registry_pb2.ListNodeTypesResponse(node_types=found)

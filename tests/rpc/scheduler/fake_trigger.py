@@ -15,10 +15,9 @@ from tradewind.server.partitions import partition_of
 
 
 class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
-    """Keeps triggers; fires them when told to or, with `by_itself`, as soon as they are due."""
+    """Keeps triggers and fires them when the test says so."""
 
-    def __init__(self, by_itself: bool = False) -> None:
-        self.by_itself = by_itself
+    def __init__(self) -> None:
         self.triggers: dict[str, trigger_pb2.Trigger] = {}
         self.epochs: dict[str, int] = {}
         self.acks: list[trigger_pb2_service.DueTriggerAck] = []

@@ -16,7 +16,7 @@ T = 1_600_000_200_000
 """A time long past, not on a full hour."""
 
 
-def asked(hours: int, **fields: object) -> pb2.BackfillFlowRequest:
+def backfill_request(hours: int, **fields: object) -> pb2.BackfillFlowRequest:
     """Return a request for the last `hours` hours before T."""
     request = pb2.BackfillFlowRequest(flow_id="f", **fields)  # type: ignore[arg-type]
     request.start.FromMilliseconds(T - hours * HOUR)
@@ -25,7 +25,7 @@ def asked(hours: int, **fields: object) -> pb2.BackfillFlowRequest:
 
 
 async def backfill(scheduler: Client, hours: int, **fields: object) -> pb2.Backfill:
-    return (await scheduler.stub.BackfillFlow(asked(hours, **fields))).backfill
+    return (await scheduler.stub.BackfillFlow(backfill_request(hours, **fields))).backfill
 
 
 async def found(scheduler: Client, backfill_id: int = 1) -> pb2.Backfill:
@@ -51,7 +51,7 @@ async def firings(scheduler: Client, backfill_id: int) -> list[int]:
     return [line.planned_time.ToMilliseconds() for line in reversed(lines)]
 
 
-async def test_every_time_of_a_range_has_its_cycle(scheduler: Client) -> None:
+async def test_backfill_runs_a_cycle_for_each_time_of_its_range(scheduler: Client) -> None:
     await scheduler.register(interval="1h")
     made = await backfill(scheduler, 25, max_running=4, by="ada", request_id="r")
     assert (made.times, made.by, made.start.ToMilliseconds(), made.end.ToMilliseconds()) == (
@@ -68,7 +68,7 @@ async def test_every_time_of_a_range_has_its_cycle(scheduler: Client) -> None:
     assert (cycle.origin, cycle.backfill_id) == (cycle_pb2.CYCLE_ORIGIN_BACKFILL, 1)
     assert cycle.planned_time.ToMilliseconds() == T - HOUR
     assert (await backfill(scheduler, 25, max_running=4, request_id="r")).backfill_id == 1
-    another = scheduler.stub.BackfillFlow(asked(24, request_id="r"))
+    another = scheduler.stub.BackfillFlow(backfill_request(24, request_id="r"))
     await refused(another, grpc.StatusCode.ALREADY_EXISTS, "REQUEST_ID_REUSED")
     again = await backfill(scheduler, 25)
     assert (await ended(scheduler, again.backfill_id)).skipped == 25
@@ -78,9 +78,9 @@ async def test_every_time_of_a_range_has_its_cycle(scheduler: Client) -> None:
     assert [each.backfill_id for each in (await scheduler.stub.ListBackfills(request)).backfills] == [1]
 
 
-async def test_no_more_run_at_once_than_asked_for(scheduler: Client, peers: Peers) -> None:
+async def test_backfill_runs_at_most_max_running_cycles_at_once(scheduler: Client, peers: Peers) -> None:
     await scheduler.register(interval="1h")
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await backfill(scheduler, 5, max_running=2)
     for done in range(5):
         await submitted(peers, done)
@@ -90,9 +90,9 @@ async def test_no_more_run_at_once_than_asked_for(scheduler: Client, peers: Peer
     assert (await ended(scheduler)).completed == 5
 
 
-async def test_a_cancelled_one_begins_no_more(scheduler: Client, peers: Peers) -> None:
+async def test_cancelled_backfill_begins_no_more_cycles(scheduler: Client, peers: Peers) -> None:
     await scheduler.register(interval="1h")
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await backfill(scheduler, 5)
     await submitted(peers, 0)
     request = pb2.CancelBackfillRequest(flow_id="f", backfill_id=1, by="ada", reason="wrong month")
@@ -105,11 +105,11 @@ async def test_a_cancelled_one_begins_no_more(scheduler: Client, peers: Peers) -
     assert await firings(scheduler, 1) == [T - 5 * HOUR, T - 4 * HOUR]
 
 
-async def test_another_replica_goes_on(start: Start, peers: Peers) -> None:
+async def test_backfill_continues_on_another_replica(start: Start, peers: Peers) -> None:
     first = await start(scheduler_lease_seconds=0.5)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
     await first.register(interval="1h")
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await backfill(first, 3)
     await submitted(peers, 0)
     await first.server.stop()
@@ -121,50 +121,52 @@ async def test_another_replica_goes_on(start: Start, peers: Peers) -> None:
     assert await firings(second, 1) == [T - 3 * HOUR, T - 2 * HOUR, T - HOUR]
 
 
-async def test_faults_are_told(scheduler: Client) -> None:
+async def test_invalid_backfill_requests_are_refused(scheduler: Client) -> None:
     await scheduler.register(interval="1m")
-    too_many = await refused(scheduler.stub.BackfillFlow(asked(200)), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    too_many = await refused(
+        scheduler.stub.BackfillFlow(backfill_request(200)), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT"
+    )
     assert too_many.violations[0][1].startswith("12000 times are planned")
-    request = asked(1, max_running=51, request_id="a b")
+    request = backfill_request(1, max_running=51, request_id="a b")
     wrong = await refused(scheduler.stub.BackfillFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     assert sorted(path for path, _ in wrong.violations) == ["max_running", "request_id"]
-    future = asked(1)
+    future = backfill_request(1)
     future.end.FromMilliseconds(4_000_000_000_000)
     await refused(scheduler.stub.BackfillFlow(future), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     empty = pb2.BackfillFlowRequest(flow_id="f")
     await refused(scheduler.stub.BackfillFlow(empty), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
-    nobody = asked(1)
+    nobody = backfill_request(1)
     nobody.flow_id = "none"
     await refused(scheduler.stub.BackfillFlow(nobody), grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
     unknown = pb2.GetBackfillRequest(flow_id="f", backfill_id=7)
     await refused(scheduler.stub.GetBackfill(unknown), grpc.StatusCode.NOT_FOUND, "BACKFILL_NOT_FOUND")
     await scheduler.register("once", interval="0")
-    once = asked(1)
+    once = backfill_request(1)
     once.flow_id = "once"
     await refused(scheduler.stub.BackfillFlow(once), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
-async def test_a_flow_says_how_far_its_backfills_are(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_explanation_shows_the_progress_of_a_backfill(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register(interval="1h")
     await backfill(scheduler, 24, max_running=2)
     await submitted(peers, 1)
 
-    async def told() -> dict[str, Any]:
+    async def reasons() -> dict[str, Any]:
         response = await scheduler.stub.ExplainFlow(explanation_pb2.ExplainFlowRequest(flow_id="f"))
         return {each.code: (each.sentence, MessageToDict(each.facts)) for each in response.reasons}
 
-    words, facts = (await told())["backfilling"]
-    assert words == "backfill 1 has 22 of 24 cycles to go, 2 at a time; 2 running now"
+    sentence, facts = (await reasons())["backfilling"]
+    assert sentence == "backfill 1 has 22 of 24 cycles to go, 2 at a time; 2 running now"
     assert (facts["left"], facts["running"], facts["waits"]) == (22, 2, False)
     await scheduler.start()
     await scheduler.stub.PauseFlow(scheduler_service_pb2.PauseFlowRequest(flow_id="f"))
-    assert (await told())["backfilling"][0].endswith("; it waits until the flow is resumed")
+    assert (await reasons())["backfilling"][0].endswith("; it waits until the flow is resumed")
     await scheduler.stub.CancelBackfill(pb2.CancelBackfillRequest(flow_id="f", backfill_id=1))
-    assert "backfilling" not in await told()
+    assert "backfilling" not in await reasons()
 
 
-async def test_a_stopped_flow_is_filled_on_the_grid_on_which_it_ran(scheduler: Client) -> None:
+async def test_backfill_of_a_stopped_flow_uses_the_grid_on_which_it_ran(scheduler: Client) -> None:
     await scheduler.register(interval="1h")
     started = (await scheduler.start()).next_execution.ToMilliseconds()
     await scheduler.stop()
@@ -173,24 +175,24 @@ async def test_a_stopped_flow_is_filled_on_the_grid_on_which_it_ran(scheduler: C
     assert {time % HOUR for time in await firings(scheduler, 1)} == {started % HOUR}
 
 
-async def test_a_range_that_is_too_long_is_told_how_to_be_split(scheduler: Client) -> None:
+async def test_refusal_of_a_too_long_range_says_where_to_split_it(scheduler: Client) -> None:
     await scheduler.register(interval="1h")
-    call = scheduler.stub.BackfillFlow(asked(25_000))
+    call = scheduler.stub.BackfillFlow(backfill_request(25_000))
     ((path, message),) = (await refused(call, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")).violations
     assert (path, message.partition(" times")[0]) == ("end", "25000")
     assert message.endswith(
         "split it into 3, the first with end 2018-12-28T12:30:00.000Z, each starting where the previous one ends"
     )
-    first = asked(25_000)
+    first = backfill_request(25_000)
     first.end.FromJsonString("2018-12-28T12:30:00.000Z")
     assert (await scheduler.stub.BackfillFlow(first)).backfill.times == 10_000
 
 
-async def test_a_calendars_range_that_is_too_long_is_to_be_split(scheduler: Client) -> None:
+async def test_refusal_of_a_too_long_cron_range_advises_splitting_it(scheduler: Client) -> None:
     spec = flow_pb2.FlowSpec(schedule=flow_pb2.ScheduleSpec(cron="* * * * *"))
     spec.nodes.add(id="a", type="noop")
     await scheduler.stub.RegisterFlow(scheduler_service_pb2.RegisterFlowRequest(flow_id="f", spec=spec))
-    call = scheduler.stub.BackfillFlow(asked(200))
+    call = scheduler.stub.BackfillFlow(backfill_request(200))
     ((path, message),) = (await refused(call, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")).violations
     assert path == "end"
     assert message.endswith("split it into several, each starting where the previous one ends")

@@ -47,7 +47,7 @@ async def firings(scheduler: Client) -> list[tuple[str, int]]:
     return [(flow_pb2.FiringOutcome.Name(line.outcome).rpartition("_")[2], line.count) for line in response.firings]
 
 
-async def test_a_cron_flow_is_due_when_its_calendar_says_so(scheduler: Client, peers: Peers) -> None:
+async def test_cron_flow_is_due_at_the_times_of_its_expression(scheduler: Client, peers: Peers) -> None:
     schedule = flow_pb2.ScheduleSpec(cron="30 9 * * 1-5", zone="Europe/Berlin", jitter="5s")
     await register(scheduler, schedule=schedule)
     flow = await scheduler.start()
@@ -65,7 +65,7 @@ async def test_a_cron_flow_is_due_when_its_calendar_says_so(scheduler: Client, p
     assert await firings(scheduler) == [("FIRED", 1)]
 
 
-async def test_single_times_come_and_then_the_flow_has_completed(scheduler: Client, peers: Peers) -> None:
+async def test_flow_with_listed_times_completes_after_the_last(scheduler: Client, peers: Peers) -> None:
     first, second = "2035-01-01T00:00:00Z", "2035-01-02T00:00:00Z"
     await register(scheduler, schedule=flow_pb2.ScheduleSpec(at=[second, first]))
     await scheduler.start()
@@ -85,7 +85,7 @@ async def until_status(scheduler: Client, status: "flow_pb2.FlowStatus.ValueType
     await until(reached, f"the flow is {flow_pb2.FlowStatus.Name(status)}")
 
 
-async def test_what_lies_in_the_past_is_refused(scheduler: Client) -> None:
+async def test_schedule_in_the_past_is_refused(scheduler: Client) -> None:
     spec = flow_pb2.FlowSpec(
         nodes=[flow_pb2.NodeSpec(id="a", type="t")], schedule=flow_pb2.ScheduleSpec(at=["2020-01-01T00:00:00Z"])
     )
@@ -94,7 +94,7 @@ async def test_what_lies_in_the_past_is_refused(scheduler: Client) -> None:
     assert "has no times left: all of them have passed" in str(error)
 
 
-async def test_a_flow_whose_times_have_passed_is_registered_again_as_it_is(scheduler: Client) -> None:
+async def test_existing_flow_whose_times_have_passed_can_be_registered_again(scheduler: Client) -> None:
     soon = datetime.fromtimestamp((now_ms() + 1500) / 1000, UTC).isoformat()
     nodes = [flow_pb2.NodeSpec(id="a", type="t")]
     spec = flow_pb2.FlowSpec(nodes=nodes, schedule=flow_pb2.ScheduleSpec(at=[soon]))
@@ -117,7 +117,7 @@ async def test_a_flow_whose_times_have_passed_is_registered_again_as_it_is(sched
     await refused(scheduler.stub.RegisterFlow(other), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
-async def test_a_flow_whose_end_has_passed_is_not_started(scheduler: Client, peers: Peers) -> None:
+async def test_flow_whose_schedule_is_over_cannot_be_started(scheduler: Client, peers: Peers) -> None:
     end = Timestamp(seconds=now_ms() // 1000 + HOUR)
     await register(scheduler, schedule=flow_pb2.ScheduleSpec(interval="1h", end="2020-01-01T00:00:00Z"))
     start = scheduler.stub.StartFlow(pb2.StartFlowRequest(flow_id="f"))
@@ -128,7 +128,7 @@ async def test_a_flow_whose_end_has_passed_is_not_started(scheduler: Client, pee
     assert "f" not in peers.triggers.triggers
 
 
-async def test_a_running_flow_is_left_as_it_is_when_it_is_started_after_its_end(scheduler: Client) -> None:
+async def test_starting_a_running_flow_after_its_end_changes_nothing(scheduler: Client) -> None:
     await register(scheduler, interval="1h")
     started = await scheduler.start()
     over = flow_pb2.ScheduleSpec(interval="1h", end="2020-01-01T00:00:00Z")
@@ -137,7 +137,7 @@ async def test_a_running_flow_is_left_as_it_is_when_it_is_started_after_its_end(
     assert (again.status, again.next_execution) == (flow_pb2.FLOW_STATUS_RUNNING, started.next_execution)
 
 
-async def test_a_running_flow_ends_where_its_end_is_moved_before_its_next_time(scheduler: Client, peers: Peers) -> None:
+async def test_moving_the_end_before_the_next_time_completes_a_running_flow(scheduler: Client, peers: Peers) -> None:
     await register(scheduler, interval="1h")
     due = (await scheduler.start()).next_execution.ToMilliseconds()
     await fire(peers, due)
@@ -149,8 +149,8 @@ async def test_a_running_flow_ends_where_its_end_is_moved_before_its_next_time(s
     assert (await scheduler.flow()).status == flow_pb2.FLOW_STATUS_COMPLETED
 
 
-async def test_one_that_waited_begins_when_the_one_before_has_ended(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_queued_cycle_begins_when_the_running_cycle_ends(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await register(scheduler, interval="1h", overlap=flow_pb2.OVERLAP_POLICY_QUEUE_ONE)
     await scheduler.start()
     due = now_ms()
@@ -165,8 +165,8 @@ async def test_one_that_waited_begins_when_the_one_before_has_ended(scheduler: C
     assert cycle.planned_time.ToMilliseconds() == due + HOUR
 
 
-async def test_the_running_cycle_makes_way(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_cancel_running_cancels_the_running_cycle(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await register(scheduler, interval="1h", overlap=flow_pb2.OVERLAP_POLICY_CANCEL_RUNNING)
     await scheduler.start()
     due = now_ms()
@@ -178,7 +178,7 @@ async def test_the_running_cycle_makes_way(scheduler: Client, peers: Peers) -> N
     assert cycle.status == cycle_pb2.CYCLE_STATUS_CANCELLED
 
 
-async def test_a_paused_flow_is_due_no_more_and_goes_on_where_its_grid_is(scheduler: Client, peers: Peers) -> None:
+async def test_paused_flow_has_no_trigger_and_resumes_on_its_grid(scheduler: Client, peers: Peers) -> None:
     await register(scheduler, interval="1h")
     started = await scheduler.start()
     flow = (await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f", note="maintenance", by="ada"))).flow
@@ -195,7 +195,7 @@ async def test_a_paused_flow_is_due_no_more_and_goes_on_where_its_grid_is(schedu
     assert await firings(scheduler) == ([("SKIPPED", 1)] if passed else [])
 
 
-async def test_a_flow_that_runs_once_keeps_its_time_over_a_pause(scheduler: Client, peers: Peers) -> None:
+async def test_flow_that_runs_once_keeps_its_time_through_a_pause(scheduler: Client, peers: Peers) -> None:
     await register(scheduler, interval="0")
     start = pb2.StartFlowRequest(flow_id="f")
     start.start_at.FromMilliseconds(now_ms() + HOUR)
@@ -209,10 +209,10 @@ async def test_a_flow_that_runs_once_keeps_its_time_over_a_pause(scheduler: Clie
 @pytest.mark.parametrize(
     "fields", [{"interval": "0"}, {"schedule": flow_pb2.ScheduleSpec(interval="1h", max_cycles=1)}], ids=str
 )
-async def test_a_flow_whose_last_cycle_runs_plans_no_other_after_a_pause(
+async def test_resuming_during_the_last_cycle_plans_no_other(
     scheduler: Client, peers: Peers, fields: dict[str, Any]
 ) -> None:
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await register(scheduler, **fields)
     await scheduler.start()
     await fire(peers, now_ms())
@@ -229,20 +229,24 @@ async def test_a_flow_whose_last_cycle_runs_plans_no_other_after_a_pause(
     await until_status(scheduler, flow_pb2.FLOW_STATUS_COMPLETED)
 
 
-async def test_only_what_runs_is_paused_and_only_what_is_paused_resumed(scheduler: Client) -> None:
+async def test_only_running_flows_are_paused_and_only_paused_flows_resumed(scheduler: Client) -> None:
     await register(scheduler, interval="1h")
     pause = scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f"))
     await refused(pause, grpc.StatusCode.FAILED_PRECONDITION, "FLOW_NOT_RUNNING")
     resume = scheduler.stub.ResumeFlow(pb2.ResumeFlowRequest(flow_id="f"))
     await refused(resume, grpc.StatusCode.FAILED_PRECONDITION, "FLOW_NOT_PAUSED")
+
+
+async def test_lists_of_unknown_flows_and_of_too_many_times_are_refused(scheduler: Client) -> None:
+    await register(scheduler, interval="1h")
     nobody = scheduler.stub.ListFirings(pb2.ListFiringsRequest(flow_id="nobody"))
     await refused(nobody, grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
     many = scheduler.stub.ListNextExecutions(pb2.ListNextExecutionsRequest(flow_id="f", count=1001))
     await refused(many, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
-async def test_failed_cycles_in_a_row_pause_a_flow(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_consecutive_failures_pause_a_flow(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await register(scheduler, interval="1h", pause_after_failures=1)
     await scheduler.start()
     await fire(peers, now_ms())

@@ -12,7 +12,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 
 
 @pytest.mark.parametrize("ahead_s", [7200.0, -7200.0])
-async def test_the_first_planned_time_is_that_after_the_stores_time(
+async def test_first_planned_time_follows_the_clock_of_the_store(
     start: Start, monkeypatch: pytest.MonkeyPatch, ahead_s: float
 ) -> None:
     clock = time.time
@@ -26,11 +26,11 @@ async def test_the_first_planned_time_is_that_after_the_stores_time(
     assert before - 60 <= flow.next_execution.seconds <= clock() + 1800 + 60
 
 
-async def test_a_cycle_has_all_of_its_time_where_the_schedulers_clock_is_ahead(
+async def test_cycle_gets_its_whole_timeout_when_the_schedulers_clock_is_ahead(
     start: Start, peers: Peers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_clock(monkeypatch, 7200.0)
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     scheduler = await start(scheduler_check_in_seconds=0.1, scheduler_compare_seconds=0.1)
     await scheduler.register(timeout="1h")
     await scheduler.run(wait=0)
@@ -40,11 +40,11 @@ async def test_a_cycle_has_all_of_its_time_where_the_schedulers_clock_is_ahead(
     assert (await scheduler.ended()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
 
 
-async def test_a_cycle_takes_no_longer_than_its_time_where_the_schedulers_clock_is_behind(
+async def test_cycle_times_out_on_time_when_the_schedulers_clock_is_behind(
     start: Start, peers: Peers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_clock(monkeypatch, -7200.0)
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     scheduler = await start()
     await scheduler.register(timeout="200ms")
     assert (await scheduler.run()).status == cycle_pb2.CYCLE_STATUS_TIMEOUT

@@ -11,7 +11,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 DEEP = '{"x":' + "[" * 501 + "]" * 501 + "}"
 
 
-async def test_it_is_refused_where_it_stands(scheduler: Client) -> None:
+async def test_deeply_nested_json_is_refused_naming_its_field(scheduler: Client) -> None:
     await scheduler.register()
     scope = memory_pb2.MemoryScope(flow_id="f", cycle=0)
     calls: list[tuple[str, Message, str]] = [

@@ -30,7 +30,7 @@ def weather(value: dict[str, Any]) -> Struct:
     return ParseDict(value, Struct())
 
 
-async def test_the_flow_of_the_specification_registers_as_it_stands(scheduler: Client) -> None:
+async def test_flow_of_the_specification_registers_unchanged(scheduler: Client) -> None:
     request = pb2.RegisterFlowRequest(flow_id="spec", weather=weather(SPECIFIED))
     response = await scheduler.stub.RegisterFlow(request)
     assert response.changed
@@ -48,7 +48,7 @@ async def test_the_flow_of_the_specification_registers_as_it_stands(scheduler: C
     assert {warning.path for warning in response.warnings} == {"nodes[0].type", "nodes[1].type"}
 
 
-async def test_the_three_forms_of_a_definition_are_the_same(scheduler: Client) -> None:
+async def test_three_forms_of_a_definition_are_equivalent(scheduler: Client) -> None:
     spec = flow_pb2.FlowSpec(interval="60")
     for node in SPECIFIED["nodes"]:
         spec.nodes.add(id=node["id"], type=node["type"], config_json=json.dumps(node["config"]))
@@ -63,7 +63,7 @@ async def test_the_three_forms_of_a_definition_are_the_same(scheduler: Client) -
     assert {answer.flow.etag for answer in answers} == {answers[0].flow.etag}
 
 
-async def test_every_field_of_a_typed_definition_counts(scheduler: Client) -> None:
+async def test_every_field_of_a_typed_definition_is_stored(scheduler: Client) -> None:
     spec = flow_pb2.FlowSpec(
         interval="500ms",
         overlap=flow_pb2.OVERLAP_POLICY_ALLOW,
@@ -125,7 +125,7 @@ async def test_every_field_of_a_typed_definition_counts(scheduler: Client) -> No
     }
 
 
-async def test_a_share_of_none_or_more_than_all_is_refused(scheduler: Client) -> None:
+async def test_min_success_ratio_outside_0_to_1_is_refused(scheduler: Client) -> None:
     for share in (0, 1.5, -1):
         spec = flow_pb2.FlowSpec(interval="0")
         spec.nodes.add(id="a", type="t")
@@ -137,7 +137,7 @@ async def test_a_share_of_none_or_more_than_all_is_refused(scheduler: Client) ->
         assert [each.path for each in analysis.violations] == ["nodes[1].min_success_ratio"]
 
 
-async def test_a_new_revision_keeps_what_ran(scheduler: Client) -> None:
+async def test_new_revision_keeps_cycles_and_creation_time(scheduler: Client) -> None:
     first = await scheduler.register("f", "a", labels={"team": "a"})
     await scheduler.run()
     again = await scheduler.register("f", "a", "b", labels={"team": "b"})
@@ -146,7 +146,7 @@ async def test_a_new_revision_keeps_what_ran(scheduler: Client) -> None:
     assert again.etag != first.etag
 
 
-async def test_a_cache_that_the_configuration_does_not_know_is_refused(scheduler: Client, peers: Peers) -> None:
+async def test_unknown_cache_is_refused(scheduler: Client, peers: Peers) -> None:
     nodes = [{"id": "a", "type": "t", "cache": "screning"}, {"id": "b", "type": "t", "cache": "analysis"}]
     nodes.append({"id": "c", "type": "t", "cache": "mine"})
     request = pb2.RegisterFlowRequest(flow_id="f", weather_json=json.dumps({"interval": 0, "nodes": nodes}))
@@ -162,7 +162,7 @@ async def test_a_cache_that_the_configuration_does_not_know_is_refused(scheduler
     assert (await scheduler.stub.RegisterFlow(request)).changed
 
 
-async def test_every_fault_is_told_at_once(scheduler: Client) -> None:
+async def test_all_faults_of_a_registration_are_reported_at_once(scheduler: Client) -> None:
     bad = {
         "interval": "soon",
         "colour": "red",
@@ -191,7 +191,7 @@ async def test_every_fault_is_told_at_once(scheduler: Client) -> None:
     assert error.violations[0][0] == "definition"
 
 
-async def test_a_typed_definition_with_unreadable_config_and_unknown_values_is_refused(scheduler: Client) -> None:
+async def test_typed_definition_with_invalid_config_and_unknown_enum_is_refused(scheduler: Client) -> None:
     spec = flow_pb2.FlowSpec(interval="1")
     spec.nodes.add(id="n", type="t", config_json="{", run_if=77)
     request = pb2.RegisterFlowRequest(flow_id="f", spec=spec)
@@ -199,7 +199,7 @@ async def test_a_typed_definition_with_unreadable_config_and_unknown_values_is_r
     assert [path for path, _ in error.violations] == ["nodes[0].config_json", "nodes[0].run_if"]
 
 
-async def test_analysing_gives_structure_and_faults_as_data_and_stores_nothing(scheduler: Client) -> None:
+async def test_analysis_returns_structure_and_faults_and_stores_nothing(scheduler: Client) -> None:
     circle = {
         "interval": 1,
         "nodes": [{"id": name, "type": "t"} for name in "abc"],
@@ -220,7 +220,7 @@ async def test_analysing_gives_structure_and_faults_as_data_and_stores_nothing(s
     assert nothing.violations[0].path == "definition"
 
 
-async def test_a_definition_is_checked_against_what_live_workers_declared(scheduler: Client, peers: Peers) -> None:
+async def test_definition_is_checked_against_declarations_of_live_workers(scheduler: Client, peers: Peers) -> None:
     schema = '{"type":"object","properties":{"window":{"type":"integer"}},"additionalProperties":false}'
     peers.registry.offer(
         node_type_pb2.NodeType(
@@ -243,18 +243,18 @@ async def test_a_definition_is_checked_against_what_live_workers_declared(schedu
     }
     request = pb2.RegisterFlowRequest(flow_id="f", weather_json=json.dumps(flow))
     error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
-    told = dict(error.violations)
+    messages = dict(error.violations)
     config = "nodes[1].config"
-    assert told.pop(f"{config}.widow") == 'unknown key; did you mean "window"?'
-    assert told.pop(f"{config}.x") == 'unknown key; it has "window"'
-    assert set(told) == {"nodes[0].config.window", "edges[0].source_handle", "edges[1].target_handle"}
-    assert 'did you mean "average"' in told["edges[0].source_handle"]
-    assert len(peers.registry.asked) == 1
+    assert messages.pop(f"{config}.widow") == 'unknown key; did you mean "window"?'
+    assert messages.pop(f"{config}.x") == 'unknown key; it has "window"'
+    assert set(messages) == {"nodes[0].config.window", "edges[0].source_handle", "edges[1].target_handle"}
+    assert 'did you mean "average"' in messages["edges[0].source_handle"]
+    assert len(peers.registry.requested) == 1
     await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
-    assert len(peers.registry.asked) == 1
+    assert len(peers.registry.requested) == 1
 
 
-async def test_analysis_tells_beside_faults_of_types_that_nobody_offers(scheduler: Client, peers: Peers) -> None:
+async def test_analysis_warns_of_unoffered_node_types_besides_faults(scheduler: Client, peers: Peers) -> None:
     peers.registry.offer(node_type_pb2.NodeType(type="average"))
     flow = {"interval": 1, "nodes": [{"id": "a", "type": "avrage"}, {"id": "a", "type": "average"}]}
     definition = flow_pb2.FlowDefinition(weather_json=json.dumps(flow))
@@ -264,7 +264,7 @@ async def test_analysis_tells_beside_faults_of_types_that_nobody_offers(schedule
     assert response.warnings[0].message.startswith('no live worker offers node type "avrage"')
 
 
-async def test_analysis_tells_of_a_schedule_that_is_over(scheduler: Client) -> None:
+async def test_analysis_reports_a_schedule_that_is_over(scheduler: Client) -> None:
     flow = {"schedule": {"at": "2001-01-01T00:00:00Z"}, "nodes": [{"id": "a", "type": "a"}]}
     definition = flow_pb2.FlowDefinition(weather_json=json.dumps(flow))
     analysis = await scheduler.stub.AnalyzeFlow(pb2.AnalyzeFlowRequest(definition=definition))
@@ -276,10 +276,8 @@ async def test_analysis_tells_of_a_schedule_that_is_over(scheduler: Client) -> N
     assert error.violations == [(each.path, each.message) for each in analysis.violations]
 
 
-async def test_declarations_that_are_too_large_for_one_answer_are_asked_for_in_parts(
-    scheduler: Client, peers: Peers
-) -> None:
-    peers.registry.most_types = 2
+async def test_declarations_of_many_node_types_are_requested_in_parts(scheduler: Client, peers: Peers) -> None:
+    peers.registry.max_types = 2
     types = [f"t{number}" for number in range(7)]
     for name in types:
         peers.registry.offer(node_type_pb2.NodeType(type=name, inputs=[node_type_pb2.InputHandle(name="prices")]))
@@ -295,7 +293,7 @@ async def test_declarations_that_are_too_large_for_one_answer_are_asked_for_in_p
     assert set(dict(error.violations)) == {f"edges[{number}].target_handle" for number in range(7)}
 
 
-async def test_without_a_registry_a_flow_registers_with_a_warning(scheduler: Client, peers: Peers) -> None:
+async def test_flow_registers_with_a_warning_when_the_registry_is_down(scheduler: Client, peers: Peers) -> None:
     peers.registry.down = True
     request = pb2.RegisterFlowRequest(flow_id="f", weather=weather(SPECIFIED))
     response = await scheduler.stub.RegisterFlow(request)
@@ -303,7 +301,7 @@ async def test_without_a_registry_a_flow_registers_with_a_warning(scheduler: Cli
     assert ["registry" in warning.message for warning in response.warnings] == [True]
 
 
-async def test_a_repeated_registration_is_safe(scheduler: Client) -> None:
+async def test_repeated_registration_request_is_idempotent(scheduler: Client) -> None:
     first = await scheduler.register("f", "a", request_id="r1")
     assert await scheduler.register("f", "a", request_id="r1") == first
     other = scheduler.register("f", "a", "b", request_id="r1")

@@ -27,13 +27,13 @@ async def left_of(flow_id: str, store: RedisServer) -> list[str]:
     return [key for key in keys if key not in ("owner", "replicas", "data_version")]
 
 
-async def test_a_deleted_flow_leaves_a_tombstone(scheduler: Client, peers: Peers, embedded: RedisServer) -> None:
+async def test_deleted_flow_leaves_only_a_tombstone(scheduler: Client, peers: Peers, embedded: RedisServer) -> None:
     await scheduler.register("f", "a", "b", request_id="r0")
     await scheduler.start()
     for number in range(3):
         await scheduler.run(request_id=f"r{number + 1}")
     await scheduler.register("f", "a", "c")
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.run(wait=0)
     peers.node_tasks.purge_steps = 3
     response = await scheduler.stub.DeleteFlow(deletion())
@@ -45,8 +45,10 @@ async def test_a_deleted_flow_leaves_a_tombstone(scheduler: Client, peers: Peers
     await refused(scheduler.run(), grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
 
 
-async def test_what_comes_late_brings_nothing_back(scheduler: Client, peers: Peers, embedded: RedisServer) -> None:
-    peers.node_tasks.by_itself = False
+async def test_late_event_does_not_recreate_a_deleted_flow(
+    scheduler: Client, peers: Peers, embedded: RedisServer
+) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register()
     await scheduler.run(wait=0)
     run = peers.node_tasks.runs["f", 0, 0]
@@ -57,9 +59,9 @@ async def test_what_comes_late_brings_nothing_back(scheduler: Client, peers: Pee
     assert await left_of("f", embedded) == ["tombstone:f"]
 
 
-async def test_without_waiting_the_answer_comes_at_once_and_the_rest_goes_on(scheduler: Client, peers: Peers) -> None:
+async def test_deletion_without_wait_answers_at_once_and_continues(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
-    await peers.node_tasks.break_off()
+    await peers.node_tasks.go_down()
     response = await scheduler.stub.DeleteFlow(deletion(wait_s=0))
     assert (response.done, response.HasField("done")) == (False, True)
     flow = await scheduler.flow()
@@ -68,18 +70,18 @@ async def test_without_waiting_the_answer_comes_at_once_and_the_rest_goes_on(sch
     await refused(scheduler.stop(), grpc.StatusCode.FAILED_PRECONDITION, "FLOW_DELETING")
     await refused(scheduler.run(), grpc.StatusCode.FAILED_PRECONDITION, "FLOW_DELETING")
     await refused(scheduler.register(), grpc.StatusCode.FAILED_PRECONDITION, "FLOW_DELETING")
-    await peers.node_tasks.up()
+    await peers.node_tasks.come_up()
     assert (await scheduler.stub.DeleteFlow(deletion())).done
 
 
-async def test_a_deletion_survives_its_scheduler(start: Start, peers: Peers, embedded: RedisServer) -> None:
+async def test_deletion_is_finished_by_the_next_scheduler(start: Start, peers: Peers, embedded: RedisServer) -> None:
     first = await start()
     await first.register()
     await first.run()
-    await peers.node_tasks.break_off()
+    await peers.node_tasks.go_down()
     await first.stub.DeleteFlow(deletion(wait_s=0))
     await first.server.stop()
-    await peers.node_tasks.up()
+    await peers.node_tasks.come_up()
     await start()
 
     async def gone() -> bool:
@@ -88,7 +90,7 @@ async def test_a_deletion_survives_its_scheduler(start: Start, peers: Peers, emb
     await until(gone, "the next scheduler has finished the deletion")
 
 
-async def test_a_flow_registered_anew_starts_from_the_beginning(scheduler: Client, peers: Peers) -> None:
+async def test_flow_registered_after_deletion_starts_from_cycle_0(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     await scheduler.start()
     await scheduler.run()
@@ -101,8 +103,8 @@ async def test_a_flow_registered_anew_starts_from_the_beginning(scheduler: Clien
     assert (await scheduler.run()).cycle == 0
 
 
-async def test_a_caller_that_waits_for_a_cycle_of_a_deleted_flow_is_answered(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_caller_waiting_for_a_cycle_of_a_deleted_flow_is_answered(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register()
     waiting = asyncio.ensure_future(scheduler.run(wait=60))
     await until(lambda: ("f", 0, 0) in peers.node_tasks.runs, "the cycle runs")

@@ -15,7 +15,7 @@ async def run_doctor(scheduler: Client, *, mend: bool = False) -> list[tuple[str
     return [(each.check, each.subject, each.mended) for answer in answers for each in answer.findings]
 
 
-async def test_a_flow_whose_trigger_was_lost_gets_it_back(scheduler: Client, peers: Peers) -> None:
+async def test_doctor_restores_a_lost_trigger(scheduler: Client, peers: Peers) -> None:
     await scheduler.register("f")
     await scheduler.start("f")
     await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told")
@@ -25,11 +25,11 @@ async def test_a_flow_whose_trigger_was_lost_gets_it_back(scheduler: Client, pee
     await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told again")
 
 
-async def test_a_run_that_the_node_task_manager_lost_is_submitted_again(
+async def test_doctor_resubmits_a_run_that_the_node_task_manager_lost(
     start: Start, peers: Peers, embedded: RedisServer
 ) -> None:
     scheduler = await start(scheduler_compare_seconds=3600, scheduler_check_in_seconds=0.1)
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.register("f")
     cycle = await scheduler.run("f", wait=0)
     key = ("f", cycle.cycle, 0)
@@ -53,7 +53,7 @@ async def test_a_run_that_the_node_task_manager_lost_is_submitted_again(
     await until(lambda: key in peers.node_tasks.runs, "the run was submitted again")
 
 
-async def test_the_background_finds_mends_and_counts(start: Start, embedded: RedisServer) -> None:
+async def test_background_doctor_mends_and_counts_findings(start: Start, embedded: RedisServer) -> None:
     scheduler = await start(doctor_seconds=0.1, doctor_records_per_second=100_000)
     admin = embedded.connect()
     flows = f"trading_flow:{{f{partition_of('gone')}}}:flows"

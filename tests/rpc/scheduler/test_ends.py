@@ -7,34 +7,34 @@ from tests.waiting import until
 from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED
 
 
-def told(peers: Peers) -> list[tuple[str, str, str]]:
+def published_events(peers: Peers) -> list[tuple[str, str, str]]:
     """Return the name, flow and status of each event."""
     payloads = [(event.name, json.loads(event.payload_json)) for event in peers.triggers.events]
     return [(name, payload["flow_id"], payload["status"]) for name, payload in payloads]
 
 
-async def heard(scheduler: Client, peers: Peers) -> None:
+async def wait_until_ends_are_published(scheduler: Client, peers: Peers) -> None:
     """Run cycles until the scheduler knows of a listener and reports an end."""
     peers.triggers.listeners.add(FLOW_FINISHED)
     await scheduler.register("probe")
 
-    async def one_is_told() -> bool:
+    async def end_is_published() -> bool:
         await scheduler.run("probe")
-        return any(flow_id == "probe" for _, flow_id, _ in told(peers))
+        return any(flow_id == "probe" for _, flow_id, _ in published_events(peers))
 
-    await until(one_is_told, "an end is told")
+    await until(end_is_published, "an end is published")
 
 
-async def test_an_end_is_told_while_somebody_listens(start: Start, peers: Peers) -> None:
+async def test_end_is_published_while_there_are_listeners(start: Start, peers: Peers) -> None:
     scheduler = await start(scheduler_listeners_seconds=0.05)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
     await until(lambda: not scheduler.service.publishes_ends, "it knows that nobody does")
     await scheduler.register(user_id="ada")
     await scheduler.run()
     assert peers.triggers.events == []
-    await heard(scheduler, peers)
+    await wait_until_ends_are_published(scheduler, peers)
     cycle = await scheduler.run()
-    await until(lambda: (FLOW_FINISHED, "f", "completed") in told(peers), "it is told")
+    await until(lambda: (FLOW_FINISHED, "f", "completed") in published_events(peers), "it is published")
     (event,) = [event for event in peers.triggers.events if event.event_id == cycle.run_id]
     payload = json.loads(event.payload_json)
     assert payload == {
@@ -53,10 +53,10 @@ async def test_an_end_is_told_while_somebody_listens(start: Start, peers: Peers)
     assert cycle.end_time.ToJsonString() == payload["end_time"]
 
 
-async def test_what_a_scheduler_left_untold_its_successor_tells(start: Start, peers: Peers) -> None:
+async def test_unpublished_end_is_published_by_the_next_scheduler(start: Start, peers: Peers) -> None:
     first = await start(scheduler_listeners_seconds=0.05, scheduler_lease_seconds=0.5)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
-    await heard(first, peers)
+    await wait_until_ends_are_published(first, peers)
     await first.register()
     peers.triggers.down = True
     cycle = await first.run()

@@ -8,7 +8,7 @@ import pytest
 from tests.no_writes import REFUSALS, taking_no_writes
 from tests.rpc.scheduler.conftest import Client, Peers
 from tests.rpc.scheduler.errors import refused
-from tests.rpc.scheduler.explanations import of_flow, of_node, pending, submitted
+from tests.rpc.scheduler.explanations import explain_flow, explain_node, set_node_reasons, submitted
 from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_pb2
@@ -17,160 +17,158 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.stores.keys import Keys
 
 
-async def test_a_flow_that_was_never_started(scheduler: Client) -> None:
+async def test_flow_never_started_shows_not_started(scheduler: Client) -> None:
     await scheduler.register()
-    assert list(await of_flow(scheduler)) == ["not_started"]
+    assert list(await explain_flow(scheduler)) == ["not_started"]
 
 
-async def test_a_running_flow_tells_its_next_time(scheduler: Client) -> None:
+async def test_running_flow_shows_its_next_time(scheduler: Client) -> None:
     await scheduler.register()
     await scheduler.start()
-    found = await of_flow(scheduler)
+    found = await explain_flow(scheduler)
     assert list(found) == ["next_tick"]
     assert found["next_tick"][1]["at"].endswith("Z")
 
 
-async def test_an_open_run_that_has_no_record_is_left_out(
-    scheduler: Client, peers: Peers, embedded: RedisServer
-) -> None:
-    peers.node_tasks.by_itself = False
+async def test_open_run_without_record_is_left_out(scheduler: Client, peers: Peers, embedded: RedisServer) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register()
     await scheduler.run(wait=0)
     await scheduler.run(wait=0)
     await submitted(peers, 1)
     await embedded.connect().delete(Keys().run("f", 0, 0))
-    assert (await of_flow(scheduler))["cycle_running"][1]["cycle"] == 1
+    assert (await explain_flow(scheduler))["cycle_running"][1]["cycle"] == 1
     await embedded.connect().delete(Keys().run("f", 1, 0))
-    assert list(await of_flow(scheduler)) == ["not_started"]
+    assert list(await explain_flow(scheduler)) == ["not_started"]
 
 
-async def test_a_time_that_passed_and_began_nothing(scheduler: Client) -> None:
+async def test_overdue_time_is_shown_with_its_delay(scheduler: Client) -> None:
     await scheduler.register("f", interval="1")
     await scheduler.start()
     tick: tuple[str, dict[str, Any]] = ("", {})
 
     async def late() -> bool:
         nonlocal tick
-        tick = (await of_flow(scheduler))["next_tick"]
+        tick = (await explain_flow(scheduler))["next_tick"]
         return "was planned" in tick[0]
 
     await until(late, "it is told as late")
-    words, facts = tick
-    assert words == f"a cycle was planned for {facts['at']} and has still not begun, {facts['late']:g} s later"
+    sentence, facts = tick
+    assert sentence == f"a cycle was planned for {facts['at']} and has still not begun, {facts['late']:g} s later"
 
 
-async def test_a_paused_flow_tells_who_since_when_and_why(scheduler: Client) -> None:
+async def test_paused_flow_shows_actor_time_and_note(scheduler: Client) -> None:
     await scheduler.register()
     await scheduler.start()
     await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f", by="ann", note="rates are wrong"))
-    found = await of_flow(scheduler)
+    found = await explain_flow(scheduler)
     assert list(found) == ["paused"]
-    words, facts = found["paused"]
+    sentence, facts = found["paused"]
     assert (facts["by"], facts["note"]) == ("ann", "rates are wrong")
-    assert words == f"paused by ann at {facts['since']}: rates are wrong"
+    assert sentence == f"paused by ann at {facts['since']}: rates are wrong"
 
 
-async def test_a_flow_that_failed_too_often_tells_how_often(scheduler: Client, peers: Peers) -> None:
+async def test_flow_paused_after_failures_shows_their_number(scheduler: Client, peers: Peers) -> None:
     await scheduler.register("f", pause_after_failures=2)
     await scheduler.start()
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     for _ in range(2):
         number = (await scheduler.run(wait=0)).cycle
         await submitted(peers, number)
         await peers.node_tasks.finish(("f", number, 0), sinks_completed=0, failed=1)
         await scheduler.ended("f", number)
-    found = await of_flow(scheduler)
+    found = await explain_flow(scheduler)
     assert next(iter(found)) == "paused_after_failures"
     facts = found["paused_after_failures"][1]
     assert (facts["failures"], facts["last_cycle"], facts["by"]) == (2, 1, "system")
 
 
-async def test_what_somebody_says_of_a_pause_does_not_make_it_one_after_failures(scheduler: Client) -> None:
+async def test_pause_with_a_note_about_failures_is_not_a_pause_after_failures(scheduler: Client) -> None:
     await scheduler.register()
     await scheduler.start()
     note = "paused after 2 failed cycles in a row, the last of which was cycle 1"
     await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f", by="system", note=note))
-    assert list(await of_flow(scheduler)) == ["paused"]
+    assert list(await explain_flow(scheduler)) == ["paused"]
 
 
-@pytest.mark.parametrize("why", REFUSALS)
-async def test_a_store_that_takes_no_writes_is_what_keeps_flows_and_nodes_back(
-    scheduler: Client, peers: Peers, embedded: RedisServer, why: str
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_read_only_store_is_shown_as_a_reason_for_flows_and_nodes(
+    scheduler: Client, peers: Peers, embedded: RedisServer, refusal: str
 ) -> None:
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.register()
     await scheduler.run(wait=0)
     await submitted(peers)
-    pending(peers, ("running", "runs"))
-    async with taking_no_writes(embedded, why):
-        found = await of_flow(scheduler)
+    set_node_reasons(peers, ("running", "runs"))
+    async with taking_no_writes(embedded, refusal):
+        found = await explain_flow(scheduler)
         assert list(found) == ["store_takes_no_writes", "not_started", "cycle_running"]
         assert found["store_takes_no_writes"] == (
-            f"{why}; nothing can begin or end until it accepts writes again",
-            {"why": why},
+            f"{refusal}; nothing can begin or end until it accepts writes again",
+            {"why": refusal},
         )
-        assert list(await of_node(scheduler)) == ["store_takes_no_writes", "running"]
+        assert list(await explain_node(scheduler)) == ["store_takes_no_writes", "running"]
         # Both services may use the same store, so it is reported once.
-        pending(peers, ("store_takes_no_writes", "its own"), ("running", "runs"))
-        assert {code: words for code, (words, _) in (await of_node(scheduler)).items()} == {
+        set_node_reasons(peers, ("store_takes_no_writes", "its own"), ("running", "runs"))
+        assert {code: sentence for code, (sentence, _) in (await explain_node(scheduler)).items()} == {
             "store_takes_no_writes": "its own",
             "running": "runs",
         }
-    pending(peers, ("running", "runs"))
-    assert list(await of_flow(scheduler)) == ["not_started", "cycle_running"]
-    assert list(await of_node(scheduler)) == ["running"]
+    set_node_reasons(peers, ("running", "runs"))
+    assert list(await explain_flow(scheduler)) == ["not_started", "cycle_running"]
+    assert list(await explain_node(scheduler)) == ["running"]
 
 
-async def test_a_stopped_flow(scheduler: Client) -> None:
+async def test_stopped_flow_shows_actor_and_reason_of_the_first_stop(scheduler: Client) -> None:
     await scheduler.register()
     await scheduler.start()
     stopped = await scheduler.stop(by="ann", reason="rates are wrong")
     assert (stopped.stop.by, stopped.stop.reason) == ("ann", "rates are wrong")
     again = await scheduler.stop(by="bob", reason="me too")
     assert again.stop == stopped.stop == (await scheduler.flow()).stop
-    found = await of_flow(scheduler)
+    found = await explain_flow(scheduler)
     assert list(found) == ["stopped"]
-    words, facts = found["stopped"]
+    sentence, facts = found["stopped"]
     assert (facts["by"], facts["why"]) == ("ann", "rates are wrong")
-    assert words == f"stopped by ann at {facts['at']}: rates are wrong; start it to let cycles begin"
+    assert sentence == f"stopped by ann at {facts['at']}: rates are wrong; start it to let cycles begin"
     assert not (await scheduler.start()).HasField("stop")
 
 
-async def test_a_schedule_that_has_not_begun(scheduler: Client) -> None:
+async def test_schedule_that_has_not_begun_shows_its_start(scheduler: Client) -> None:
     schedule = flow_pb2.ScheduleSpec(interval="60s", start="2096-10-02T07:06:40Z")
     spec = flow_pb2.FlowSpec(schedule=schedule)
     spec.nodes.add(id="a", type="noop")
     await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))
     await scheduler.start()
-    found = await of_flow(scheduler)
+    found = await explain_flow(scheduler)
     assert list(found) == ["outside_window", "next_tick"]
     assert found["outside_window"][1]["start"] == "2096-10-02T07:06:40.000Z"
 
 
-async def test_a_flow_that_is_being_deleted(scheduler: Client, peers: Peers) -> None:
+async def test_flow_being_deleted_shows_deleting(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     peers.triggers.down = True
     await scheduler.stub.DeleteFlow(pb2.DeleteFlowRequest(flow_id="f"))
-    assert list(await of_flow(scheduler)) == ["deleting"]
+    assert list(await explain_flow(scheduler)) == ["deleting"]
     peers.triggers.down = False
 
 
-async def test_a_schedule_that_is_over(scheduler: Client, peers: Peers) -> None:
+async def test_finished_schedule_shows_schedule_over(scheduler: Client, peers: Peers) -> None:
     await scheduler.register("f", interval="0")
     await scheduler.start()
     due_ms = (await scheduler.flow()).next_execution.ToMilliseconds()
     await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told")
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     peers.triggers.fire(["f"], due_ms)
     await submitted(peers)
-    found = await of_flow(scheduler)
+    found = await explain_flow(scheduler)
     assert list(found) == ["schedule_over", "cycle_running"]
     await peers.node_tasks.finish(("f", 0, 0))
     await scheduler.ended()
-    assert (await of_flow(scheduler))["schedule_over"][1]["status"] == "completed"
+    assert (await explain_flow(scheduler))["schedule_over"][1]["status"] == "completed"
 
 
-async def test_a_time_that_was_missed(scheduler: Client, peers: Peers) -> None:
+async def test_missed_time_shows_tick_missed(scheduler: Client, peers: Peers) -> None:
     spec = flow_pb2.FlowSpec(schedule={"interval": "1h", "catch_up": flow_pb2.CATCH_UP_NONE})  # type: ignore[arg-type]
     spec.nodes.add(id="a", type="noop")
     await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))
@@ -178,33 +176,33 @@ async def test_a_time_that_was_missed(scheduler: Client, peers: Peers) -> None:
     await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told")
     peers.triggers.fire(["f"], (await scheduler.flow()).next_execution.ToMilliseconds() - 1_800_000)
 
-    async def is_told() -> bool:
-        return "tick_missed" in await of_flow(scheduler)
+    async def is_shown() -> bool:
+        return "tick_missed" in await explain_flow(scheduler)
 
-    await until(is_told, "the planned time was judged")
+    await until(is_shown, "the planned time was judged")
 
 
-async def test_a_cycle_that_runs_and_one_that_is_stopping(scheduler: Client, peers: Peers) -> None:
+async def test_running_and_stopping_cycles_are_shown(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.run(wait=0)
     await submitted(peers)
-    assert "cycle_running" in await of_flow(scheduler)
+    assert "cycle_running" in await explain_flow(scheduler)
     # The scheduler does not learn that the cycle has stopped.
-    peers.node_tasks.deaf = True
+    peers.node_tasks.withholds_events = True
     await scheduler.start()
     await scheduler.stop(by="ann", reason="enough")
-    found = await of_flow(scheduler)
+    found = await explain_flow(scheduler)
     assert list(found)[:2] == ["stopped", "stopping"]
     assert (found["stopping"][1]["by"], found["stopping"][1]["why"]) == ("ann", "enough")
-    assert next(iter(await of_node(scheduler))) == "stopping"
+    assert next(iter(await explain_node(scheduler))) == "stopping"
 
 
-async def test_a_cycle_that_the_node_task_manager_has_not_taken(scheduler: Client, peers: Peers) -> None:
+async def test_unsubmitted_cycle_waits_for_the_node_task_manager(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     peers.node_tasks.down = True
     await scheduler.run(wait=0)
-    assert "waits_for_node_task_manager" in await of_flow(scheduler)
+    assert "waits_for_node_task_manager" in await explain_flow(scheduler)
 
 
 @pytest.mark.parametrize(
@@ -215,10 +213,10 @@ async def test_a_cycle_that_the_node_task_manager_has_not_taken(scheduler: Clien
         (flow_pb2.OVERLAP_POLICY_QUEUE_ONE, "tick_dropped"),
     ],
 )
-async def test_what_the_overlap_policy_did_with_the_latest_time(
+async def test_effect_of_the_overlap_policy_on_the_latest_time_is_shown(
     scheduler: Client, peers: Peers, overlap: flow_pb2.OverlapPolicy, code: str
 ) -> None:
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.register("f", overlap=overlap)
     await scheduler.start()
     await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told")
@@ -227,17 +225,17 @@ async def test_what_the_overlap_policy_did_with_the_latest_time(
     for place in range(2 if code == "tick_dropped" else 1):
         peers.triggers.fire(["f"], due_ms + place)
 
-    async def is_told() -> bool:
-        return code in await of_flow(scheduler)
+    async def is_shown() -> bool:
+        return code in await explain_flow(scheduler)
 
-    await until(is_told, "the planned time was judged")
-    found = await of_flow(scheduler)
+    await until(is_shown, "the planned time was judged")
+    found = await explain_flow(scheduler)
     assert found[code][1]["why"].startswith("cycle 0 was running")
     assert "cycle_running" in found
 
 
-async def test_a_flow_tells_of_its_latest_cycle_when_that_did_not_complete(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_failed_latest_cycle_is_shown_until_a_cycle_completes(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register("f", "a")
     await scheduler.run(wait=0)
     await submitted(peers)
@@ -246,21 +244,21 @@ async def test_a_flow_tells_of_its_latest_cycle_when_that_did_not_complete(sched
     peers.node_tasks.nodes["f", 0, 0] = [failed]
     await peers.node_tasks.finish(("f", 0, 0), sinks_completed=0, failed=1)
     await scheduler.ended()
-    found = await of_flow(scheduler)
+    found = await explain_flow(scheduler)
     assert list(found) == ["not_started", "last_cycle_failed"]
-    words, facts = found["last_cycle_failed"]
-    assert words.startswith("cycle 0 failed at ")
-    assert words.endswith('node "a": NODE_ERROR: no luck')
+    sentence, facts = found["last_cycle_failed"]
+    assert sentence.startswith("cycle 0 failed at ")
+    assert sentence.endswith('node "a": NODE_ERROR: no luck')
     assert (facts["cycle"], facts["run"], facts["status"]) == (0, 0, "failed")
-    peers.node_tasks.by_itself = True
+    peers.node_tasks.automatic = True
     await scheduler.run()
-    assert list(await of_flow(scheduler)) == ["not_started"]
+    assert list(await explain_flow(scheduler)) == ["not_started"]
 
 
-async def test_what_is_not_there_is_not_found(scheduler: Client) -> None:
-    await refused(of_flow(scheduler), grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
+async def test_unknown_flow_cycle_or_node_is_not_found(scheduler: Client) -> None:
+    await refused(explain_flow(scheduler), grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
     await scheduler.register()
     await scheduler.run()
-    error = await refused(of_node(scheduler, "A"), grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND")
+    error = await refused(explain_node(scheduler, "A"), grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND")
     assert error.message == 'no node task "f:0:0:A"; did you mean "a"?'
-    await refused(of_node(scheduler, cycle=7), grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")
+    await refused(explain_node(scheduler, cycle=7), grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")

@@ -6,7 +6,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.rpc.scheduler.conftest import Client, Peers
 from tests.rpc.scheduler.errors import refused
-from tests.rpc.scheduler.explanations import of_node, pending, submitted
+from tests.rpc.scheduler.explanations import explain_node, set_node_reasons, submitted
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.registry.v1 import worker_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2
@@ -24,70 +24,70 @@ def worker(name: str, status: worker_pb2.WorkerStatus.ValueType, running: int = 
     )
 
 
-async def test_what_is_queued_tells_of_the_workers(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_queued_node_shows_the_workers_of_its_type(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register()
     await scheduler.run(wait=0)
     await submitted(peers)
     nobody = no_live_worker("noop", last_worker="w3", until="2026-11-21T09:10:41.000Z")
-    pending(peers, (nobody.code, nobody.sentence, nobody.facts), ("queued", "is queued"))
+    set_node_reasons(peers, (nobody.code, nobody.sentence, nobody.facts), ("queued", "is queued"))
     # On record the worker may count as alive for a while.
     peers.registry.workers = [worker("w3", worker_pb2.WORKER_STATUS_ACTIVE)]
-    found = await of_node(scheduler)
+    found = await explain_node(scheduler)
     assert list(found) == ["no_live_worker", "queued"]
     assert found["no_live_worker"] == (nobody.sentence, nobody.facts)
 
     peers.registry.workers = [worker("old", worker_pb2.WORKER_STATUS_OFFLINE)]
-    words, facts = (await of_node(scheduler))["no_live_worker"]
+    sentence, facts = (await explain_node(scheduler))["no_live_worker"]
     assert facts["gone"] == [{"worker_id": "old", "last_heartbeat": "2023-11-14T22:13:20.000Z"}]
-    assert words == nobody.sentence
-    pending(peers, (nobody.code, nobody.sentence), ("queued", "is queued"))
-    words, _ = (await of_node(scheduler))["no_live_worker"]
-    assert "old offered it, and was last heard from at 2023-11-14T22:13:20.000Z" in words
+    assert sentence == nobody.sentence
+    set_node_reasons(peers, (nobody.code, nobody.sentence), ("queued", "is queued"))
+    sentence, _ = (await explain_node(scheduler))["no_live_worker"]
+    assert "old offered it, and was last heard from at 2023-11-14T22:13:20.000Z" in sentence
 
     # A connected worker offers the type.
-    pending(peers, ("queued", "is queued"))
-    assert list(await of_node(scheduler)) == ["workers_busy", "queued"]
+    set_node_reasons(peers, ("queued", "is queued"))
+    assert list(await explain_node(scheduler)) == ["workers_busy", "queued"]
     peers.registry.workers.append(worker("leaving", worker_pb2.WORKER_STATUS_DRAINING))
-    words, facts = (await of_node(scheduler))["no_live_worker"]
+    sentence, facts = (await explain_node(scheduler))["no_live_worker"]
     assert facts["draining"] == ["leaving"]
-    assert "leaving offers it, but is draining" in words
+    assert "leaving offers it, but is draining" in sentence
 
     peers.node_tasks.connected = {"here"}
     peers.registry.workers.append(worker("here", worker_pb2.WORKER_STATUS_ACTIVE, running=3))
     peers.registry.workers.append(worker("killed", worker_pb2.WORKER_STATUS_ACTIVE))
-    words, facts = (await of_node(scheduler))["workers_busy"]
+    sentence, facts = (await explain_node(scheduler))["workers_busy"]
     assert (facts["workers"], facts["slots"], facts["free_slots"]) == (1, 4, 1)
     assert facts["not_connected"] == ["killed"]
-    assert "1 offers it, with 4 slots, of which 1 were free" in words
-    assert words.endswith("; killed offers it, but is not connected")
+    assert "1 offers it, with 4 slots, of which 1 were free" in sentence
+    assert sentence.endswith("; killed offers it, but is not connected")
     peers.registry.workers.pop()
-    assert "is not connected" in (await of_node(scheduler))["workers_busy"][0]
+    assert "is not connected" in (await explain_node(scheduler))["workers_busy"][0]
     peers.registry.workers[-1].running = 4
-    assert "is not connected" not in (await of_node(scheduler))["workers_busy"][0]
-    pending(peers, ("queued", "is queued"), ("limit_full", "waits for a limit"))
-    assert list(await of_node(scheduler)) == ["limit_full", "workers_busy", "queued"]
+    assert "is not connected" not in (await explain_node(scheduler))["workers_busy"][0]
+    set_node_reasons(peers, ("queued", "is queued"), ("limit_full", "waits for a limit"))
+    assert list(await explain_node(scheduler)) == ["limit_full", "workers_busy", "queued"]
 
 
-async def test_a_component_that_is_handed_over_later(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_node_of_a_component_not_yet_handed_over_is_withheld(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register("f", "a", "b")
     await scheduler.run(wait=0)
     await submitted(peers)
     # The node task manager has the run, but not the node.
-    assert list(await of_node(scheduler)) == ["withheld"]
+    assert list(await explain_node(scheduler)) == ["withheld"]
 
 
-async def test_an_item_of_a_list_is_told_of_like_a_node(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_list_item_is_explained_like_a_node(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register()
     await scheduler.run(wait=0)
     await submitted(peers)
     # The node task manager does not know the node yet, and so none of its items.
-    assert list(await of_node(scheduler, "a:3")) == ["withheld"]
+    assert list(await explain_node(scheduler, "a:3")) == ["withheld"]
     item = node_task_pb2.NodeTask(node_id="a", node_type="noop", status=node_task_pb2.NODE_TASK_STATUS_RUNNING)
     peers.node_tasks.explained["f:0:0:a:3"] = (item, [("running", "runs")])
-    assert list(await of_node(scheduler, "a:3")) == ["running"]
+    assert list(await explain_node(scheduler, "a:3")) == ["running"]
 
 
 @pytest.mark.parametrize(
@@ -95,29 +95,29 @@ async def test_an_item_of_a_list_is_told_of_like_a_node(scheduler: Client, peers
     [(None, 'node "a" does not run over a list'), (3, 'node "a" has 3 items, counted from 0')],
     ids=["no list", "short list"],
 )
-async def test_an_item_that_a_list_does_not_have_is_not_found(
+async def test_item_outside_its_list_is_not_found(
     scheduler: Client, peers: Peers, items: int | None, hint: str
 ) -> None:
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.register()
     await scheduler.run(wait=0)
     await submitted(peers)
-    pending(peers, ("queued", "is queued"))
+    set_node_reasons(peers, ("queued", "is queued"))
     if items is not None:
         peers.node_tasks.explained["f:0:0:a"][0].items.total = items
-    error = await refused(of_node(scheduler, "a:3"), grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND")
+    error = await refused(explain_node(scheduler, "a:3"), grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND")
     assert error.message == f'no node task "f:0:0:a:3"; {hint}'
 
 
-async def test_what_is_no_place_in_a_list_is_refused(scheduler: Client) -> None:
+async def test_invalid_item_index_is_refused(scheduler: Client) -> None:
     await scheduler.register()
     await scheduler.run()
     for name in ("a:x", "a:", "a:-1", "a:1:2", ":1", "a:99999999999"):
-        await refused(of_node(scheduler, name), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+        await refused(explain_node(scheduler, name), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
-async def test_a_run_that_has_ended_tells_which_node_failed(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_ended_run_shows_its_failed_nodes(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register("f", "a", "b")
     await scheduler.run(wait=0)
     await submitted(peers)
@@ -127,7 +127,7 @@ async def test_a_run_that_has_ended_tells_which_node_failed(scheduler: Client, p
     for component_id in ("0", "1"):
         await peers.node_tasks.finish(("f", 0, 0), component_id, sinks_completed=0, failed=1)
     assert (await scheduler.ended()).status == cycle_pb2.CYCLE_STATUS_FAILED
-    words, facts = (await of_node(scheduler, "b"))["run_ended"]
+    sentence, facts = (await explain_node(scheduler, "b"))["run_ended"]
     assert facts["status"] == "failed"
     assert facts["failed_nodes"] == [{"node_id": "a", "error_code": "NODE_ERROR", "error_message": "no luck"}]
-    assert words.endswith('node "a": NODE_ERROR: no luck')
+    assert sentence.endswith('node "a": NODE_ERROR: no luck')

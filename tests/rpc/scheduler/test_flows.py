@@ -12,7 +12,7 @@ from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 
 
-async def test_a_flow_comes_with_its_latest_cycle(scheduler: Client) -> None:
+async def test_get_flow_returns_the_latest_cycle(scheduler: Client) -> None:
     await scheduler.register()
     response = await scheduler.stub.GetFlow(pb2.GetFlowRequest(flow_id="f"))
     assert not response.HasField("current_cycle")
@@ -31,7 +31,9 @@ async def test_a_flow_comes_with_its_latest_cycle(scheduler: Client) -> None:
         ("f:cycle:0:0", grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT"),
     ],
 )
-async def test_what_is_not_there_is_told(scheduler: Client, flow_id: str, code: grpc.StatusCode, reason: str) -> None:
+async def test_unknown_and_invalid_flow_ids_are_refused(
+    scheduler: Client, flow_id: str, code: grpc.StatusCode, reason: str
+) -> None:
     await scheduler.register("f")
     await scheduler.run("f")
     stub = scheduler.stub
@@ -50,7 +52,7 @@ async def test_what_is_not_there_is_told(scheduler: Client, flow_id: str, code: 
         await refused(call, code, reason)
 
 
-async def test_a_page_of_large_flows_ends_before_a_message_is_full(scheduler: Client) -> None:
+async def test_page_of_large_flows_fits_into_one_message(scheduler: Client) -> None:
     config = json.dumps({"text": "é" * 120_000}, ensure_ascii=False)
     for number in range(4):
         nodes = [flow_pb2.NodeSpec(id=f"n{place}", type="noop", config_json=config) for place in range(6)]

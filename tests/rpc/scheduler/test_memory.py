@@ -28,7 +28,7 @@ async def change(scheduler: Client, values: object = None, scope: pb2.MemoryScop
     return (await scheduler.stub.UpdateMemory(request)).version
 
 
-async def test_a_flow_carries_variables(scheduler: Client, peers: Peers) -> None:
+async def test_flow_variables_are_set_read_and_deleted(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     assert await variables(scheduler) == ({}, 0)
     assert await change(scheduler, {"cursor": 17, "position": {"IBM": -3}}) == 1
@@ -42,7 +42,7 @@ async def test_a_flow_carries_variables(scheduler: Client, peers: Peers) -> None
     assert info.metadata["version"] == "2"
 
 
-async def test_a_change_that_is_repeated_is_made_once(scheduler: Client) -> None:
+async def test_repeated_change_is_applied_once(scheduler: Client) -> None:
     await scheduler.register()
     assert await change(scheduler, {"n": 1}, request_id="r1", expected_version=0) == 1
     assert await change(scheduler, {"n": 2}, request_id="r2", expected_version=1) == 2
@@ -50,9 +50,9 @@ async def test_a_change_that_is_repeated_is_made_once(scheduler: Client) -> None
     assert await variables(scheduler) == ({"n": 2}, 2)
 
 
-async def test_a_cycle_has_variables_until_it_ends(scheduler: Client, peers: Peers) -> None:
+async def test_cycle_variables_can_be_changed_until_the_cycle_ends(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     cycle = await scheduler.run(wait=0)
     scope = pb2.MemoryScope(flow_id="f", cycle=0, run=0, run_id=cycle.run_id)
     assert await change(scheduler, {"seen": [1, 2]}, scope, result_json='{"profit": 3}') == 1
@@ -70,9 +70,9 @@ async def test_a_cycle_has_variables_until_it_ends(scheduler: Client, peers: Pee
     await refused(late, grpc.StatusCode.FAILED_PRECONDITION, "WRONG_STATUS")
 
 
-async def test_many_writers_of_one_cycle_lose_nothing_and_the_cycle_ends(scheduler: Client, peers: Peers) -> None:
+async def test_concurrent_writers_of_one_cycle_lose_no_variables(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.run(wait=0)
     scope = pb2.MemoryScope(flow_id="f", cycle=0)
     versions = await asyncio.gather(*(change(scheduler, {f"v{at}": at}, scope) for at in range(20)))
@@ -83,17 +83,17 @@ async def test_many_writers_of_one_cycle_lose_nothing_and_the_cycle_ends(schedul
 
 
 @pytest.mark.parametrize("scope", [FLOW, pb2.MemoryScope(flow_id="f", cycle=0)], ids=["flow", "cycle"])
-async def test_hundreds_who_set_a_variable_at_once_all_do(
+async def test_hundreds_of_concurrent_changes_all_succeed(
     scheduler: Client, peers: Peers, scope: pb2.MemoryScope
 ) -> None:
     await scheduler.register()
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.run(wait=0)
     versions = await asyncio.gather(*(change(scheduler, {"n": at}, scope) for at in range(500)))
     assert sorted(versions) == list(range(1, 501))
 
 
-async def test_more_than_64_kib_are_refused_and_nothing_is_changed(scheduler: Client) -> None:
+async def test_variables_over_64_kib_are_refused_and_nothing_is_changed(scheduler: Client) -> None:
     await scheduler.register()
     assert await change(scheduler, {"a": "x" * 60_000}) == 1
     full = scheduler.stub.UpdateMemory(pb2.UpdateMemoryRequest(scope=FLOW, set_json=json.dumps({"b": "y" * 6000})))
@@ -102,7 +102,7 @@ async def test_more_than_64_kib_are_refused_and_nothing_is_changed(scheduler: Cl
     assert await change(scheduler, {"b": "y" * 6000}, delete=["a"]) == 2
 
 
-async def test_faults_are_told(scheduler: Client) -> None:
+async def test_invalid_memory_requests_are_refused(scheduler: Client) -> None:
     await scheduler.register()
     wrong = pb2.UpdateMemoryRequest(scope=FLOW, set_json='{"": 1}', request_id="a b", result_json="1")
     await refused(scheduler.stub.UpdateMemory(wrong), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
@@ -113,11 +113,11 @@ async def test_faults_are_told(scheduler: Client) -> None:
     await refused(scheduler.stub.GetMemory(nobody), grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
     no_cycle = pb2.GetMemoryRequest(scope=pb2.MemoryScope(flow_id="f", cycle=9))
     await refused(scheduler.stub.GetMemory(no_cycle), grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")
-    of_which = pb2.GetMemoryRequest(scope=pb2.MemoryScope(flow_id="f", run=0))
-    await refused(scheduler.stub.GetMemory(of_which), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    run_without_cycle = pb2.GetMemoryRequest(scope=pb2.MemoryScope(flow_id="f", run=0))
+    await refused(scheduler.stub.GetMemory(run_without_cycle), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
-async def test_the_memory_goes_with_its_flow(scheduler: Client) -> None:
+async def test_variables_are_deleted_with_their_flow(scheduler: Client) -> None:
     await scheduler.register()
     await change(scheduler, {"a": 1})
     request = scheduler_service_pb2.DeleteFlowRequest(flow_id="f")
@@ -127,7 +127,7 @@ async def test_the_memory_goes_with_its_flow(scheduler: Client) -> None:
     assert await variables(scheduler) == ({}, 0)
 
 
-async def test_all_faults_of_a_change_come_at_once(scheduler: Client) -> None:
+async def test_all_faults_of_a_change_are_reported_at_once(scheduler: Client) -> None:
     request = pb2.UpdateMemoryRequest(
         scope=pb2.MemoryScope(flow_id="a b", run_id="r"), set_json="[1]", request_id="a b", result_json="{"
     )

@@ -12,7 +12,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
 
 
-async def test_a_misspelt_flow_is_told_the_nearest(scheduler: Client) -> None:
+async def test_unknown_flow_suggests_the_nearest_name(scheduler: Client) -> None:
     for flow_id in ("shop", "prices", "alpha"):
         await scheduler.register(flow_id)
     stub = scheduler.stub
@@ -36,8 +36,8 @@ async def test_a_misspelt_flow_is_told_the_nearest(scheduler: Client) -> None:
     assert far.message == 'no flow "zebra"'
 
 
-async def test_a_misspelt_node_is_told_the_nearest(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_unknown_node_suggests_the_nearest_name(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register("f", "average", "report")
     await scheduler.run(wait=0)
     call = scheduler.stub.StopNode(stop_pb2.StopNodeRequest(flow_id="f", node_id="averag"))

@@ -20,7 +20,7 @@ ODD = (
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: f"{odd.seconds}.{odd.nanos}")
-async def test_a_time_outside_of_1970_to_9999_is_refused_where_it_stands(scheduler: Client, odd: Timestamp) -> None:
+async def test_time_outside_1970_to_9999_is_refused_naming_its_field(scheduler: Client, odd: Timestamp) -> None:
     await scheduler.register()
     pattern = job_pb2.BulkFilter(flow_ids=["f"], started_after=odd)
     job = job_pb2.StartBulkJobRequest(action=job_pb2.BULK_ACTION_STOP, filter=pattern)

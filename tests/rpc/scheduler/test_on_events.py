@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from tests.rpc.scheduler.conftest import Client, Start
 from tests.rpc.scheduler.errors import refused
-from tests.rpc.scheduler.explanations import of_flow
+from tests.rpc.scheduler.explanations import explain_flow
 from tests.rpc.scheduler.test_doctor import run_doctor
 from tests.servers import RedisServer
 from tests.waiting import until
@@ -71,13 +71,13 @@ class Stage:
             for line in response.firings
         ]
 
-    async def fired(self, expected: list[tuple[str, str, int | None]], flow_id: str = "f") -> None:
+    async def wait_for_firings(self, expected: list[tuple[str, str, int | None]], flow_id: str = "f") -> None:
         """Wait until the ledger has these firings."""
 
-        async def says() -> bool:
+        async def ledger_matches() -> bool:
             return await self.firings(flow_id) == expected
 
-        await until(says, f"the ledger of {flow_id} says {expected}")
+        await until(ledger_matches, f"the ledger of {flow_id} says {expected}")
 
 
 @pytest_asyncio.fixture
@@ -96,7 +96,7 @@ def finished(*flow_ids: str, statuses: tuple[str, ...] = ()) -> flow_pb2.Schedul
     return flow_pb2.ScheduleSpec(flow_finished=trigger_pb2.FlowFinishedSchedule(flow_ids=flow_ids, statuses=statuses))
 
 
-async def test_an_event_begins_a_cycle_and_the_same_one_no_other(stage: Stage) -> None:
+async def test_each_matching_event_begins_one_cycle(stage: Stage) -> None:
     scheduler = stage.scheduler
     await stage.register("f", ON_PRICE)
     await stage.start()
@@ -105,58 +105,58 @@ async def test_an_event_begins_a_cycle_and_the_same_one_no_other(stage: Stage) -
     assert not flow.HasField("next_execution")
     assert (await stage.publish("quote 7")).fired == 1
     assert (await stage.publish("quote 8", "MSFT")).matched == 0
-    await stage.fired([("quote 7", "fired", 0)])
+    await stage.wait_for_firings([("quote 7", "fired", 0)])
     cycle = await scheduler.ended()
     assert json.loads(cycle.inputs_json) == {"symbol": "AAPL", "event": {"id": "quote 7", "name": "price"}}
     assert (await stage.publish("quote 7")).duplicates == 1
     assert (await stage.publish("quote 9")).fired == 1
-    await stage.fired([("quote 9", "fired", 1), ("quote 7", "fired", 0)])
+    await stage.wait_for_firings([("quote 9", "fired", 1), ("quote 7", "fired", 0)])
 
 
-async def test_it_is_told_what_the_flow_waits_for(stage: Stage) -> None:
+async def test_flow_shows_the_event_it_waits_for(stage: Stage) -> None:
     stub = stage.scheduler.stub
     await stage.register("f", ON_PRICE)
     await stage.start()
     upcoming = await stub.ListNextExecutions(pb2.ListNextExecutionsRequest(flow_id="f"))
     assert (list(upcoming.planned_times), upcoming.begins_on) == ([], 'event "price" with {"symbol":"AAPL"}')
-    words, _ = (await of_flow(stage.scheduler))["waits_for_event"]
-    assert words == 'waits for event "price" with {"symbol":"AAPL"}; none has come yet'
+    sentence, _ = (await explain_flow(stage.scheduler))["waits_for_event"]
+    assert sentence == 'waits for event "price" with {"symbol":"AAPL"}; none has come yet'
     await stage.publish("quote 7")
-    await stage.fired([("quote 7", "fired", 0)])
+    await stage.wait_for_firings([("quote 7", "fired", 0)])
     await stage.scheduler.ended()
-    words, facts = (await of_flow(stage.scheduler))["waits_for_event"]
-    assert words.endswith(f"; the last one came at {facts['last_at']}, and was fired")
+    sentence, facts = (await explain_flow(stage.scheduler))["waits_for_event"]
+    assert sentence.endswith(f"; the last one came at {facts['last_at']}, and was fired")
     assert (facts["event"], facts["last_event_id"], facts["last_outcome"]) == ("price", "quote 7", "fired")
 
 
-async def test_a_plan_tells_what_a_flow_would_begin_on(stage: Stage) -> None:
+async def test_plan_shows_the_event_a_flow_would_begin_on(stage: Stage) -> None:
     spec = flow_pb2.FlowSpec(nodes=[flow_pb2.NodeSpec(id="a", type="t")], schedule=ON_PRICE)
     request = pb2.RegisterFlowRequest(flow_id="f", spec=spec, validate_only=True)
     plan = (await stage.scheduler.stub.RegisterFlow(request)).plan
     assert (list(plan.next_times), plan.begins_on) == ([], 'event "price" with {"symbol":"AAPL"}')
 
 
-async def test_the_end_of_one_flow_begins_another_once(stage: Stage) -> None:
+async def test_end_of_one_flow_begins_another(stage: Stage) -> None:
     scheduler = stage.scheduler
     await scheduler.register("prices")
     await stage.register("report", finished("prices", statuses=("completed",)))
     await stage.start("report")
     ended: dict[str, int] = {}
 
-    async def told() -> bool:
+    async def cycle_begun() -> bool:
         # Soon the scheduler hears that its own trigger is saved; from then on it reports ends.
         cycle = await scheduler.run("prices")
         ended[cycle.run_id] = cycle.cycle
         return bool(await stage.firings("report"))
 
-    await until(told, "an end has begun a cycle")
+    await until(cycle_begun, "an end has begun a cycle")
     (event_id, _, _), *_ = reversed(await stage.firings("report"))
     inputs = json.loads((await scheduler.ended("report")).inputs_json)
     assert (inputs["flow_id"], inputs["cycle"], inputs["status"]) == ("prices", ended[event_id], "completed")
     assert inputs["event"] == {"id": event_id, "name": "flow.finished"}
 
 
-async def test_flows_that_would_begin_each_other_are_refused_however_they_come_to(stage: Stage) -> None:
+async def test_loop_of_flows_is_refused_on_register_update_and_rollback(stage: Stage) -> None:
     scheduler = stage.scheduler
     answer = await stage.register("a", finished("b"))
     (warning,) = [each for each in answer.warnings if each.path.startswith("schedule")]
@@ -165,8 +165,8 @@ async def test_flows_that_would_begin_each_other_are_refused_however_they_come_t
     await stage.register("b", finished("c"))
     for made, way in ((finished("x", "a"), "c -> b -> a -> c"), (finished("c"), "c -> c")):
         error = await refused(stage.register("c", made), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
-        words = "a flow may not begin on its own end, neither directly nor through others"
-        assert [message for _, message in error.violations] == [f"{words}: {way}"]
+        sentence = "a flow may not begin on its own end, neither directly nor through others"
+        assert [message for _, message in error.violations] == [f"{sentence}: {way}"]
     await scheduler.register("c")
     update = revision_pb2.UpdateFlowRequest(flow_id="c", spec=flow_pb2.FlowSpec(schedule=finished("a")))
     update.update_mask.paths.append("schedule")
@@ -180,7 +180,7 @@ async def test_flows_that_would_begin_each_other_are_refused_however_they_come_t
     assert "b -> a -> c -> b" in str(error.violations)
 
 
-async def test_what_takes_planned_times_is_refused(stage: Stage) -> None:
+async def test_calls_that_need_planned_times_are_refused(stage: Stage) -> None:
     stub = stage.scheduler.stub
     await stage.register("f", ON_PRICE)
     start = pb2.StartFlowRequest(flow_id="f")
@@ -194,16 +194,16 @@ async def test_what_takes_planned_times_is_refused(stage: Stage) -> None:
     assert "so it has no planned times; run cycles with RunFlows" in str(error.violations)
 
 
-async def test_a_paused_flow_has_events_on_record_and_a_stopped_one_begins_nothing(stage: Stage) -> None:
+async def test_paused_flow_records_events_and_stopped_flow_receives_none(stage: Stage) -> None:
     scheduler = stage.scheduler
     await stage.register("f", ON_PRICE)
     await stage.start()
     await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f", by="ann", note="lunch"))
     await stage.publish("while paused")
-    await stage.fired([("while paused", "skipped", None)])
+    await stage.wait_for_firings([("while paused", "skipped", None)])
     await scheduler.stub.ResumeFlow(pb2.ResumeFlowRequest(flow_id="f"))
     await stage.publish("resumed")
-    await stage.fired([("resumed", "fired", 0), ("while paused", "skipped", None)])
+    await stage.wait_for_firings([("resumed", "fired", 0), ("while paused", "skipped", None)])
     await scheduler.stop()
 
     async def nobody_listens() -> bool:
@@ -214,7 +214,7 @@ async def test_a_paused_flow_has_events_on_record_and_a_stopped_one_begins_nothi
     assert len(await stage.firings()) == 2
 
 
-async def test_a_doctor_brings_a_lost_trigger_back(stage: Stage) -> None:
+async def test_doctor_restores_the_lost_trigger_of_a_flow_on_events(stage: Stage) -> None:
     await stage.register("f", ON_PRICE)
     await stage.start()
     named = {"trigger_id": "f", "partition_key": "f"}
@@ -231,4 +231,4 @@ async def test_a_doctor_brings_a_lost_trigger_back(stage: Stage) -> None:
         return (await stage.publish("found")).matched == 1
 
     await until(is_back, "the trigger is back")
-    await stage.fired([("found", "fired", 0)])
+    await stage.wait_for_firings([("found", "fired", 0)])

@@ -21,46 +21,30 @@ async def watchful(start: Start, peers: Peers) -> Client:
     return client
 
 
-async def test_a_cycle_that_was_begun_and_never_submitted_is_submitted(
+async def test_unsubmitted_cycle_is_submitted_by_the_next_scheduler(
     start: Start, peers: Peers, embedded: RedisServer
 ) -> None:
     first = await start()
     await first.register()
-    await peers.node_tasks.break_off()
+    await peers.node_tasks.go_down()
     await first.run(wait=0)
     await first.server.stop()
-    await peers.node_tasks.up()
+    await peers.node_tasks.come_up()
     second = await start()
     assert (await second.ended()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
     assert peers.node_tasks.runs["f", 0, 0].submission.run_id == (await second.cycle()).run_id
 
 
-async def test_a_cycle_goes_on_with_the_revision_that_it_began_with(start: Start, peers: Peers) -> None:
-    first = await start()
-    await first.register("f", "a", "b")
-    await peers.node_tasks.break_off()
-    await first.run(wait=0)
-    await first.register("f", "a", "b", "c")
-    await first.server.stop()
-    await peers.node_tasks.up()
-    second = await start()
-    cycle = await second.ended()
-    assert (cycle.revision, cycle.counts.completed) == (1, 2)
-    assert len(peers.node_tasks.runs["f", 0, 0].components) == 2
-
-
-async def test_an_end_whose_event_was_lost_is_noticed(watchful: Client, peers: Peers) -> None:
-    peers.node_tasks.deaf = True
+async def test_end_whose_event_was_lost_is_detected(watchful: Client, peers: Peers) -> None:
+    peers.node_tasks.withholds_events = True
     await watchful.register()
     cycle = await watchful.run()
     assert cycle.status == cycle_pb2.CYCLE_STATUS_COMPLETED
     assert len(peers.node_tasks.unacknowledged) == 1
 
 
-async def test_ends_of_many_components_that_were_stopped_for_a_long_reason_are_noticed(
-    watchful: Client, peers: Peers
-) -> None:
-    peers.node_tasks.by_itself, peers.node_tasks.deaf = False, True
+async def test_ends_of_many_components_with_long_stop_reasons_are_detected(watchful: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic, peers.node_tasks.withholds_events = False, True
     await watchful.register("f", *(f"n{place}" for place in range(1000)))
     for _ in range(2):
         await watchful.run(wait=0)
@@ -69,8 +53,8 @@ async def test_ends_of_many_components_that_were_stopped_for_a_long_reason_are_n
         assert (await watchful.ended(cycle=cycle)).status == cycle_pb2.CYCLE_STATUS_CANCELLED
 
 
-async def test_a_run_that_the_node_task_manager_has_lost_is_submitted_again(watchful: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_run_that_the_node_task_manager_lost_is_resubmitted(watchful: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await watchful.register()
     await watchful.run(wait=0)
     peers.node_tasks.runs.clear()
@@ -79,12 +63,12 @@ async def test_a_run_that_the_node_task_manager_has_lost_is_submitted_again(watc
     assert (await watchful.ended()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
 
 
-async def test_why_a_cycle_waited_is_forgotten_once_it_runs(watchful: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_reason_for_waiting_is_cleared_once_a_cycle_runs(watchful: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await watchful.register()
-    await peers.node_tasks.break_off()
+    await peers.node_tasks.go_down()
     assert "tried again" in (await watchful.run(wait=0)).reason
-    await peers.node_tasks.up()
+    await peers.node_tasks.come_up()
 
     async def runs() -> bool:
         cycle = await watchful.cycle()
@@ -94,11 +78,11 @@ async def test_why_a_cycle_waited_is_forgotten_once_it_runs(watchful: Client, pe
     assert ("f", 0, 0) in peers.node_tasks.runs
 
 
-async def test_a_stop_counts_though_the_store_had_lost_a_later_state_of_the_cycle(
+async def test_stop_is_kept_after_the_store_lost_a_later_state_of_the_cycle(
     scheduler: Client, peers: Peers, embedded: RedisServer
 ) -> None:
     """The scheduler remembers a state of the same version, which must not overwrite the one with the stop."""
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.register("f", "a", "b")
     await scheduler.run(wait=0)
     await peers.node_tasks.finish(("f", 0, 0), "0")
@@ -114,7 +98,7 @@ async def test_a_stop_counts_though_the_store_had_lost_a_later_state_of_the_cycl
 
 
 async def test_a_cycle_that_takes_too_long_times_out(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.register("f", "a", "b", edges="a>b", timeout="200ms")
     cycle = await scheduler.run()
     assert cycle.status == cycle_pb2.CYCLE_STATUS_TIMEOUT
@@ -124,8 +108,8 @@ async def test_a_cycle_that_takes_too_long_times_out(scheduler: Client, peers: P
     assert peers.node_tasks.stops[0].by == "system"
 
 
-async def test_a_cycle_that_ended_while_no_scheduler_was_there_has_not_timed_out(start: Start, peers: Peers) -> None:
-    peers.node_tasks.by_itself, peers.node_tasks.deaf = False, True
+async def test_cycle_that_ended_while_no_scheduler_ran_has_not_timed_out(start: Start, peers: Peers) -> None:
+    peers.node_tasks.automatic, peers.node_tasks.withholds_events = False, True
     first = await start()
     await first.register("f", timeout="3s")
     cycle = await first.run(wait=0)
@@ -138,19 +122,19 @@ async def test_a_cycle_that_ended_while_no_scheduler_was_there_has_not_timed_out
     assert not peers.node_tasks.stops
 
 
-async def test_a_stopped_cycle_that_was_never_submitted_ends_too(watchful: Client, peers: Peers) -> None:
+async def test_stopped_unsubmitted_cycle_ends_as_cancelled(watchful: Client, peers: Peers) -> None:
     await watchful.register("f", "a", "b")
-    await peers.node_tasks.break_off()
+    await peers.node_tasks.go_down()
     await watchful.run(wait=0)
     await watchful.stop()
-    await peers.node_tasks.up()
+    await peers.node_tasks.come_up()
     cycle = await watchful.ended()
     assert cycle.status == cycle_pb2.CYCLE_STATUS_CANCELLED
     assert (cycle.counts.completed, cycle.counts.skipped) == (0, 2)
 
 
-async def test_repeated_events_and_events_of_unknown_runs_do_no_harm(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_repeated_events_and_events_of_unknown_runs_are_ignored(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register("f", "a", "b")
     await scheduler.run(wait=0)
     event = await peers.node_tasks.finish(("f", 0, 0), "0")
@@ -175,7 +159,7 @@ async def test_repeated_events_and_events_of_unknown_runs_do_no_harm(scheduler: 
     assert await scheduler.cycle() == ended
 
 
-async def test_a_definition_that_is_gone_fails_the_cycle(start: Start, peers: Peers, embedded: RedisServer) -> None:
+async def test_cycle_fails_when_its_revision_is_missing(start: Start, peers: Peers, embedded: RedisServer) -> None:
     SWITCH.turn(1)
     try:
         counted = failures()
@@ -193,22 +177,22 @@ def failures() -> float:
 async def definition_is_gone(start: Start, peers: Peers, embedded: RedisServer) -> None:
     first = await start()
     await first.register()
-    await peers.node_tasks.break_off()
+    await peers.node_tasks.go_down()
     await first.run(wait=0)
     await first.register("f", "a", "b")
     await first.server.stop()
     client = embedded.connect(ACL.name)
     await client.delete(Keys().revisions("f"))
     await client.end()
-    await peers.node_tasks.up()
+    await peers.node_tasks.come_up()
     second = await start()
     cycle = await second.ended()
     assert cycle.status == cycle_pb2.CYCLE_STATUS_FAILED
     assert cycle.reason == "revision 1 of the flow is no longer on record"
 
 
-async def test_an_open_entry_without_record_goes_away(watchful: Client, peers: Peers, embedded: RedisServer) -> None:
-    peers.node_tasks.by_itself = False
+async def test_open_entry_without_record_is_removed(watchful: Client, peers: Peers, embedded: RedisServer) -> None:
+    peers.node_tasks.automatic = False
     await watchful.register()
     await watchful.run(wait=0)
     client, keys = embedded.connect(ACL.name), Keys()
@@ -222,19 +206,21 @@ async def test_an_open_entry_without_record_goes_away(watchful: Client, peers: P
     await client.end()
 
 
-async def test_a_lost_stream_is_opened_again(scheduler: Client, peers: Peers) -> None:
+async def test_broken_event_stream_is_reopened(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     await scheduler.run()
-    await peers.node_tasks.break_off()
+    await peers.node_tasks.go_down()
     await until(lambda: peers.node_tasks.down, "the stream is broken")
-    await peers.node_tasks.up()
+    await peers.node_tasks.come_up()
     cycle = await scheduler.run(wait=30)
     assert cycle.status == cycle_pb2.CYCLE_STATUS_COMPLETED
 
 
-async def test_the_store_is_away_for_a_while(start: Start, peers: Peers, embedded: RedisServer) -> None:
+async def test_cycle_ends_despite_a_short_outage_of_the_store(
+    start: Start, peers: Peers, embedded: RedisServer
+) -> None:
     scheduler = await start()
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.register()
     await scheduler.run(wait=0)
     admin = embedded.connect()

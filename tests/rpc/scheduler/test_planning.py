@@ -40,7 +40,7 @@ async def register(scheduler: Client, definition: dict[str, Any] | None = None) 
     return (await scheduler.stub.RegisterFlow(request)).flow
 
 
-async def test_nothing_is_stored(scheduler: Client, embedded: RedisServer) -> None:
+async def test_planning_stores_nothing(scheduler: Client, embedded: RedisServer) -> None:
     def of_flows(keys: list[str]) -> list[str]:
         return [key for key in keys if ":flow" in key or ":request" in key or ":outbox" in key]
 
@@ -54,7 +54,7 @@ async def test_nothing_is_stored(scheduler: Client, embedded: RedisServer) -> No
     assert await scheduler.flow() == before
 
 
-async def test_waves_stand_by_component(scheduler: Client) -> None:
+async def test_plan_lists_the_waves_of_each_component(scheduler: Client) -> None:
     plan = (await planned(scheduler)).plan
     assert [
         (component.component_id, component.node_count, [list(wave.nodes) for wave in component.waves])
@@ -68,7 +68,7 @@ async def test_waves_stand_by_component(scheduler: Client) -> None:
     assert [(wave.node_count, len(wave.nodes)) for wave in component.waves] == [(1, 1), (149, 100)]
 
 
-async def test_faults_are_part_of_the_plan(scheduler: Client) -> None:
+async def test_plan_contains_all_faults(scheduler: Client) -> None:
     bad = {**FAN, "interval": "soon", "edges": [{**FAN["edges"][0], "target": "nobody"}]}
     response = await planned(scheduler, bad, flow_id="-", user_id="no one", labels={"a b": "c"})
     paths = [fault.path for fault in response.plan.violations]
@@ -80,7 +80,7 @@ async def test_faults_are_part_of_the_plan(scheduler: Client) -> None:
     assert [fault.path for fault in (await planned(scheduler, past)).plan.violations] == ["schedule"]
 
 
-async def test_the_flow_that_stands_decides_as_for_a_registration(scheduler: Client, peers: Peers) -> None:
+async def test_planning_is_refused_where_registration_would_be(scheduler: Client, peers: Peers) -> None:
     await refused(planned(scheduler, etag="1-1"), grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
     await register(scheduler)
     peers.node_tasks.purge_steps = 10**9
@@ -89,7 +89,7 @@ async def test_the_flow_that_stands_decides_as_for_a_registration(scheduler: Cli
     peers.node_tasks.purge_steps = 1
 
 
-async def test_what_changes_is_told_and_the_etag_to_register_it_with(scheduler: Client) -> None:
+async def test_plan_shows_changes_and_the_current_etag(scheduler: Client) -> None:
     first = (await planned(scheduler)).plan
     assert (first.standing_revision, first.etag, first.HasField("diff")) == (0, "", False)
     flow = await register(scheduler)
@@ -104,7 +104,7 @@ async def test_what_changes_is_told_and_the_etag_to_register_it_with(scheduler: 
     assert [each.path for each in other.plan.diff.settings] == ["overlap", "labels"]
 
 
-async def test_changes_too_large_for_an_answer_are_left_out_and_the_rest_is_told(scheduler: Client) -> None:
+async def test_plan_omits_changes_too_large_for_an_answer(scheduler: Client) -> None:
     def large(letter: str) -> dict[str, Any]:
         nodes = [{"id": f"n{at}", "type": "t", "config": {"text": letter * 200_000}} for at in range(10)]
         return {"interval": 60, "nodes": nodes}
@@ -119,7 +119,7 @@ async def test_changes_too_large_for_an_answer_are_left_out_and_the_rest_is_told
     ]
 
 
-async def test_placement_names_the_workers_that_are_there(scheduler: Client, peers: Peers) -> None:
+async def test_placement_names_live_workers(scheduler: Client, peers: Peers) -> None:
     draining = worker_pb2.WORKER_STATUS_DRAINING
     peers.registry.workers = [
         worker_pb2.Worker(worker_id="w1", node_types=["feed", "model"], capacity=2, running=1),
@@ -143,7 +143,7 @@ async def test_placement_names_the_workers_that_are_there(scheduler: Client, pee
     ]
 
 
-async def test_what_nobody_offers_is_warned_of(scheduler: Client, peers: Peers) -> None:
+async def test_plan_warns_of_unoffered_node_types(scheduler: Client, peers: Peers) -> None:
     response = await planned(scheduler)
     assert [each.worker_count for each in response.plan.placements] == [0, 0]
     assert {warning.path for warning in response.warnings} == {"nodes[0].type", "nodes[1].type"}
@@ -153,7 +153,7 @@ async def test_what_nobody_offers_is_warned_of(scheduler: Client, peers: Peers) 
     assert list(away.plan.placements) == []
 
 
-async def test_limits_of_the_system_that_bind_are_told_with_what_is_in_use(scheduler: Client, peers: Peers) -> None:
+async def test_plan_shows_binding_system_limits_with_their_use(scheduler: Client, peers: Peers) -> None:
     peers.node_tasks.config.CopyFrom(
         config_pb2.SystemConfig(
             max_running_per_user=5, max_running_per_node_type={"model": 2, "feed": 9}, rates={"model": "2/m"}
@@ -177,7 +177,7 @@ async def test_limits_of_the_system_that_bind_are_told_with_what_is_in_use(sched
     peers.node_tasks.down = False
 
 
-async def test_the_next_times_are_those_that_would_come(scheduler: Client) -> None:
+async def test_plan_shows_the_next_planned_times(scheduler: Client) -> None:
     def times(response: Any) -> list[int]:
         return [each.ToMilliseconds() for each in response.plan.next_times]
 

@@ -21,7 +21,7 @@ async def test_cycles_are_listed_newest_first_filtered_and_paged(scheduler: Clie
     await scheduler.register()
     for _ in range(6):
         await scheduler.run()
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.run(wait=0)
     numbers: list[int] = []
     token = ""
@@ -38,7 +38,7 @@ async def test_cycles_are_listed_newest_first_filtered_and_paged(scheduler: Clie
     assert len(late.cycles) + len(early.cycles) == 7
 
 
-async def test_a_page_of_cycles_with_large_inputs_ends_before_a_message_is_full(scheduler: Client) -> None:
+async def test_page_of_cycles_with_large_inputs_fits_into_one_message(scheduler: Client) -> None:
     await scheduler.register()
     for _ in range(6):
         await scheduler.run(inputs_json=json.dumps({"text": "x" * 1_000_000}))
@@ -51,12 +51,12 @@ async def test_a_page_of_cycles_with_large_inputs_ends_before_a_message_is_full(
     assert numbers == [5, 4, 3, 2, 1, 0]
 
 
-async def test_a_cycle_is_told_once_it_has_ended_on_whichever_replica(
+async def test_every_replica_lets_callers_wait_for_the_end_of_a_cycle(
     start: Start, scheduler: Client, peers: Peers
 ) -> None:
     other = await start()
     await scheduler.register("f", "a", "b", edges="a>b")
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.run(wait=0)
     output = node_task_pb2.Output(handle="out", value_json="42")
     peers.node_tasks.nodes["f", 0, 0] = [node_task_pb2.NodeTask(node_task_id="f:0:0:b", node_id="b", outputs=[output])]
@@ -79,7 +79,7 @@ async def test_a_cycle_is_told_once_it_has_ended_on_whichever_replica(
     await refused(scheduler.stub.GetCycle(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
-async def test_as_many_ended_cycles_are_kept_as_the_flow_says(start: Start, peers: Peers) -> None:
+async def test_ended_cycles_beyond_keep_cycles_are_removed(start: Start, peers: Peers) -> None:
     scheduler = await start(scheduler_settle_seconds=0)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
     await scheduler.register("f", keep_cycles=2)
@@ -123,10 +123,10 @@ def lines() -> list[node_task_pb2.NodeLog]:
     ]
 
 
-async def test_a_description_puts_everything_together(
+async def test_description_combines_cycle_nodes_statistics_and_logs(
     scheduler: Client, peers: Peers, lines: list[node_task_pb2.NodeLog]
 ) -> None:
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.register("f", *(f"n{at}" for at in range(9)), edges="n0>n1")
     cycle = await scheduler.run(wait=0)
     status = node_task_pb2.NodeTaskStatus
@@ -162,7 +162,7 @@ async def test_a_description_puts_everything_together(
     assert not second.logs
 
 
-async def test_the_statistics_of_an_ended_cycle_are_on_record(scheduler: Client) -> None:
+async def test_statistics_of_an_ended_cycle_need_no_node_tasks(scheduler: Client) -> None:
     await scheduler.register("f", "a", "b")
     await scheduler.run()
     found = await scheduler.stub.DescribeCycle(pb2.DescribeCycleRequest(flow_id="f", omit_logs=True))
@@ -173,7 +173,7 @@ async def test_the_statistics_of_an_ended_cycle_are_on_record(scheduler: Client)
 async def test_a_description_needs_the_node_task_manager(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     await scheduler.run()
-    await peers.node_tasks.break_off()
+    await peers.node_tasks.go_down()
     call = scheduler.stub.DescribeCycle(pb2.DescribeCycleRequest(flow_id="f"))
     error = await refused(call, grpc.StatusCode.UNAVAILABLE, "PEER_UNAVAILABLE")
     assert error.metadata == {"peer": "node task manager"}
@@ -210,7 +210,7 @@ async def test_logs_are_merged_filtered_and_paged(
     await refused(bad, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
-async def test_long_lines_are_read_in_as_many_messages_as_they_take(scheduler: Client, peers: Peers) -> None:
+async def test_long_log_lines_are_read_over_several_pages(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     await scheduler.run()
     said = [f"{at} ".ljust(8192, "é") for at in range(600)]
@@ -235,7 +235,7 @@ async def test_long_lines_are_read_in_as_many_messages_as_they_take(scheduler: C
     assert node_lines == said[-len(node_lines) :]
 
 
-async def test_a_store_that_takes_no_writes_is_still_read(scheduler: Client, embedded: RedisServer) -> None:
+async def test_read_only_store_can_still_be_read(scheduler: Client, embedded: RedisServer) -> None:
     await scheduler.register()
     async with taking_no_writes(embedded, next(iter(REFUSALS))):
         assert (await scheduler.flow()).flow_id == "f"

@@ -20,7 +20,7 @@ async def owners(store: RedisServer) -> list[str]:
     return [replica.decode() if replica and replica in here else "" for replica in found]
 
 
-async def shared_by(store: RedisServer, *shares: int) -> set[str]:
+async def wait_until_shared(store: RedisServer, *shares: int) -> set[str]:
     """Wait until the replicas own exactly these numbers of partitions; return their names."""
     seen: list[Counter[str]] = []
 
@@ -32,18 +32,20 @@ async def shared_by(store: RedisServer, *shares: int) -> set[str]:
     return set(seen[-1])
 
 
-async def test_replicas_that_come_and_go_share_evenly(start: Start, peers: Peers, embedded: RedisServer) -> None:
+async def test_partitions_are_shared_evenly_as_replicas_come_and_go(
+    start: Start, peers: Peers, embedded: RedisServer
+) -> None:
     first = await start(scheduler_lease_seconds=3.0)
-    (alone,) = await shared_by(embedded, 16)
+    (alone,) = await wait_until_shared(embedded, 16)
     second = await start(scheduler_lease_seconds=3.0)
-    two = await shared_by(embedded, 8, 8)
+    two = await wait_until_shared(embedded, 8, 8)
     assert alone in two
     await start(scheduler_lease_seconds=3.0)
-    assert two < await shared_by(embedded, 5, 5, 6)
+    assert two < await wait_until_shared(embedded, 5, 5, 6)
     await second.register()
     assert (await second.run()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
     await first.server.stop()
-    left = await shared_by(embedded, 8, 8)
+    left = await wait_until_shared(embedded, 8, 8)
     assert alone not in left
     assert (await second.run()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
 
@@ -51,7 +53,7 @@ async def test_replicas_that_come_and_go_share_evenly(start: Start, peers: Peers
 async def test_a_dead_replica_is_replaced_when_its_leases_lapse(start: Start, peers: Peers) -> None:
     first = await start(scheduler_lease_seconds=1.0)
     await until(lambda: peers.triggers.listens("f"), "the first listens")
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await first.register()
     await first.run(wait=0)
     second = await start(scheduler_lease_seconds=1.0)
@@ -73,7 +75,7 @@ async def test_a_sole_replica_takes_over_at_once(start: Start, peers: Peers) -> 
     assert time.monotonic() - begun < 10
 
 
-async def test_one_that_was_wrong_to_think_itself_alone_shares(start: Start, peers: Peers, scheduler: Client) -> None:
+async def test_replica_wrongly_started_as_sole_shares_partitions(start: Start, peers: Peers, scheduler: Client) -> None:
     await scheduler.register()
     second = await start(scheduler_sole=True)
     services = (scheduler.service, second.service)
@@ -83,7 +85,7 @@ async def test_one_that_was_wrong_to_think_itself_alone_shares(start: Start, pee
     assert (await second.flow()).status == flow_pb2.FLOW_STATUS_REGISTERED
 
 
-async def test_one_that_comes_or_leaves_gets_its_share_or_leaves_it_at_once(start: Start) -> None:
+async def test_partitions_are_reshared_at_once_when_a_replica_comes_or_leaves(start: Start) -> None:
     """A replica that is not told would check only after a third of the lease."""
     first = await start(scheduler_lease_seconds=600.0)
     await until(lambda: len(first.service._ownership.epochs) == PARTITIONS, "the first owns all")

@@ -16,7 +16,7 @@ async def cycles(scheduler: Client, flow_id: str = "f") -> list[int]:
     return sorted(cycle.cycle for cycle in response.cycles)
 
 
-async def test_each_run_says_what_its_flow_keeps(scheduler: Client, peers: Peers) -> None:
+async def test_submission_carries_the_retention_of_its_flow(scheduler: Client, peers: Peers) -> None:
     await scheduler.register("kept", keep_cycles=7, keep_for="2h")
     await scheduler.register("usual")
     for flow_id in ("kept", "usual"):
@@ -28,7 +28,7 @@ async def test_each_run_says_what_its_flow_keeps(scheduler: Client, peers: Peers
     assert not found["usual"].HasField("keep_for")
 
 
-async def test_an_ended_cycle_lives_as_long_as_its_flow_says(scheduler: Client, embedded: RedisServer) -> None:
+async def test_ended_cycle_expires_after_keep_for(scheduler: Client, embedded: RedisServer) -> None:
     await scheduler.register("kept", keep_for="2h")
     await scheduler.register("usual")
     admin = embedded.connect()
@@ -38,9 +38,7 @@ async def test_an_ended_cycle_lives_as_long_as_its_flow_says(scheduler: Client, 
         assert expected - 60_000 < await admin.pttl(key) <= expected, key
 
 
-async def test_a_flow_that_keeps_fewer_from_now_on_loses_the_others_without_another_cycle(
-    start: Start, peers: Peers
-) -> None:
+async def test_lowering_keep_cycles_removes_old_cycles_without_a_new_cycle(start: Start, peers: Peers) -> None:
     scheduler = await start(scheduler_tidy_seconds=0.1, scheduler_settle_seconds=0)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
     await scheduler.register("f", keep_cycles=9)
@@ -55,7 +53,7 @@ async def test_a_flow_that_keeps_fewer_from_now_on_loses_the_others_without_anot
     await until(tidied, "the flow has lost its older cycles")
 
 
-async def test_the_index_of_a_flow_forgets_what_has_expired(start: Start, peers: Peers, embedded: RedisServer) -> None:
+async def test_index_of_a_flow_drops_expired_cycles(start: Start, peers: Peers, embedded: RedisServer) -> None:
     scheduler = await start(scheduler_tidy_seconds=0.1)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
     await scheduler.register("f")

@@ -35,7 +35,7 @@ async def listed(scheduler: Client) -> list[revision_pb2.Revision]:
     return list(response.revisions)
 
 
-async def test_fields_are_changed_without_the_graph(scheduler: Client) -> None:
+async def test_update_changes_named_fields_and_keeps_the_graph(scheduler: Client) -> None:
     first = await scheduler.register("f", "a", "b", edges="a>b", description="d", labels={"team": "a"})
     await scheduler.run()
     graph = {key: (await config(scheduler))[key] for key in ("nodes", "edges")}
@@ -75,14 +75,14 @@ async def test_a_running_flow_follows_its_new_schedule_at_once(scheduler: Client
     assert peers.triggers.epochs["f"] == epoch
 
 
-async def test_every_fault_of_an_update_is_told_at_once(scheduler: Client) -> None:
+async def test_all_faults_of_an_update_are_reported_at_once(scheduler: Client) -> None:
     await scheduler.register()
     request = update("overlap nodes keep_cyles", overlap=99)
     request.note = "x" * 1025
     error = await refused(scheduler.stub.UpdateFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
-    told = dict(error.violations)
-    assert set(told) == {"overlap", "update_mask.paths[1]", "update_mask.paths[2]", "note"}
-    assert 'did you mean "keep_cycles"' in told["update_mask.paths[2]"]
+    messages = dict(error.violations)
+    assert set(messages) == {"overlap", "update_mask.paths[1]", "update_mask.paths[2]", "note"}
+    assert 'did you mean "keep_cycles"' in messages["update_mask.paths[2]"]
     request = update("keep_for interval", keep_for="1s")
     error = await refused(scheduler.stub.UpdateFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     assert {path for path, _ in error.violations} == {"keep_for", "interval"}
@@ -92,7 +92,7 @@ async def test_every_fault_of_an_update_is_told_at_once(scheduler: Client) -> No
     assert (await scheduler.flow()).revision == 1
 
 
-async def test_an_etag_that_is_not_the_present_one_is_refused_with_the_present_one(scheduler: Client) -> None:
+async def test_outdated_etag_is_refused_with_the_current_one(scheduler: Client) -> None:
     read = (await scheduler.register()).etag
     await scheduler.start()
     await scheduler.run()
@@ -114,7 +114,7 @@ async def test_an_etag_that_is_not_the_present_one_is_refused_with_the_present_o
     assert (await scheduler.stub.RegisterFlow(request)).flow.revision == 3
 
 
-async def test_changes_at_the_same_moment_are_all_made(scheduler: Client) -> None:
+async def test_concurrent_updates_are_all_applied(scheduler: Client) -> None:
     await scheduler.register()
     values: dict[str, Any] = {"keep_cycles": 7, "timeout": "1h", "description": "d", "max_running": 3, "keep_for": "2h"}
     await asyncio.gather(*(scheduler.stub.UpdateFlow(update(name, **{name: value})) for name, value in values.items()))
@@ -122,7 +122,7 @@ async def test_changes_at_the_same_moment_are_all_made(scheduler: Client) -> Non
     assert [each.revision for each in await listed(scheduler)] == [6, 5, 4, 3, 2, 1]
 
 
-async def test_what_is_too_much_to_tell_is_refused(scheduler: Client) -> None:
+async def test_diff_too_large_for_an_answer_is_refused(scheduler: Client) -> None:
     for letter in "ab":
         nodes = [{"id": f"n{place}", "type": "t", "config": {"x": letter * 200_000}} for place in range(8)]
         definition = json.dumps({"interval": 1, "nodes": nodes})
@@ -131,7 +131,7 @@ async def test_what_is_too_much_to_tell_is_refused(scheduler: Client) -> None:
     await refused(request, grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_LARGE")
 
 
-async def test_a_repeated_update_is_answered_as_the_first_was(scheduler: Client) -> None:
+async def test_repeated_update_gets_the_first_answer(scheduler: Client) -> None:
     read = (await scheduler.register()).etag
     request = update("description", read, "r1", description="1")
     first = await scheduler.stub.UpdateFlow(request)
@@ -141,8 +141,8 @@ async def test_a_repeated_update_is_answered_as_the_first_was(scheduler: Client)
     await refused(scheduler.stub.UpdateFlow(other), grpc.StatusCode.ALREADY_EXISTS, "REQUEST_ID_REUSED")
 
 
-async def test_revisions_say_who_made_them_when_and_why(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_revisions_show_author_time_note_and_open_runs(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register("f", "a")
     await scheduler.run(wait=0)
     await scheduler.stub.UpdateFlow(update("description", description="1"))
@@ -168,7 +168,7 @@ async def test_revisions_say_who_made_them_when_and_why(scheduler: Client, peers
     assert ([each.revision for each in last.revisions], last.next_page_token) == ([1], "")
 
 
-async def test_a_revision_comes_with_its_definition_and_two_of_them_are_compared(scheduler: Client) -> None:
+async def test_revisions_are_returned_with_definitions_and_compared(scheduler: Client) -> None:
     await scheduler.register("f", "a", "b", edges="a>b", labels={"team": "a"})
     await scheduler.register("f", "a", "c", edges="a>c", labels={"team": "b"}, interval="5")
     old = await scheduler.stub.GetRevision(revision_pb2.GetRevisionRequest(flow_id="f", revision=1))
@@ -195,7 +195,7 @@ async def test_a_revision_comes_with_its_definition_and_two_of_them_are_compared
     assert (await scheduler.stub.DiffRevisions(same)).diff == revision_pb2.FlowDiff()
 
 
-async def test_what_is_not_there_is_told(scheduler: Client) -> None:
+async def test_unknown_flows_and_revisions_are_refused(scheduler: Client) -> None:
     await scheduler.register()
     stub = scheduler.stub
     missing: list[tuple[Awaitable[object], str]] = [
@@ -224,7 +224,7 @@ async def test_what_is_not_there_is_told(scheduler: Client) -> None:
         await refused(call, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
-async def test_rolling_back_makes_a_new_revision_of_an_old_one(scheduler: Client, peers: Peers) -> None:
+async def test_rollback_makes_a_new_revision_from_an_old_one(scheduler: Client, peers: Peers) -> None:
     await scheduler.register("f", "a", labels={"team": "a"}, interval="60")
     await scheduler.start()
     await scheduler.register("f", "b", labels={"team": "b"}, interval="5")
@@ -242,9 +242,7 @@ async def test_rolling_back_makes_a_new_revision_of_an_old_one(scheduler: Client
     assert await scheduler.run()
 
 
-async def test_rolling_back_to_what_workers_do_not_offer_any_more_is_only_warned_of(
-    scheduler: Client, start: Start, peers: Peers
-) -> None:
+async def test_rollback_to_handles_no_longer_offered_only_warns(scheduler: Client, start: Start, peers: Peers) -> None:
     await scheduler.register("f", "a", "b", edges="a>b")
     await scheduler.register("f", "a")
     peers.registry.offer(node_type_pb2.NodeType(type="noop", outputs=[node_type_pb2.OutputHandle(name="another")]))
@@ -256,21 +254,21 @@ async def test_rolling_back_to_what_workers_do_not_offer_any_more_is_only_warned
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_a_cycle_keeps_the_revision_it_began_with_when_its_submission_is_retried(
+async def test_cycle_keeps_its_revision_when_its_submission_is_retried(
     start: Start, peers: Peers, restarted: bool
 ) -> None:
     scheduler = await start(scheduler_check_in_seconds=0.2)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.register("f", "old")
-    await peers.node_tasks.break_off()
+    await peers.node_tasks.go_down()
     assert (await scheduler.run(wait=0)).revision == 1
     await scheduler.register("f", "new")
     await scheduler.register("f", "newer")
     if restarted:
         await scheduler.server.stop()
         scheduler = await start(scheduler_check_in_seconds=0.2)
-    await peers.node_tasks.up()
+    await peers.node_tasks.come_up()
     await until(lambda: ("f", 0, 0) in peers.node_tasks.runs, "the cycle is submitted")
     (component,) = peers.node_tasks.runs["f", 0, 0].submission.components
     assert [node.node_id for node in peers.node_tasks.plans[component.plan_digest].nodes] == ["old"]

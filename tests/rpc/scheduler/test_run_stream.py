@@ -32,10 +32,10 @@ class Stream:
 
     async def answered(self, *numbers: int) -> None:
         while not self.answers.keys() >= set(numbers):
-            assert await self.take(), "the stream ended"
+            assert await self.read_next(), "the stream ended"
 
-    async def take(self) -> bool:
-        """Take the next message; return false at the end."""
+    async def read_next(self) -> bool:
+        """Read the next message; return false at the end."""
         response = await self._call.read()
         if not isinstance(response, pb2.StreamRunsResponse):
             return False
@@ -45,9 +45,9 @@ class Stream:
         return True
 
     async def end(self) -> bool:
-        """Send no more and take the rest; return whether the stream ended well."""
+        """Send no more and read the rest; return whether the stream ended well."""
         await self._call.done_writing()
-        while await self.take():
+        while await self.read_next():
             pass
         return await self._call.code() is grpc.StatusCode.OK
 
@@ -57,19 +57,19 @@ class Stream:
 
 def status(answer: pb2.StreamedRunAnswer) -> tuple[int, str, list[str]]:
     """Return the code, the reason and the faulty fields."""
-    told = status_pb2.Status.FromString(answer.error_status)
+    decoded = status_pb2.Status.FromString(answer.error_status)
     reason, fields = "", []
-    for packed in told.details:
+    for packed in decoded.details:
         info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
         if packed.Unpack(info):
             reason = info.reason
         elif packed.Unpack(bad):
             fields = [violation.field for violation in bad.field_violations]
-    return told.code, reason, fields
+    return decoded.code, reason, fields
 
 
-async def test_what_ends_first_is_answered_first(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_cycle_that_ends_first_is_answered_first(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register("slow")
     await scheduler.register("fast")
     stream = Stream(scheduler)
@@ -85,7 +85,7 @@ async def test_what_ends_first_is_answered_first(scheduler: Client, peers: Peers
     assert {cycle.status for cycle in cycles.values()} == {cycle_pb2.CYCLE_STATUS_COMPLETED}
 
 
-async def test_a_stream_ends_with_its_last_answer(scheduler: Client) -> None:
+async def test_stream_ends_after_its_last_answer(scheduler: Client) -> None:
     await scheduler.register("f")
     stream = Stream(scheduler)
     await stream.send(*(run(number) for number in range(300)))
@@ -93,7 +93,7 @@ async def test_a_stream_ends_with_its_last_answer(scheduler: Client) -> None:
     assert {answer.response.cycle.cycle for answer in stream.answers.values()} == set(range(300))
 
 
-async def test_a_trace_context_that_is_none_is_not_kept(scheduler: Client) -> None:
+async def test_invalid_trace_context_is_ignored(scheduler: Client) -> None:
     await scheduler.register("f")
     trace_id = "0af7651916cd43dd8448eb211c80319c"
     contexts = ["rubbish", f"00-{'0' * 32}-b7ad6b7169203331-01", "00-" * 1000, f"00-{trace_id}-b7ad6b7169203331-01"]
@@ -110,7 +110,7 @@ async def test_a_trace_context_that_is_none_is_not_kept(scheduler: Client) -> No
     assert len(listed.cycles) == 4
 
 
-async def test_a_refused_run_harms_no_other(scheduler: Client) -> None:
+async def test_refused_run_does_not_affect_others(scheduler: Client) -> None:
     await scheduler.register("f")
     stream = Stream(scheduler)
     await stream.send(run(1, "unknown"), run(2, inputs_json="[]"), run(3), run(4, wait=4000))
@@ -125,7 +125,7 @@ async def test_a_refused_run_harms_no_other(scheduler: Client) -> None:
     assert await stream.end()
 
 
-async def test_a_run_repeated_on_another_stream_is_the_first_one(scheduler: Client) -> None:
+async def test_request_repeated_on_another_stream_gets_the_first_run(scheduler: Client) -> None:
     await scheduler.register("f")
     first, second = Stream(scheduler), Stream(scheduler)
     await first.send(run(1, request_id="once"))
@@ -147,8 +147,8 @@ async def test_a_cycle_belongs_to_the_trace_of_its_run(scheduler: Client, peers:
     assert peers.node_tasks.runs["f", 0, 0].submission.traceparent.split("-")[1] == "0af7651916cd43dd8448eb211c80319c"
 
 
-async def test_a_client_that_goes_leaves_its_cycles_running(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_cycles_continue_after_their_client_disconnects(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register("f")
     stream = Stream(scheduler)
     await stream.send(run(1))
@@ -158,12 +158,12 @@ async def test_a_client_that_goes_leaves_its_cycles_running(scheduler: Client, p
     assert (await scheduler.ended()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
 
 
-async def test_a_server_that_leaves_says_so(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_stopping_server_refuses_open_streams_with_draining(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register("f")
     stream = Stream(scheduler)
     await stream.send(run(1))
     await until(lambda: peers.node_tasks.runs, "the cycle is submitted")
     leaving = asyncio.create_task(scheduler.server.stop())
-    await refused(stream.take(), grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    await refused(stream.read_next(), grpc.StatusCode.UNAVAILABLE, "DRAINING")
     await leaving

@@ -17,7 +17,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.rpc import run_mapping
 
 
-async def test_a_flow_runs_and_its_cycle_is_answered_once_it_has_ended(scheduler: Client, peers: Peers) -> None:
+async def test_run_flow_answers_once_its_cycle_has_ended(scheduler: Client, peers: Peers) -> None:
     await scheduler.register("f", "a", "b", edges="a>b", timeout="5m")
     cycle = await scheduler.run("f", inputs_json='{"x": 1}')
     assert (cycle.flow_id, cycle.cycle, cycle.run) == ("f", 0, 0)
@@ -50,8 +50,8 @@ async def test_a_plan_is_sent_once_and_named_by_its_digest(scheduler: Client, pe
     assert plan.nodes[0].schedule_to_start.seconds == 300
 
 
-async def test_components_come_in_one_by_one(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_cycle_ends_with_its_last_component(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register("f", "a", "b", "c", edges="a>b")
     cycle = await scheduler.run(wait=0)
     assert cycle.status == cycle_pb2.CYCLE_STATUS_RUNNING
@@ -78,10 +78,10 @@ async def test_components_come_in_one_by_one(scheduler: Client, peers: Peers) ->
         ),
     ],
 )
-async def test_the_outcome_follows_from_the_nodes(
+async def test_outcome_of_a_cycle_follows_from_its_nodes(
     scheduler: Client, peers: Peers, counts: dict[str, int], sinks: int, status: int, words: str
 ) -> None:
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.register("f", "a", "b", edges="a>b")
     await scheduler.run(wait=0)
     await peers.node_tasks.finish(("f", 0, 0), "0", sinks, **counts)
@@ -90,14 +90,14 @@ async def test_the_outcome_follows_from_the_nodes(
     assert (await scheduler.lines())[-1] == words
 
 
-async def test_waiting_ends_with_the_time_that_was_given(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_wait_ends_after_the_given_time(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register()
     cycle = await scheduler.run(wait=0.05)
     assert cycle.status == cycle_pb2.CYCLE_STATUS_RUNNING
 
 
-async def test_what_sinks_emitted_comes_along_when_asked_for(scheduler: Client, peers: Peers) -> None:
+async def test_outputs_of_sinks_are_included_on_request(scheduler: Client, peers: Peers) -> None:
     await scheduler.register("f", "a", "b", edges="a>b")
     output = node_task_pb2.Output(handle="out", value_json="42")
     peers.node_tasks.nodes["f", 0, 0] = [
@@ -108,7 +108,7 @@ async def test_what_sinks_emitted_comes_along_when_asked_for(scheduler: Client, 
     assert [(each.node_id, list(each.outputs)) for each in response.outputs] == [("b", [output])]
 
 
-async def test_outputs_that_an_answer_has_no_room_for_are_omitted(scheduler: Client, peers: Peers) -> None:
+async def test_outputs_too_large_for_an_answer_are_omitted(scheduler: Client, peers: Peers) -> None:
     await scheduler.register("f", "a", "b", "c")
     await scheduler.register("small")
     # Each letter takes two bytes.
@@ -135,7 +135,7 @@ async def test_outputs_that_an_answer_has_no_room_for_are_omitted(scheduler: Cli
     ("node_id", "handle", "value"),
     [("last", "out", "{}"), ("n" * 128, "h" * 128, json.dumps("\u00e4" * 200_000, ensure_ascii=False))],
 )
-def test_outputs_take_up_no_more_than_was_counted_and_little_less(node_id: str, handle: str, value: str) -> None:
+def test_counted_size_of_outputs_is_close_to_their_encoded_size(node_id: str, handle: str, value: str) -> None:
     room = 10 * run_mapping.LARGEST_OUTPUTS
     response = pb2.RunFlowsResponse()
     message = response.results.add()
@@ -143,7 +143,7 @@ def test_outputs_take_up_no_more_than_was_counted_and_little_less(node_id: str, 
     assert 0 <= room - left - response.ByteSize() < 60
 
 
-async def test_a_bulk_whose_cycles_do_not_go_into_one_answer_leaves_inputs_out(scheduler: Client) -> None:
+async def test_bulk_answer_omits_inputs_when_they_do_not_fit(scheduler: Client) -> None:
     await scheduler.register("f")
     inputs = json.dumps({"text": "x" * 850_000})
     items = [pb2.RunFlowItem(flow_id="f", inputs_json=inputs) for _ in range(4)]
@@ -155,9 +155,7 @@ async def test_a_bulk_whose_cycles_do_not_go_into_one_answer_leaves_inputs_out(s
     assert all(each.cycle.inputs_json == inputs for each in few.results)
 
 
-async def test_a_repeated_request_brings_what_the_sinks_of_its_own_revision_emitted(
-    scheduler: Client, peers: Peers
-) -> None:
+async def test_repeated_request_gets_the_outputs_of_its_own_revision(scheduler: Client, peers: Peers) -> None:
     await scheduler.register("f", "a")
     output = node_task_pb2.Output(handle="out", value_json="42")
     peers.node_tasks.nodes["f", 0, 0] = [node_task_pb2.NodeTask(node_task_id="f:0:0:a", node_id="a", outputs=[output])]
@@ -167,8 +165,8 @@ async def test_a_repeated_request_brings_what_the_sinks_of_its_own_revision_emit
     assert (again.cycle.run_id, again.outputs) == (first.cycle.run_id, first.outputs)
 
 
-async def test_overlap_skip_refuses_and_names_the_cycle_in_the_way(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_overlap_skip_refuses_and_names_the_running_cycle(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register("f", overlap=flow_pb2.OVERLAP_POLICY_SKIP)
     await scheduler.run(wait=0)
     error = await refused(scheduler.run(wait=0), grpc.StatusCode.ABORTED, "OVERLAP_SKIPPED")
@@ -180,7 +178,7 @@ async def test_an_unknown_flow_is_not_found(scheduler: Client) -> None:
     assert error.metadata == {"flow_id": "nothing"}
 
 
-async def test_every_fault_of_a_request_is_told(scheduler: Client) -> None:
+async def test_all_faults_of_run_requests_are_reported(scheduler: Client) -> None:
     await scheduler.register()
     items = [
         pb2.RunFlowItem(flow_id="f", inputs_json="[1]"),
@@ -201,7 +199,7 @@ async def test_every_fault_of_a_request_is_told(scheduler: Client) -> None:
     assert error.violations[0][0] == "wait"
 
 
-async def test_a_bulk_answers_each_item_by_itself(scheduler: Client, peers: Peers) -> None:
+async def test_bulk_answers_each_item_separately(scheduler: Client, peers: Peers) -> None:
     flows = [f"flow-{number}" for number in range(40)]
     await asyncio.gather(*(scheduler.register(flow_id) for flow_id in flows))
     items = [pb2.RunFlowItem(flow_id=flow_id) for flow_id in [*flows, "nothing", flows[0]]]
@@ -242,7 +240,7 @@ async def test_a_repeated_request_gets_the_first_cycle(scheduler: Client) -> Non
     assert await scheduler.stub.RunFlows(request) == bulk
 
 
-async def test_a_request_is_remembered_for_as_long_as_it_says(scheduler: Client) -> None:
+async def test_request_is_forgotten_after_remember_for(scheduler: Client) -> None:
     await scheduler.register()
     second = Duration(seconds=1)
     first = await scheduler.run(request_id="r", remember_for=second)
@@ -265,14 +263,14 @@ async def test_a_request_is_remembered_for_as_long_as_it_says(scheduler: Client)
             assert [path for path, _ in refusal.violations] == ["remember_for"]
 
 
-async def test_concurrent_calls_go_together(scheduler: Client, peers: Peers) -> None:
+async def test_concurrent_runs_are_submitted_together(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     cycles = await asyncio.gather(*(scheduler.run() for _ in range(100)))
     assert sorted(cycle.cycle for cycle in cycles) == list(range(100))
     assert len(peers.node_tasks.requests) < 60
 
 
-async def test_a_definition_registered_meanwhile_is_the_one_that_runs(start: Start, scheduler: Client) -> None:
+async def test_run_uses_the_revision_registered_on_another_replica(start: Start, scheduler: Client) -> None:
     other = await start()
     await scheduler.register("f", "a")
     await scheduler.run()
@@ -281,7 +279,7 @@ async def test_a_definition_registered_meanwhile_is_the_one_that_runs(start: Sta
     assert (cycle.revision, cycle.node_count) == (2, 2)
 
 
-async def test_a_replica_that_does_not_own_the_flow_waits_for_the_end_too(start: Start, scheduler: Client) -> None:
+async def test_replica_that_does_not_own_the_flow_waits_for_the_end(start: Start, scheduler: Client) -> None:
     other = await start()
     await other.register("f", "a")
     assert (await other.run()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
@@ -291,7 +289,7 @@ async def test_a_replica_that_does_not_own_the_flow_waits_for_the_end_too(start:
     assert {result.cycle.status for result in response.results} == {cycle_pb2.CYCLE_STATUS_COMPLETED}
 
 
-async def test_somebody_elses_run_under_the_same_name_is_passed_by(scheduler: Client, peers: Peers) -> None:
+async def test_cycle_numbers_of_foreign_runs_are_skipped(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     for number in range(6):
         peers.node_tasks.put(component_pb2.RunSubmission(flow_id="f", cycle=number, run_id="of an earlier life"))
@@ -304,7 +302,7 @@ async def test_somebody_elses_run_under_the_same_name_is_passed_by(scheduler: Cl
     assert (await scheduler.flow()).last_cycle == cycle.cycle
 
 
-async def test_a_refused_cycle_waits_with_its_reason_and_is_submitted_again(scheduler: Client, peers: Peers) -> None:
+async def test_refused_cycle_shows_its_reason_and_is_resubmitted(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     refusal = component_pb2.SubmitResult(outcome=component_pb2.SUBMIT_OUTCOME_REFUSED, reason="QUEUE_FULL")
     refusal.retry_delay.FromMilliseconds(10)
@@ -319,13 +317,13 @@ async def test_a_refused_cycle_waits_with_its_reason_and_is_submitted_again(sche
     assert "Not submitted yet: the node task manager refused it: QUEUE_FULL" in await scheduler.lines()
 
 
-async def test_a_cycle_that_cannot_be_sent_is_sent_later(scheduler: Client, peers: Peers) -> None:
+async def test_cycle_is_submitted_once_the_node_task_manager_is_back(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
-    await peers.node_tasks.break_off()
+    await peers.node_tasks.go_down()
     cycle = await scheduler.run(wait=0)
     assert cycle.status == cycle_pb2.CYCLE_STATUS_RUNNING
     assert "cannot be reached" in cycle.reason
-    await peers.node_tasks.up()
+    await peers.node_tasks.come_up()
     assert (await scheduler.ended()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
 
 

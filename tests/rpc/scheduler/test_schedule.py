@@ -44,9 +44,7 @@ async def test_starting_may_name_the_first_time(scheduler: Client, peers: Peers)
     assert peers.triggers.triggers["f"].schedule.interval.anchor.seconds == 2_000_000_000
 
 
-async def test_starting_a_running_flow_and_stopping_a_stopped_one_change_nothing(
-    scheduler: Client, peers: Peers
-) -> None:
+async def test_repeated_start_and_stop_change_nothing(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     first = await scheduler.start()
     saves = peers.triggers.saves
@@ -75,7 +73,7 @@ async def test_a_due_flow_begins_a_cycle_and_is_due_next_on_the_grid(scheduler: 
     assert (await scheduler.flow()).next_execution == ack.next_fire_time
 
 
-async def test_the_same_planned_time_begins_one_cycle(scheduler: Client, peers: Peers) -> None:
+async def test_repeated_planned_time_begins_one_cycle(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     await scheduler.start()
     planned = now_ms()
@@ -86,7 +84,7 @@ async def test_the_same_planned_time_begins_one_cycle(scheduler: Client, peers: 
     assert (await scheduler.flow()).last_cycle == 0
 
 
-async def test_all_that_is_due_goes_together(scheduler: Client, peers: Peers) -> None:
+async def test_flows_due_together_are_submitted_together(scheduler: Client, peers: Peers) -> None:
     flows = [f"flow-{number}" for number in range(60)]
     for flow_id in flows:
         await scheduler.register(flow_id)
@@ -98,9 +96,7 @@ async def test_all_that_is_due_goes_together(scheduler: Client, peers: Peers) ->
     assert len(peers.node_tasks.requests) <= 4
 
 
-async def test_a_trigger_of_an_older_schedule_and_of_a_stopped_flow_is_finished(
-    scheduler: Client, peers: Peers
-) -> None:
+async def test_triggers_of_stopped_unknown_and_rescheduled_flows_are_finished(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     await scheduler.start()
     old = peers.triggers.epochs["f"]
@@ -131,8 +127,8 @@ async def test_a_flow_that_runs_once_completes_and_may_be_started_again(schedule
     await scheduler.ended(cycle=1)
 
 
-async def test_the_one_cycle_of_a_flow_waits_for_the_one_that_still_runs(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_trigger_of_a_flow_that_runs_once_is_retried_during_overlap(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register("f", interval="0", overlap=flow_pb2.OVERLAP_POLICY_SKIP)
     await scheduler.run(wait=0)
     await scheduler.start()
@@ -143,8 +139,8 @@ async def test_the_one_cycle_of_a_flow_waits_for_the_one_that_still_runs(schedul
     assert answer.retry_after.ToMilliseconds() > 0
 
 
-async def test_with_overlap_skip_the_due_cycle_does_not_begin(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_overlap_skip_begins_no_cycle_while_one_runs(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register("f", overlap=flow_pb2.OVERLAP_POLICY_SKIP)
     await scheduler.start()
     planned = now_ms()
@@ -155,8 +151,8 @@ async def test_with_overlap_skip_the_due_cycle_does_not_begin(scheduler: Client,
     assert (await scheduler.flow()).last_cycle == 0
 
 
-async def test_stopping_stops_what_runs(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_stopping_a_flow_stops_its_running_cycle(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register("f", "a", "b", edges="a>b")
     await scheduler.start()
     (token,) = peers.triggers.fire(["f"], now_ms())
@@ -172,14 +168,14 @@ async def test_stopping_stops_what_runs(scheduler: Client, peers: Peers) -> None
     assert "Stopping: enough" in await scheduler.lines()
 
 
-async def test_stopping_is_repeated_until_the_cycle_has_ended(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_stop_is_retried_until_the_cycle_has_ended(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register()
     await scheduler.run(wait=0)
-    await peers.node_tasks.break_off()
+    await peers.node_tasks.go_down()
     await scheduler.stop()
     assert peers.node_tasks.stops == []
-    await peers.node_tasks.up()
+    await peers.node_tasks.come_up()
     assert (await scheduler.ended()).status == cycle_pb2.CYCLE_STATUS_CANCELLED
 
 
@@ -194,7 +190,7 @@ async def test_a_running_flow_follows_its_new_interval(scheduler: Client, peers:
     assert trigger.epoch > epoch
 
 
-async def test_what_the_trigger_service_missed_it_hears_later(scheduler: Client, peers: Peers) -> None:
+async def test_trigger_is_saved_once_the_trigger_service_is_back(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     peers.triggers.down = True
     flow = await scheduler.start()
@@ -204,20 +200,20 @@ async def test_what_the_trigger_service_missed_it_hears_later(scheduler: Client,
     await until(lambda: "f" in peers.triggers.triggers, "the outbox is settled", timeout=30)
 
 
-async def test_a_lost_schedule_epoch_is_made_up_for(scheduler: Client, peers: Peers) -> None:
+async def test_schedule_epoch_is_raised_past_that_of_the_trigger_service(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     peers.triggers.epochs["f"] = now_ms() + 50
     await scheduler.start()
     await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved under a higher epoch", timeout=30)
 
 
-async def test_an_unknown_argument_is_refused(scheduler: Client) -> None:
+async def test_too_long_stop_reason_is_refused(scheduler: Client) -> None:
     await scheduler.register()
     call = scheduler.stop(reason="x" * 1025)
     await refused(call, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
-async def test_a_restarted_scheduler_goes_on_where_it_was(start: Start, peers: Peers) -> None:
+async def test_restarted_scheduler_continues_running_flows(start: Start, peers: Peers) -> None:
     first = await start()
     await until(lambda: peers.triggers.listens("f"), "the first listens")
     await first.register()
@@ -233,16 +229,20 @@ async def test_a_restarted_scheduler_goes_on_where_it_was(start: Start, peers: P
     assert (await second.ended(cycle=1)).status == cycle_pb2.CYCLE_STATUS_COMPLETED
 
 
-async def test_the_user_is_told_once_that_a_flow_was_stopped(scheduler: Client, peers: Peers) -> None:
+async def test_user_is_notified_once_of_each_stop(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     await scheduler.start()
     await scheduler.stub.StopFlow(pb2.StopFlowRequest(flow_id="f", reason="wrong prices"))
-    await until(lambda: peers.node_tasks.notifications, "the user is told")
-    (told,) = peers.node_tasks.notifications
-    assert (told.title, told.subject.flow_id, told.user_id) == ('flow "f" was stopped', "f", "default")
-    assert told.message.endswith(": wrong prices")
+    await until(lambda: peers.node_tasks.notifications, "the user is notified")
+    (notification,) = peers.node_tasks.notifications
+    assert (notification.title, notification.subject.flow_id, notification.user_id) == (
+        'flow "f" was stopped',
+        "f",
+        "default",
+    )
+    assert notification.message.endswith(": wrong prices")
     await scheduler.stub.StopFlow(pb2.StopFlowRequest(flow_id="f", reason="again"))
     await scheduler.start()
     await scheduler.stub.StopFlow(pb2.StopFlowRequest(flow_id="f", reason="once more"))
-    await until(lambda: len(peers.node_tasks.notifications) > 1, "the user is told of the second stop")
+    await until(lambda: len(peers.node_tasks.notifications) > 1, "the user is notified of the second stop")
     assert peers.node_tasks.notifications[-1].message.endswith(": once more")

@@ -38,7 +38,7 @@ async def leave(_message: pb2.StreamSubmissionsRequest, context: Context) -> pb2
     raise AssertionError
 
 
-async def be_silent(_message: pb2.StreamSubmissionsRequest, _context: Context) -> pb2.StreamSubmissionsResponse:
+async def never_answer(_message: pb2.StreamSubmissionsRequest, _context: Context) -> pb2.StreamSubmissionsResponse:
     """Never answer."""
     await asyncio.Event().wait()
     raise AssertionError
@@ -68,7 +68,7 @@ class Scripted(pb2_grpc.NodeTaskManagerServiceServicer):
 
     def __init__(self) -> None:
         self.script: list[Behavior] = []
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         """The first flow of each request."""
         self.opened = 0
         self.open = 0
@@ -80,7 +80,7 @@ class Scripted(pb2_grpc.NodeTaskManagerServiceServicer):
         self.open += 1
         try:
             async for message in request_iterator:
-                self.asked.append(message.request.runs[0].flow_id)
+                self.requested.append(message.request.runs[0].flow_id)
                 yield await (self.script.pop(0) if self.script else echo)(message, context)
         finally:
             self.open -= 1
@@ -135,26 +135,24 @@ async def submit(stream: SubmissionStream, *flows: str) -> list[str]:
     return [result.reason for result in await stream.submit(message)]
 
 
-async def test_who_submits_at_once_gets_the_answer_to_what_was_submitted(
-    stream: SubmissionStream, peer: Scripted
-) -> None:
+async def test_concurrent_submissions_get_their_own_answers(stream: SubmissionStream, peer: Scripted) -> None:
     assert await asyncio.gather(*(submit(stream, f"f{at}", "g") for at in range(50))) == [
         [f"f{at}", "g"] for at in range(50)
     ]
-    assert (peer.asked, peer.opened) == ([f"f{at}" for at in range(50)], 1)
+    assert (peer.requested, peer.opened) == ([f"f{at}" for at in range(50)], 1)
 
 
 @pytest.mark.parametrize("at_fault", [leave, answer_another])
-async def test_what_was_on_its_way_when_the_stream_broke_is_asked_again(
+async def test_request_under_way_when_the_stream_breaks_is_sent_again(
     stream: SubmissionStream, peer: Scripted, at_fault: Behavior
 ) -> None:
     peer.script = [echo, at_fault]
     assert await submit(stream, "a") == ["a"]
     assert await submit(stream, "b") == ["b"]
-    assert (peer.asked, peer.opened) == (["a", "b", "b"], 2)
+    assert (peer.requested, peer.opened) == (["a", "b", "b"], 2)
 
 
-async def test_a_stream_that_breaks_at_its_first_request_makes_the_peer_unavailable(
+async def test_stream_that_breaks_at_its_first_request_makes_the_peer_unavailable(
     stream: SubmissionStream, peer: Scripted
 ) -> None:
     peer.script = [leave]
@@ -164,7 +162,7 @@ async def test_a_stream_that_breaks_at_its_first_request_makes_the_peer_unavaila
     assert await submit(stream, "a") == ["a"]
 
 
-async def test_nobody_there_is_an_unavailable_peer() -> None:
+async def test_unreachable_address_makes_the_peer_unavailable() -> None:
     async with open_channel("127.0.0.1:1") as channel:
         stub = pb2_grpc.NodeTaskManagerServiceStub(channel)
         with pytest.raises(PeerUnavailable):
@@ -179,7 +177,7 @@ async def test_nobody_there_is_an_unavailable_peer() -> None:
         (grpc.StatusCode.RESOURCE_EXHAUSTED, PeerUnavailable),
     ],
 )
-async def test_the_error_of_a_request_leaves_the_stream_as_it_is(
+async def test_error_of_one_request_keeps_the_stream_open(
     stream: SubmissionStream, peer: Scripted, code: grpc.StatusCode, raised: type[Exception]
 ) -> None:
     peer.script = [echo, fail(code)]
@@ -187,14 +185,14 @@ async def test_the_error_of_a_request_leaves_the_stream_as_it_is(
     with pytest.raises(raised):
         await submit(stream, "b")
     assert await submit(stream, "c") == ["c"]
-    assert (peer.asked, peer.opened) == (["a", "b", "c"], 1)
+    assert (peer.requested, peer.opened) == (["a", "b", "c"], 1)
 
 
-async def test_an_answer_that_does_not_come_in_time_is_waited_for_no_longer(
+async def test_wait_for_an_answer_times_out(
     stream: SubmissionStream, peer: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await submit(stream, "a") == ["a"]
-    peer.script = [be_silent]
+    peer.script = [never_answer]
     monkeypatch.setattr(submissions, "_TIMEOUT_S", 0.05)
     with pytest.raises(PeerUnavailable) as caught:
         await submit(stream, "b")
@@ -204,24 +202,26 @@ async def test_an_answer_that_does_not_come_in_time_is_waited_for_no_longer(
     assert await submit(stream, "c") == ["c"]
 
 
-async def test_who_gives_up_leaves_no_answer_to_others(stream: SubmissionStream, peer: Scripted) -> None:
-    peer.script = [be_silent]
+async def test_answer_to_a_cancelled_request_reaches_no_other(stream: SubmissionStream, peer: Scripted) -> None:
+    peer.script = [never_answer]
     giving_up = asyncio.ensure_future(submit(stream, "a"))
-    await until(lambda: peer.asked == ["a"], "the request has come")
+    await until(lambda: peer.requested == ["a"], "the request has come")
     giving_up.cancel()
     await asyncio.gather(giving_up, return_exceptions=True)
     assert await submit(stream, "b") == ["b"]
     await until(lambda: peer.open == 1, "the first stream has ended")
 
 
-async def test_replicas_take_turns(stream: SubmissionStream, peer: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stream_is_reopened_after_its_lifetime(
+    stream: SubmissionStream, peer: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(submissions, "_USE_S", 0.0)
     assert [await submit(stream, each) for each in "abc"] == [["a"], ["b"], ["c"]]
     assert peer.opened == 3
     await until(lambda: peer.open == 1, "the streams before have ended")
 
 
-async def test_closing_ends_the_stream_at_both_ends(stream: SubmissionStream, peer: Scripted) -> None:
+async def test_closing_ends_the_stream_on_the_server_too(stream: SubmissionStream, peer: Scripted) -> None:
     await submit(stream, "a")
     await stream.close()
     await until(lambda: peer.open == 0, "the stream has ended")

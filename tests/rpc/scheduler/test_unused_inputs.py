@@ -28,26 +28,26 @@ async def register(scheduler: Client, *types: str, edges: str = "") -> None:
     await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))
 
 
-async def warned(scheduler: Client, *names: str) -> list[str]:
+async def warnings_for(scheduler: Client, *names: str) -> list[str]:
     """Run `f` with inputs of these names and return the warnings."""
     response = await scheduler.run_flow(inputs_json=json.dumps(dict.fromkeys(names, 1)), wait=0)
     assert response.cycle.flow_id == "f"
     return list(response.warnings)
 
 
-async def test_misspelt_inputs_are_told_all_at_once_with_the_nearest_name(scheduler: Client, peers: Peers) -> None:
+async def test_warnings_name_all_unknown_inputs_with_the_nearest_names(scheduler: Client, peers: Peers) -> None:
     offer(peers, "prices", "month", "symbol")
     offer(peers, "rates", "bank")
     await register(scheduler, "prices", "rates")
-    assert await warned(scheduler, "monht", "bank", "symbols", "xyz") == [
+    assert await warnings_for(scheduler, "monht", "bank", "symbols", "xyz") == [
         'no entry node takes the input "monht"; did you mean "month"?',
         'no entry node takes the input "symbols"; did you mean "symbol"?',
         'no entry node takes the input "xyz"; they take "bank", "month", "symbol"',
     ]
-    assert await warned(scheduler, "month", "symbol", "bank") == []
+    assert await warnings_for(scheduler, "month", "symbol", "bank") == []
 
 
-async def test_what_a_later_node_takes_does_not_count(scheduler: Client, peers: Peers) -> None:
+async def test_inputs_of_later_nodes_do_not_count(scheduler: Client, peers: Peers) -> None:
     peers.registry.offer(
         node_type_pb2.NodeType(
             type="prices",
@@ -57,44 +57,44 @@ async def test_what_a_later_node_takes_does_not_count(scheduler: Client, peers: 
     )
     offer(peers, "model", "day")
     await register(scheduler, "prices", "model", edges="n0>n1")
-    assert await warned(scheduler, "day") == ['no entry node takes the input "day"; they take "month"']
+    assert await warnings_for(scheduler, "day") == ['no entry node takes the input "day"; they take "month"']
 
 
 @pytest.mark.parametrize("types", [("prices", "unknown"), ("prices", "flow")], ids=["nobody offers one", "a sub-flow"])
-async def test_nothing_is_said_where_a_node_may_take_any_name(
+async def test_no_warning_when_a_node_may_accept_any_input(
     scheduler: Client, peers: Peers, types: tuple[str, ...]
 ) -> None:
     offer(peers, "prices", "month")
     await register(scheduler, *types)
-    assert await warned(scheduler, "monht") == []
+    assert await warnings_for(scheduler, "monht") == []
 
 
-async def test_nodes_that_take_none_are_said_to(scheduler: Client, peers: Peers) -> None:
+async def test_warning_says_when_entry_nodes_accept_no_inputs(scheduler: Client, peers: Peers) -> None:
     await register(scheduler, "delay")
-    assert await warned(scheduler, "month") == ['no entry node takes the input "month"; they take none']
+    assert await warnings_for(scheduler, "month") == ['no entry node takes the input "month"; they take none']
 
 
-async def test_nothing_is_said_while_the_registry_is_away(scheduler: Client, peers: Peers) -> None:
+async def test_no_warning_while_the_registry_is_down(scheduler: Client, peers: Peers) -> None:
     await register(scheduler, "prices")
     peers.registry.down = True
-    assert await warned(scheduler, "monht") == []
+    assert await warnings_for(scheduler, "monht") == []
 
 
-async def test_a_run_without_inputs_asks_nobody(scheduler: Client, peers: Peers) -> None:
+async def test_run_without_inputs_does_not_ask_the_registry(scheduler: Client, peers: Peers) -> None:
     offer(peers, "prices", "month")
     await register(scheduler, "prices")
-    peers.registry.asked.clear()
+    peers.registry.requested.clear()
     assert list((await scheduler.run_flow(wait=0)).warnings) == []
-    assert peers.registry.asked == []
+    assert peers.registry.requested == []
 
 
-async def test_a_long_list_is_cut(scheduler: Client, peers: Peers) -> None:
+async def test_at_most_ten_warnings_are_returned(scheduler: Client, peers: Peers) -> None:
     offer(peers, "prices", "month")
     await register(scheduler, "prices")
-    assert len(await warned(scheduler, *(f"name{number}" for number in range(1000)))) == 10
+    assert len(await warnings_for(scheduler, *(f"name{number}" for number in range(1000)))) == 10
 
 
-async def test_a_bulk_tells_of_the_same_names_once(scheduler: Client, peers: Peers) -> None:
+async def test_bulk_warns_of_the_same_names_once(scheduler: Client, peers: Peers) -> None:
     offer(peers, "prices", "month")
     await register(scheduler, "prices")
     given = [{"monht": 1}, None, {"monht": 2}, {"month": 3}, {"x": 4, "monht": 4}, {"monht": 5, "x": 5}]
@@ -106,18 +106,18 @@ async def test_a_bulk_tells_of_the_same_names_once(scheduler: Client, peers: Pee
     assert [list(each.warnings) for each in response.results] == [[], [near], [], [], [], [other, near], []]
 
 
-async def test_a_bulk_tells_of_a_hundred_items_at_most(scheduler: Client, peers: Peers) -> None:
+async def test_bulk_warns_of_at_most_a_hundred_items(scheduler: Client, peers: Peers) -> None:
     offer(peers, "prices", "month")
     await register(scheduler, "prices")
-    peers.registry.asked.clear()
+    peers.registry.requested.clear()
     names = ["month", *(f"name{number}" for number in range(150))]
     items = [pb2.RunFlowItem(flow_id="f", inputs_json=json.dumps({name: 1})) for name in names]
     response = await scheduler.stub.RunFlows(pb2.RunFlowsRequest(items=items))
     assert [len(each.warnings) for each in response.results] == [0] + [1] * 100 + [0] * 50
-    assert len(peers.registry.asked) <= 1
+    assert len(peers.registry.requested) <= 1
 
 
-async def test_a_rerun_tells_of_what_it_was_given(scheduler: Client, peers: Peers) -> None:
+async def test_rerun_warns_of_its_own_inputs(scheduler: Client, peers: Peers) -> None:
     offer(peers, "prices", "month")
     await register(scheduler, "prices")
     cycle = (await scheduler.run_flow(inputs_json='{"symbol": 1}')).cycle

@@ -57,13 +57,13 @@ async def watch() -> AsyncIterator[Any]:
         await watcher.close()
 
 
-async def test_an_end_is_told_though_the_store_had_lost_states_that_were_told(
+async def test_watch_reports_an_end_after_the_store_lost_reported_states(
     start: Start, peers: Peers, embedded: RedisServer, watch: Any
 ) -> None:
     """The end may then have no later version than those states."""
     scheduler = await start(scheduler_check_in_seconds=1, scheduler_compare_seconds=1)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.register("f", "a", "b", "c")
     await scheduler.run(wait=0)
     watcher = watch(scheduler, "f", cycle=0)
@@ -79,12 +79,12 @@ async def test_an_end_is_told_though_the_store_had_lost_states_that_were_told(
     assert watcher.seen()[-1] == (0, COMPLETED)
 
 
-async def test_a_watch_tells_the_latest_cycle_then_every_change(scheduler: Client, peers: Peers, watch: Any) -> None:
+async def test_watch_reports_the_latest_cycle_then_every_change(scheduler: Client, peers: Peers, watch: Any) -> None:
     await scheduler.register("f", "a", "b")
     await scheduler.run()
     watcher = watch(scheduler, "f")
     await until(lambda: watcher.seen() == [(0, COMPLETED)], "the latest cycle is told")
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     await scheduler.run(wait=0, inputs_json='{"a":1}')
     await peers.node_tasks.finish(("f", 1, 0), "0")
     await peers.node_tasks.finish(("f", 1, 0), "1")
@@ -95,7 +95,7 @@ async def test_a_watch_tells_the_latest_cycle_then_every_change(scheduler: Clien
     assert len({event.event_id for event in watcher.events}) == len(watcher.events)
 
 
-async def test_every_replica_hears_of_every_cycle(start: Start, scheduler: Client, watch: Any) -> None:
+async def test_every_replica_reports_every_cycle(start: Start, scheduler: Client, watch: Any) -> None:
     other = await start()
     for flow_id in ("f", "g"):
         await scheduler.register(flow_id, "a")
@@ -115,10 +115,10 @@ async def test_every_replica_hears_of_every_cycle(start: Start, scheduler: Clien
             assert set(watcher.seen(flow_id)) <= everything
 
 
-async def test_a_watch_goes_on_after_an_event(scheduler: Client, peers: Peers, watch: Any) -> None:
+async def test_watch_resumes_after_the_given_event(scheduler: Client, peers: Peers, watch: Any) -> None:
     await scheduler.register("f", "a", keep_cycles=200)
     await scheduler.register("g", "a")
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     for _ in range(2):
         await scheduler.run(wait=0)
     first = watch(scheduler, "f")
@@ -127,7 +127,7 @@ async def test_a_watch_goes_on_after_an_event(scheduler: Client, peers: Peers, w
     await until(lambda: first.seen()[-1] == (1, COMPLETED), "its end is told")
     running, ended = (event.event_id for event in first.events)
 
-    peers.node_tasks.by_itself = True
+    peers.node_tasks.automatic = True
     await asyncio.gather(*(scheduler.run() for _ in range(120)), scheduler.run("g"))
     later = [(number, COMPLETED) for number in range(2, 122)]
     for after, told in ((running, [(1, COMPLETED), *later]), (ended, later)):
@@ -140,17 +140,17 @@ async def test_a_watch_goes_on_after_an_event(scheduler: Client, peers: Peers, w
         await until(lambda again=again: again.seen()[-1] == later[-1], "and what comes then")
 
 
-async def test_a_watch_of_a_flow_that_was_begun_anew_tells_its_latest_cycle(scheduler: Client, watch: Any) -> None:
+async def test_watch_after_an_unknown_event_reports_the_latest_cycle(scheduler: Client, watch: Any) -> None:
     await scheduler.register()
     await scheduler.run()
     watcher = watch(scheduler, "f", after=["f:57:0-2"])
     await until(lambda: watcher.seen() == [(0, COMPLETED)], "the latest cycle is told")
 
 
-async def test_a_watch_of_one_cycle_ends_with_it(scheduler: Client, peers: Peers, watch: Any) -> None:
+async def test_watch_of_one_cycle_ends_with_that_cycle(scheduler: Client, peers: Peers, watch: Any) -> None:
     await scheduler.register()
     await scheduler.run()
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     watcher = watch(scheduler, "f", cycle=1)
     await scheduler.run(wait=0)
     await scheduler.run(wait=0)
@@ -164,7 +164,7 @@ async def test_a_watch_of_one_cycle_ends_with_it(scheduler: Client, peers: Peers
     assert late.seen() == [(0, COMPLETED)]
 
 
-async def test_a_cycle_that_is_on_record_no_more_is_not_waited_for(start: Start, peers: Peers, watch: Any) -> None:
+async def test_watch_of_an_expired_cycle_is_refused(start: Start, peers: Peers, watch: Any) -> None:
     scheduler = await start(scheduler_settle_seconds=0)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
     await scheduler.register(keep_cycles=1)
@@ -188,9 +188,7 @@ async def test_a_watch_ends_when_its_flow_is_deleted(scheduler: Client, watch: A
     assert watcher.error is None
 
 
-async def test_a_watch_of_several_flows_tells_the_cycles_of_one_that_is_registered_again(
-    scheduler: Client, watch: Any
-) -> None:
+async def test_watch_of_several_flows_continues_with_a_flow_registered_again(scheduler: Client, watch: Any) -> None:
     await scheduler.register("g")
     await scheduler.register()
     await scheduler.run()
@@ -206,7 +204,7 @@ async def test_a_watch_of_several_flows_tells_the_cycles_of_one_that_is_register
     assert watcher.events[-1].cycle == await scheduler.cycle()
 
 
-async def test_what_cannot_be_watched_is_refused(scheduler: Client) -> None:
+async def test_invalid_watch_requests_are_refused(scheduler: Client) -> None:
     async def first(request: pb2.WatchFlowRequest) -> object:
         return await anext(aiter(scheduler.stub.WatchFlow(request)))
 
@@ -226,11 +224,11 @@ async def test_what_cannot_be_watched_is_refused(scheduler: Client) -> None:
     ]
 
 
-async def test_a_server_that_shuts_down_ends_watches_and_waits(start: Start, peers: Peers, watch: Any) -> None:
+async def test_shutdown_ends_watches_and_waits(start: Start, peers: Peers, watch: Any) -> None:
     scheduler = await start()
     await scheduler.register()
     await scheduler.run()
-    peers.node_tasks.by_itself = False
+    peers.node_tasks.automatic = False
     watcher = watch(scheduler, "f")
     await until(lambda: watcher.events, "the watch has begun")
     waiting = asyncio.ensure_future(scheduler.run(wait=60))
@@ -248,8 +246,8 @@ async def test_a_server_that_shuts_down_ends_watches_and_waits(start: Start, pee
     assert watcher.error.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_a_wait_that_begins_while_a_server_shuts_down_ends_at_once(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
+async def test_wait_that_begins_during_shutdown_ends_at_once(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
     await scheduler.register()
     await scheduler.run(wait=0)
     await scheduler.service.drain()

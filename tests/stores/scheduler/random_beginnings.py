@@ -24,31 +24,31 @@ seldom = st.sampled_from([0, 0, 0, 1])
 class RandomBeginnings(RandomFlows):
     """Cycles that begin for every possible reason: on request, planned, on events, queued, for backfills, again."""
 
-    def wish(self, flow_id: str, **changes: Any) -> BeginRequest:
+    def begin_request(self, flow_id: str, **changes: Any) -> BeginRequest:
         flow = self.flow(flow_id)
         revision = flow.revision if flow else 1
         keep = flow.keep_cycles if flow else 1
         schedule = flow.schedule if flow else ScheduleDefinition()
         made = shape(flow_id, revision, keep_cycles=keep, schedule=schedule, timeout_ms=0 if schedule.once else 9000)
         made = replace(made, digest=flow.digest if flow else "d1")
-        wish = BeginRequest(made, f"run{next(self.numbers)}", CycleOrigin.RUN_FLOW, CHECK_IN)
-        return wish._replace(**changes)
+        request = BeginRequest(made, f"run{next(self.numbers)}", CycleOrigin.RUN_FLOW, CHECK_IN)
+        return request._replace(**changes)
 
-    def begin(self, *wishes: BeginRequest) -> None:
+    def begin(self, *begin_requests: BeginRequest) -> None:
         epochs = self.epochs
-        self.both(lambda store: store.cycles.begin(wishes, epochs))
+        self.both(lambda store: store.cycles.begin(begin_requests, epochs))
         self.refresh()
 
     @rule(flow_ids=st.lists(ids, min_size=1, max_size=3), request=requests, inputs=st.sampled_from(["", '{"a":"ü"}']))
     def begin_now(self, flow_ids: list[str], request: tuple[str, str] | None, inputs: str) -> None:
         remembered = request_of(*request) if request else None
-        self.begin(*(self.wish(flow_id, request=remembered, inputs_json=inputs) for flow_id in flow_ids))
+        self.begin(*(self.begin_request(flow_id, request=remembered, inputs_json=inputs) for flow_id in flow_ids))
 
     @rule(flow_id=ids, attempt=st.integers(1, 3))
     def begin_for_a_node(self, flow_id: str, attempt: int) -> None:
         parent = Parent(RunName("above", 3, 1), "r", "ü:7", attempt, 2)
         request = request_of(parent.request_id, flow_id)
-        self.begin(self.wish(flow_id, origin=CycleOrigin.SUB_FLOW, parent=parent, request=request))
+        self.begin(self.begin_request(flow_id, origin=CycleOrigin.SUB_FLOW, parent=parent, request=request))
 
     @rule(
         flow_id=ids,
@@ -62,15 +62,15 @@ class RandomBeginnings(RandomFlows):
         if flow is None or flow.schedule.on:
             return
         due = (flow.next_execution_ms or self.clock.now_ms()) + tick * max(flow.schedule.interval_ms, 1)
-        wish = self.wish(
+        request = self.begin_request(
             flow_id,
             schedule_epoch=flow.schedule_epoch - older,
             ahead=due > self.clock.now_ms(),
             **judged(flow.schedule, due, max(due, self.clock.now_ms())),
         )
         if digest is not None:
-            wish = wish._replace(shape=replace(wish.shape, digest=digest))
-        self.begin(wish._replace(shape=replace(wish.shape, revision=wish.shape.revision - stale)))
+            request = request._replace(shape=replace(request.shape, digest=digest))
+        self.begin(request._replace(shape=replace(request.shape, revision=request.shape.revision - stale)))
 
     @rule(
         flow_ids=st.lists(ids, min_size=1, max_size=3),
@@ -92,10 +92,10 @@ class RandomBeginnings(RandomFlows):
         over: int,
     ) -> None:
         due = self.clock.now_ms() + came
-        wishes = []
+        begin_requests = []
         for flow_id in flow_ids:
             flow = self.flow(flow_id)
-            wish = self.wish(
+            request = self.begin_request(
                 flow_id,
                 origin=CycleOrigin.SCHEDULE,
                 planned_ms=due,
@@ -105,12 +105,14 @@ class RandomBeginnings(RandomFlows):
                 inputs_json='{"n": 1,\n"event": {"id": "ü"}}',
                 event=EventFiring(event_id, *refused) if refused else EventFiring(event_id),
             )
-            wishes.append(wish._replace(shape=replace(wish.shape, revision=wish.shape.revision - stale)))
-        self.begin(*wishes, self.wish(flow_ids[0]))
+            begin_requests.append(
+                request._replace(shape=replace(request.shape, revision=request.shape.revision - stale))
+            )
+        self.begin(*begin_requests, self.begin_request(flow_ids[0]))
 
     @rule(flow_ids=st.lists(ids, min_size=1, max_size=3))
     def begin_queued(self, flow_ids: list[str]) -> None:
-        self.begin(*(self.wish(flow_id, origin=CycleOrigin.SCHEDULE, queued=True) for flow_id in flow_ids))
+        self.begin(*(self.begin_request(flow_id, origin=CycleOrigin.SCHEDULE, queued=True) for flow_id in flow_ids))
 
     @rule(flow_id=ids, minutes=st.integers(1, 4), most=st.integers(1, 3), request=requests)
     def backfill(self, flow_id: str, minutes: int, most: int, request: tuple[str, str] | None) -> None:
@@ -126,7 +128,9 @@ class RandomBeginnings(RandomFlows):
         for backfill in self.both(lambda store: store.backfills.find(flow_id, wanted)):
             for step in backfill.steps() if backfill else ():
                 step = replace(step, position_ms=step.position_ms - late * MINUTE)
-                self.begin(self.wish(flow_id, origin=CycleOrigin.BACKFILL, planned_ms=step.position_ms, backfill=step))
+                self.begin(
+                    self.begin_request(flow_id, origin=CycleOrigin.BACKFILL, planned_ms=step.position_ms, backfill=step)
+                )
 
     @rule(flow_id=ids, backfill_id=st.integers(1, 3), really=st.sampled_from([False, False, True]))
     def cancel_backfill(self, flow_id: str, backfill_id: int, really: bool) -> None:
@@ -150,7 +154,7 @@ class RandomBeginnings(RandomFlows):
                 "planned_ms": state.facts.planned_ms,
                 "backfill": BackfillStep(state.facts.backfill_id),
             }
-        self.begin(self.wish(state.name.flow_id, **changes))
+        self.begin(self.begin_request(state.name.flow_id, **changes))
 
     @precondition(lambda self: self.seen)
     @rule(
@@ -167,8 +171,8 @@ class RandomBeginnings(RandomFlows):
         source_id = "other" if stale else source.facts.run_id
         rerun = Rerun(source.name.run, source_id, (("0", kept),) if kept else (), ("a",), "me", 'why "ü"')
         remembered = request_of(*request) if request else None
-        wish = RerunRequest(source, f"run{next(self.numbers)}", rerun, CHECK_IN, 9000, inputs, "", remembered)
-        self.both(lambda store: store.cycles.begin_rerun(wish))
+        rerun_request = RerunRequest(source, f"run{next(self.numbers)}", rerun, CHECK_IN, 9000, inputs, "", remembered)
+        self.both(lambda store: store.cycles.begin_rerun(rerun_request))
         if remembered is not None:
             self.both(lambda store: store.cycles.first_answer(source.name.flow_id, remembered))
         self.refresh()

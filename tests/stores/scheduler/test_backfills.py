@@ -27,7 +27,7 @@ async def begin_next(bench: Bench, backfill_id: int) -> ChainState:
     return await bench.begun(bench.filling(step))
 
 
-async def test_times_begin_in_order_as_others_end(bench: Bench) -> None:
+async def test_backfill_begins_times_in_order_as_cycles_end(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.SKIP)
     backfill_id = await bench.backfill(T - 3 * MINUTE, T, 2)
     assert await bench.stores.backfills.active(HERE, 9) == [("f", backfill_id)]
@@ -66,7 +66,7 @@ async def test_times_begin_in_order_as_others_end(bench: Bench) -> None:
     assert await bench.firings() == [(*line[:4], "backfill 1") for line in lines]
 
 
-async def test_a_time_is_begun_once_however_many_try(bench: Bench) -> None:
+async def test_concurrent_requests_begin_each_time_once(bench: Bench) -> None:
     await bench.register()
     backfill_id = await bench.backfill(T - 20 * MINUTE, T, 20)
     steps = (await bench.filled(backfill_id)).steps()
@@ -77,7 +77,7 @@ async def test_a_time_is_begun_once_however_many_try(bench: Bench) -> None:
     assert (await bench.filled(backfill_id)).begun == 20
 
 
-async def test_a_time_that_has_had_its_cycle_is_passed_over(bench: Bench) -> None:
+async def test_backfill_skips_a_time_that_already_has_a_cycle(bench: Bench) -> None:
     await bench.register()
     await bench.move(FlowStatus.RUNNING, start_at_ms=T)
     await bench.end(await bench.begun(await bench.scheduled(T)))
@@ -96,7 +96,7 @@ async def test_a_time_that_has_had_its_cycle_is_passed_over(bench: Bench) -> Non
     assert (T, "fired", 0, 1, "") in await bench.firings()
 
 
-async def test_a_time_whose_cycle_is_on_record_no_more_is_passed_over_and_told(bench: Bench) -> None:
+async def test_backfill_skips_and_counts_a_time_whose_cycle_has_expired(bench: Bench) -> None:
     await bench.register(keep_cycles=1)
     await bench.move(FlowStatus.RUNNING, start_at_ms=T)
     for minute in range(2):
@@ -113,7 +113,7 @@ async def test_a_time_whose_cycle_is_on_record_no_more_is_passed_over_and_told(b
     ]
 
 
-async def test_the_schedule_goes_on_behind_a_time_that_it_had_begun(bench: Bench) -> None:
+async def test_schedule_continues_after_a_time_begun_by_a_backfill(bench: Bench) -> None:
     await bench.register()
     await bench.move(FlowStatus.RUNNING, start_at_ms=T)
     state = await begin_next(bench, await bench.backfill(T, T + MINUTE))
@@ -122,7 +122,7 @@ async def test_the_schedule_goes_on_behind_a_time_that_it_had_begun(bench: Bench
     assert (await bench.flow()).next_execution_ms == T + MINUTE
 
 
-async def test_of_times_behind_one_that_it_had_begun_the_schedule_fires_those_that_it_would(bench: Bench) -> None:
+async def test_schedule_catches_up_after_a_time_begun_by_a_backfill(bench: Bench) -> None:
     await bench.register()
     await bench.move(FlowStatus.RUNNING, start_at_ms=T)
     await begin_next(bench, await bench.backfill(T, T + MINUTE))
@@ -132,7 +132,7 @@ async def test_of_times_behind_one_that_it_had_begun_the_schedule_fires_those_th
     assert (await bench.begun(await bench.scheduled(T + 2 * MINUTE))).facts.planned_ms == T + 2 * MINUTE
 
 
-async def test_a_time_that_it_had_begun_is_not_caught_up_with(bench: Bench) -> None:
+async def test_catch_up_excludes_a_time_begun_by_a_backfill(bench: Bench) -> None:
     await bench.register()
     await bench.move(FlowStatus.RUNNING, start_at_ms=T)
     await begin_next(bench, await bench.backfill(T + MINUTE, T + 2 * MINUTE))
@@ -146,7 +146,7 @@ async def test_a_time_that_it_had_begun_is_not_caught_up_with(bench: Bench) -> N
     assert (await bench.flow()).next_execution_ms == T + 2 * MINUTE
 
 
-async def test_a_schedule_ends_whose_last_time_it_had_begun(bench: Bench) -> None:
+async def test_flow_completes_when_a_backfill_began_its_last_time(bench: Bench) -> None:
     await bench.register(schedule=ScheduleDefinition(times_ms=(T,)))
     await bench.move(FlowStatus.RUNNING, start_at_ms=T)
     state = await begin_next(bench, await bench.backfill(T, T + MINUTE))
@@ -155,7 +155,7 @@ async def test_a_schedule_ends_whose_last_time_it_had_begun(bench: Bench) -> Non
     assert (await bench.flow()).status is FlowStatus.COMPLETED
 
 
-async def test_the_schedule_does_not_mind_it(bench: Bench) -> None:
+async def test_overlap_policy_ignores_cycles_of_backfills(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.CANCEL_RUNNING)
     await bench.move(FlowStatus.RUNNING)
     due = bench.now
@@ -172,7 +172,7 @@ async def test_the_schedule_does_not_mind_it(bench: Bench) -> None:
     assert (await bench.begin()).outcome is BeginOutcome.OVERLAP
 
 
-async def test_its_failures_do_not_pause_the_flow(bench: Bench) -> None:
+async def test_failures_of_backfills_do_not_pause_the_flow(bench: Bench) -> None:
     await bench.register(pause_after_failures=1)
     await bench.move(FlowStatus.RUNNING)
     backfill_id = await bench.backfill(T - MINUTE, T)
@@ -180,7 +180,7 @@ async def test_its_failures_do_not_pause_the_flow(bench: Bench) -> None:
     assert (await bench.flow()).status is FlowStatus.RUNNING
 
 
-async def test_it_waits_while_the_flow_is_paused_and_ends_when_that_stops(bench: Bench) -> None:
+async def test_backfill_waits_while_its_flow_is_paused_and_is_cancelled_by_a_stop(bench: Bench) -> None:
     await bench.register()
     await bench.move(FlowStatus.RUNNING)
     backfill_id = await bench.backfill(T - 5 * MINUTE, T)
@@ -201,7 +201,7 @@ async def test_it_waits_while_the_flow_is_paused_and_ends_when_that_stops(bench:
     assert (ended.status, ended.running, ended.failed) == (BackfillStatus.CANCELLED, 0, 1)
 
 
-async def test_a_stop_cancels_it_also_when_the_flow_is_stopped(bench: Bench) -> None:
+async def test_stopping_a_stopped_flow_cancels_its_backfill(bench: Bench) -> None:
     await bench.register()
     await bench.move(FlowStatus.STOPPED)
     backfill_id = await bench.backfill(T - 3 * MINUTE, T)
@@ -212,7 +212,7 @@ async def test_a_stop_cancels_it_also_when_the_flow_is_stopped(bench: Bench) -> 
     assert (backfill.status, backfill.reason, backfill.left) == (BackfillStatus.CANCELLED, "the flow was stopped", 2)
 
 
-async def test_a_cancelled_one_begins_no_more(bench: Bench, server: RedisServer | None) -> None:
+async def test_cancelled_backfill_begins_no_more_cycles(bench: Bench, server: RedisServer | None) -> None:
     await bench.register()
     backfill_id = await bench.backfill(T - 5 * MINUTE, T)
     state = await begin_next(bench, backfill_id)
@@ -231,7 +231,7 @@ async def test_a_cancelled_one_begins_no_more(bench: Bench, server: RedisServer 
         assert await bench.stores.backfills.find("f", [backfill_id]) == [None]
 
 
-async def test_a_renumbered_cycle_stays_that_of_its_backfill(bench: Bench) -> None:
+async def test_renumbered_cycle_still_belongs_to_its_backfill(bench: Bench) -> None:
     await bench.register()
     backfill_id = await bench.backfill(T - MINUTE, T)
     state = await begin_next(bench, backfill_id)
@@ -247,7 +247,7 @@ async def test_a_renumbered_cycle_stays_that_of_its_backfill(bench: Bench) -> No
     assert await bench.backfill_firings(backfill_id) == [(T - MINUTE, "fired", 7, 1, "")]
 
 
-async def test_a_request_makes_one_and_few_are_under_way(bench: Bench) -> None:
+async def test_request_creates_one_backfill_and_at_most_five_run(bench: Bench) -> None:
     create = bench.stores.backfills.create
     draft = backfill_draft(T - MINUTE, T)
     assert await create(draft) == (BackfillOutcome.NOT_FOUND, 0)

@@ -15,13 +15,13 @@ from tradewind.server.partitions import partition_of
 
 async def test_the_first_cycle_is_number_0_at_version_1(bench: Bench) -> None:
     await bench.register()
-    wish = bench.request(
+    request = bench.request(
         shape=shape(nodes=3, timeout_ms=MINUTE, failure_policy=FailurePolicy.CONTINUE, user_id="ada"),
         inputs_json='{"a":1}',
         traceparent="00-1-2-01",
     )
-    answer = await bench.begin(wish)
-    assert (answer.outcome, answer.run, answer.run_id) == (BeginOutcome.BEGUN, RunName("f", 0), wish.run_id)
+    answer = await bench.begin(request)
+    assert (answer.outcome, answer.run, answer.run_id) == (BeginOutcome.BEGUN, RunName("f", 0), request.run_id)
     state = await bench.state(RunName("f", 0))
     assert state == answer.state
     assert (state.version, state.status, state.components) == (1, CycleStatus.RUNNING, {})
@@ -35,7 +35,7 @@ async def test_the_first_cycle_is_number_0_at_version_1(bench: Bench) -> None:
     assert (await bench.flow()).running_cycles == 1
 
 
-async def test_numbers_rise_and_are_never_used_again(bench: Bench) -> None:
+async def test_cycle_numbers_rise_and_are_never_reused(bench: Bench) -> None:
     await bench.register()
     states = [await bench.begun() for _ in range(3)]
     assert names(states) == [0, 1, 2]
@@ -49,17 +49,17 @@ async def test_numbers_rise_and_are_never_used_again(bench: Bench) -> None:
     assert await bench.stores.cycles.newest("none", None, 9) == []
 
 
-async def test_many_begin_in_one_step_each_judged_by_itself(bench: Bench) -> None:
+async def test_requests_in_one_batch_are_judged_separately(bench: Bench) -> None:
     twins = [name for name in (f"flow{n}" for n in range(200)) if partition_of(name) == 3][:3]
     for flow_id in twins[:2]:
         await bench.register(flow_id, overlap=OverlapPolicy.SKIP)
-    wishes = [bench.request(twins[0]), bench.request(twins[1]), bench.request(twins[0]), bench.request(twins[2])]
-    answers = await bench.stores.cycles.begin(wishes)
+    requests = [bench.request(twins[0]), bench.request(twins[1]), bench.request(twins[0]), bench.request(twins[2])]
+    answers = await bench.stores.cycles.begin(requests)
     assert [answer.outcome.value for answer in answers] == ["begun", "begun", "overlap", "not_found"]
     assert answers[2].run == RunName(twins[0], 0)
 
 
-async def test_many_begin_over_all_partitions_in_order(bench: Bench) -> None:
+async def test_batch_over_all_partitions_is_answered_in_order(bench: Bench) -> None:
     flows = [f"flow{n}" for n in range(30)]
     for flow_id in flows:
         await bench.register(flow_id)
@@ -68,7 +68,7 @@ async def test_many_begin_over_all_partitions_in_order(bench: Bench) -> None:
     assert await bench.stores.cycles.begin([]) == []
 
 
-async def test_with_overlap_skip_a_cycle_waits_for_the_one_before(bench: Bench) -> None:
+async def test_overlap_skip_refuses_a_second_cycle(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.SKIP)
     first = await bench.begun()
     answer = await bench.begin()
@@ -77,7 +77,7 @@ async def test_with_overlap_skip_a_cycle_waits_for_the_one_before(bench: Bench) 
     assert (await bench.begin()).outcome is BeginOutcome.BEGUN
 
 
-async def test_with_overlap_allow_both_run(bench: Bench) -> None:
+async def test_overlap_allow_runs_both_cycles(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.ALLOW)
     await bench.begun()
     await bench.begun()
@@ -94,7 +94,7 @@ async def test_a_scheduled_cycle_begins_only_in_a_running_flow(bench: Bench) -> 
     assert (await bench.begin()).outcome is BeginOutcome.BEGUN
 
 
-async def test_a_trigger_of_an_older_schedule_begins_nothing(bench: Bench) -> None:
+async def test_trigger_of_an_older_schedule_begins_no_cycle(bench: Bench) -> None:
     await bench.register()
     await bench.move(FlowStatus.RUNNING)
     old = await bench.scheduled(bench.now)
@@ -103,7 +103,7 @@ async def test_a_trigger_of_an_older_schedule_begins_nothing(bench: Bench) -> No
     assert (await bench.begin(old)).outcome is BeginOutcome.STALE_EPOCH
 
 
-async def test_the_same_planned_time_gets_the_first_answer(bench: Bench) -> None:
+async def test_repeated_planned_time_gets_the_first_answer(bench: Bench) -> None:
     await bench.register()
     await bench.move(FlowStatus.RUNNING)
     first = await bench.begin(await bench.scheduled(bench.now))
@@ -116,7 +116,7 @@ async def test_the_same_planned_time_gets_the_first_answer(bench: Bench) -> None
     assert (await bench.flow()).last_cycle == 0
 
 
-async def test_a_cycle_put_on_record_ahead_of_its_time_starts_and_ends_no_sooner(bench: Bench) -> None:
+async def test_cycle_recorded_early_starts_and_ends_no_sooner_than_planned(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.SKIP)
     await bench.move(FlowStatus.RUNNING)
     due = bench.now + 400
@@ -128,7 +128,7 @@ async def test_a_cycle_put_on_record_ahead_of_its_time_starts_and_ends_no_sooner
     assert (await bench.state(answer.state.name)).end_ms == due
 
 
-async def test_what_is_due_soon_is_judged_by_what_runs_when_it_is_due(bench: Bench) -> None:
+async def test_overlap_with_an_early_request_is_decided_when_it_is_due(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.SKIP)
     await bench.move(FlowStatus.RUNNING)
     first = await bench.begun()
@@ -153,7 +153,7 @@ async def test_a_skipped_planned_time_stays_skipped(bench: Bench) -> None:
     assert await bench.firings() == [(bench.now, "skipped", -1, 1, "cycle 0 was running")]
 
 
-async def test_a_definition_that_is_not_current_begins_nothing(bench: Bench) -> None:
+async def test_outdated_revision_begins_no_cycle(bench: Bench) -> None:
     await bench.register()
     await bench.register(digest="d2")
     answer = await bench.begin(bench.request(shape=shape(revision=1)))
@@ -161,7 +161,7 @@ async def test_a_definition_that_is_not_current_begins_nothing(bench: Bench) -> 
     assert (await bench.begin(bench.request(shape=shape(revision=2)))).outcome is BeginOutcome.BEGUN
 
 
-async def test_a_flow_that_is_being_deleted_begins_nothing(bench: Bench) -> None:
+async def test_flow_being_deleted_begins_no_cycle(bench: Bench) -> None:
     await bench.register()
     await bench.move(FlowStatus.DELETING)
     assert (await bench.begin()).outcome is BeginOutcome.DELETING
@@ -185,12 +185,12 @@ async def test_a_refused_request_may_be_repeated(bench: Bench) -> None:
     assert (await bench.begin(bench.request(request=request_of("r")))).outcome is BeginOutcome.BEGUN
 
 
-async def test_a_run_gives_way_to_somebody_elses_under_its_name(bench: Bench) -> None:
+async def test_run_with_a_conflicting_name_is_renumbered(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.SKIP)
     await bench.move(FlowStatus.RUNNING)
-    wish = await bench.scheduled(bench.now, request=request_of("r"))
-    first = await bench.begun(wish)
-    moved = await bench.scheduled(bench.now, run_id=wish.run_id, replaces=first.name.cycle, at_least=7)
+    request = await bench.scheduled(bench.now, request=request_of("r"))
+    first = await bench.begun(request)
+    moved = await bench.scheduled(bench.now, run_id=request.run_id, replaces=first.name.cycle, at_least=7)
     second = await bench.begun(moved)
     assert second.name == RunName("f", 7)
     assert await bench.stores.states.load(first.name) is None
@@ -201,7 +201,7 @@ async def test_a_run_gives_way_to_somebody_elses_under_its_name(bench: Bench) ->
     assert (await bench.begin(bench.request(request=request_of("r")))).run == second.name
 
 
-async def test_only_its_own_run_gives_way(bench: Bench) -> None:
+async def test_renumbering_replaces_only_a_run_with_the_same_id(bench: Bench) -> None:
     await bench.register()
     first = await bench.begun()
     await bench.begun(bench.request(replaces=first.name.cycle))
@@ -221,7 +221,7 @@ async def test_an_overtaken_owner_begins_and_writes_nothing(bench: Bench) -> Non
     assert (await bench.end(state, epoch=new)).ok
 
 
-async def test_only_what_is_of_a_lost_partition_is_refused(bench: Bench) -> None:
+async def test_only_requests_of_a_lost_partition_are_refused(bench: Bench) -> None:
     flows = [f"flow{n}" for n in range(6)]
     for flow_id in flows:
         await bench.register(flow_id)
@@ -234,7 +234,7 @@ async def test_only_what_is_of_a_lost_partition_is_refused(bench: Bench) -> None
     assert {BeginOutcome.OVERTAKEN, BeginOutcome.BEGUN} == set(expected)
 
 
-async def test_an_open_run_is_looked_after_until_it_ends(bench: Bench) -> None:
+async def test_open_run_is_due_for_checks_until_it_ends(bench: Bench) -> None:
     await bench.register()
     partition = partition_of("f")
     state = await bench.begun()
@@ -252,7 +252,7 @@ async def test_an_open_run_is_looked_after_until_it_ends(bench: Bench) -> None:
     assert await bench.stores.open_runs.of_flow("f", 9) == []
 
 
-async def test_an_open_entry_without_record_can_be_forgotten(bench: Bench) -> None:
+async def test_forgetting_a_run_removes_it_from_the_open_runs(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     await bench.stores.open_runs.forget(state.name)
@@ -261,7 +261,7 @@ async def test_an_open_entry_without_record_can_be_forgotten(bench: Bench) -> No
     assert (await bench.flow()).running_cycles == 0
 
 
-async def test_what_ended_while_it_was_looked_at_stays_among_the_cycles_of_its_flow(bench: Bench) -> None:
+async def test_forgetting_an_ended_run_keeps_it_among_the_cycles_of_its_flow(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     await bench.end(state)
@@ -270,7 +270,7 @@ async def test_what_ended_while_it_was_looked_at_stays_among_the_cycles_of_its_f
     assert await bench.stores.cycles.latest_run("f", state.name.cycle) == state.name
 
 
-async def test_the_longest_due_come_first_and_no_more_than_asked_for(bench: Bench) -> None:
+async def test_check_returns_longest_due_runs_up_to_the_limit(bench: Bench) -> None:
     await bench.register()
     partition = partition_of("f")
     runs = []
@@ -284,14 +284,16 @@ async def test_the_longest_due_come_first_and_no_more_than_asked_for(bench: Benc
     assert check.next_ms <= bench.now
 
 
-async def test_logs_stay_for_the_newest_hundred_cycles(bench: Bench) -> None:
+async def test_logs_are_kept_for_the_newest_hundred_cycles(bench: Bench) -> None:
     await bench.register()
     for number in range(102):
         state = await bench.begun()
         line = LogText(LogLevel.WARNING, f"line  {number} ü")
-        await bench.stores.states.update_many([RunUpdate(state, (), log=line), RunUpdate(bumped(state), (), log=line)])
+        await bench.stores.states.update_many(
+            [RunUpdate(state, (), log=line), RunUpdate(at_next_version(state), (), log=line)]
+        )
         if number != 3:
-            await bench.end(bumped(bumped(state)))
+            await bench.end(at_next_version(at_next_version(state)))
     logs = bench.stores.logs
     assert [cycle for cycle in range(102) if await logs.read("f", cycle)] == list(range(2, 102))
     (first, last) = await logs.read("f", 101)
@@ -301,19 +303,19 @@ async def test_logs_stay_for_the_newest_hundred_cycles(bench: Bench) -> None:
     assert await logs.read("none", 0) == []
 
 
-async def test_a_cycle_keeps_its_newest_thousand_lines(bench: Bench) -> None:
+async def test_cycle_keeps_its_newest_thousand_log_lines(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     texts = [f"line {number}" for number in range(1005)]
     updates = []
     for text in texts:
         updates.append(RunUpdate(state, (), log=LogText(LogLevel.WARNING, text)))
-        state = bumped(state)
+        state = at_next_version(state)
     await bench.stores.states.update_many(updates)
     assert [line.text for line in await bench.stores.logs.read("f", 0)] == texts[5:]
 
 
-async def test_lines_go_with_the_newest_hundred_cycles_however_few_have_any(bench: Bench) -> None:
+async def test_logs_of_older_cycles_are_removed_even_if_few_cycles_have_logs(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     await bench.stores.states.update_many([RunUpdate(state, (), log=LogText(LogLevel.WARNING, "late"))])
@@ -325,5 +327,5 @@ async def test_lines_go_with_the_newest_hundred_cycles_however_few_have_any(benc
     assert await bench.lines(4) == ["Starting cycle 4", "Cycle 4 completed"]
 
 
-def bumped(state: ChainState) -> ChainState:
+def at_next_version(state: ChainState) -> ChainState:
     return state._replace(version=state.version + 1)

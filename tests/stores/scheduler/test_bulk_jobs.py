@@ -29,7 +29,7 @@ async def test_a_job_is_created_once(bench: Bench) -> None:
     assert await bench.stores.jobs.find("j2") is None
 
 
-async def test_a_request_id_stands_for_one_request_to_the_letter(bench: Bench) -> None:
+async def test_request_id_is_bound_to_the_exact_request(bench: Bench) -> None:
     keep = ManageBulkJobs(bench.stores.jobs, lambda work, key, in_ms: None, bench.clock)
     wanted = job(bench, "").filter
 
@@ -41,7 +41,7 @@ async def test_a_request_id_stands_for_one_request_to_the_letter(bench: Bench) -
         await start("ann the", "feed was late")
 
 
-async def test_it_is_written_over_the_version_that_was_read(bench: Bench) -> None:
+async def test_job_is_saved_only_over_the_version_that_was_read(bench: Bench) -> None:
     first = job(bench, "j1")
     assert not await bench.stores.jobs.save(first)
     await bench.stores.jobs.create(first, "p")
@@ -53,7 +53,7 @@ async def test_it_is_written_over_the_version_that_was_read(bench: Bench) -> Non
     assert await bench.stores.jobs.find("j1") == replace(further, version=2)
 
 
-async def test_open_ones_are_found_by_partition_until_they_end(bench: Bench) -> None:
+async def test_open_jobs_are_found_by_partition_until_they_end(bench: Bench) -> None:
     first, second = job(bench, "j1"), job(bench, "j2")
     for each in (first, second):
         await bench.stores.jobs.create(each, "p")
@@ -67,7 +67,7 @@ async def test_open_ones_are_found_by_partition_until_they_end(bench: Bench) -> 
     assert await bench.stores.jobs.open(range(PARTITIONS)) == []
 
 
-async def test_all_are_listed_newest_first_in_pages(bench: Bench) -> None:
+async def test_jobs_are_listed_newest_first_in_pages(bench: Bench) -> None:
     for number in range(5):
         made = job(bench, f"j{number}")
         await bench.stores.jobs.create(made, "p")

@@ -9,7 +9,9 @@ from tradewind.scheduler.ports.waking import EVERY, WakeUp, Work
 from tradewind.server.clock import ManualClock
 
 
-async def test_cycles_are_read_and_partitions_kept_without_the_pool(embedded: RedisServer, clock: ManualClock) -> None:
+async def test_cycles_are_read_and_partitions_kept_while_the_pool_is_exhausted(
+    embedded: RedisServer, clock: ManualClock
+) -> None:
     await embedded.flush()
     stores = redis_stores(embedded, clock)
     bench = Bench(stores, clock)

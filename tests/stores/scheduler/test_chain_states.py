@@ -25,14 +25,14 @@ from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
 
 
-async def test_loading_what_is_not_there_makes_nothing(bench: Bench, server: RedisServer | None) -> None:
+async def test_loading_an_unknown_run_creates_nothing(bench: Bench, server: RedisServer | None) -> None:
     assert await bench.stores.states.load(RunName("f", 0)) is None
     assert await bench.stores.states.load_many([]) == []
     if server is not None:
         assert await server.keys() == []
 
 
-async def test_loading_twice_gives_the_same(bench: Bench) -> None:
+async def test_loading_is_repeatable_and_keeps_the_order(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     other = await bench.begun()
@@ -41,7 +41,7 @@ async def test_loading_twice_gives_the_same(bench: Bench) -> None:
     assert found == [other, None, state]
 
 
-async def test_the_store_raises_the_version(bench: Bench) -> None:
+async def test_update_increments_the_version(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     result = await bench.write(state, "one")
@@ -50,7 +50,7 @@ async def test_the_store_raises_the_version(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2, 17])
-async def test_another_version_is_a_conflict_and_writes_nothing(bench: Bench, version: int) -> None:
+async def test_update_at_another_version_conflicts_and_writes_nothing(bench: Bench, version: int) -> None:
     await bench.register()
     state = await bench.begun()
     result = await bench.write(state._replace(version=version), "stale")
@@ -59,9 +59,7 @@ async def test_another_version_is_a_conflict_and_writes_nothing(bench: Bench, ve
 
 
 @pytest.mark.parametrize("version", [0, 1, 17])
-async def test_no_write_brings_an_absent_record_into_being(
-    bench: Bench, server: RedisServer | None, version: int
-) -> None:
+async def test_updates_do_not_create_a_missing_record(bench: Bench, server: RedisServer | None, version: int) -> None:
     await bench.register()
     state = await bench.begun()
     ghost = state._replace(name=RunName("f", 5), version=version)
@@ -71,14 +69,14 @@ async def test_no_write_brings_an_absent_record_into_being(
     assert await bench.lines(5) == []
 
 
-async def test_a_state_of_another_run_under_the_same_name_is_missing(bench: Bench) -> None:
+async def test_update_with_another_run_id_finds_no_record(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     other = state._replace(facts=state.facts._replace(run_id="another"))
     assert (await bench.write(other, "mine")).outcome is UpdateOutcome.MISSING
 
 
-async def test_only_the_named_fields_are_written(bench: Bench) -> None:
+async def test_update_writes_only_the_named_fields(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     stop = StopRequest("ada", "why not", bench.now, timeout=True)
@@ -94,14 +92,14 @@ async def test_only_the_named_fields_are_written(bench: Bench) -> None:
     assert (await bench.state(state.name)).components == {"0": ComponentEnd(1, 2, 3, 4, 5)}
 
 
-async def test_an_unknown_field_is_a_mistake(bench: Bench) -> None:
+async def test_unknown_field_raises_value_error(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     with pytest.raises(ValueError, match="colour"):
         await bench.stores.states.try_update(state, {"colour"})
 
 
-async def test_components_come_in_one_by_one(bench: Bench) -> None:
+async def test_component_ends_are_merged_one_by_one(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     await bench.fold(state, {"1": ComponentEnd(completed=3, sinks_completed=1)})
@@ -114,7 +112,7 @@ async def test_components_come_in_one_by_one(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("status", [status for status in CycleStatus if is_terminal(status)])
-async def test_a_terminal_status_is_never_left(bench: Bench, status: CycleStatus) -> None:
+async def test_terminal_status_never_changes(bench: Bench, status: CycleStatus) -> None:
     await bench.register()
     state = await bench.begun()
     bench.clock.advance(9)
@@ -130,7 +128,7 @@ async def test_a_terminal_status_is_never_left(bench: Bench, status: CycleStatus
     assert await bench.lines(0) == ["Starting cycle 0", "over", f"Cycle 0 {status}"]
 
 
-async def test_an_ended_run_is_open_no_more_and_its_records_expire(bench: Bench, server: RedisServer | None) -> None:
+async def test_ended_run_is_no_longer_open_and_its_records_expire(bench: Bench, server: RedisServer | None) -> None:
     await bench.register()
     state = await bench.begun()
     await bench.end(state)
@@ -143,7 +141,7 @@ async def test_an_ended_run_is_open_no_more_and_its_records_expire(bench: Bench,
         assert await bench.stores.states.load(state.name) is None
 
 
-async def test_folding_and_ending_are_one_write_and_many_runs_go_together(bench: Bench) -> None:
+async def test_one_write_folds_and_ends_many_runs(bench: Bench) -> None:
     await bench.register()
     states = [await bench.begun() for _ in range(3)]
     updates = [
@@ -165,7 +163,7 @@ async def test_folding_and_ending_are_one_write_and_many_runs_go_together(bench:
         ]
 
 
-async def test_a_write_may_say_when_to_look_again(bench: Bench) -> None:
+async def test_update_may_set_the_time_of_the_next_check(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     update = RunUpdate(state._replace(submitted_ms=bench.now), {SUBMITTED}, check_in_ms=777)
@@ -174,7 +172,7 @@ async def test_a_write_may_say_when_to_look_again(bench: Bench) -> None:
     assert check.next_ms == bench.now + 777
 
 
-async def test_the_oldest_ended_cycles_beyond_keep_cycles_go(bench: Bench, server: RedisServer | None) -> None:
+async def test_oldest_ended_cycles_beyond_keep_cycles_are_removed(bench: Bench, server: RedisServer | None) -> None:
     await bench.register()
     lasting = await bench.begun(bench.request(shape=shape(keep_cycles=3)))
     for _ in range(8):
@@ -187,7 +185,7 @@ async def test_the_oldest_ended_cycles_beyond_keep_cycles_go(bench: Bench, serve
         assert len(kept) == 3
 
 
-async def test_what_ended_just_now_stays_however_few_are_kept(
+async def test_recently_ended_cycles_are_kept_beyond_keep_cycles(
     bench: Bench, server: RedisServer | None, clock: ManualClock
 ) -> None:
     stores = redis_stores(server, clock, settle_ms=MINUTE) if server else memory_stores(clock, settle_ms=MINUTE)
@@ -214,7 +212,7 @@ async def test_what_ended_just_now_stays_however_few_are_kept(
     assert await on_record() == [4]
 
 
-async def test_more_old_cycles_than_one_step_removes_go_little_by_little(bench: Bench) -> None:
+async def test_many_old_cycles_are_removed_in_steps(bench: Bench) -> None:
     await bench.register()
     for _ in range(30):
         await bench.end(await bench.begun())
@@ -223,7 +221,7 @@ async def test_more_old_cycles_than_one_step_removes_go_little_by_little(bench: 
         assert len(await bench.stores.cycles.newest("f", None, 99)) == expected
 
 
-async def test_where_many_cycles_are_kept_the_oldest_go_by_tens(bench: Bench) -> None:
+async def test_oldest_cycles_are_removed_in_batches_of_ten(bench: Bench) -> None:
     await bench.register()
     for _ in range(109):
         await bench.end(await bench.begun())
@@ -236,14 +234,14 @@ async def test_where_many_cycles_are_kept_the_oldest_go_by_tens(bench: Bench) ->
     assert len(await bench.stores.cycles.newest("f", None, 999)) == 100
 
 
-async def test_no_more_stay_in_whatever_order_cycles_end(bench: Bench) -> None:
+async def test_keep_cycles_holds_in_whatever_order_cycles_end(bench: Bench) -> None:
     await bench.register()
     for state in sorted([await bench.begun() for _ in range(150)], key=lambda state: -(state.name.cycle % 10 == 0)):
         await bench.end(state)
     assert len(await bench.stores.cycles.newest("f", None, 999)) == 100
 
 
-async def test_no_increment_of_fifty_writers_is_lost(bench: Bench) -> None:
+async def test_fifty_concurrent_writers_lose_no_increments(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
 

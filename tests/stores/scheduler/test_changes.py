@@ -20,35 +20,35 @@ def feed(bench: Bench, subscriber: Subscriber | None) -> ChangeFeed:
     return bench.stores.changes if subscriber is None else RedisChanges(subscriber, Keys())
 
 
-async def test_who_listens_to_a_partition_hears_what_happens_in_it(bench: Bench, feed: ChangeFeed) -> None:
+async def test_subscriber_receives_only_changes_of_its_partition(bench: Bench, feed: ChangeFeed) -> None:
     assert partition_of("f") != partition_of("g")
     await bench.register("f")
     await bench.register("g")
-    heard: list[RunChange] = []
-    await feed.subscribe(partition_of("f"), heard.extend, lambda: None)
-    told: dict[tuple[int, int], ChainState] = {}
+    received: list[RunChange] = []
+    await feed.subscribe(partition_of("f"), received.extend, lambda: None)
+    states: dict[tuple[int, int], ChainState] = {}
 
-    async def is_told() -> bool:
+    async def both_arrived() -> bool:
         """Begin and end a cycle of each flow at once; tell whether both changes to one of them have arrived whole."""
         answers = await bench.stores.cycles.begin([bench.request("g"), bench.request("f")])
         begun = [answer.state for answer in answers if answer.state is not None]
         ended = [state._replace(status=CycleStatus.COMPLETED) for state in begun]
         await bench.stores.states.update_many([RunUpdate(state, {STATUS}) for state in ended])
-        for change in sorted(heard, key=lambda change: (change.run, change.version)):
-            before = told.get((change.run.cycle, change.version - 1))
+        for change in sorted(received, key=lambda change: (change.run, change.version)):
+            before = states.get((change.run.cycle, change.version - 1))
             state = change.state_after(before)
             if state is not None:
-                told[change.run.cycle, change.version] = state
-        return any((cycle, 1) in told and (cycle, 2) in told for cycle, _ in told)
+                states[change.run.cycle, change.version] = state
+        return any((cycle, 1) in states and (cycle, 2) in states for cycle, _ in states)
 
-    await until(is_told, "both changes to one cycle are told")
-    assert {change.run.flow_id for change in heard} == {"f"}
-    last = max(state.name.cycle for state in told.values() if state.version == 2)
-    assert told[last, 2] == await bench.state(told[last, 2].name)
+    await until(both_arrived, "both changes to one cycle have arrived")
+    assert {change.run.flow_id for change in received} == {"f"}
+    last = max(state.name.cycle for state in states.values() if state.version == 2)
+    assert states[last, 2] == await bench.state(states[last, 2].name)
 
 
 @pytest.mark.parametrize("flow_ids", [("f",), ("f", "g")])
-async def test_what_nobody_hears_is_done_all_the_same(bench: Bench, flow_ids: tuple[str, ...]) -> None:
+async def test_runs_begin_and_end_without_subscribers(bench: Bench, flow_ids: tuple[str, ...]) -> None:
     for flow_id in flow_ids:
         await bench.register(flow_id)
     answers = await bench.stores.cycles.begin([bench.request(flow_id) for flow_id in flow_ids])

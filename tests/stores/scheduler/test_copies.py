@@ -7,7 +7,7 @@ from tests.stores.scheduler.bench import Bench
 from tradewind.scheduler.domain.chain_state import ComponentEnd, component_field
 
 
-async def test_a_state_that_was_written_or_loaded_may_be_changed(bench: Bench) -> None:
+async def test_changing_a_written_or_loaded_state_does_not_change_the_record(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     written = {"0": ComponentEnd(completed=1)}

@@ -130,16 +130,16 @@ async def ended_child(ward: Ward) -> None:
     await ward.end(await open_child(ward))
 
 
-async def begin_backfilled(ward: Ward) -> ChainState:
+async def backfill_with_a_running_cycle(ward: Ward) -> ChainState:
     """Set up a backfill of three times, with one cycle running."""
     await started(ward)
     backfill_id = await ward.backfill(T - 3 * MINUTE, T)
     return await ward.begun(ward.filling((await ward.filled(backfill_id)).steps()[0]))
 
 
-async def half_a_backfill(ward: Ward) -> None:
+async def backfill_with_one_ended_cycle(ward: Ward) -> None:
     """Set up a backfill of three times, with one cycle ended and no other begun."""
-    await ward.end(await begin_backfilled(ward))
+    await ward.end(await backfill_with_a_running_cycle(ward))
 
 
 async def ended_backfill(ward: Ward) -> None:
@@ -166,12 +166,12 @@ BROKEN: list[tuple[Callable[[Ward], Awaitable[object]], tuple[Any, ...], str, st
     (ended_cycle, ("PERSIST", "flow:f:cycle:0:0"), "no-time-to-live", "f:0:0"),
     (ended_cycle, ("ZADD", "open", FOREVER, "f:0:0"), "open-without-record", "f:0:0"),
     (ended_cycle, ("ZREM", "flow:f:cycles", "0:0"), "run-not-listed", "f:0:0"),
-    (begin_backfilled, ("ZREM", "backfills", "f:1"), "backfill-forgotten", "f:1"),
-    (begin_backfilled, ("PEXPIRE", "flow:f:backfill:1", FOREVER), "open-backfill-expires", "f:1"),
-    (begin_backfilled, ("ZREM", "flow:f:filling", "0:0"), "backfill-misses-run", "f:0:0"),
-    (half_a_backfill, ("ZADD", "flow:f:filling", 1, "0:0"), "backfill-counts-ended-run", "f:0:0"),
-    (half_a_backfill, ("ZADD", "flow:f:filling", 1, "7:0"), "backfill-counts-ended-run", "f:7:0"),
-    (half_a_backfill, ("HSET", "flow:f:backfill:1", "position", 0), "backfill-not-ended", "f:1"),
+    (backfill_with_a_running_cycle, ("ZREM", "backfills", "f:1"), "backfill-forgotten", "f:1"),
+    (backfill_with_a_running_cycle, ("PEXPIRE", "flow:f:backfill:1", FOREVER), "open-backfill-expires", "f:1"),
+    (backfill_with_a_running_cycle, ("ZREM", "flow:f:filling", "0:0"), "backfill-misses-run", "f:0:0"),
+    (backfill_with_one_ended_cycle, ("ZADD", "flow:f:filling", 1, "0:0"), "backfill-counts-ended-run", "f:0:0"),
+    (backfill_with_one_ended_cycle, ("ZADD", "flow:f:filling", 1, "7:0"), "backfill-counts-ended-run", "f:7:0"),
+    (backfill_with_one_ended_cycle, ("HSET", "flow:f:backfill:1", "position", 0), "backfill-not-ended", "f:1"),
     (ended_backfill, ("PERSIST", "flow:f:backfill:1"), "no-time-to-live", "backfill f:1"),
     (ended_backfill, ("ZADD", "backfills", 5, "f:1"), "index-without-record", "backfills f:1"),
     (started, ("ZADD", "backfills", 5, "gone:1"), "index-without-record", "backfills gone:1"),
@@ -188,7 +188,7 @@ BROKEN: list[tuple[Callable[[Ward], Awaitable[object]], tuple[Any, ...], str, st
 @pytest.mark.parametrize(
     ("begin", "command", "check", "subject"), BROKEN, ids=[f"{b[2]}-{b[1][0]}-{b[1][1]}" for b in BROKEN]
 )
-async def test_what_is_broken_by_hand_is_mended(
+async def test_broken_invariant_is_found_and_mended(
     ward: Ward,
     begin: Callable[[Ward], Awaitable[object]],
     command: tuple[Any, ...],
@@ -205,7 +205,7 @@ async def test_what_is_broken_by_hand_is_mended(
     assert await ward.found() == []
 
 
-async def test_a_deletion_that_nobody_goes_on_with_is_taken_up_again(ward: Ward) -> None:
+async def test_forgotten_deletion_is_resumed(ward: Ward) -> None:
     await started(ward)
     await ward.move(FlowStatus.DELETING)
     assert await ward.found() == []
@@ -216,9 +216,7 @@ async def test_a_deletion_that_nobody_goes_on_with_is_taken_up_again(ward: Ward)
 
 
 @pytest.mark.parametrize("epoch", [None, 1])
-async def test_a_running_flow_without_its_trigger_tells_the_trigger_service_again(
-    ward: Ward, epoch: int | None
-) -> None:
+async def test_running_flow_without_current_trigger_returns_to_the_outbox(ward: Ward, epoch: int | None) -> None:
     await started(ward)
     if epoch is None:
         del ward.peers.epochs["f"]
@@ -231,7 +229,7 @@ async def test_a_running_flow_without_its_trigger_tells_the_trigger_service_agai
     assert await ward.found() == []
 
 
-async def test_a_planned_time_that_passed_unheard_is_told_again(ward: Ward) -> None:
+async def test_flow_whose_trigger_stayed_silent_returns_to_the_outbox(ward: Ward) -> None:
     await started(ward)
     ward.clock.advance(119_000)
     assert await ward.found() == []
@@ -243,7 +241,7 @@ async def test_a_planned_time_that_passed_unheard_is_told_again(ward: Ward) -> N
     assert (await ward.stores.outbox.check([partition_of("f")], 10))[partition_of("f")].due == ("f",)
 
 
-async def test_a_submitted_run_that_the_node_task_manager_does_not_know_is_looked_after(ward: Ward) -> None:
+async def test_submitted_run_unknown_to_the_node_task_manager_is_due_for_a_check(ward: Ward) -> None:
     state = await open_cycle(ward)
     assert await ward.found() == [], "not submitted yet"
     await ward.stores.states.try_update(state._replace(submitted_ms=ward.now), {SUBMITTED})
@@ -255,7 +253,7 @@ async def test_a_submitted_run_that_the_node_task_manager_does_not_know_is_looke
     assert (await ward.stores.open_runs.check([partition_of("f")], 10))[partition_of("f")].due == (state.name,)
 
 
-async def test_a_node_that_nobody_tells_of_the_end_it_waits_for_is_looked_after(ward: Ward) -> None:
+async def test_run_waiting_for_a_lost_sub_flow_end_is_due_for_a_check(ward: Ward) -> None:
     """`returns` has forgotten the end of a cycle that ran for a node of `above`."""
     child = await open_child(ward)
     await ward.register("above")
@@ -275,20 +273,20 @@ async def test_a_node_that_nobody_tells_of_the_end_it_waits_for_is_looked_after(
     assert await ward.found() == []
 
 
-async def test_services_that_are_away_are_not_blamed(ward: Ward) -> None:
+async def test_unavailable_services_cause_no_findings(ward: Ward) -> None:
     state = await open_cycle(ward)
     await ward.stores.states.try_update(state._replace(submitted_ms=ward.now), {SUBMITTED})
     ward.peers.away = True
     assert await ward.found() == []
 
 
-async def test_in_the_background_it_looks_at_what_it_owns_alone(ward: Ward) -> None:
+async def test_background_doctor_examines_only_owned_partitions(ward: Ward) -> None:
     await started(ward)
     await ward.do("ZADD", "flows", 0, "gone")
     assert [each.check for each in await ward.findings(everything=False)] == ["index-without-record"]
 
 
-async def test_many_flows_are_looked_through_in_steps(ward: Ward) -> None:
+async def test_many_flows_are_examined_in_steps(ward: Ward) -> None:
     names = [f"f{at}" for at in range(3000)]
     same = [name for name in names if partition_of(name) == partition_of("f")][:150]
     for name in same:

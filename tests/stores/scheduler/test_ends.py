@@ -12,7 +12,7 @@ from tradewind.server.partitions import partition_of
 HERE = [partition_of("f")]
 
 
-async def test_ends_wait_while_somebody_listens(bench: Bench) -> None:
+async def test_ends_are_stored_while_there_are_listeners(bench: Bench) -> None:
     ends = bench.stores.ends
     await bench.register()
     assert not (await bench.end(await bench.begun())).follow_up
@@ -34,14 +34,14 @@ async def test_ends_wait_while_somebody_listens(bench: Bench) -> None:
     assert await ends.waiting(HERE, 9) == []
 
 
-async def test_the_end_of_a_run_for_a_node_of_another_flow_waits_whoever_listens(bench: Bench) -> None:
+async def test_end_of_a_sub_flow_run_is_stored_without_listeners(bench: Bench) -> None:
     returns = bench.stores.returns
     await bench.register()
     other = await bench.begun()
     parent = Parent(RunName("above", 1), "r0", "sub", 2)
-    wish = BeginRequest(shape("f"), "child", CycleOrigin.SUB_FLOW, 5000, parent=parent)
+    request = BeginRequest(shape("f"), "child", CycleOrigin.SUB_FLOW, 5000, parent=parent)
     # Other open cycles do not hinder it, nor does it hinder them.
-    (answer,) = await bench.stores.cycles.begin([wish])
+    (answer,) = await bench.stores.cycles.begin([request])
     assert answer.state is not None
     assert answer.state.facts.parent == parent
     assert await bench.stores.states.load(answer.state.name) == answer.state
@@ -56,9 +56,9 @@ async def test_the_end_of_a_run_for_a_node_of_another_flow_waits_whoever_listens
     assert await returns.waiting(HERE, 9) == []
 
 
-async def test_a_run_stays_until_its_end_is_returned_however_few_are_kept(bench: Bench) -> None:
+async def test_sub_flow_run_is_kept_until_its_end_is_returned(bench: Bench) -> None:
     await bench.register(keep_cycles=1)
-    wishes = [
+    requests = [
         BeginRequest(
             shape("f", keep_cycles=1),
             f"child{at}",
@@ -68,7 +68,7 @@ async def test_a_run_stays_until_its_end_is_returned_however_few_are_kept(bench:
         )
         for at in range(3)
     ]
-    begun = await bench.stores.cycles.begin(wishes)
+    begun = await bench.stores.cycles.begin(requests)
     for answer in begun:
         assert answer.state is not None
         await bench.end(answer.state)

@@ -58,7 +58,7 @@ async def in_outbox(bench: Bench) -> bool:
     return "f" in found[partition_of("f")].due
 
 
-async def test_an_event_begins_a_cycle_with_its_payload_and_the_flow_goes_on_waiting(bench: Bench) -> None:
+async def test_event_begins_a_cycle_with_its_payload_and_the_flow_keeps_listening(bench: Bench) -> None:
     await listening(bench)
     assert (await bench.flow()).next_execution_ms == -1
     answer = await publish(bench, "quote 7")
@@ -72,7 +72,7 @@ async def test_an_event_begins_a_cycle_with_its_payload_and_the_flow_goes_on_wai
     assert await ledger(bench) == [("quote 7", "fired", 0, "")]
 
 
-async def test_an_event_that_comes_again_begins_nothing_and_changes_nothing(bench: Bench) -> None:
+async def test_repeated_event_begins_no_cycle_and_changes_no_firings(bench: Bench) -> None:
     await listening(bench)
     first = await event(bench, "e")
     begun = await bench.begin(first)
@@ -85,7 +85,7 @@ async def test_an_event_that_comes_again_begins_nothing_and_changes_nothing(benc
     assert await bench.firings() == before
 
 
-async def test_skip_skips_events_while_a_cycle_runs(bench: Bench) -> None:
+async def test_overlap_skip_skips_events_while_a_cycle_runs(bench: Bench) -> None:
     await listening(bench, overlap=OverlapPolicy.SKIP)
     await publish(bench, "a")
     assert (await publish(bench, "b")).outcome is BeginOutcome.SETTLED
@@ -109,7 +109,7 @@ async def test_queued_events_keep_their_order_and_their_payloads(bench: Bench) -
     assert await ledger(bench) == [("a", "fired", 0, ""), ("b", "fired", 1, ""), ("c d", "fired", 2, "")]
 
 
-async def test_of_queued_events_at_most_so_many_wait(bench: Bench) -> None:
+async def test_queue_one_drops_events_beyond_the_first(bench: Bench) -> None:
     await listening(bench, overlap=OverlapPolicy.QUEUE_ONE)
     for name in ("a", "b", "c"):
         await publish(bench, name)
@@ -137,14 +137,14 @@ async def test_cancel_running_begins_the_latest_event(bench: Bench) -> None:
     ]
 
 
-async def test_with_allow_each_event_begins_at_once(bench: Bench) -> None:
+async def test_overlap_allow_begins_each_event_at_once(bench: Bench) -> None:
     await listening(bench, overlap=OverlapPolicy.ALLOW)
     requests = [await event(bench, name, bench.now + at) for at, name in enumerate("abc")]
     answers = await bench.stores.cycles.begin(requests)
     assert [answer.run.cycle for answer in answers if answer.run] == [0, 1, 2]
 
 
-async def test_what_comes_while_the_flow_is_paused_is_on_record_and_resuming_goes_on(bench: Bench) -> None:
+async def test_events_during_a_pause_are_skipped_and_later_ones_begin_cycles(bench: Bench) -> None:
     await listening(bench)
     await bench.move(FlowStatus.PAUSED, by="ann", reason="lunch")
     assert (await bench.flow()).has_trigger
@@ -154,7 +154,7 @@ async def test_what_comes_while_the_flow_is_paused_is_on_record_and_resuming_goe
     assert await ledger(bench) == [("a", "skipped", -1, "paused by ann: lunch"), ("b", "fired", 0, "")]
 
 
-async def test_what_came_before_a_pause_still_begins_after_it(bench: Bench) -> None:
+async def test_event_delivered_under_the_epoch_before_a_pause_begins_a_cycle(bench: Bench) -> None:
     await listening(bench)
     epoch = (await bench.flow()).schedule_epoch
     await bench.move(FlowStatus.PAUSED)
@@ -162,7 +162,7 @@ async def test_what_came_before_a_pause_still_begins_after_it(bench: Bench) -> N
     assert (await publish(bench, "a", schedule_epoch=epoch)).outcome is BeginOutcome.BEGUN
 
 
-async def test_what_came_before_a_stop_begins_nothing_also_when_the_flow_is_started_again(bench: Bench) -> None:
+async def test_event_from_before_a_stop_begins_no_cycle_even_after_a_restart(bench: Bench) -> None:
     await listening(bench, overlap=OverlapPolicy.QUEUE_ALL)
     epoch = (await bench.flow()).schedule_epoch
     await publish(bench, "a")
@@ -179,14 +179,14 @@ async def test_what_came_before_a_stop_begins_nothing_also_when_the_flow_is_star
     ]
 
 
-async def test_an_event_that_the_schedule_refuses_is_on_record_with_the_reason(bench: Bench) -> None:
+async def test_event_refused_by_the_schedule_is_recorded_with_its_reason(bench: Bench) -> None:
     await listening(bench)
     refused = EventFiring("late", FiringOutcome.MISSED, "found due too late")
     assert (await publish(bench, "late", event=refused)).outcome is BeginOutcome.SETTLED
     assert await ledger(bench) == [("late", "missed", -1, "found due too late")]
 
 
-async def test_a_refusal_by_an_older_revision_is_judged_again(bench: Bench) -> None:
+async def test_refusal_by_an_outdated_revision_is_not_recorded(bench: Bench) -> None:
     await listening(bench)
     await bench.register(digest="d2", schedule=ON_PRICE, first_ms=-1)
     refused = EventFiring("e", FiringOutcome.SKIPPED, "the flow now begins on something else")
@@ -195,7 +195,7 @@ async def test_a_refusal_by_an_older_revision_is_judged_again(bench: Bench) -> N
     assert await ledger(bench) == []
 
 
-async def test_with_its_last_cycle_the_flow_is_over_and_the_trigger_service_is_told(bench: Bench) -> None:
+async def test_flow_completes_after_max_cycles_and_its_trigger_is_removed(bench: Bench) -> None:
     schedule = ScheduleDefinition(on=EventSchedule("price"), max_cycles=2)
     await listening(bench, schedule)
     await bench.stores.outbox.settle("f", (await bench.flow()).schedule_epoch)
@@ -212,7 +212,7 @@ async def test_with_its_last_cycle_the_flow_is_over_and_the_trigger_service_is_t
     assert (await ledger(bench))[2] == ("c", "skipped", -1, "the schedule of the flow is over")
 
 
-async def test_a_flow_completes_some_time_after_the_end_of_its_window(bench: Bench) -> None:
+async def test_tidying_completes_a_flow_after_the_end_of_its_window(bench: Bench) -> None:
     schedule = ScheduleDefinition(on=EventSchedule("price"), end_ms=bench.now + 1000)
     await listening(bench, schedule)
     await bench.stores.outbox.settle("f", (await bench.flow()).schedule_epoch)
@@ -224,7 +224,7 @@ async def test_a_flow_completes_some_time_after_the_end_of_its_window(bench: Ben
     assert await in_outbox(bench)
 
 
-async def test_what_is_older_than_all_that_is_on_record_begins_nothing(bench: Bench) -> None:
+async def test_event_older_than_every_recorded_firing_begins_no_cycle(bench: Bench) -> None:
     await listening(bench, overlap=OverlapPolicy.SKIP)
     first = await event(bench, "first")
     await bench.begin(first)

@@ -17,7 +17,7 @@ from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.server.partitions import partition_of
 
 
-async def test_a_new_flow_stands_as_registered(bench: Bench) -> None:
+async def test_new_flow_has_status_registered_and_no_cycles(bench: Bench) -> None:
     assert await bench.register(user_id="ada") == (RegisterOutcome.CREATED, 1)
     flow = await bench.flow()
     assert (flow.flow_id, flow.user_id, flow.status) == ("f", "ada", FlowStatus.REGISTERED)
@@ -28,12 +28,12 @@ async def test_a_new_flow_stands_as_registered(bench: Bench) -> None:
     assert flow.config_json == '{"interval":60}'
 
 
-async def test_a_flow_belongs_to_default_unless_said_otherwise(bench: Bench) -> None:
+async def test_flow_without_user_belongs_to_default(bench: Bench) -> None:
     await bench.register()
     assert (await bench.flow()).user_id == "default"
 
 
-async def test_the_same_digest_changes_nothing(bench: Bench) -> None:
+async def test_registering_the_same_digest_changes_nothing(bench: Bench) -> None:
     await bench.register()
     before = await bench.flow()
     bench.clock.advance(1000)
@@ -66,7 +66,7 @@ async def test_a_new_interval_of_a_running_flow_reaches_the_outbox(bench: Bench)
     assert (await bench.stores.outbox.check([partition_of("f")], 10))[partition_of("f")].due == ("f",)
 
 
-async def test_an_older_revision_stays_while_a_cycle_is_open(bench: Bench) -> None:
+async def test_definitions_of_earlier_revisions_stay_readable(bench: Bench) -> None:
     await bench.register(config_json="one")
     first = await bench.begun()
     await bench.register(config_json="two", digest="d2")
@@ -80,7 +80,7 @@ async def test_an_older_revision_stays_while_a_cycle_is_open(bench: Bench) -> No
     assert await bench.stores.flows.definition("none", 1) is None
 
 
-async def test_a_repeated_request_changes_nothing_and_another_payload_is_told(bench: Bench) -> None:
+async def test_repeated_request_changes_nothing_and_another_payload_is_refused(bench: Bench) -> None:
     request = request_of("r1", "one")
     await bench.register(request=request)
     await bench.register(digest="d2")
@@ -106,7 +106,7 @@ async def test_ids_are_listed_in_order_over_all_partitions(bench: Bench) -> None
     assert await bench.stores.flows.list_ids("flow-39", 3) == []
 
 
-async def test_starting_sets_the_first_planned_time_and_tells_the_outbox(bench: Bench) -> None:
+async def test_starting_sets_the_first_planned_time_and_fills_the_outbox(bench: Bench) -> None:
     await bench.register()
     before = await bench.flow()
     bench.clock.advance(7)
@@ -120,7 +120,7 @@ async def test_starting_sets_the_first_planned_time_and_tells_the_outbox(bench: 
 
 
 @pytest.mark.parametrize("status", [FlowStatus.STOPPED, FlowStatus.PAUSED])
-async def test_the_grid_stays_when_a_flow_no_longer_runs(bench: Bench, status: FlowStatus) -> None:
+async def test_stopped_or_paused_flow_keeps_its_grid(bench: Bench, status: FlowStatus) -> None:
     await bench.register()
     await bench.move(FlowStatus.RUNNING)
     started = bench.now
@@ -136,7 +136,7 @@ async def test_starting_may_name_the_first_planned_time(bench: Bench) -> None:
     assert (await bench.flow()).anchor_ms == bench.now + 5000
 
 
-async def test_being_there_already_changes_nothing(bench: Bench) -> None:
+async def test_starting_a_running_flow_changes_nothing(bench: Bench) -> None:
     await bench.register()
     await bench.move(FlowStatus.RUNNING)
     before = await bench.flow()
@@ -145,7 +145,7 @@ async def test_being_there_already_changes_nothing(bench: Bench) -> None:
     assert await bench.flow() == before
 
 
-async def test_an_unknown_flow_and_a_forbidden_move_are_told(bench: Bench) -> None:
+async def test_unknown_flow_and_forbidden_transition_are_refused(bench: Bench) -> None:
     assert (await bench.move(FlowStatus.RUNNING)).outcome is StatusOutcome.NOT_FOUND
     await bench.register()
     await bench.move(FlowStatus.DELETING)
@@ -172,7 +172,7 @@ async def test_stopping_marks_open_runs_in_the_same_step(bench: Bench) -> None:
     assert (flow.status, flow.next_execution_ms) == (FlowStatus.STOPPED, 0)
 
 
-async def test_stopping_again_marks_only_what_began_since(bench: Bench) -> None:
+async def test_stopping_again_marks_only_runs_begun_since(bench: Bench) -> None:
     await bench.register()
     first = await bench.begun()
     await bench.move(FlowStatus.STOPPED, reason="one")
@@ -185,7 +185,7 @@ async def test_stopping_again_marks_only_what_began_since(bench: Bench) -> None:
     assert [stop and stop.reason for stop in marked] == ["one", "two"]
 
 
-async def test_a_cycle_that_was_asked_to_stop_stays_whose_stop_it_was(bench: Bench) -> None:
+async def test_cycle_keeps_its_first_stop_request(bench: Bench) -> None:
     due = await running(bench, overlap=OverlapPolicy.CANCEL_RUNNING)
     state = await tick(bench, due)
     assert state is not None
@@ -198,7 +198,7 @@ async def test_a_cycle_that_was_asked_to_stop_stays_whose_stop_it_was(bench: Ben
     assert (await bench.state(state.name)).stop == stop
 
 
-async def test_whose_stop_it_was_stays_until_the_flow_is_started(bench: Bench) -> None:
+async def test_flow_keeps_its_first_stop_until_it_is_started(bench: Bench) -> None:
     await bench.register()
     assert (await bench.flow()).stop is None
     await bench.move(FlowStatus.STOPPED, by="ada", reason="enough")
@@ -210,7 +210,7 @@ async def test_whose_stop_it_was_stays_until_the_flow_is_started(bench: Bench) -
     assert (await bench.flow()).stop is None
 
 
-async def test_stopping_marks_more_runs_than_one_script_does(bench: Bench) -> None:
+async def test_stopping_marks_more_runs_than_one_script_call_can(bench: Bench) -> None:
     await bench.register()
     requests = [bench.request() for _ in range(600)]
     await bench.stores.cycles.begin(requests)
@@ -218,7 +218,7 @@ async def test_stopping_marks_more_runs_than_one_script_does(bench: Bench) -> No
     assert sorted(run.cycle for run in answer.stopping) == list(range(600))
 
 
-async def test_the_outbox_lets_go_only_of_what_was_confirmed(bench: Bench) -> None:
+async def test_outbox_keeps_a_flow_until_its_latest_epoch_is_settled(bench: Bench) -> None:
     await bench.register()
     partition = partition_of("f")
     await bench.move(FlowStatus.RUNNING)
@@ -237,7 +237,7 @@ async def test_the_outbox_lets_go_only_of_what_was_confirmed(bench: Bench) -> No
     assert (await bench.stores.outbox.check([partition], 9))[partition].next_ms is None
 
 
-async def test_the_schedule_epoch_can_be_raised_past_a_peers(bench: Bench) -> None:
+async def test_schedule_epoch_can_be_raised(bench: Bench) -> None:
     await bench.register()
     before = (await bench.flow()).schedule_epoch
     assert await bench.stores.flows.raise_schedule_epoch("f") == before + 1
@@ -245,7 +245,7 @@ async def test_the_schedule_epoch_can_be_raised_past_a_peers(bench: Bench) -> No
     assert await bench.stores.flows.raise_schedule_epoch("none") == 0
 
 
-async def test_only_a_flow_that_is_being_deleted_is_removed(bench: Bench) -> None:
+async def test_only_a_flow_being_deleted_is_removed(bench: Bench) -> None:
     await bench.register()
     assert not await bench.stores.flows.remove_step("f")
     assert (await bench.flow()).flow_id == "f"
@@ -274,7 +274,7 @@ async def test_removal_takes_bounded_steps_and_leaves_only_a_tombstone(
         assert await server.keys() == [f"trading_flow:{{f{partition}}}:tombstone:f"]
 
 
-async def test_nothing_late_brings_a_removed_flow_back(bench: Bench, server: RedisServer | None) -> None:
+async def test_late_writes_do_not_recreate_a_removed_flow(bench: Bench, server: RedisServer | None) -> None:
     await bench.register()
     state = await bench.begun()
     await bench.remove()
@@ -289,7 +289,7 @@ async def test_nothing_late_brings_a_removed_flow_back(bench: Bench, server: Red
         assert len(await server.keys()) == 1
 
 
-async def test_a_flow_registered_again_has_a_higher_schedule_epoch_and_begins_anew(bench: Bench) -> None:
+async def test_flow_registered_again_begins_at_cycle_0_with_a_higher_epoch(bench: Bench) -> None:
     await bench.register()
     old = await bench.begun()
     for _ in range(3):
@@ -304,7 +304,7 @@ async def test_a_flow_registered_again_has_a_higher_schedule_epoch_and_begins_an
     assert (await bench.write(old, "of the old one")).outcome == "missing"
 
 
-async def test_a_registration_for_the_owner_only_leaves_another_users_flow_as_it_is(bench: Bench) -> None:
+async def test_owner_only_registration_leaves_another_users_flow_unchanged(bench: Bench) -> None:
     assert await bench.stores.flows.owners(["f", "g"]) == [None, None]
     assert await bench.register(user_id="ann", owner_only=True) == (RegisterOutcome.CREATED, 1)
     before = await bench.flow()

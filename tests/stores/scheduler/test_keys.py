@@ -59,9 +59,7 @@ async def test_a_cycle_has_the_fields_of_the_specification(bench: Bench, redis_s
     assert ended.items() <= (await fields_of(redis_server, key)).items()
 
 
-async def test_a_cycle_expires_seven_days_after_its_end_and_not_before_it(
-    bench: Bench, redis_server: RedisServer
-) -> None:
+async def test_cycle_expires_seven_days_after_it_ended(bench: Bench, redis_server: RedisServer) -> None:
     await bench.register()
     state = await bench.begun()
     line = LogText(LogLevel.WARNING, "late")
@@ -86,7 +84,7 @@ async def test_requests_and_tombstones_expire(bench: Bench, redis_server: RedisS
     assert 3_590_000 < await admin.pttl(tombstone) <= 3_600_000
 
 
-async def test_a_request_is_remembered_for_as_long_as_it_says(bench: Bench, redis_server: RedisServer) -> None:
+async def test_request_is_remembered_for_its_lifetime(bench: Bench, redis_server: RedisServer) -> None:
     """When its run continues under another number, the request is remembered for the remaining time, not longer."""
     await bench.register()
     admin, minute = redis_server.connect(), request_of("r", lifetime_ms=MINUTE)

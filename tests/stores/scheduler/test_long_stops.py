@@ -36,9 +36,7 @@ def after_the_next_call(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Await
     monkeypatch.setattr(Scripted, "call_for_flow", call_and_act)
 
 
-async def test_a_flow_that_is_started_while_it_is_being_stopped_goes_on(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_flow_started_during_a_long_stop_keeps_running(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     await bench.register()
     await bench.move(FlowStatus.RUNNING)
     await bench.stores.cycles.begin([bench.request() for _ in range(RUNS)])

@@ -25,7 +25,7 @@ LARGE = '"' + "a long text, " * 4000 + '"'
 CURSOR = MemoryChange({"cursor": "17", "ü": '["ä", 1.50]'}, change_id="c1")
 
 
-async def test_each_note_is_a_field_of_its_own(bench: Bench) -> None:
+async def test_each_note_is_written_as_its_own_field(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     notes = Notes("NODES_FAILED", Memory().with_change(CURSOR), '{"profit":1}')
@@ -36,8 +36,8 @@ async def test_each_note_is_a_field_of_its_own(bench: Bench) -> None:
         assert (result.outcome, result.version) == (UpdateOutcome.OK, version + 1)
         expected = replace(expected, **{part: getattr(notes, part)})
         assert (await bench.state(state.name)).notes == expected
-    gone = state._replace(version=4, notes=Notes())
-    assert (await bench.stores.states.try_update(gone, {RESULT})).ok
+    cleared = state._replace(version=4, notes=Notes())
+    assert (await bench.stores.states.try_update(cleared, {RESULT})).ok
     assert (await bench.state(state.name)).notes == replace(notes, result_json="")
 
 
@@ -55,7 +55,7 @@ async def test_large_variables_are_compressed(bench: Bench, server: RedisServer 
         assert await admin.execute_command("HSTRLEN", Keys().memory("f"), "memory") < 2000
 
 
-async def test_variables_stay_with_an_ended_run_and_change_no_more(bench: Bench) -> None:
+async def test_ended_run_keeps_variables_and_refuses_changes(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     kept = state._replace(notes=Notes(memory=Memory().with_change(CURSOR)))
@@ -67,18 +67,18 @@ async def test_variables_stay_with_an_ended_run_and_change_no_more(bench: Bench)
     assert (ended.status, ended.notes) == (CycleStatus.COMPLETED, kept.notes)
 
 
-async def test_what_waits_outlives_every_retention(bench: Bench, server: RedisServer | None) -> None:
+async def test_open_run_never_expires(bench: Bench, server: RedisServer | None) -> None:
     await bench.register()
     state = await bench.begun()
-    waits = state._replace(notes=Notes(memory=Memory().with_change(CURSOR)))
-    assert (await bench.stores.states.try_update(waits, {MEMORY})).ok
+    changed = state._replace(notes=Notes(memory=Memory().with_change(CURSOR)))
+    assert (await bench.stores.states.try_update(changed, {MEMORY})).ok
     bench.clock.advance(400 * 24 * 3600 * 1000)
-    assert (await bench.state(state.name)).notes == waits.notes
+    assert (await bench.state(state.name)).notes == changed.notes
     if server is not None:
         assert await server.connect().pttl(Keys().run(*state.name)) == -1
 
 
-async def test_a_flow_has_variables_from_its_first_change_to_its_end(bench: Bench) -> None:
+async def test_flow_variables_last_from_registration_to_deletion(bench: Bench) -> None:
     memories = bench.stores.memories
     assert await memories.load("f") is None
     assert (await memories.try_save("f", Memory().with_change(CURSOR))).outcome is UpdateOutcome.MISSING
@@ -102,7 +102,7 @@ async def test_a_flow_has_variables_from_its_first_change_to_its_end(bench: Benc
 
 
 @pytest.mark.parametrize("server", ["memory", "embedded"], indirect=True)
-async def test_five_thousand_increments_of_fifty_writers(bench: Bench) -> None:
+async def test_fifty_concurrent_writers_lose_no_variable_increments(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
 

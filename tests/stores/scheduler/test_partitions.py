@@ -77,7 +77,7 @@ class Twins(StoreMachine):
         self.clock.advance(ms)
 
     @invariant()
-    def everything_has_one_owner_at_most(self) -> None:
+    def each_partition_has_at_most_one_owner(self) -> None:
         owned = [partition for held in self.held.values() for partition in held]
         assert len(owned) == len(set(owned))
 
@@ -90,7 +90,7 @@ def test_memory_and_redis_agree_on_owners(running_redis: RedisServer) -> None:
 
 
 @pytest.mark.parametrize("gone_for_ms", [0, LEASE_MS])
-async def test_who_looked_too_early_takes_nothing_from_a_newcomer(gone_for_ms: int) -> None:
+async def test_outdated_view_of_replicas_takes_no_partition_from_a_newcomer(gone_for_ms: int) -> None:
     clock = ManualClock()
     data = Data(clock)
     first, second = (MemoryPartitions(data, name, LEASE_MS) for name in NAMES[:2])
@@ -101,7 +101,7 @@ async def test_who_looked_too_early_takes_nothing_from_a_newcomer(gone_for_ms: i
     assert not await first.acquire(3, presence)
 
 
-async def test_what_is_released_twice_is_free_once() -> None:
+async def test_partition_released_twice_can_be_taken() -> None:
     data = Data(ManualClock())
     first, second = (MemoryPartitions(data, name, LEASE_MS) for name in NAMES[:2])
     held = {3: await first.acquire(3)}

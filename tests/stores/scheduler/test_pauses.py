@@ -16,7 +16,7 @@ from tradewind.server.schedules.schedule import Span
 ONCE = ScheduleDefinition()
 
 
-async def test_a_pause_lets_what_runs_go_on_and_nothing_begin(bench: Bench) -> None:
+async def test_paused_flow_finishes_its_running_cycle_and_begins_none(bench: Bench) -> None:
     due = await running(bench, overlap=OverlapPolicy.QUEUE_ONE)
     state = await tick(bench, due)
     assert state is not None
@@ -46,9 +46,7 @@ async def test_a_pause_lets_what_runs_go_on_and_nothing_begin(bench: Bench) -> N
 
 
 @pytest.mark.parametrize("schedule", [ONCE, ScheduleDefinition(MINUTE, max_cycles=1)], ids=["once", "one cycle"])
-async def test_a_pause_plans_nothing_anew_of_a_schedule_that_is_over(
-    bench: Bench, schedule: ScheduleDefinition
-) -> None:
+async def test_resuming_plans_no_time_of_a_schedule_that_is_over(bench: Bench, schedule: ScheduleDefinition) -> None:
     state = await tick(bench, await running(bench, schedule=schedule))
     assert state is not None
     await bench.move(FlowStatus.PAUSED)
@@ -59,7 +57,7 @@ async def test_a_pause_plans_nothing_anew_of_a_schedule_that_is_over(
     assert (await bench.flow()).status is FlowStatus.COMPLETED
 
 
-async def test_a_flow_of_which_a_pause_left_nothing_has_completed_when_it_is_resumed(bench: Bench) -> None:
+async def test_resuming_completes_a_flow_whose_last_time_the_pause_dropped(bench: Bench) -> None:
     schedule = ScheduleDefinition(times_ms=(bench.now, bench.now + MINUTE))
     first = await tick(bench, await running(bench, schedule=schedule, overlap=OverlapPolicy.QUEUE_ONE))
     assert first is not None
@@ -72,7 +70,7 @@ async def test_a_flow_of_which_a_pause_left_nothing_has_completed_when_it_is_res
 
 
 @pytest.mark.parametrize("by_failures", [False, True], ids=["by hand", "by failures"])
-async def test_a_last_cycle_that_a_pause_drops_begins_when_the_flow_is_resumed(bench: Bench, by_failures: bool) -> None:
+async def test_last_cycle_dropped_by_a_pause_begins_after_resuming(bench: Bench, by_failures: bool) -> None:
     schedule = ScheduleDefinition(MINUTE, max_cycles=2)
     due = await running(
         bench, schedule=schedule, overlap=OverlapPolicy.QUEUE_ONE, pause_after_failures=int(by_failures)
@@ -98,7 +96,7 @@ async def test_a_last_cycle_that_a_pause_drops_begins_when_the_flow_is_resumed(b
     assert (await bench.flow()).status is FlowStatus.COMPLETED
 
 
-async def test_a_schedule_that_is_over_gives_way_to_another_one_while_paused(bench: Bench) -> None:
+async def test_paused_flow_with_a_finished_schedule_accepts_a_new_one(bench: Bench) -> None:
     await tick(bench, await running(bench, schedule=ONCE))
     await bench.move(FlowStatus.PAUSED)
     await bench.register(digest="d2", schedule=ScheduleDefinition(MINUTE))
@@ -109,7 +107,7 @@ async def test_a_schedule_that_is_over_gives_way_to_another_one_while_paused(ben
     assert (await bench.flow()).next_execution_ms == bench.now + MINUTE
 
 
-async def test_nothing_is_left_of_the_pause_of_a_flow_that_has_completed(bench: Bench) -> None:
+async def test_flow_that_completes_while_paused_has_no_pause(bench: Bench) -> None:
     state = await tick(bench, await running(bench, schedule=ScheduleDefinition(MINUTE, max_cycles=1)))
     assert state is not None
     await bench.move(FlowStatus.PAUSED, by="ada")
@@ -125,7 +123,7 @@ async def test_nothing_is_left_of_the_pause_of_a_flow_that_has_completed(bench: 
     assert (await bench.flow()).status is FlowStatus.COMPLETED
 
 
-async def test_too_many_failures_in_a_row_pause_a_flow(bench: Bench) -> None:
+async def test_consecutive_failures_pause_a_flow(bench: Bench) -> None:
     due = await running(bench, pause_after_failures=2)
     outcomes = [CycleStatus.FAILED, CycleStatus.COMPLETED, CycleStatus.TIMEOUT, CycleStatus.FAILED]
     for place, status in enumerate(outcomes):

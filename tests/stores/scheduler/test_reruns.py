@@ -19,9 +19,9 @@ KEPT = (("0", (0, 1, 2, 7)), ("1", (4,)))
 
 async def rerun(bench: Bench, source: ChainState, run_id: str = "again", **changes: Any) -> BeginAnswer:
     """Ask for a rerun of a run in the state in which it was read."""
-    made = Rerun(source.name.run, source.facts.run_id, KEPT, ("n1",), "ada", "the feed was late")
-    wish = RerunRequest(source, run_id, made, CHECK_IN, MINUTE, **changes)
-    return await bench.stores.cycles.begin_rerun(wish)
+    rerun = Rerun(source.name.run, source.facts.run_id, KEPT, ("n1",), "ada", "the feed was late")
+    rerun_request = RerunRequest(source, run_id, rerun, CHECK_IN, MINUTE, **changes)
+    return await bench.stores.cycles.begin_rerun(rerun_request)
 
 
 async def ended(bench: Bench, keep_cycles: int = 100, log: str = "") -> ChainState:
@@ -48,7 +48,7 @@ async def test_a_rerun_is_the_next_run_of_the_same_cycle(bench: Bench) -> None:
     assert names([await bench.begun()]) == [1]
 
 
-async def test_only_the_latest_run_and_only_once_it_has_ended(bench: Bench) -> None:
+async def test_only_the_latest_run_can_be_rerun_and_only_after_it_ended(bench: Bench) -> None:
     await bench.register()
     first = await bench.begun()
     assert (await rerun(bench, first)).outcome is BeginOutcome.NOT_ENDED
@@ -61,7 +61,7 @@ async def test_only_the_latest_run_and_only_once_it_has_ended(bench: Bench) -> N
     assert (await rerun(bench, second, "other")).outcome is BeginOutcome.NOT_ENDED
 
 
-async def test_a_request_is_answered_once(bench: Bench) -> None:
+async def test_repeated_rerun_request_gets_the_first_answer(bench: Bench) -> None:
     await bench.register()
     first = await ended(bench)
     request = request_of("r1", "p")
@@ -79,7 +79,7 @@ async def test_a_request_is_answered_once(bench: Bench) -> None:
     assert answer.outcome is BeginOutcome.REUSED
 
 
-async def test_it_is_in_nobodys_way_and_stops_with_the_flow(bench: Bench) -> None:
+async def test_rerun_blocks_no_other_cycle_and_stops_with_its_flow(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.SKIP)
     first = await ended(bench)
     assert (await rerun(bench, first)).outcome is BeginOutcome.BEGUN
@@ -90,7 +90,7 @@ async def test_it_is_in_nobodys_way_and_stops_with_the_flow(bench: Bench) -> Non
     assert sorted(answer.stopping) == [RunName("f", 0, 1), RunName("f", 1)]
 
 
-async def test_a_failed_rerun_does_not_count_towards_the_pause_of_the_flow(bench: Bench) -> None:
+async def test_failed_rerun_does_not_count_towards_pause_after_failures(bench: Bench) -> None:
     await bench.register(pause_after_failures=2)
     await bench.move(FlowStatus.RUNNING)
     first = await ended(bench)
@@ -100,7 +100,7 @@ async def test_a_failed_rerun_does_not_count_towards_the_pause_of_the_flow(bench
     assert (await bench.flow()).status is FlowStatus.RUNNING
 
 
-async def test_the_log_of_a_cycle_stays_with_its_last_run(bench: Bench) -> None:
+async def test_rerun_keeps_the_log_of_its_cycle(bench: Bench) -> None:
     await bench.register(keep_cycles=1)
     first = await ended(bench, keep_cycles=1, log="written")
     bench.clock.advance(1)
@@ -111,7 +111,7 @@ async def test_the_log_of_a_cycle_stays_with_its_last_run(bench: Bench) -> None:
     assert "written" in await bench.lines(0)
 
 
-async def test_reruns_cost_no_other_cycle_its_record_and_go_with_their_own(bench: Bench) -> None:
+async def test_keep_cycles_counts_cycles_not_reruns(bench: Bench) -> None:
     await bench.register(keep_cycles=2)
     states = [await ended(bench, keep_cycles=2) for _ in range(2)]
     for again in range(3):
@@ -131,7 +131,9 @@ async def test_reruns_cost_no_other_cycle_its_record_and_go_with_their_own(bench
     assert kept == [(2, 0), *((1, run) for run in (3, 2, 1, 0))]
 
 
-async def test_a_run_stays_as_long_as_the_latest_of_its_cycle(bench: Bench, server: RedisServer | None) -> None:
+async def test_earlier_run_is_kept_as_long_as_the_latest_run_of_its_cycle(
+    bench: Bench, server: RedisServer | None
+) -> None:
     await bench.register()
     first = await bench.begun(bench.request(shape=shape(keep_for_ms=MINUTE)))
     await bench.end(first, CycleStatus.FAILED)

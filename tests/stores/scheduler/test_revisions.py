@@ -10,7 +10,7 @@ async def numbers(bench: Bench) -> list[int]:
     return [each.number for each in await bench.stores.revisions.newest("f", 0, 1000)]
 
 
-async def test_each_says_who_made_it_when_and_why(bench: Bench) -> None:
+async def test_revisions_record_author_time_and_note(bench: Bench) -> None:
     await bench.register(by="ada")
     first = bench.now
     bench.clock.advance(1000)
@@ -26,13 +26,13 @@ async def test_each_says_who_made_it_when_and_why(bench: Bench) -> None:
     assert await bench.stores.revisions.newest("nobody", 0, 10) == []
 
 
-async def test_what_changes_nothing_makes_none(bench: Bench) -> None:
+async def test_unchanged_definition_creates_no_revision(bench: Bench) -> None:
     await bench.register()
     await bench.register(by="eve", note="again")
     assert [each.by for each in await bench.stores.revisions.newest("f", 0, 10)] == ["user"]
 
 
-async def test_each_counts_the_open_runs_that_go_by_it(bench: Bench) -> None:
+async def test_revisions_count_their_open_runs(bench: Bench) -> None:
     await bench.register()
     first = await bench.begun()
     await bench.begun()
@@ -50,7 +50,7 @@ async def test_each_counts_the_open_runs_that_go_by_it(bench: Bench) -> None:
     assert await counts() == [1, 0, 1]
 
 
-async def test_the_newest_stay_and_those_by_which_open_runs_go(bench: Bench) -> None:
+async def test_newest_revisions_and_those_of_open_runs_are_kept(bench: Bench) -> None:
     await bench.register(config_json="c1")
     first = await bench.begun()
     await bench.register(digest="d2", config_json="c2")
@@ -69,7 +69,7 @@ async def test_the_newest_stay_and_those_by_which_open_runs_go(bench: Bench) -> 
     assert await bench.stores.flows.definition("f", 1) is None
 
 
-async def test_with_an_etag_only_what_was_read_is_changed(bench: Bench) -> None:
+async def test_registration_with_an_outdated_etag_is_refused(bench: Bench) -> None:
     assert await bench.register(etag="5-1") == (RegisterOutcome.NOT_FOUND, 0)
     await bench.register()
     read = (await bench.flow()).etag
@@ -84,14 +84,14 @@ async def test_with_an_etag_only_what_was_read_is_changed(bench: Bench) -> None:
     assert await bench.register(digest="d2", etag=before.etag) == (RegisterOutcome.SAME, 2)
 
 
-async def test_a_repeated_request_is_answered_whatever_its_etag(bench: Bench) -> None:
+async def test_repeated_request_is_answered_despite_an_outdated_etag(bench: Bench) -> None:
     await bench.register()
     read, request = (await bench.flow()).etag, request_of("r1")
     assert await bench.register(digest="d2", etag=read, request=request) == (RegisterOutcome.CHANGED, 2)
     assert await bench.register(digest="d2", etag=read, request=request) == (RegisterOutcome.REPEATED, 2)
 
 
-async def test_an_etag_does_not_outlive_its_flow(bench: Bench) -> None:
+async def test_etag_of_a_deleted_flow_is_refused(bench: Bench) -> None:
     await bench.register()
     read = (await bench.flow()).etag
     bench.clock.advance(1)

@@ -92,7 +92,7 @@ class Twins(RandomBeginnings):
         self.write(RunUpdate(state._replace(version=state.version + offset, notes=noted), fields))
 
     @rule(flow_id=ids, offset=offsets, change=memory_changes)
-    def keep_memory(self, flow_id: str, offset: int, change: MemoryChange) -> None:
+    def save_memory(self, flow_id: str, offset: int, change: MemoryChange) -> None:
         memory = self.both(lambda store: store.memories.load(flow_id)) or Memory()
         changed = replace(memory.with_change(change), version=memory.version + 1 + offset)
         self.both(lambda store: store.memories.try_save(flow_id, changed))
@@ -103,10 +103,10 @@ class Twins(RandomBeginnings):
         run = self.picked(pick).name
         self.both(lambda store: store.open_runs.postpone({run: delay}))
 
-    @rule(listens=st.booleans(), tell=st.booleans())
-    def listen(self, listens: bool, tell: bool) -> None:
+    @rule(listens=st.booleans(), deliver=st.booleans())
+    def listen(self, listens: bool, deliver: bool) -> None:
         self.listens = listens
-        if tell:
+        if deliver:
             ends = self.both(lambda store: store.ends.waiting(EVERYWHERE, 2))
             self.both(lambda store: store.ends.remove(ends))
             returns = self.both(lambda store: store.returns.waiting(EVERYWHERE, 2))
@@ -123,10 +123,10 @@ class Twins(RandomBeginnings):
         """Check that a doctor finds nothing, whatever has happened."""
         at = ""
         while True:
-            look = self.run(self.redis.doctor.examine(partition_of(flow_id), 0, at, 100, None, False))
+            examination = self.run(self.redis.doctor.examine(partition_of(flow_id), 0, at, 100, None, False))
             # `settle` already reports the deletion as told everywhere; in production that comes last.
-            assert {finding.check for finding in look.examined.findings} <= {"deletion-forgotten"}
-            at = look.examined.at
+            assert {finding.check for finding in examination.examined.findings} <= {"deletion-forgotten"}
+            at = examination.examined.at
             if not at:
                 return
 
@@ -142,7 +142,7 @@ class Twins(RandomBeginnings):
         self.clock.advance(ms)
 
     @invariant()
-    def they_hold_the_same(self) -> None:
+    def stores_hold_the_same(self) -> None:
         self.both(everything)
 
 

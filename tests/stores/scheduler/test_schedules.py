@@ -17,7 +17,7 @@ from tradewind.server.partitions import partition_of
 ONCE = ScheduleDefinition()
 
 
-async def test_the_latest_of_those_that_passed_fires_and_the_others_are_missed(bench: Bench) -> None:
+async def test_latest_passed_time_fires_and_earlier_ones_are_missed(bench: Bench) -> None:
     due = await running(bench)
     bench.clock.advance(3 * MINUTE + 5)
     answer = await bench.begin(await bench.scheduled(due))
@@ -29,7 +29,7 @@ async def test_the_latest_of_those_that_passed_fires_and_the_others_are_missed(b
     ]
 
 
-async def test_a_trigger_that_comes_again_changes_nothing_of_what_was_judged(bench: Bench) -> None:
+async def test_redelivered_trigger_changes_no_recorded_firings(bench: Bench) -> None:
     due = await running(bench)
     bench.clock.advance(3 * MINUTE + 5)
     first = await bench.begin(await bench.scheduled(due))
@@ -40,7 +40,7 @@ async def test_a_trigger_that_comes_again_changes_nothing_of_what_was_judged(ben
     assert await bench.firings() == before
 
 
-async def test_all_of_those_that_passed_fire_one_after_the_other(bench: Bench) -> None:
+async def test_catch_up_all_fires_each_passed_time_within_the_window(bench: Bench) -> None:
     schedule = ScheduleDefinition(MINUTE, catch_up=CatchUp.ALL, window_ms=150_000)
     due = await running(bench, schedule=schedule)
     bench.clock.advance(4 * MINUTE)
@@ -54,7 +54,7 @@ async def test_all_of_those_that_passed_fire_one_after_the_other(bench: Bench) -
     ]
 
 
-async def test_what_comes_too_late_begins_nothing(bench: Bench) -> None:
+async def test_catch_up_none_misses_a_late_time(bench: Bench) -> None:
     due = await running(bench, schedule=ScheduleDefinition(60 * MINUTE, catch_up=CatchUp.NONE))
     bench.clock.advance(MINUTE)
     assert await tick(bench, due) is None
@@ -62,7 +62,7 @@ async def test_what_comes_too_late_begins_nothing(bench: Bench) -> None:
     assert (await bench.flow()).next_execution_ms == due + 60 * MINUTE
 
 
-async def test_one_that_waits_begins_at_the_end_of_the_one_before(bench: Bench) -> None:
+async def test_queue_one_begins_waiting_time_when_running_cycle_ends(bench: Bench) -> None:
     due = await running(bench, overlap=OverlapPolicy.QUEUE_ONE)
     first = await tick(bench, due)
     assert first is not None
@@ -80,7 +80,7 @@ async def test_one_that_waits_begins_at_the_end_of_the_one_before(bench: Bench) 
     assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.SETTLED
 
 
-async def test_only_one_waits_and_later_ones_are_dropped(bench: Bench) -> None:
+async def test_queue_one_drops_times_beyond_the_first(bench: Bench) -> None:
     due = await running(bench, overlap=OverlapPolicy.QUEUE_ONE)
     await tick(bench, due)
     for _ in range(2):
@@ -93,7 +93,7 @@ async def test_only_one_waits_and_later_ones_are_dropped(bench: Bench) -> None:
     ]
 
 
-async def test_all_that_wait_begin_in_their_order_and_no_more_than_a_hundred(bench: Bench) -> None:
+async def test_queue_all_begins_up_to_a_hundred_waiting_times_in_order(bench: Bench) -> None:
     due = await running(bench, overlap=OverlapPolicy.QUEUE_ALL)
     state = await tick(bench, due)
     assert state is not None
@@ -115,9 +115,7 @@ async def test_all_that_wait_begin_in_their_order_and_no_more_than_a_hundred(ben
         (OverlapPolicy.CANCEL_RUNNING, [0, 2]),
     ],
 )
-async def test_what_is_due_before_the_one_that_waits_has_begun_begins_behind_it(
-    bench: Bench, overlap: OverlapPolicy, fired: list[int]
-) -> None:
+async def test_due_time_never_overtakes_a_waiting_time(bench: Bench, overlap: OverlapPolicy, fired: list[int]) -> None:
     due = await running(bench, overlap=overlap)
     state = await tick(bench, due)
     assert state is not None
@@ -135,7 +133,7 @@ async def test_what_is_due_before_the_one_that_waits_has_begun_begins_behind_it(
     assert lines == [(due + place * MINUTE, cycle) for cycle, place in enumerate(fired)]
 
 
-async def test_the_running_one_is_asked_to_make_way(bench: Bench) -> None:
+async def test_cancel_running_stops_the_running_cycle(bench: Bench) -> None:
     due = await running(bench, overlap=OverlapPolicy.CANCEL_RUNNING)
     first = await tick(bench, due)
     assert first is not None
@@ -156,7 +154,7 @@ async def test_the_running_one_is_asked_to_make_way(bench: Bench) -> None:
     ]
 
 
-async def test_the_running_one_makes_way_however_many_run_for_other_flows(bench: Bench) -> None:
+async def test_cancel_running_finds_the_running_cycle_among_many_sub_flow_cycles(bench: Bench) -> None:
     due = await running(bench, overlap=OverlapPolicy.CANCEL_RUNNING)
     parents = [Parent(RunName("above", cycle), "r", "node", 1) for cycle in range(501)]
     await bench.stores.cycles.begin([bench.request(origin=CycleOrigin.SUB_FLOW, parent=parent) for parent in parents])
@@ -169,7 +167,7 @@ async def test_the_running_one_makes_way_however_many_run_for_other_flows(bench:
 
 
 @pytest.mark.parametrize("overlap", list(OverlapPolicy))
-async def test_by_hand_nothing_waits(bench: Bench, overlap: OverlapPolicy) -> None:
+async def test_manual_run_is_never_queued(bench: Bench, overlap: OverlapPolicy) -> None:
     await running(bench, overlap=overlap)
     await bench.begun()
     expected = BeginOutcome.BEGUN if overlap is OverlapPolicy.ALLOW else BeginOutcome.OVERLAP
@@ -177,7 +175,7 @@ async def test_by_hand_nothing_waits(bench: Bench, overlap: OverlapPolicy) -> No
     assert await bench.firings() == []
 
 
-async def test_so_many_cycles_and_no_more(bench: Bench) -> None:
+async def test_flow_completes_after_max_cycles_and_may_start_again(bench: Bench) -> None:
     due = await running(bench, schedule=ScheduleDefinition(MINUTE, max_cycles=2))
     first = await tick(bench, due)
     assert first is not None
@@ -202,7 +200,7 @@ async def test_so_many_cycles_and_no_more(bench: Bench) -> None:
         (OverlapPolicy.CANCEL_RUNNING, [0, 1]),
     ],
 )
-async def test_times_at_which_nothing_begins_are_none_of_so_many_cycles(
+async def test_times_that_begin_no_cycle_do_not_count_towards_max_cycles(
     bench: Bench, overlap: OverlapPolicy, begun: list[int]
 ) -> None:
     due = await running(bench, overlap=overlap, schedule=ScheduleDefinition(MINUTE, max_cycles=2))
@@ -225,7 +223,7 @@ async def test_times_at_which_nothing_begins_are_none_of_so_many_cycles(
     assert (await bench.flow()).status is FlowStatus.COMPLETED
 
 
-async def test_of_three_cycles_the_third_is_planned_after_others_gave_way(bench: Bench) -> None:
+async def test_times_dropped_by_cancel_running_do_not_count_towards_max_cycles(bench: Bench) -> None:
     schedule = ScheduleDefinition(MINUTE, max_cycles=3)
     due = await running(bench, overlap=OverlapPolicy.CANCEL_RUNNING, schedule=schedule)
     first = await tick(bench, due)
@@ -241,7 +239,7 @@ async def test_of_three_cycles_the_third_is_planned_after_others_gave_way(bench:
     assert (await bench.flow()).next_execution_ms == 0
 
 
-async def test_what_a_pause_drops_is_none_of_so_many_cycles(bench: Bench) -> None:
+async def test_times_dropped_by_a_pause_do_not_count_towards_max_cycles(bench: Bench) -> None:
     schedule = ScheduleDefinition(MINUTE, max_cycles=3)
     first = await tick(bench, await running(bench, overlap=OverlapPolicy.QUEUE_ONE, schedule=schedule))
     assert first is not None
@@ -259,7 +257,7 @@ async def test_what_a_pause_drops_is_none_of_so_many_cycles(bench: Bench) -> Non
     assert (await bench.flow()).status is FlowStatus.COMPLETED
 
 
-async def test_fewer_cycles_than_have_begun_let_no_other_one_begin(bench: Bench) -> None:
+async def test_lowering_max_cycles_below_begun_cycles_begins_no_more(bench: Bench) -> None:
     first = await tick(bench, await running(bench, schedule=ScheduleDefinition(MINUTE, max_cycles=3)))
     assert first is not None
     bench.clock.advance(MINUTE)
@@ -276,7 +274,7 @@ async def test_fewer_cycles_than_have_begun_let_no_other_one_begin(bench: Bench)
     assert (await bench.flow()).status is FlowStatus.COMPLETED
 
 
-async def test_a_schedule_whose_last_time_was_missed_is_over(bench: Bench) -> None:
+async def test_missing_the_last_time_completes_the_flow(bench: Bench) -> None:
     late = ScheduleDefinition(times_ms=(bench.now,), catch_up=CatchUp.NONE)
     due = await running(bench, schedule=late)
     bench.clock.advance(MINUTE)
@@ -284,21 +282,21 @@ async def test_a_schedule_whose_last_time_was_missed_is_over(bench: Bench) -> No
     assert (await bench.flow()).status is FlowStatus.COMPLETED
 
 
-async def test_a_flow_that_runs_once_does_not_give_its_one_cycle_up(bench: Bench) -> None:
+async def test_overlap_does_not_use_up_the_cycle_of_a_flow_that_runs_once(bench: Bench) -> None:
     due = await running(bench, schedule=ONCE, overlap=OverlapPolicy.SKIP)
     by_hand = await bench.begun()
-    wish = await bench.scheduled(due)
-    answer = await bench.begin(wish)
+    request = await bench.scheduled(due)
+    answer = await bench.begin(request)
     assert (answer.outcome, answer.next_ms) == (BeginOutcome.OVERLAP, 0)
     await bench.end(by_hand)
-    answer = await bench.begin(wish)
+    answer = await bench.begin(request)
     assert (answer.outcome, answer.next_ms) == (BeginOutcome.BEGUN, 0)
 
 
 @pytest.mark.parametrize(
     ("ending", "status"), [(CycleStatus.COMPLETED, FlowStatus.COMPLETED), (CycleStatus.FAILED, FlowStatus.FAILED)]
 )
-async def test_the_end_of_its_one_cycle_ends_a_flow_that_runs_once(
+async def test_flow_that_runs_once_ends_with_its_scheduled_cycle(
     bench: Bench, ending: CycleStatus, status: FlowStatus
 ) -> None:
     due = await running(bench, schedule=ONCE)
@@ -319,7 +317,7 @@ async def test_a_stopped_flow_that_runs_once_stays_stopped(bench: Bench) -> None
     assert (await bench.flow()).status is FlowStatus.STOPPED
 
 
-async def test_what_waits_is_dropped_with_a_stop(bench: Bench) -> None:
+async def test_stop_drops_queued_times(bench: Bench) -> None:
     due = await running(bench, overlap=OverlapPolicy.QUEUE_ALL)
     await tick(bench, due)
     bench.clock.advance(MINUTE)
@@ -330,9 +328,7 @@ async def test_what_waits_is_dropped_with_a_stop(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("status", [FlowStatus.STOPPED, FlowStatus.PAUSED])
-async def test_all_that_waits_is_dropped_also_what_came_before_the_first_of_a_hundred_began(
-    bench: Bench, status: FlowStatus
-) -> None:
+async def test_stop_or_pause_drops_every_queued_time_even_past_the_limit(bench: Bench, status: FlowStatus) -> None:
     state = await tick(bench, await running(bench, overlap=OverlapPolicy.QUEUE_ALL))
     assert state is not None
     for minute in range(101):
@@ -345,7 +341,7 @@ async def test_all_that_waits_is_dropped_also_what_came_before_the_first_of_a_hu
     assert await bench.stores.firings.waiting([partition_of("f")], 9) == []
 
 
-async def test_the_newest_thousand_are_kept_and_read_in_pages(bench: Bench) -> None:
+async def test_newest_thousand_firings_are_kept_and_read_in_pages(bench: Bench) -> None:
     schedule = ScheduleDefinition(1000, catch_up=CatchUp.NONE)
     due = await running(bench, schedule=schedule)
     for _ in range(1003):

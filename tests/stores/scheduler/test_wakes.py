@@ -1,4 +1,4 @@
-"""Every replica that listens is told what there is to do."""
+"""Every replica that listens receives wake-ups."""
 
 import pytest
 
@@ -19,32 +19,32 @@ def other(bench: Bench, server: RedisServer | None, subscriber: Subscriber | Non
     return RedisWakeChannel(server.connect(ACL.name), subscriber, Keys())
 
 
-async def test_who_listens_hears_what_there_is_to_do_until_it_does_not(bench: Bench, other: WakeChannel) -> None:
+async def test_listeners_receive_wake_ups_until_they_stop(bench: Bench, other: WakeChannel) -> None:
     first: list[WakeUp] = []
     second: list[WakeUp] = []
-    end = await other.listen(first.append, lambda: None)
+    stop = await other.listen(first.append, lambda: None)
     await other.listen(second.append, lambda: None)
-    told = [WakeUp(work, 15, at) for at, work in enumerate(Work)]
-    for wake_up in told:
+    sent = [WakeUp(work, 15, at) for at, work in enumerate(Work)]
+    for wake_up in sent:
         await bench.stores.wakes.publish(wake_up)
     # On a cluster messages come through several nodes, in any order.
-    await until(lambda: set(first) == set(second) == set(told), "all is heard")
-    end()
+    await until(lambda: set(first) == set(second) == set(sent), "both listeners received all")
+    stop()
     last = WakeUp(Work.JOBS, 0, 5000)
     await bench.stores.wakes.publish(last)
-    await until(lambda: last in second, "the last one is heard")
+    await until(lambda: last in second, "the second listener received the last")
     assert last not in first
 
 
-async def test_what_a_later_release_says_does_not_deafen_this_one(bench: Bench, server: RedisServer | None) -> None:
+async def test_unknown_messages_of_later_releases_are_ignored(bench: Bench, server: RedisServer | None) -> None:
     if server is None:
         return
     subscriber = Subscriber(server.url(ACL.name))
     subscriber.start()
-    heard: list[WakeUp] = []
-    await RedisWakeChannel(server.connect(ACL.name), subscriber, Keys()).listen(heard.append, lambda: None)
+    received: list[WakeUp] = []
+    await RedisWakeChannel(server.connect(ACL.name), subscriber, Keys()).listen(received.append, lambda: None)
     for message in ("chores 1 0", "jobs", "jobs x 0", "\xff"):
         await server.connect(ACL.name).publish(Keys().wake(), message)
     await bench.stores.wakes.publish(WakeUp(Work.JOBS, 1, 0))
-    await until(lambda: heard == [WakeUp(Work.JOBS, 1, 0)], "what it knows is heard")
+    await until(lambda: received == [WakeUp(Work.JOBS, 1, 0)], "the known message is received")
     await subscriber.stop()

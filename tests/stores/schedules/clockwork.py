@@ -69,7 +69,7 @@ class SlowNodes:
     running: dict[RunName, tuple[int, ChainState]] = field(default_factory=dict)
     submitted: list[RunName] = field(default_factory=list)
     ended: dict[RunName, ComponentEvent] = field(default_factory=dict)
-    _news: list[ComponentEvent] = field(default_factory=list)
+    _new_ends: list[ComponentEvent] = field(default_factory=list)
 
     async def submit(self, runs: Sequence[Submission], plans: Sequence[ComponentPlan]) -> list[SubmitAnswer]:
         for run in runs:
@@ -104,12 +104,12 @@ class SlowNodes:
     def _end(self, run: RunName, end: ComponentEnd) -> None:
         _, state = self.running.pop(run)
         self.ended[run] = ComponentEvent(run, state.facts.run_id, "0", end, partition_of(run.flow_id), 0, "1")
-        self._news.append(self.ended[run])
+        self._new_ends.append(self.ended[run])
 
-    def unheard(self) -> list[ComponentEvent]:
+    def take_ends(self) -> list[ComponentEvent]:
         """Return the ends that have not been asked for yet."""
-        news, self._news = self._news, []
-        return news
+        ends, self._new_ends = self._new_ends, []
+        return ends
 
 
 class _TriggerService:
@@ -197,7 +197,7 @@ class Replica:
     async def step(self) -> None:
         """Do everything there is to do: fold what has ended, begin what waited, look after runs, begin what is due."""
         self._nodes.work()
-        await self._fold(self._nodes.unheard(), self.epochs)
+        await self._fold(self._nodes.take_ends(), self.epochs)
         await self.hand_over(await self._begin_queued(self._partitions, self.epochs))
         checks = await self.stores.open_runs.check(self._partitions, 500)
         due = [run for check in checks.values() for run in check.due]
@@ -298,10 +298,10 @@ class Clockwork:
         await replica.stores.flows.register(made)
         await replica.change.start(flow_id)
 
-        async def told() -> bool:
+        async def trigger_saved() -> bool:
             return await self.triggers.find(partition_of(flow_id), flow_id) is not None
 
-        await until(told, "the trigger service knows when it is due")
+        await until(trigger_saved, "the trigger service knows when it is due")
 
     async def publish(self, name: str, event_id: str, payload: Mapping[str, Any]) -> int:
         """Publish an event as the trigger service does; return how many firings it made."""

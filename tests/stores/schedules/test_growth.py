@@ -5,7 +5,7 @@ from benchmarks.schedules import compare
 FEW, MANY, TICKS = 20, 2000, 3
 
 
-async def test_a_tick_issues_as_many_commands_with_many_schedules_as_with_few() -> None:
+async def test_commands_per_tick_do_not_depend_on_the_number_of_schedules() -> None:
     done = await compare((FEW, MANY), TICKS)
     few, many = ([tick.commands for tick in done[count]] for count in (FEW, MANY))
     assert few == many

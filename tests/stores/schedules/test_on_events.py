@@ -22,7 +22,7 @@ async def begun(scheduler: Replica) -> list[tuple[int, int]]:
     return [(state.name.cycle, json.loads(state.facts.inputs_json)["n"]) for state in reversed(states)]
 
 
-async def each_once(works: Clockwork, scheduler: Replica, events: int) -> None:
+async def check_each_once(works: Clockwork, scheduler: Replica, events: int) -> None:
     """Check that each event began one cycle, which was handed over once, and that nothing is left to do."""
     cycles = await begun(scheduler)
     assert [cycle for cycle, _ in cycles] == list(range(events))
@@ -36,9 +36,9 @@ async def each_once(works: Clockwork, scheduler: Replica, events: int) -> None:
     assert await scheduler.claim() == []
 
 
-async def in_order(works: Clockwork, scheduler: Replica, events: int) -> None:
-    """Check the same as `each_once`, and that cycles began in the order in which events were published."""
-    await each_once(works, scheduler, events)
+async def check_in_order(works: Clockwork, scheduler: Replica, events: int) -> None:
+    """Check the same as `check_each_once`, and that cycles began in the order in which events were published."""
+    await check_each_once(works, scheduler, events)
     assert all(cycle == n for cycle, n in await begun(scheduler))
 
 
@@ -47,7 +47,7 @@ async def publish(works: Clockwork, numbers: Sequence[int]) -> int:
     return sum([await works.publish("price", f"e {n}", {"n": n}) for n in numbers])
 
 
-async def test_one_is_killed_at_twenty_points_and_another_goes_on(make: Make) -> None:
+async def test_each_event_begins_one_cycle_though_schedulers_are_killed(make: Make) -> None:
     chance = random.Random(3)
     works = make(cycle_ms=7_000)
     scheduler = await works.replica()
@@ -67,10 +67,10 @@ async def test_one_is_killed_at_twenty_points_and_another_goes_on(make: Make) ->
             scheduler = await works.replica()
         await works.run(scheduler, 60 * number + 59)
     assert killed == 20
-    await each_once(works, scheduler, 100)
+    await check_each_once(works, scheduler, 100)
 
 
-async def test_two_that_are_told_the_same_begin_each_cycle_once(make: Make) -> None:
+async def test_two_schedulers_given_the_same_event_begin_one_cycle(make: Make) -> None:
     works = make()
     first = await works.replica()
     await works.start(first, schedule=ON_PRICE, overlap="allow")
@@ -81,10 +81,10 @@ async def test_two_that_are_told_the_same_begin_each_cycle_once(make: Make) -> N
         due = await first.claim()
         await asyncio.gather(first.begin(due), second.begin(due))
         works.clock.advance(1_000)
-    await in_order(works, first, 20)
+    await check_in_order(works, first, 20)
 
 
-async def test_what_was_published_before_any_scheduler_was_there_is_not_lost(make: Make) -> None:
+async def test_events_published_while_no_scheduler_runs_begin_cycles_later(make: Make) -> None:
     works = make()
     scheduler = await works.replica()
     await works.start(scheduler, schedule=ON_PRICE, overlap="queue_all")
@@ -92,10 +92,10 @@ async def test_what_was_published_before_any_scheduler_was_there_is_not_lost(mak
     works.clock.advance(1_800_000)
     scheduler = await works.replica()
     await works.run(scheduler, 1_900)
-    await in_order(works, scheduler, 5)
+    await check_in_order(works, scheduler, 5)
 
 
-async def test_what_nobody_met_for_longer_than_the_window_is_missed(make: Make) -> None:
+async def test_event_unhandled_for_longer_than_the_window_is_missed(make: Make) -> None:
     works = make()
     scheduler = await works.replica()
     await works.start(scheduler, schedule={**ON_PRICE, "catch_up_window": "10m"}, overlap="queue_all")
@@ -107,7 +107,7 @@ async def test_what_nobody_met_for_longer_than_the_window_is_missed(make: Make) 
     assert await begun(scheduler) == [(0, 1)]
 
 
-async def test_only_what_comes_within_the_window_counts(make: Make) -> None:
+async def test_only_events_between_start_and_end_begin_cycles(make: Make) -> None:
     works = make()
     scheduler = await works.replica()
     # The clockwork begins at 2023-11-14T22:13:20Z.
@@ -121,25 +121,25 @@ async def test_only_what_comes_within_the_window_counts(make: Make) -> None:
     assert await begun(scheduler) == [(0, 1)]
 
 
-async def test_a_paused_flow_has_events_on_record_and_a_stopped_one_hears_of_none(make: Make) -> None:
+async def test_paused_flow_records_events_and_stopped_flow_receives_none(make: Make) -> None:
     works = make()
     scheduler = await works.replica()
     await works.start(scheduler, schedule=ON_PRICE)
     await scheduler.change.pause("f", "ann", "lunch")
-    await told(works, scheduler)
+    await trigger_is_current(works, scheduler)
     assert await publish(works, [0]) == 1
     await scheduler.step()
     await scheduler.change.resume("f")
-    await told(works, scheduler)
+    await trigger_is_current(works, scheduler)
     assert await publish(works, [1]) == 1
     await works.run(scheduler, 10)
     assert await publish(works, [2]) == 1
     assert (await scheduler.change.stop("f", "ann", "enough")).status is FlowStatus.STOPPED
-    await told(works, scheduler)
+    await trigger_is_current(works, scheduler)
     assert await publish(works, [3]) == 0
     await works.run(scheduler, 100)
     await scheduler.change.start("f")
-    await told(works, scheduler)
+    await trigger_is_current(works, scheduler)
     await works.run(scheduler, 200)
     assert await begun(scheduler) == [(0, 1)]
     lines = reversed(await scheduler.stores.firings.newest("f", 0, 2000))
@@ -150,7 +150,7 @@ async def test_a_paused_flow_has_events_on_record_and_a_stopped_one_hears_of_non
 
 
 @pytest.mark.parametrize("overlap", ["skip", "allow"])
-async def test_with_its_last_cycle_the_flow_is_over(make: Make, overlap: str) -> None:
+async def test_flow_completes_after_max_cycles(make: Make, overlap: str) -> None:
     works = make()
     scheduler = await works.replica()
     await works.start(scheduler, schedule={**ON_PRICE, "max_cycles": 2}, overlap=overlap)
@@ -163,14 +163,14 @@ async def test_with_its_last_cycle_the_flow_is_over(make: Make, overlap: str) ->
     assert await begun(scheduler) == [(0, 0), (1, 1)]
 
 
-async def told(works: Clockwork, scheduler: Replica) -> None:
+async def trigger_is_current(works: Clockwork, scheduler: Replica) -> None:
     """Wait until the trigger service knows the state of the flow."""
 
-    async def known() -> bool:
+    async def current() -> bool:
         (flow,) = await scheduler.stores.flows.find(["f"])
         trigger = await works.triggers.find(partition_of("f"), "f")
         assert flow is not None
         epoch = flow.schedule_epoch if flow.has_trigger else None
         return (trigger.epoch if trigger else None) == epoch
 
-    await until(known, "the trigger service knows")
+    await until(current, "the trigger service knows")

@@ -10,7 +10,7 @@ TIMES = 100
 FLOWS = ["a", "b", "c"]
 
 
-async def each_once(works: Clockwork, scheduler: Replica, flow_id: str = "f") -> None:
+async def check_each_once(works: Clockwork, scheduler: Replica, flow_id: str = "f") -> None:
     """Check that cycles 0..99 each began once, at the planned times in order, were handed over once, and completed."""
     cycles = await works.cycles(scheduler, flow_id)
     assert [number for number, *_ in cycles] == list(range(TIMES))
@@ -21,7 +21,7 @@ async def each_once(works: Clockwork, scheduler: Replica, flow_id: str = "f") ->
     assert await works.ledger(scheduler, flow_id) == [(60 * n, "fired") for n in range(TIMES)]
 
 
-async def test_two_that_are_told_the_same_begin_each_cycle_once(make: Make) -> None:
+async def test_two_schedulers_given_the_same_trigger_begin_one_cycle(make: Make) -> None:
     works = make()
     first = await works.replica()
     await works.start(first, interval=60, overlap="allow")
@@ -33,17 +33,17 @@ async def test_two_that_are_told_the_same_begin_each_cycle_once(make: Make) -> N
         await asyncio.gather(first.begin(due), second.begin(due))
         works.clock.advance(60_000)
     await first.step()
-    await each_once_but_the_next(works, first)
+    await check_each_once_and_the_next_time(works, first)
 
 
-async def each_once_but_the_next(works: Clockwork, scheduler: Replica) -> None:
-    """Check the same as `each_once`, with the 101st time having come as well."""
+async def check_each_once_and_the_next_time(works: Clockwork, scheduler: Replica) -> None:
+    """Check the same as `check_each_once`, with the 101st time having come as well."""
     cycles = await works.cycles(scheduler)
     assert [(number, planned) for number, planned, _, _ in cycles] == [(n, 60 * n) for n in range(TIMES + 1)]
     assert sorted(run.cycle for run in works.nodes.submitted) == list(range(TIMES + 1))
 
 
-async def test_two_take_turns(make: Make) -> None:
+async def test_each_time_begins_one_cycle_though_partitions_change_owners(make: Make) -> None:
     works = make()
     schedulers = [await works.replica(), works.another()]
     await works.start(schedulers[0], interval=60)
@@ -55,10 +55,10 @@ async def test_two_take_turns(make: Make) -> None:
         await works.run(schedulers[0], 60 * number + 30)
         # The other scheduler does not know yet, and finds nothing to do.
         assert await schedulers[1].claim() == []
-    await each_once(works, schedulers[0])
+    await check_each_once(works, schedulers[0])
 
 
-async def test_one_is_killed_at_twenty_points_and_another_goes_on(make: Make) -> None:
+async def test_each_time_begins_one_cycle_though_schedulers_are_killed(make: Make) -> None:
     chance = random.Random(1)
     works = make()
     scheduler = await works.replica()
@@ -75,10 +75,10 @@ async def test_one_is_killed_at_twenty_points_and_another_goes_on(make: Make) ->
         # The triggers that the dead one held come again when its lease has lapsed, before the next time is due.
         await works.run(scheduler, 60 * number + 59)
     assert killed == 20
-    await each_once(works, scheduler)
+    await check_each_once(works, scheduler)
 
 
-async def test_what_was_overdue_before_any_scheduler_was_there_is_not_lost(make: Make) -> None:
+async def test_times_due_while_no_scheduler_runs_begin_cycles_later(make: Make) -> None:
     works = make(flows=FLOWS)
     gone = await works.replica()
     for flow_id in FLOWS:

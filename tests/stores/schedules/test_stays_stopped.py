@@ -11,21 +11,21 @@ from tradewind.server.partitions import partition_of
 HOUR = 3600
 
 
-async def stopped(works: Clockwork, scheduler: Replica) -> None:
+async def stop_and_settle(works: Clockwork, scheduler: Replica) -> None:
     """Stop the flow, and wait until everything that a stop leaves to be done later is done."""
     running = len(works.nodes.running)
     flow = await scheduler.change.stop("f", "ada", "enough")
     assert flow.status is FlowStatus.STOPPED
-    await until(lambda: not works.nodes.running, f"{running} running cycles are told to stop")
+    await until(lambda: not works.nodes.running, f"{running} running cycles are stopped")
 
-    async def told() -> bool:
+    async def trigger_removed() -> bool:
         return await works.triggers.find(partition_of("f"), "f") is None
 
-    await until(told, "the trigger service knows that it is due no more")
+    await until(trigger_removed, "the trigger service knows that it is due no more")
     await scheduler.step()
 
 
-async def nothing_more(works: Clockwork, cycles: int) -> None:
+async def check_nothing_begins(works: Clockwork, cycles: int) -> None:
     """Restart twice, let hours pass, and check that nothing begins."""
     for hours in (1, 2):
         scheduler = await works.replica()
@@ -38,29 +38,29 @@ async def nothing_more(works: Clockwork, cycles: int) -> None:
     assert {due for due in heads.values() if due is not None} == set()
 
 
-async def test_when_it_was_stopped_while_it_waited(make: Make) -> None:
+async def test_flow_stopped_between_cycles_stays_stopped(make: Make) -> None:
     works = make()
     scheduler = await works.replica()
     await works.start(scheduler, interval=60)
     await works.run(scheduler, 30)
-    await stopped(works, scheduler)
-    await nothing_more(works, 1)
+    await stop_and_settle(works, scheduler)
+    await check_nothing_begins(works, 1)
 
 
 @pytest.mark.parametrize("overlap", ["skip", "queue_all", "allow"])
-async def test_when_it_was_stopped_during_a_cycle(make: Make, overlap: str) -> None:
+async def test_flow_stopped_during_a_cycle_stays_stopped(make: Make, overlap: str) -> None:
     works = make(cycle_ms=90_000)
     scheduler = await works.replica()
     await works.start(scheduler, interval=60, overlap=overlap)
     await works.run(scheduler, 70)
     begun = len(await works.cycles(scheduler))
     assert works.nodes.running
-    await stopped(works, scheduler)
+    await stop_and_settle(works, scheduler)
     assert {status for *_, status in await works.cycles(scheduler)} == {"cancelled"}
-    await nothing_more(works, begun)
+    await check_nothing_begins(works, begun)
 
 
-async def test_when_the_claim_of_its_next_time_was_under_way(make: Make) -> None:
+async def test_flow_stopped_after_its_trigger_was_claimed_stays_stopped(make: Make) -> None:
     works = make()
     scheduler = await works.replica()
     await works.start(scheduler, interval=60)
@@ -68,6 +68,6 @@ async def test_when_the_claim_of_its_next_time_was_under_way(make: Make) -> None
     works.clock.advance(1000)
     due = await scheduler.claim()
     assert [flow.flow_id for flow in due] == ["f"]
-    await stopped(works, scheduler)
+    await stop_and_settle(works, scheduler)
     await scheduler.begin(due)
-    await nothing_more(works, 1)
+    await check_nothing_begins(works, 1)

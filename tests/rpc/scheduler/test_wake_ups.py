@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import pytest_asyncio
 
 from tests.rpc.scheduler.conftest import Client, Peers, Start
-from tests.rpc.scheduler.test_backfills import asked
+from tests.rpc.scheduler.test_backfills import backfill_request
 from tests.rpc.scheduler.test_on_events import Stage, finished
 from tests.servers import RedisServer
 from tests.waiting import until
@@ -29,12 +29,12 @@ SOON_S = 20.0
 LATE = {"scheduler_look_seconds": 600, "scheduler_listeners_seconds": 600, "scheduler_check_in_seconds": 600}
 
 
-def of(owner: Client, name: str = "f") -> str:
+def name_owned_by(owner: Client, name: str = "f") -> str:
     """Return a flow, or a name of something else with a partition, that this replica owns."""
     return next(each for at in range(1000) if owner.service._ownership.owns(partition_of(each := f"{name}{at}")))
 
 
-async def share(*replicas: Client) -> None:
+async def wait_until_shared(*replicas: Client) -> None:
     """Wait until each replica owns its share."""
     share = PARTITIONS // len(replicas)
     await until(lambda: all(len(each.service._ownership.epochs) == share for each in replicas), "they share")
@@ -44,7 +44,7 @@ async def share(*replicas: Client) -> None:
 async def pair(start: Start) -> tuple[Client, Client]:
     """Two schedulers over one store."""
     here, there = await start(**LATE), await start(**LATE)
-    await share(here, there)
+    await wait_until_shared(here, there)
     return here, there
 
 
@@ -63,35 +63,33 @@ async def stages(start: Start, embedded: RedisServer) -> AsyncIterator[tuple[Sta
             scheduler = await start(trigger_address=server.address, **LATE)
             stages.append(Stage(scheduler, trigger_grpc.TriggerServiceStub(channel)))
         first, second = stages
-        await share(first.scheduler, second.scheduler)
-        await until(
-            lambda: not any(each.scheduler.service.publishes_ends for each in stages), "nobody is known to listen"
-        )
+        await wait_until_shared(first.scheduler, second.scheduler)
+        await until(lambda: not any(each.scheduler.service.publishes_ends for each in stages), "no listener is known")
         yield first, second
 
 
-async def test_the_end_of_a_flow_begins_another_that_was_started_elsewhere(stages: tuple[Stage, Stage]) -> None:
+async def test_end_of_a_flow_begins_a_flow_started_on_another_replica(stages: tuple[Stage, Stage]) -> None:
     here, there = stages
-    before = of(there.scheduler)
+    before = name_owned_by(there.scheduler)
     await here.scheduler.register(before)
     await here.register("report", finished(before))
     await here.start("report")
-    await until(lambda: there.scheduler.service.publishes_ends, "the other one hears of it", SOON_S)
+    await until(lambda: there.scheduler.service.publishes_ends, "the other scheduler knows of a listener", SOON_S)
     ended = await here.scheduler.run(before)
     await until(lambda: there.firings("report"), "the end has begun a cycle", SOON_S)
     assert await there.firings("report") == [(ended.run_id, "fired", 0)]
 
 
-async def test_a_trigger_of_anybody_for_ends_is_told_to_every_scheduler(stages: tuple[Stage, Stage]) -> None:
+async def test_any_trigger_on_ends_makes_every_scheduler_report_ends(stages: tuple[Stage, Stage]) -> None:
     here, there = stages
     event = trigger_pb2.EventSchedule(name=FLOW_FINISHED)
     trigger = trigger_pb2.Trigger(trigger_id="t", queue="q", schedule=trigger_pb2.Schedule(event=event))
     await here.triggers.SaveTrigger(trigger_pb2_service.SaveTriggerRequest(trigger=trigger))
     for each in (here, there):
-        await until(lambda each=each: each.scheduler.service.publishes_ends, "it hears of it", SOON_S)
+        await until(lambda each=each: each.scheduler.service.publishes_ends, "it knows of a listener", SOON_S)
 
 
-async def test_a_bulk_job_begins_at_once(pair: tuple[Client, Client]) -> None:
+async def test_bulk_job_begins_at_once(pair: tuple[Client, Client]) -> None:
     here, there = pair
 
     def job_id(request_id: str) -> str:
@@ -110,10 +108,10 @@ async def test_a_bulk_job_begins_at_once(pair: tuple[Client, Client]) -> None:
     await until(over, "the job is done", SOON_S)
 
 
-async def test_a_cycle_and_its_rerun_time_out_in_time(pair: tuple[Client, Client], peers: Peers) -> None:
+async def test_cycle_and_its_rerun_time_out_promptly(pair: tuple[Client, Client], peers: Peers) -> None:
     here, there = pair
-    peers.node_tasks.by_itself = False
-    flow_id = of(there)
+    peers.node_tasks.automatic = False
+    flow_id = name_owned_by(there)
     await here.register(flow_id, timeout="300ms")
     cycle = await here.run(flow_id)
     stopped = node_task_pb2.NodeTask(node_id="a", run_id=cycle.run_id, status=node_task_pb2.NODE_TASK_STATUS_TERMINATED)
@@ -126,9 +124,9 @@ async def test_a_cycle_and_its_rerun_time_out_in_time(pair: tuple[Client, Client
         assert 300 <= took_ms < 1000 * SOON_S
 
 
-async def test_what_could_not_be_submitted_is_submitted_again(pair: tuple[Client, Client], peers: Peers) -> None:
+async def test_refused_submission_is_retried_promptly(pair: tuple[Client, Client], peers: Peers) -> None:
     here, there = pair
-    flow_id = of(there)
+    flow_id = name_owned_by(there)
     await here.register(flow_id)
     refusal = component_pb2.SubmitResult(outcome=component_pb2.SUBMIT_OUTCOME_REFUSED, reason="QUEUE_FULL")
     peers.node_tasks.refusals = [refusal]
@@ -138,9 +136,9 @@ async def test_what_could_not_be_submitted_is_submitted_again(pair: tuple[Client
     assert cycle.end_time.ToMilliseconds() - cycle.start_time.ToMilliseconds() < 1000 * (1 + SOON_S)
 
 
-async def test_a_trigger_that_could_not_be_saved_is_saved_again(pair: tuple[Client, Client], peers: Peers) -> None:
+async def test_failed_save_of_a_trigger_is_retried_promptly(pair: tuple[Client, Client], peers: Peers) -> None:
     here, there = pair
-    flow_id = of(there)
+    flow_id = name_owned_by(there)
     await here.register(flow_id)
     peers.triggers.down = True
     await here.start(flow_id)
@@ -149,13 +147,13 @@ async def test_a_trigger_that_could_not_be_saved_is_saved_again(pair: tuple[Clie
     await until(lambda: flow_id in peers.triggers.triggers, "the trigger is saved", 1 + SOON_S)
 
 
-async def test_a_backfill_goes_on_when_its_flow_is_resumed(pair: tuple[Client, Client], peers: Peers) -> None:
+async def test_backfill_continues_when_its_flow_is_resumed(pair: tuple[Client, Client], peers: Peers) -> None:
     here, there = pair
-    flow_id = of(there)
+    flow_id = name_owned_by(there)
     await here.register(flow_id, interval="1h")
     await here.start(flow_id)
     await here.stub.PauseFlow(pb2.PauseFlowRequest(flow_id=flow_id))
-    request = asked(1)
+    request = backfill_request(1)
     request.flow_id = flow_id
     await here.stub.BackfillFlow(request)
     assert peers.node_tasks.runs == {}
