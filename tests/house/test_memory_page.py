@@ -17,7 +17,7 @@ from tests.house.project import ROOT
 from tradewind.api.scheduler.v1 import memory_pb2
 from tradewind.flow import Flow
 from tradewind.scheduler.domain.memory import MOST_BYTES, REMEMBERED
-from tradewind.scheduler.stores.redis.packed import WORTHWHILE
+from tradewind.scheduler.stores.redis.packed import COMPRESSED_FROM
 from tradewind.testing import running_stack
 
 PAGE = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
@@ -67,6 +67,6 @@ def test_numbers_and_requests_of_the_page_are_right() -> None:
     text = " ".join(PAGE.split())
     assert f"at most {MOST_BYTES // 1024} KiB together" in text
     assert f"unless {REMEMBERED} other changes came between" in text
-    assert f"From {WORTHWHILE // 1024} KiB on, variables are stored compressed" in text
+    assert f"From {COMPRESSED_FROM // 1024} KiB on, variables are stored compressed" in text
     (message,) = re.findall(r"-d '(.*?)'", PAGE)
     memory_pb2.UpdateMemoryRequest(**json.loads(message))

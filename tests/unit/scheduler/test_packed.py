@@ -7,10 +7,10 @@ from base64 import b64encode
 
 import pytest
 
-from tradewind.scheduler.stores.redis.packed import WORTHWHILE, pack, unpack
+from tradewind.scheduler.stores.redis.packed import COMPRESSED_FROM, pack, unpack
 
 
-@pytest.mark.parametrize("text", ["", "x", "ü" * 100, "a" * (WORTHWHILE - 1)])
+@pytest.mark.parametrize("text", ["", "x", "ü" * 100, "a" * (COMPRESSED_FROM - 1)])
 def test_short_text_is_stored_plain(text: str) -> None:
     assert pack(text) == f"t{text}"
     assert unpack(pack(text), 10) == text

@@ -265,7 +265,7 @@ async def test_removed_child_cycle_fails_its_node() -> None:
     sub_flows, _ = world.sub_flows(never)
     await sub_flows.handle([await world.begin()])
     stores = world.scheduler.stores
-    stores.data.drop_run(stores.data.flows["f"], RunName("f", 0))
+    stores.data.remove_run(stores.data.flows["f"], RunName("f", 0))
     assert world.parent is not None
     await sub_flows.check(world.parent)
     task = await world.nodes.task()

@@ -7,7 +7,7 @@ local backfills = {}
 
 function backfills.key(key, id) return key .. ':backfill:' .. id end
 
-local function note_time(key, id, planned, outcome, reason, name, run_id, count, last)
+local function record_time(key, id, planned, outcome, reason, name, run_id, count, last)
   firings.note(backfills.key(key, id), planned, outcome, reason, name, run_id, count, last, FILLED)
 end
 
@@ -29,7 +29,7 @@ end
 
 -- Moves a backfill on from a planned time. Returns 'begun' when the cycle of that time is to begin, 'duplicate' when
 -- one had begun before, 'settled' when nothing may begin now.
-function backfills.move(key, flow_id, flow_status, id, planned, following)
+function backfills.advance(key, flow_id, flow_status, id, planned, following)
   local record = backfills.key(key, id)
   local known = call('HMGET', record, 'status', 'position', 'max_running')
   if known[1] ~= 'running' or tonumber(known[2]) ~= planned or flow_status == 'paused'
@@ -41,15 +41,15 @@ function backfills.move(key, flow_id, flow_status, id, planned, following)
     return 'begun'
   end
   call('HINCRBY', record, 'skipped', 1)
-  local why = 'it was queued'
+  local reason = 'it was queued'
   if outcome == 'fired' then
-    why = 'cycle ' .. cycle .. ' had already begun for this time'
+    reason = 'cycle ' .. cycle .. ' had already begun for this time'
     if call('EXISTS', run_key(flow_id, cycle, run)) == 0 then
-      why = why .. ', and is no longer on record'
+      reason = reason .. ', and is no longer on record'
       call('HINCRBY', record, 'expired', 1)
     end
   end
-  note_time(key, id, planned, 'skipped', why)
+  record_time(key, id, planned, 'skipped', reason)
   backfills.finish_if_over(key, flow_id, id)
   return 'duplicate'
 end
@@ -58,7 +58,7 @@ end
 function backfills.begun(key, id, planned, name, run_id)
   call('ZADD', key .. ':filling', id, name)
   firings.note(key, planned, 'fired', 'backfill ' .. id, name, run_id)
-  note_time(key, id, planned, 'fired', '', name, run_id)
+  record_time(key, id, planned, 'fired', '', name, run_id)
 end
 
 -- Notes that a run of a backfill has ended.
@@ -75,7 +75,7 @@ function backfills.cancel(key, flow_id, id, reason)
   if known[1] ~= 'running' then return false end
   if known[2] ~= '0' then
     local left = tonumber(known[4]) - tonumber(known[5]) - tonumber(known[6])
-    note_time(key, id, known[2], 'dropped', reason, nil, nil, left, known[3])
+    record_time(key, id, known[2], 'dropped', reason, nil, nil, left, known[3])
   end
   finish_backfill(key, flow_id, id, 'cancelled', reason, known[7])
   return true

@@ -10,7 +10,7 @@
 --   (lowest number)}.
 --   A plan is {queued (whether it is the planned time that waits longest), due (ms, as the trigger says), next_at (ms,
 --   0 for none), missed ({first, last, count} or false), most (cycles of the schedule, 0 for no limit), once,
---   schedule_epoch, ahead (whether it is due in a moment, not yet), event (nil for none; see meet_event)}. For an
+--   schedule_epoch, ahead (whether it is due in a moment, not yet), event (nil for none; see settle_event)}. For an
 --   event, `planned` and `due` are when it came, `next_at` is the value below 0 in the flow's record, and the schedule
 --   epoch is the one under which it came.
 -- A backfill skips a planned time for which a cycle has begun before: `duplicate`.

@@ -46,12 +46,12 @@ local function begin()
   call('HSET', key, unpack(fields))
   call('PERSIST', logs_key(args.flow_id, args.cycle))
   call('ZADD', flow .. ':cycles', OPEN + args.cycle * RUNS + run, name)
-  check_at(time + args.check_in, args.flow_id .. ':' .. name)
+  schedule_check(time + args.check_in, args.flow_id .. ':' .. name)
   if args.request ~= '' then
     call('SET', base .. 'request:' .. args.request, args.payload .. ' ' .. name:gsub(':', ' ') .. ' ' .. args.run_id, 'PX',
       args.request_ms)
   end
-  announce(args.flow_id, args.cycle, run, 1, {})
+  publish_change(args.flow_id, args.cycle, run, 1, {})
   conclude()
   return answer('begun', args.cycle, run, args.run_id)
 end

@@ -15,7 +15,7 @@ end
 
 -- Removes a run. If the request that it was begun for is still remembered, forgets it and returns it, its payload's
 -- hash and for how long it would have been remembered; else '', '' and 0.
-local function drop_run(flow_id, cycle, run_id)
+local function remove_run(flow_id, cycle, run_id)
   local key, name = run_key(flow_id, cycle, 0), cycle .. ':0'
   local known = call('HMGET', key, 'run_id', 'request')
   if known[1] ~= run_id then return '', '', 0 end
@@ -36,43 +36,43 @@ local function drop_run(flow_id, cycle, run_id)
 end
 
 -- Whether the overlap policy counts an open run: reruns, backfills and runs for nodes of other flows do not count.
-local function minds_the_schedule(key, name)
+local function counts_for_overlap(key, name)
   return string.sub(name, -2) == ':0' and not call('ZSCORE', key .. ':filling', name)
 end
 
 -- Returns the newest open run that the overlap policy counts, nil when there is none.
-local function in_the_way(key)
+local function blocking_run(key)
   local newest = call('ZREVRANGEBYSCORE', key .. ':cycles', '+inf', STOPPING, 'LIMIT', 0, 1)[1]
   if not newest then return nil end
-  if minds_the_schedule(key, newest) then return newest end
+  if counts_for_overlap(key, newest) then return newest end
   for _, name in ipairs(call('ZREVRANGEBYSCORE', key .. ':cycles', '+inf', STOPPING, 'LIMIT', 1, -1)) do
-    if minds_the_schedule(key, name) then return name end
+    if counts_for_overlap(key, name) then return name end
   end
 end
 
 -- Returns the answer when no cycle begins now; else nil, the planned time of the cycle, and its inputs.
-local function admit(flow, plan, backfill, parent, planned, same, inputs, request, payload)
+local function admit(flow, plan, backfill, parent, planned, same_revision, inputs, request, payload)
   if plan then
-    local refused = due.refusal(flow, plan, planned, same)
+    local refused = due.refusal(flow, plan, planned, same_revision)
     if refused then return refused end
     -- A backfill may already have begun a cycle for the missed time that this is to catch up with.
     if planned > plan.at and firings.of(flow.key, planned) == 'fired' then planned = 0 end
   end
-  if not same then return refusal('revision_changed', flow.revision, request, payload) end
+  if not same_revision then return refusal('revision_changed', flow.revision, request, payload) end
   if backfill then
-    local outcome = backfills.move(flow.key, flow.id, flow.status, backfill[1], planned, backfill[2])
+    local outcome = backfills.advance(flow.key, flow.id, flow.status, backfill[1], planned, backfill[2])
     if outcome ~= 'begun' then return answer(outcome, flow.revision) end
   end
-  local open = flow.overlap ~= 'allow' and not backfill and not parent and in_the_way(flow.key)
+  local open = flow.overlap ~= 'allow' and not backfill and not parent and blocking_run(flow.key)
   -- A planned time that waits begins before one that is due later.
-  local held_up = open or plan and not plan.queued and flow.overlap ~= 'allow' and call('EXISTS', flow.key .. ':queued') == 1
+  local blocked = open or plan and not plan.queued and flow.overlap ~= 'allow' and call('EXISTS', flow.key .. ':queued') == 1
   -- A time that is due soon is judged by the cycles that run when it is due.
-  if held_up and plan and plan.ahead then return answer('early', flow.revision) end
+  if blocked and plan and plan.ahead then return answer('early', flow.revision) end
   -- The only firing of a flow that runs once is not skipped: it comes again until its cycle can begin.
   if open and (not plan or plan.queued or plan.once and flow.overlap == 'skip') then
     return refusal('overlap', flow.revision, request, payload, {cycle = tonumber(string.match(open, '^%d+'))})
   end
-  if plan then return due.settle(flow, plan, planned, held_up, open, inputs) end
+  if plan then return due.settle(flow, plan, planned, blocked, open, inputs) end
   return nil, planned, inputs
 end
 
@@ -103,10 +103,10 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   if flow.status == 'deleting' then return answer('deleting', flow.revision) end
   plan = plan and due.plan_of(plan)
   if replaces and replaces >= 0 then
-    request, payload, request_ms = drop_run(flow_id, replaces, run_id)
+    request, payload, request_ms = remove_run(flow_id, replaces, run_id)
   else
-    local same, refused = revision == flow.revision and string.sub(flow.digest, 1, #digest) == digest, nil
-    refused, planned, inputs = admit(flow, plan, backfill, parent, planned, same, inputs, request, payload)
+    local same_revision, refused = revision == flow.revision and string.sub(flow.digest, 1, #digest) == digest, nil
+    refused, planned, inputs = admit(flow, plan, backfill, parent, planned, same_revision, inputs, request, payload)
     if refused then return refused end
   end
   local cycle, number, name = next_cycle(flow, at_least)
@@ -136,8 +136,8 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   end
   local run = flow.key .. ':cycle:' .. name
   call('HSET', run, 'flow_id', flow_id, 'cycle', number, unpack(fields))
-  announce(flow_id, cycle, 0, 1, inputs == '' and fields or {})
-  check_at(time + check_in, flow_id .. ':' .. name)
+  publish_change(flow_id, cycle, 0, 1, inputs == '' and fields or {})
+  schedule_check(time + check_in, flow_id .. ':' .. name)
   if flow.logged and tonumber(flow.logged) >= cycle - LOG_CYCLES then
     call('DEL', logs_key(flow_id, digits('%d', cycle - LOG_CYCLES)))
   end

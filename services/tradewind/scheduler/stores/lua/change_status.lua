@@ -8,7 +8,7 @@
 --   each), whether to call again because more are to be marked}.
 --!include stopping
 --!include pausing
---!include paused_words
+--!include pause_text
 --!include backfilling
 local flow = KEYS[2]
 local known = redis.call('HMGET', flow, 'status', 'schedule_epoch')
@@ -25,7 +25,7 @@ end
 local function resume()
   local paused = redis.call('HMGET', flow, 'paused_by', 'note', 'paused_next')
   if args.passed then
-    firings.note(flow, args.passed[1], 'skipped', paused_words(paused[1], paused[2]), nil, nil, args.passed[3], args.passed[2])
+    firings.note(flow, args.passed[1], 'skipped', pause_text(paused[1], paused[2]), nil, nil, args.passed[3], args.passed[2])
   end
   forget_pause(flow)
   return paused[3] == '0'

@@ -1,4 +1,4 @@
---!include wishes
+--!include answers
 --!include stopping
 --!include events
 -- Settles times that are due by a flow's schedule, and events. `flow` comes from `flow_of`, `plan` from `plan_of`.
@@ -28,10 +28,10 @@ local function answered_before(flow, plan, planned)
   return answer('duplicate', flow.revision, {cycle = cycle, run = run, run_id = run_id, next_at = next_at})
 end
 
--- Returns the answer when nothing may begin, whatever runs; nil when a cycle may. `same` says whether the current
--- revision is the one asked for.
-function due.refusal(flow, plan, planned, same)
-  if plan.event and meet_event(flow.key, flow.status, plan.at, plan.schedule_epoch, same, plan.event) then
+-- Returns the answer when nothing may begin, whatever runs; nil when a cycle may. `same_revision` says whether the
+-- current revision is the one asked for.
+function due.refusal(flow, plan, planned, same_revision)
+  if plan.event and settle_event(flow.key, flow.status, plan.at, plan.schedule_epoch, same_revision, plan.event) then
     return answer('settled', flow.revision, {next_at = flow.next_at})
   end
   if not plan.queued and not plan.event and plan.schedule_epoch < flow.schedule_epoch then
@@ -44,7 +44,7 @@ end
 -- Applies the overlap policy to a planned time while the cycle `open` runs, or (nil) the planned time that waits
 -- longest is about to begin: it waits, gives way, or makes others give way. Returns whether runs were marked as
 -- stopping, and by how many the number of waiting planned times has grown.
-local function give_way(flow, plan, planned, open, inputs)
+local function apply_overlap(flow, plan, planned, open, inputs)
   local key, flow_id, label = flow.key, flow.id, plan.label
   local running = open and 'cycle ' .. string.match(open, '^%d+') .. ' was running' or 'an earlier cycle was about to begin'
   local most = (flow.overlap == 'queue_one' and 1 or QUEUE) + (open and 0 or 1)
@@ -65,9 +65,9 @@ local function give_way(flow, plan, planned, open, inputs)
   return false, 0
 end
 
--- Settles a planned time that is due (0 for none). Returns the answer when no cycle begins, as while it is `held_up` by
+-- Settles a planned time that is due (0 for none). Returns the answer when no cycle begins, as while it is `blocked` by
 -- the cycle `open` or by planned times that wait; else nil, the planned time, and the inputs of the cycle.
-function due.settle(flow, plan, planned, held_up, open, inputs)
+function due.settle(flow, plan, planned, blocked, open, inputs)
   if plan.queued then
     planned, plan.label, plan.inputs = firings.next_queued(flow.key, flow.id)
     if not planned then return answer('settled', flow.revision) end
@@ -81,11 +81,11 @@ function due.settle(flow, plan, planned, held_up, open, inputs)
     planned, plan.next_at = 0, 0
   end
   local stopping, cycles = false, 1
-  if planned > 0 and held_up then stopping, cycles = give_way(flow, plan, planned, open, inputs) end
+  if planned > 0 and blocked then stopping, cycles = apply_overlap(flow, plan, planned, open, inputs) end
   if planned > 0 and plan.most > 0 and call('HINCRBY', flow.key, 'fired', cycles) >= plan.most then plan.next_at = 0 end
   -- Events keep coming until the trigger service hears that no more are wanted.
   if plan.event and plan.next_at == 0 then call('ZADD', base .. 'outbox', time, flow.id) end
-  if planned == 0 or held_up then
+  if planned == 0 or blocked then
     call('HSET', flow.key, 'next_execution', plan.next_at)
     end_flow_that_is_over(flow.key, 'running', plan.next_at, 'completed')
     return answer('settled', flow.revision, {next_at = plan.next_at, stopping = stopping})

@@ -1,8 +1,8 @@
 --!include firings
---!include paused_words
+--!include pause_text
 -- Settles an event that begins no cycle, whatever runs; returns whether it did. `event` is {its id as a line of the
 -- ledger has it, outcome and reason if no cycle is to begin, else ""}.
-local function meet_event(key, status, due, schedule_epoch, same_revision, event)
+local function settle_event(key, status, due, schedule_epoch, same_revision, event)
   -- An event that was met before keeps its outcome.
   if firings.of(key, due) then return false end
   local oldest = call('ZRANGE', key .. ':firings', -FIRINGS, -FIRINGS, 'WITHSCORES')
@@ -13,7 +13,7 @@ local function meet_event(key, status, due, schedule_epoch, same_revision, event
   if schedule_epoch < tonumber(known[1] or 0) then
     outcome, reason = 'dropped', 'the flow was stopped meanwhile'
   elseif status == 'paused' then
-    outcome, reason = 'skipped', paused_words(known[2], known[3])
+    outcome, reason = 'skipped', pause_text(known[2], known[3])
   elseif status ~= 'running' then
     outcome, reason = 'skipped', 'the flow is ' .. status
   elseif known[4] == '0' then

@@ -137,16 +137,16 @@ local function examine_flow(flow_id)
     return found('index-without-record', 'flows ' .. flow_id, 'no such flow is on record',
       function() call('ZREM', base .. 'flows', flow_id) end)
   end
-  local told = call('ZSCORE', base .. 'outbox', flow_id)
+  local in_outbox = call('ZSCORE', base .. 'outbox', flow_id)
   if known[1] == 'deleting' then
-    if not told then
+    if not in_outbox then
       found('deletion-forgotten', flow_id, 'it is being deleted, but nobody would finish that',
         function() call('ZADD', base .. 'outbox', time, flow_id) end)
     end
     return
   end
   local next_at = tonumber(known[3])
-  if known[1] == 'running' and next_at ~= 0 and not told then
+  if known[1] == 'running' and next_at ~= 0 and not in_outbox then
     running[#running + 1] = {flow_id, tonumber(known[2]), next_at > 0 and math.max(0, time - next_at) or 0}
   end
   if call('EXISTS', key .. ':queued') == 1 and not call('ZSCORE', base .. 'queued', flow_id) then
@@ -170,12 +170,12 @@ local function examine_flow(flow_id)
   examine_filling(flow_id)
 end
 
--- Returns a section that calls `look` with each member of a sorted set of the partition.
-local function scan(set, look)
+-- Returns a section that calls `examine` with each member of a sorted set of the partition.
+local function scan(set, examine)
   return function()
     local from = args.cursor == '' and '0' or args.cursor
     local following, members = unpack(call('ZSCAN', base .. set, from, 'COUNT', args.records))
-    for at = 1, #members, 2 do look(members[at]) end
+    for at = 1, #members, 2 do examine(members[at]) end
     return following ~= '0' and following or ''
   end
 end

@@ -5,13 +5,13 @@ local call, digits, unpack_limit = redis.call, string.format, cmsgpack.unpack_li
 -- `<flow>:cycles` scores a run by cycle * RUNS + run, where RUNS is the most runs that a cycle may have. Open runs that
 -- are asked to stop score STOPPING more than that, other open runs OPEN more.
 local RUNS, STOPPING, OPEN = 1024, 2 ^ 45, 2 ^ 46
-local time, base, epoch, owner, heard, changes
+local time, base, epoch, owner, has_listeners, changes
 -- What conclude() writes: `checked` values of `checks` and `closing` of `closed`. The tables are kept from run to run,
 -- since growing new ones would be slower.
 local checks, closed, checked, closing = {}, {}, 0, 0
 
-local function enter(its_base, its_epoch, its_owner, is_heard)
-  base, epoch, owner, heard, changes, checked, closing = its_base, its_epoch, its_owner, is_heard, nil, 0, 0
+local function enter(its_base, its_epoch, its_owner, any_listeners)
+  base, epoch, owner, has_listeners, changes, checked, closing = its_base, its_epoch, its_owner, any_listeners, nil, 0, 0
 end
 fresh(function()
   time = now(args.now)
@@ -42,14 +42,14 @@ end
 
 -- Notes a change: {flow_id, cycle, run, version, changed fields}, and for an end its status and time. Listeners read
 -- the record when no fields are given. Nothing is noted if nobody listens.
-local function announce(flow_id, cycle, run, version, fields, ending, at)
-  if not heard then return end
+local function publish_change(flow_id, cycle, run, version, fields, ending, at)
+  if not has_listeners then return end
   changes = changes or {}
   changes[#changes + 1] = {flow_id, cycle, run, version, fields, ending, at}
 end
 
 -- Sets when an open run, `<flow>:<cycle>:<run>`, is to be checked next.
-local function check_at(at, run)
+local function schedule_check(at, run)
   checks[checked + 1], checks[checked + 2] = at, run
   checked = checked + 2
 end

@@ -86,9 +86,9 @@ local function register()
   if known[1] then
     supersede(tonumber(known[2]), first_cycle)
   else
-    local buried = tonumber(redis.call('GET', base .. 'tombstone:' .. args.flow_id) or 0)
+    local tombstone_epoch = tonumber(redis.call('GET', base .. 'tombstone:' .. args.flow_id) or 0)
     redis.call('HSET', flow, 'id', args.flow_id, 'status', 'registered', 'last_cycle', -1, 'next_execution', 0,
-      'created_at', time, 'schedule_epoch', math.max(buried + 1, time))
+      'created_at', time, 'schedule_epoch', math.max(tombstone_epoch + 1, time))
     redis.call('ZADD', KEYS[3], 0, args.flow_id)
   end
   redis.call('HSET', flow, 'user_id', user, 'config', args.config, 'structure', args.structure, 'labels', args.labels,

@@ -1,7 +1,7 @@
 --!include open_runs
 
 -- Whether a node of another flow still has to hear how a run ended.
-local function is_to_be_returned(key, flow_id, name)
+local function end_is_awaited(key, flow_id, name)
   local known = call('HMGET', key, 'parent', 'run_id', 'status')
   return known[1] and call('ZSCORE', base .. 'returns', flow_id .. ':' .. name .. ' ' .. known[2] .. ' ' .. known[3])
 end
@@ -27,29 +27,29 @@ local function trim(flow_id, keep, newest, least, most)
   local running = call('ZCOUNT', cycles, STOPPING, '+inf')
   excess = excess - running
   if excess < least then return 0 end
-  local oldest, names, gone = call('ZRANGE', cycles, 0, math.min(excess, most)), {}, {}
+  local oldest, names, removed_keys = call('ZRANGE', cycles, 0, math.min(excess, most)), {}, {}
   excess = count_settled(flow_id, oldest, math.min(excess, most), newest - keep)
   if excess == 0 then return 0 end
   local returning = call('EXISTS', base .. 'returns') == 1
   -- Runs of a cycle share its log: `shared` is the cycle of the next run in the index.
   local shared = string.match(oldest[excess + 1] or '', '^%d+')
-  local lasting = {}
+  local open_cycles = {}
   if running > 0 then
     local first, last = string.match(oldest[1], '^%d+'), string.match(oldest[excess], '^%d+')
-    for _, name in ipairs(open_runs(cycles, first, last)) do lasting[string.match(name, '^%d+')] = true end
+    for _, name in ipairs(open_runs(cycles, first, last)) do open_cycles[string.match(name, '^%d+')] = true end
   end
   for i = excess, 1, -1 do
     local cycle, run = string.match(oldest[i], '^(%d+):(%d+)$')
     local key = run_key(flow_id, cycle, run)
-    if not (returning and is_to_be_returned(key, flow_id, oldest[i])) then
+    if not (returning and end_is_awaited(key, flow_id, oldest[i])) then
       names[#names + 1] = oldest[i]
-      gone[#gone + 1] = key
-      if shared ~= cycle and not lasting[cycle] then gone[#gone + 1] = logs_key(flow_id, cycle) end
+      removed_keys[#removed_keys + 1] = key
+      if shared ~= cycle and not open_cycles[cycle] then removed_keys[#removed_keys + 1] = logs_key(flow_id, cycle) end
     end
     shared = cycle
   end
   if #names > 0 then
-    call('DEL', unpack(gone))
+    call('DEL', unpack(removed_keys))
     call('ZREM', cycles, unpack(names))
   end
   return #names

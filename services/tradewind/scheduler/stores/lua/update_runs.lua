@@ -1,8 +1,8 @@
 -- Compare-and-set of chain states, each by itself. A run that becomes terminal is also ended: it leaves the open runs
 -- and will expire, old cycles of its flow are trimmed, and a flow whose schedule is over is completed or failed.
 -- KEYS: the owner of each group's partition.
--- args: now; cluster; tell (whether to report ends, see `ends`), most_told; settle (ms for which an ended run stays);
---   groups, one for each partition: its base, epoch, first, items. An item is
+-- args: now; cluster; publish_ends (whether ends are to be published, see `ends`), max_ends; settle (ms for which an
+--   ended run stays); groups, one for each partition: its base, epoch, first, items. An item is
 --   (flow_id, name, cycle, run, run_id, start_time (ms), version (expected), fields (flat, those that change), check_in
 --   (ms to the next check of an open run, -1 to leave it as it is), ending (terminal status, "" for none), keep (cycles
 --   of the flow), keep_for (ms), flow_status (the status of the flow if its schedule is over with this run, "" for

@@ -13,7 +13,7 @@ local queues
 fresh(function() queues = {} end)
 
 -- Whether a planned time of a flow waits.
-local function is_awaited(flow)
+local function has_queue(flow)
   if queues[base] == nil then queues[base] = call('EXISTS', base .. 'queued') == 1 end
   return queues[base] and call('EXISTS', flow .. ':queued') == 1
 end
@@ -30,29 +30,29 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
   if known[4] and tonumber(known[4]) >= cycle then call('PEXPIRE', logs_key(flow_id, digits('%d', cycle)), keep_for) end
   call('ZADD', flow .. ':cycles', cycle * RUNS + run, name)
   close(subject)
-  if args.tell then
+  if args.publish_ends then
     follow_up = PUBLISH_END
     call('ZADD', base .. 'ends', time, subject .. ' ' .. run_id .. ' ' .. ending)
-    call('ZREMRANGEBYRANK', base .. 'ends', 0, -args.most_told - 1)
+    call('ZREMRANGEBYRANK', base .. 'ends', 0, -args.max_ends - 1)
   end
   if parent then
     follow_up = follow_up + RETURN_END
     call('ZREM', flow .. ':filling', name)
     call('ZADD', base .. 'returns', time, subject .. ' ' .. run_id .. ' ' .. ending)
-    call('ZREMRANGEBYRANK', base .. 'returns', 0, -args.most_told - 1)
+    call('ZREMRANGEBYRANK', base .. 'returns', 0, -args.max_ends - 1)
   end
   -- If many cycles are kept, surplus ones stay until several can be removed together.
   trim(flow_id, keep, tonumber(known[5]), keep < MANY and 1 or TOGETHER, TRIMMED)
   local status, most = known[1], tonumber(known[3] or 0)
-  local filled = backfill > 0
-  if most > 0 and run == 0 and not filled and not parent
+  local of_backfill = backfill > 0
+  if most > 0 and run == 0 and not of_backfill and not parent
     and count_failures(flow, flow_id, status, most, digits('%d', cycle), ending) then
     follow_up, status = follow_up + SETTLE_OUTBOX, 'paused'
   end
   local next_at = tonumber(status == 'paused' and call('HGET', flow, 'paused_next') or known[2])
   end_flow_that_is_over(flow, status, next_at, flow_status)
-  if filled then backfills.ended(flow, flow_id, backfill, name, ending) end
-  return (filled or status == 'running' and is_awaited(flow)) and follow_up + ADVANCE_QUEUE or follow_up
+  if of_backfill then backfills.ended(flow, flow_id, backfill, name, ending) end
+  return (of_backfill or status == 'running' and has_queue(flow)) and follow_up + ADVANCE_QUEUE or follow_up
 end
 
 local function update(flow_id, name, cycle, run, run_id, start, expected, fields, check_in, ending, keep, keep_for, flow_status,
@@ -73,11 +73,15 @@ local function update(flow_id, name, cycle, run, run_id, start, expected, fields
     -- A run that was finished ahead of its planned time does not end before that time.
     local at = math.max(time, start)
     call('HSET', key, 'version', version, 'status', ending, 'end_time', at, unpack(fields))
-    if large then announce(flow_id, cycle, run, version, NOTHING) else announce(flow_id, cycle, run, version, fields, ending, at) end
+    if large then
+      publish_change(flow_id, cycle, run, version, NOTHING)
+    else
+      publish_change(flow_id, cycle, run, version, fields, ending, at)
+    end
     return end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill or 0, parent)
   end
   call('HSET', key, 'version', version, unpack(fields))
-  announce(flow_id, cycle, run, version, large and NOTHING or fields)
+  publish_change(flow_id, cycle, run, version, large and NOTHING or fields)
   if check_in >= 0 then call('ZADD', base .. 'open', 'XX', time + check_in, flow_id .. ':' .. name) end
   return 0
 end

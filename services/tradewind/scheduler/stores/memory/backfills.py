@@ -60,7 +60,7 @@ class MemoryBackfills:
     async def find(self, flow_id: str, backfill_ids: Sequence[int]) -> list[Backfill | None]:
         self._data.now()
         flow = self._data.flows.get(flow_id)
-        return [_seen(flow, backfill_id) if flow else None for backfill_id in backfill_ids]
+        return [_with_running(flow, backfill_id) if flow else None for backfill_id in backfill_ids]
 
     async def ids(self, flow_id: str) -> list[int]:
         self._data.now()
@@ -82,10 +82,10 @@ class MemoryBackfills:
     async def cancel(self, flow_id: str, backfill_id: int, reason: str) -> bool:
         now = self._data.now()
         flow = self._data.flows.get(flow_id)
-        return flow is not None and cancel(flow, backfill_id, now, reason)
+        return flow is not None and cancel_backfill(flow, backfill_id, now, reason)
 
 
-def move(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
+def advance(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
     """Move a backfill on from a planned time, and return the outcome of that time."""
     record = flow.backfills.get(step.backfill_id)
     backfill = record.backfill if record else None
@@ -99,14 +99,14 @@ def move(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
     ):
         return BeginOutcome.SETTLED
     line = flow.firings.get(step.position_ms)
-    taken = line is not None and line.outcome in (FiringOutcome.FIRED, FiringOutcome.QUEUED)
+    settled_before = line is not None and line.outcome in (FiringOutcome.FIRED, FiringOutcome.QUEUED)
     record.backfill = replace(
         backfill,
         position_ms=step.following_ms,
-        begun=backfill.begun + (not taken),
-        skipped=backfill.skipped + taken,
+        begun=backfill.begun + (not settled_before),
+        skipped=backfill.skipped + settled_before,
     )
-    if not taken or line is None:
+    if not settled_before or line is None:
         return BeginOutcome.BEGUN
     reason = "it was queued"
     if line.outcome is FiringOutcome.FIRED:
@@ -114,20 +114,20 @@ def move(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
         if RunName(flow.flow_id, line.cycle, line.run) not in flow.runs:
             reason += ", and is no longer on record"
             record.backfill = replace(record.backfill, expired=backfill.expired + 1)
-    _note(record, now, step.position_ms, FiringOutcome.SKIPPED, reason)
+    _record_firing(record, now, step.position_ms, FiringOutcome.SKIPPED, reason)
     _end_if_over(flow, step.backfill_id, now)
     return BeginOutcome.DUPLICATE
 
 
-def fill(flow: Flow, backfill_id: int, planned_ms: int, name: RunName, run_id: str, now: int) -> None:
+def add_run(flow: Flow, backfill_id: int, planned_ms: int, name: RunName, run_id: str, now: int) -> None:
     """Note that a run has begun for a backfill."""
     flow.filling[name] = backfill_id
     record = flow.backfills.get(backfill_id)
     if record is not None:
-        _note(record, now, planned_ms, FiringOutcome.FIRED, "", (name, run_id))
+        _record_firing(record, now, planned_ms, FiringOutcome.FIRED, "", (name, run_id))
 
 
-def end_filling(flow: Flow, name: RunName, ending: CycleStatus, now: int) -> None:
+def end_run(flow: Flow, name: RunName, ending: CycleStatus, now: int) -> None:
     """Note that a run of a backfill has ended."""
     backfill_id = flow.filling.pop(name, 0)
     record = flow.backfills.get(backfill_id)
@@ -139,7 +139,7 @@ def end_filling(flow: Flow, name: RunName, ending: CycleStatus, now: int) -> Non
     _end_if_over(flow, backfill_id, now)
 
 
-def cancel(flow: Flow, backfill_id: int, now: int, reason: str) -> bool:
+def cancel_backfill(flow: Flow, backfill_id: int, now: int, reason: str) -> bool:
     """Begin no more cycles of a backfill, and say whether it was under way."""
     record = flow.backfills.get(backfill_id)
     if record is None or record.backfill.status is not BackfillStatus.RUNNING:
@@ -147,12 +147,12 @@ def cancel(flow: Flow, backfill_id: int, now: int, reason: str) -> bool:
     backfill = record.backfill
     if backfill.position_ms:
         span = Span(backfill.position_ms, backfill.draft.last_ms, backfill.left)
-        _note(record, now, span, FiringOutcome.DROPPED, reason)
+        _record_firing(record, now, span, FiringOutcome.DROPPED, reason)
     _end(record, now, BackfillStatus.CANCELLED, reason)
     return True
 
 
-def _seen(flow: Flow, backfill_id: int) -> Backfill | None:
+def _with_running(flow: Flow, backfill_id: int) -> Backfill | None:
     record = flow.backfills.get(backfill_id)
     if record is None:
         return None
@@ -171,7 +171,7 @@ def _end(record: BackfillRecord, now: int, status: BackfillStatus, reason: str) 
     record.expires_ms = now + RETENTION_MS
 
 
-def _note(
+def _record_firing(
     record: BackfillRecord,
     now: int,
     planned: int | Span,

@@ -31,7 +31,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.ports.flows import Tidied
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
-from tradewind.scheduler.stores.memory.backfills import end_filling, fill, move
+from tradewind.scheduler.stores.memory.backfills import add_run, advance, end_run
 from tradewind.scheduler.stores.memory.data import (
     LOG_CYCLES,
     RETENTION_MS,
@@ -39,19 +39,19 @@ from tradewind.scheduler.stores.memory.data import (
     Flow,
     Run,
 )
-from tradewind.scheduler.stores.memory.ends import tell_end
+from tradewind.scheduler.stores.memory.ends import add_end
 from tradewind.scheduler.stores.memory.firings import (
+    apply_overlap,
     count_failures,
     end_flow_that_is_over,
-    give_way,
-    meet_event,
-    note_firing,
+    record_firing,
+    settle_event,
 )
 from tradewind.scheduler.stores.memory.trimming import trim
 from tradewind.server.partitions import partition_of
 
-_TRIMMED = 20
-_MANY, _TOGETHER = 100, 10
+_MAX_TRIMMED = 20
+_MANY_KEPT, _TRIM_BATCH = 100, 10
 """A flow that keeps 100 cycles or more drops the oldest together, once there are ten to drop."""
 
 
@@ -81,7 +81,7 @@ class MemoryCycles:
         remembered, planned_ms, next_ms = request.request, request.planned_ms, request.next_ms
         event_id = request.event.event_id if request.event else ""
         if request.replaces >= 0:
-            remembered = self._make_room(flow, RunName(flow.flow_id, request.replaces), request.run_id, now)
+            remembered = self._remove_replaced_run(flow, RunName(flow.flow_id, request.replaces), request.run_id, now)
         else:
             refusal = self._refusal(request, flow)
             if refusal is not None:
@@ -96,19 +96,19 @@ class MemoryCycles:
                 request = request._replace(inputs_json=waiting.inputs_json or request.inputs_json)
             elif request.scheduled:
                 if request.missed is not None:
-                    note_firing(flow, now, request.missed, FiringOutcome.MISSED, "found due too late")
+                    record_firing(flow, now, request.missed, FiringOutcome.MISSED, "found due too late")
                 if planned_ms and 0 < request.shape.schedule.max_cycles <= flow.fired:
                     # A new revision may allow fewer cycles than have already begun.
-                    note_firing(
+                    record_firing(
                         flow, now, planned_ms, FiringOutcome.DROPPED, "max_cycles was reached", event_id=event_id
                     )
                     planned_ms, request = 0, request._replace(planned_ms=0, next_ms=0)
-                held_up = bool(flow.in_the_way or flow.queued) and flow.overlap is not OverlapPolicy.ALLOW
+                blocked = bool(flow.blocking_runs or flow.queued) and flow.overlap is not OverlapPolicy.ALLOW
                 stopping, cycles = False, 1
-                if planned_ms and held_up:
-                    stopping, cycles = give_way(self._data, flow, planned_ms, now, event_id, request.inputs_json)
+                if planned_ms and blocked:
+                    stopping, cycles = apply_overlap(self._data, flow, planned_ms, now, event_id, request.inputs_json)
                 next_ms = self._plan(request, flow, now, cycles)
-                if not planned_ms or held_up:
+                if not planned_ms or blocked:
                     end_flow_that_is_over(flow, now, FlowStatus.COMPLETED)
                     return BeginAnswer(BeginOutcome.SETTLED, next_ms=next_ms, revision=flow.revision, stopping=stopping)
         return self._create(request, remembered, flow, planned_ms, next_ms, now, event_id)
@@ -124,12 +124,12 @@ class MemoryCycles:
             self._data.outbox[flow.flow_id] = now
         return next_ms
 
-    def _make_room(self, flow: Flow, name: RunName, run_id: str, now: int) -> RememberedRequest | None:
+    def _remove_replaced_run(self, flow: Flow, name: RunName, run_id: str, now: int) -> RememberedRequest | None:
         """Remove a run and return the request that it was begun for, if that is still remembered."""
         run = flow.runs.get(name)
         if run is None or run.state.facts.run_id != run_id:
             return None
-        self._data.drop_run(flow, name)
+        self._data.remove_run(flow, name)
         dropped = (name.cycle, name.run, run_id)
         flow.firings = {at: line for at, line in flow.firings.items() if (line.cycle, line.run, line.run_id) != dropped}
         first = self._data.first_answer(flow.flow_id, run.request) if run.request else None
@@ -143,8 +143,8 @@ class MemoryCycles:
                 if first.payload != request.request.payload:
                     return BeginAnswer(BeginOutcome.REUSED, revision=flow.revision)
                 return BeginAnswer(BeginOutcome.DUPLICATE, first.run, first.run_id, revision=flow.revision)
-        same = request.shape.revision == flow.revision and flow.digest.startswith(request.shape.digest)
-        if request.event is not None and meet_event(request, request.event, flow, self._data.now(), same):
+        same_revision = request.shape.revision == flow.revision and flow.digest.startswith(request.shape.digest)
+        if request.event is not None and settle_event(request, request.event, flow, self._data.now(), same_revision):
             return BeginAnswer(BeginOutcome.SETTLED, next_ms=flow.next_execution_ms, revision=flow.revision)
         if request.scheduled:
             stale = request.schedule_epoch < flow.schedule_epoch
@@ -163,20 +163,20 @@ class MemoryCycles:
                     return BeginAnswer(BeginOutcome.SETTLED, next_ms=flow.next_execution_ms, revision=flow.revision)
                 name = RunName(flow.flow_id, line.cycle, line.run)
                 return BeginAnswer(BeginOutcome.DUPLICATE, name, line.run_id, flow.next_execution_ms, flow.revision)
-        if not same:
+        if not same_revision:
             return BeginAnswer(BeginOutcome.REVISION_CHANGED, revision=flow.revision)
         if request.backfill is not None:
-            outcome = move(flow, request.backfill, self._data.now())
+            outcome = advance(flow, request.backfill, self._data.now())
             return None if outcome is BeginOutcome.BEGUN else BeginAnswer(outcome, revision=flow.revision)
-        if flow.overlap is not OverlapPolicy.ALLOW and request.ahead and (flow.in_the_way or flow.queued):
+        if flow.overlap is not OverlapPolicy.ALLOW and request.ahead and (flow.blocking_runs or flow.queued):
             return BeginAnswer(BeginOutcome.EARLY, revision=flow.revision)
-        if flow.in_the_way and flow.overlap is not OverlapPolicy.ALLOW and request.parent is None:
+        if flow.blocking_runs and flow.overlap is not OverlapPolicy.ALLOW and request.parent is None:
             # The only firing of a flow that runs once is not given up: it comes again until it can begin.
             once = request.shape.schedule.once and flow.overlap is OverlapPolicy.SKIP
             if request.queued or not request.scheduled or once:
-                going_on = [name for name in flow.in_the_way if not flow.open[name]]
-                in_the_way = max(going_on or flow.in_the_way)
-                return BeginAnswer(BeginOutcome.OVERLAP, in_the_way, revision=flow.revision)
+                not_stopping = [name for name in flow.blocking_runs if not flow.open[name]]
+                blocking = max(not_stopping or flow.blocking_runs)
+                return BeginAnswer(BeginOutcome.OVERLAP, blocking, revision=flow.revision)
         if request.queued and not flow.queued:
             return BeginAnswer(BeginOutcome.SETTLED, revision=flow.revision)
         return None
@@ -198,19 +198,19 @@ class MemoryCycles:
         state = begun_state(request, name, max(now, planned_ms) if request.ahead else now, planned_ms)
         flow.runs[name] = Run(state, remembered)
         flow.open[name] = False
-        self._data.announce(state)
+        self._data.publish(state)
         self._data.open[name] = now + request.check_in_ms
         flow.logs.pop(cycle - LOG_CYCLES, None)
         flow.last_cycle = cycle
         if request.backfill is not None:
-            fill(flow, request.backfill.backfill_id, planned_ms, name, request.run_id, now)
+            add_run(flow, request.backfill.backfill_id, planned_ms, name, request.run_id, now)
             reason = f"backfill {request.backfill.backfill_id}"
-            note_firing(flow, now, planned_ms, FiringOutcome.FIRED, reason, run=(name, request.run_id))
+            record_firing(flow, now, planned_ms, FiringOutcome.FIRED, reason, run=(name, request.run_id))
         if request.parent is not None:
             flow.filling[name] = 0
         if request.scheduled:
             fired = FiringOutcome.FIRED
-            note_firing(flow, now, planned_ms, fired, run=(name, request.run_id), event_id=event_id)
+            record_firing(flow, now, planned_ms, fired, run=(name, request.run_id), event_id=event_id)
         if remembered is not None:
             self._data.remember(flow.flow_id, remembered, now, name, request.run_id)
         return BeginAnswer(BeginOutcome.BEGUN, name, request.run_id, next_ms, flow.revision, state)
@@ -236,7 +236,7 @@ class MemoryCycles:
         self._data.open[state.name] = now + request.check_in_ms
         if request.request is not None:
             self._data.remember(flow.flow_id, request.request, now, state.name, request.run_id)
-        self._data.announce(state)
+        self._data.publish(state)
         return BeginAnswer(BeginOutcome.BEGUN, state.name, request.run_id, 0, state.facts.revision, state)
 
     async def first_answer(self, flow_id: str, request: RememberedRequest) -> BeginAnswer | None:
@@ -307,35 +307,35 @@ class MemoryCycles:
         run.state = _written(old, new, update.fields)
         follow_up = FollowUp(0)
         if update.log is not None:
-            self._data.say(flow, new.name.cycle, update.log.level, LogSource.SCHEDULER, update.log.text)
+            self._data.append_log_line(flow, new.name.cycle, update.log.level, LogSource.SCHEDULER, update.log.text)
         if update.ending is not None:
             parent = old.facts.parent is not None
             if parent:
                 flow.filling.pop(new.name, None)
-                tell_end(self._data.returns, EndedRun(new.name, new.facts.run_id, update.ending, now))
+                add_end(self._data.returns, EndedRun(new.name, new.facts.run_id, update.ending, now))
             self._end(flow, run, update.ending, now)
-            first, filled = not new.name.run, bool(old.facts.backfill_id)
+            first, of_backfill = not new.name.run, bool(old.facts.backfill_id)
             paused = (
                 first
-                and not filled
+                and not of_backfill
                 and not parent
                 and count_failures(self._data, flow, now, new.name.cycle, update.ending)
             )
-            told = self._publishes_ends()
-            if told:
-                tell_end(self._data.ends, EndedRun(new.name, new.facts.run_id, update.ending, now))
+            published = self._publishes_ends()
+            if published:
+                add_end(self._data.ends, EndedRun(new.name, new.facts.run_id, update.ending, now))
             follow_up = (
-                (FollowUp.ADVANCE_QUEUE if filled or flow.queued else FollowUp(0))
+                (FollowUp.ADVANCE_QUEUE if of_backfill or flow.queued else FollowUp(0))
                 | (FollowUp.SETTLE_OUTBOX if paused else FollowUp(0))
-                | (FollowUp.PUBLISH_END if told else FollowUp(0))
+                | (FollowUp.PUBLISH_END if published else FollowUp(0))
                 | (FollowUp.RETURN_END if parent else FollowUp(0))
             )
             end_flow_that_is_over(flow, now, update.flow_status or FlowStatus.COMPLETED)
-            if filled:
-                end_filling(flow, new.name, update.ending, now)
+            if of_backfill:
+                end_run(flow, new.name, update.ending, now)
         elif update.check_in_ms >= 0 and new.name in self._data.open:
             self._data.open[new.name] = now + update.check_in_ms
-        self._data.announce(run.state)
+        self._data.publish(run.state)
         return UpdateResult(UpdateOutcome.OK, run.state.version, run.state.end_ms, follow_up)
 
     def _end(self, flow: Flow, run: Run, status: CycleStatus, now: int) -> None:
@@ -349,8 +349,8 @@ class MemoryCycles:
         flow.open.pop(name, None)
         self._data.open.pop(name, None)
         keep = run.state.facts.keep_cycles
-        least = 1 if keep < _MANY else _TOGETHER
-        trim(self._data, flow, keep, now - self._settle_ms, least, _TRIMMED)
+        least = 1 if keep < _MANY_KEPT else _TRIM_BATCH
+        trim(self._data, flow, keep, now - self._settle_ms, least, _MAX_TRIMMED)
 
 
 def _written(old: ChainState, new: ChainState, fields: Collection[str]) -> ChainState:

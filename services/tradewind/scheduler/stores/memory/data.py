@@ -95,7 +95,7 @@ class Flow:
     filling: dict[RunName, int] = field(default_factory=dict)
 
     @property
-    def in_the_way(self) -> list[RunName]:
+    def blocking_runs(self) -> list[RunName]:
         """The runs that have not ended, except reruns, runs of backfills and runs for nodes of other flows."""
         return [name for name in self.open if not name.run and name not in self.filling]
 
@@ -137,7 +137,7 @@ class Data:
         self.owners: dict[int, str] = {}
         self.replicas: dict[str, int] = {}
         self.listeners: dict[int, list[Callable[[Sequence[RunChange]], None]]] = {}
-        self.ears: list[Callable[[WakeUp], None]] = []
+        self.wake_listeners: list[Callable[[WakeUp], None]] = []
 
     def now(self) -> int:
         """Return the time, after removing everything that has expired."""
@@ -184,26 +184,26 @@ class Data:
         flow = self.flows.get(name.flow_id)
         return flow.runs.get(name) if flow else None
 
-    def say(self, flow: Flow, cycle: int, level: LogLevel, source: LogSource, text: str) -> None:
+    def append_log_line(self, flow: Flow, cycle: int, level: LogLevel, source: LogSource, text: str) -> None:
         """Append a line to a cycle's log."""
         now = self._clock()
         lines = flow.logs.setdefault(cycle, [])
         lines.append(LogLine(f"{now}-{len(lines)}", flow.flow_id, cycle, "", level, source, text, now))
         del lines[:-LOG_LINES]
 
-    def announce(self, state: ChainState) -> None:
+    def publish(self, state: ChainState) -> None:
         """Tell the listeners of the partition the new state of a run."""
-        self._tell(RunChange(state.name, state.version, lambda before: state))
+        self._notify(RunChange(state.name, state.version, lambda before: state))
 
-    def announce_gone(self, flow_id: str) -> None:
+    def publish_removal(self, flow_id: str) -> None:
         """Tell the listeners of the partition that a flow is gone."""
-        self._tell(RunChange(RunName(flow_id, -1), 0, lambda before: None))
+        self._notify(RunChange(RunName(flow_id, -1), 0, lambda before: None))
 
-    def _tell(self, change: RunChange) -> None:
-        for heard in list(self.listeners.get(partition_of(change.run.flow_id), ())):
-            heard([change])
+    def _notify(self, change: RunChange) -> None:
+        for listener in list(self.listeners.get(partition_of(change.run.flow_id), ())):
+            listener([change])
 
-    def drop_run(self, flow: Flow, name: RunName) -> None:
+    def remove_run(self, flow: Flow, name: RunName) -> None:
         """Remove everything that belongs to a run."""
         flow.runs.pop(name, None)
         flow.open.pop(name, None)

@@ -31,10 +31,10 @@ class MemoryOpenRuns:
 
     async def check(self, partitions: Collection[int], limit: int) -> dict[int, DueCheck[RunName]]:
         now = self._data.now()
-        of: dict[int, dict[RunName, int]] = {partition: {} for partition in range(PARTITIONS)}
+        by_partition: dict[int, dict[RunName, int]] = {partition: {} for partition in range(PARTITIONS)}
         for run, at in self._data.open.items():
-            of[partition_of(run.flow_id)][run] = at
-        return {partition: _check(of[partition], now, limit) for partition in partitions}
+            by_partition[partition_of(run.flow_id)][run] = at
+        return {partition: _check(by_partition[partition], now, limit) for partition in partitions}
 
     async def postpone(self, runs: Mapping[RunName, int]) -> None:
         now = self._data.now()

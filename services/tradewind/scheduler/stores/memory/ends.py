@@ -22,9 +22,9 @@ class MemoryEnds:
                 left.remove(end)
 
 
-def tell_end(told: dict[int, list[EndedRun]], end: EndedRun) -> None:
+def add_end(ends_by_partition: dict[int, list[EndedRun]], end: EndedRun) -> None:
     """Add an end that is to be delivered."""
     partition = partition_of(end.run.flow_id)
-    ends = [*told.get(partition, []), end]
+    ends = [*ends_by_partition.get(partition, []), end]
     ordered = sorted(ends, key=lambda each: (each.end_ms, f"{each.run} {each.run_id} {each.status.value}"))
-    told[partition] = ordered[-MOST_KEPT:]
+    ends_by_partition[partition] = ordered[-MOST_KEPT:]

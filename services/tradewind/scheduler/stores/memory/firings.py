@@ -41,7 +41,7 @@ class MemoryFirings:
         return found
 
 
-def note_firing(
+def record_firing(
     flow: Flow,
     now: int,
     planned: Span | int,
@@ -62,11 +62,11 @@ def note_firing(
 def drop_queued(flow: Flow, now: int, reason: str) -> None:
     """Drop all planned times that wait."""
     for waiting in flow.queued:
-        note_firing(flow, now, waiting.planned_ms, FiringOutcome.DROPPED, reason, event_id=waiting.event_id)
+        record_firing(flow, now, waiting.planned_ms, FiringOutcome.DROPPED, reason, event_id=waiting.event_id)
     flow.queued = []
 
 
-def meet_event(request: BeginRequest, event: EventFiring, flow: Flow, now: int, same_revision: bool) -> bool:
+def settle_event(request: BeginRequest, event: EventFiring, flow: Flow, now: int, same_revision: bool) -> bool:
     """Settle an event if no cycle can begin for it, whatever is running; return whether it is settled.
 
     Unless the flow is at the revision that the request was made for, the request's own reason does not count.
@@ -79,42 +79,42 @@ def meet_event(request: BeginRequest, event: EventFiring, flow: Flow, now: int, 
     if request.schedule_epoch < flow.started_epoch:
         outcome, reason = FiringOutcome.DROPPED, "the flow was stopped meanwhile"
     elif flow.pause is not None:
-        outcome, reason = FiringOutcome.SKIPPED, paused_words(flow.pause)
+        outcome, reason = FiringOutcome.SKIPPED, pause_text(flow.pause)
     elif flow.status is not FlowStatus.RUNNING:
         outcome, reason = FiringOutcome.SKIPPED, f"the flow is {flow.status.value}"
     elif not flow.next_execution_ms:
         outcome, reason = FiringOutcome.SKIPPED, "the schedule of the flow is over"
     if reason:
-        note_firing(flow, now, request.due_ms, outcome, reason, event_id=event.event_id)
+        record_firing(flow, now, request.due_ms, outcome, reason, event_id=event.event_id)
     return bool(reason)
 
 
-def paused_words(pause: Pause) -> str:
+def pause_text(pause: Pause) -> str:
     """Return who paused a flow and why, in words."""
     return f"paused by {pause.by}" + (f": {pause.note}" if pause.note else "")
 
 
-def give_way(data: Data, flow: Flow, planned: int, now: int, event_id: str, inputs_json: str) -> tuple[bool, int]:
+def apply_overlap(data: Data, flow: Flow, planned: int, now: int, event_id: str, inputs_json: str) -> tuple[bool, int]:
     """Settle a planned time while a cycle is open, or while the longest waiting planned time is about to begin one.
 
     Returns whether runs were marked as stopping, and how many more planned times wait than before.
     """
-    is_open = bool(flow.in_the_way)
-    going_on = [name for name in flow.in_the_way if not flow.open[name]] or flow.in_the_way
-    running = f"cycle {max(going_on).cycle} was running" if is_open else "an earlier cycle was about to begin"
+    is_open = bool(flow.blocking_runs)
+    not_stopping = [name for name in flow.blocking_runs if not flow.open[name]] or flow.blocking_runs
+    running = f"cycle {max(not_stopping).cycle} was running" if is_open else "an earlier cycle was about to begin"
     waiting = Waiting(planned, event_id, inputs_json if event_id else "")
     before = len(flow.queued)
     most = (1 if flow.overlap is OverlapPolicy.QUEUE_ONE else QUEUE) + (not is_open)
     if flow.overlap is OverlapPolicy.SKIP:
-        note_firing(flow, now, planned, FiringOutcome.SKIPPED, running, event_id=event_id)
+        record_firing(flow, now, planned, FiringOutcome.SKIPPED, running, event_id=event_id)
     elif flow.overlap is OverlapPolicy.CANCEL_RUNNING:
         drop_queued(flow, now, "a later planned time took its place")
         _queue(flow, now, waiting, f"{running} and was asked to stop" if is_open else running)
         stop = StopRequest("scheduler", "the next cycle is due and overlap is cancel_running", now)
-        return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER, sparing=True)), 1 - before
+        return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER, blocking_only=True)), 1 - before
     elif before >= most:
         reason = f"{running}, with {before} already waiting"
-        note_firing(flow, now, planned, FiringOutcome.DROPPED, reason, event_id=event_id)
+        record_firing(flow, now, planned, FiringOutcome.DROPPED, reason, event_id=event_id)
     else:
         _queue(flow, now, waiting, running)
     return False, len(flow.queued) - before
@@ -122,7 +122,7 @@ def give_way(data: Data, flow: Flow, planned: int, now: int, event_id: str, inpu
 
 def _queue(flow: Flow, now: int, waiting: Waiting, reason: str) -> None:
     flow.queued = sorted([*flow.queued, waiting])
-    note_firing(flow, now, waiting.planned_ms, FiringOutcome.QUEUED, reason, event_id=waiting.event_id)
+    record_firing(flow, now, waiting.planned_ms, FiringOutcome.QUEUED, reason, event_id=waiting.event_id)
 
 
 def pause(data: Data, flow: Flow, now: int, by: str, note: str) -> None:

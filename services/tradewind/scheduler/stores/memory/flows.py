@@ -18,14 +18,14 @@ from tradewind.scheduler.domain.flow_record import (
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogSource
 from tradewind.scheduler.domain.revision import Revision
-from tradewind.scheduler.stores.memory.backfills import cancel
+from tradewind.scheduler.stores.memory.backfills import cancel_backfill
 from tradewind.scheduler.stores.memory.data import TOMBSTONE_MS, Data, Flow
 from tradewind.scheduler.stores.memory.firings import (
     drop_queued,
     end_flow_that_is_over,
-    note_firing,
     pause,
-    paused_words,
+    pause_text,
+    record_firing,
 )
 from tradewind.scheduler.stores.memory.stopping import mark_stopping
 
@@ -70,7 +70,7 @@ class MemoryFlows:
         return outcome, flow.revision
 
     def _create(self, registration: FlowRegistration, user_id: str, now: int) -> Flow:
-        _, buried = self._data.tombstones.get(registration.flow_id, (0, 0))
+        _, tombstone_epoch = self._data.tombstones.get(registration.flow_id, (0, 0))
         flow = Flow(
             flow_id=registration.flow_id,
             user_id=user_id,
@@ -85,10 +85,10 @@ class MemoryFlows:
             keep_cycles=registration.keep_cycles,
             created_ms=now,
             updated_ms=now,
-            schedule_epoch=max(buried + 1, now),
+            schedule_epoch=max(tombstone_epoch + 1, now),
         )
         self._data.flows[flow.flow_id] = flow
-        _note_revision(flow, registration, now)
+        _record_revision(flow, registration, now)
         return flow
 
     def _revise(self, flow: Flow, registration: FlowRegistration, user_id: str, now: int) -> None:
@@ -110,7 +110,7 @@ class MemoryFlows:
         flow.keep_cycles = registration.keep_cycles
         flow.revision += 1
         flow.updated_ms = now
-        _note_revision(flow, registration, now)
+        _record_revision(flow, registration, now)
 
     def _supersede(self, flow: Flow) -> None:
         """Keep the current revision readable; remove revisions beyond the limit that no open run uses."""
@@ -148,7 +148,7 @@ class MemoryFlows:
         if change.status in (FlowStatus.RUNNING, FlowStatus.PAUSED):
             return StatusAnswer(outcome, found)
         for backfill_id in flow.backfills:
-            cancel(flow, backfill_id, now, "the flow was stopped")
+            cancel_backfill(flow, backfill_id, now, "the flow was stopped")
         stop = StopRequest(change.by, change.reason, now)
         return StatusAnswer(outcome, found, mark_stopping(self._data, flow, stop, LogSource.USER))
 
@@ -157,7 +157,7 @@ class MemoryFlows:
         if flow.pause is not None:
             over = change.over or not flow.pause.next_ms
             if change.passed is not None:
-                note_firing(flow, now, change.passed, FiringOutcome.SKIPPED, paused_words(flow.pause))
+                record_firing(flow, now, change.passed, FiringOutcome.SKIPPED, pause_text(flow.pause))
             flow.pause = None
         elif change.status is FlowStatus.RUNNING:
             flow.fired = flow.failures = 0
@@ -200,7 +200,7 @@ class MemoryFlows:
         oldest = sorted(flow.runs)[:cycles]
         for name in oldest:
             self._data.forget(flow_id, flow.runs[name].request)
-            self._data.drop_run(flow, name)
+            self._data.remove_run(flow, name)
         if len(oldest) == cycles:
             return False
         for request in (flow.request, *(each.request for each in flow.backfills.values())):
@@ -208,13 +208,14 @@ class MemoryFlows:
         self._data.tombstones[flow_id] = (now + TOMBSTONE_MS, flow.schedule_epoch)
         self._data.outbox.pop(flow_id, None)
         del self._data.flows[flow_id]
-        self._data.announce_gone(flow_id)
+        self._data.publish_removal(flow_id)
         return True
 
 
-def _note_revision(flow: Flow, registration: FlowRegistration, now: int) -> None:
-    made = registration
-    flow.history[flow.revision] = Revision(flow.revision, now, made.by, made.note, made.digest, made.labels)
+def _record_revision(flow: Flow, registration: FlowRegistration, now: int) -> None:
+    flow.history[flow.revision] = Revision(
+        flow.revision, now, registration.by, registration.note, registration.digest, registration.labels
+    )
 
 
 def _record(flow: Flow) -> FlowRecord:

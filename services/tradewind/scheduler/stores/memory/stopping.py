@@ -7,19 +7,19 @@ from tradewind.scheduler.stores.memory.data import Data, Flow
 
 
 def mark_stopping(
-    data: Data, flow: Flow, stop: StopRequest, source: LogSource, *, sparing: bool = False
+    data: Data, flow: Flow, stop: StopRequest, source: LogSource, *, blocking_only: bool = False
 ) -> tuple[RunName, ...]:
     """Mark the open runs that nobody has asked to stop yet; return them.
 
-    With `sparing`, reruns, runs of backfills and runs for nodes of other flows are left alone.
+    With `blocking_only`, reruns, runs of backfills and runs for nodes of other flows are left alone.
     """
-    names = flow.in_the_way if sparing else list(flow.open)
+    names = flow.blocking_runs if blocking_only else list(flow.open)
     marked = [name for name in names if not flow.open[name] and flow.runs[name].state.stop is None]
     flow.open.update(dict.fromkeys(names, True))
     for name in marked:
         run = flow.runs[name]
         run.state = run.state._replace(version=run.state.version + 1, stop=stop)
-        data.announce(run.state)
-        data.say(flow, name.cycle, LogLevel.WARNING, source, f"Stopping: {stop.reason}")
+        data.publish(run.state)
+        data.append_log_line(flow, name.cycle, LogLevel.WARNING, source, f"Stopping: {stop.reason}")
         data.open[name] = stop.at_ms
     return tuple(marked)

@@ -19,11 +19,11 @@ def trim(data: Data, flow: Flow, keep: int, ended_until: int, least: int = 1, mo
     if len(excess) < least:
         return 0
 
-    def old(name: RunName) -> bool:
+    def is_removable(name: RunName) -> bool:
         return name.cycle <= flow.last_cycle - keep and flow.runs[name].state.end_ms <= ended_until
 
     returning = {end.run for end in data.returns.get(partition_of(flow.flow_id), ())}
-    gone = [name for name in takewhile(old, excess[:most]) if name not in returning]
-    for name in gone:
-        data.drop_run(flow, name)
-    return len(gone)
+    removed = [name for name in takewhile(is_removable, excess[:most]) if name not in returning]
+    for name in removed:
+        data.remove_run(flow, name)
+    return len(removed)

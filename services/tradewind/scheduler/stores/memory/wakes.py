@@ -10,12 +10,12 @@ class MemoryWakeChannel:
     """Implements WakeChannel; nothing is ever missed."""
 
     def __init__(self, data: Data) -> None:
-        self._ears = data.ears
+        self._listeners = data.wake_listeners
 
     async def publish(self, wake_up: WakeUp) -> None:
-        for receive in list(self._ears):
+        for receive in list(self._listeners):
             receive(wake_up)
 
     async def listen(self, receive: Callable[[WakeUp], None], missed: Callable[[], None]) -> Callable[[], None]:
-        self._ears.append(receive)
-        return lambda: self._ears.remove(receive)
+        self._listeners.append(receive)
+        return lambda: self._listeners.remove(receive)

@@ -78,8 +78,8 @@ class RedisBackfills:
 
     async def active(self, partitions: Collection[int], limit: int) -> list[tuple[str, int]]:
         found = await self._scripted.first_of([self._keys.active_backfills(each) for each in partitions], limit)
-        named = [name.decode().rpartition(":") for names in found for name in names]
-        return [(flow_id, int(backfill_id)) for flow_id, _, backfill_id in named]
+        members = [name.decode().rpartition(":") for names in found for name in names]
+        return [(flow_id, int(backfill_id)) for flow_id, _, backfill_id in members]
 
     async def cancel(self, flow_id: str, backfill_id: int, reason: str) -> bool:
         return await self._scripted.call_for_flow(_CANCEL, flow_id, backfill_id=backfill_id, reason=reason)

@@ -39,7 +39,7 @@ class RedisBulkJobs:
 
     async def _write(self, job: BulkJob, version: int, payload: str) -> _Saved:
         partition, keys = partition_of(job.job_id), self._keys
-        named = (keys.owner(partition), keys.job(job.job_id), keys.jobs(partition), keys.open_jobs(partition))
+        script_keys = (keys.owner(partition), keys.job(job.job_id), keys.jobs(partition), keys.open_jobs(partition))
         args = self._scripted.args(
             partition,
             job_id=job.job_id,
@@ -50,7 +50,7 @@ class RedisBulkJobs:
             open=job.status is BulkStatus.RUNNING,
             retention=RETENTION_MS,
         )
-        return await _SAVE(self._client, named, args)
+        return await _SAVE(self._client, script_keys, args)
 
     async def find(self, job_id: str) -> BulkJob | None:
         text = await self._client.hget(self._keys.job(job_id), "job")

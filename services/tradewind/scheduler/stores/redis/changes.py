@@ -9,7 +9,7 @@ from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.changes import RunChange
 from tradewind.scheduler.stores.keys import Keys
-from tradewind.scheduler.stores.redis.run_codec import paired, state_after, state_of
+from tradewind.scheduler.stores.redis.run_codec import as_mapping, state_after, state_of
 from tradewind.server.redis.subscriber import Subscriber
 
 _log = structlog.get_logger(__name__)
@@ -52,10 +52,10 @@ class RedisChanges:
 def _run_change(change: _Change) -> RunChange:
     run = RunName(change.flow_id, change.cycle, change.run)
 
-    def after(before: ChainState | None) -> ChainState | None:
+    def apply(before: ChainState | None) -> ChainState | None:
         if not change.fields and not change.status:
             return None
-        fields = paired(change.fields)
+        fields = as_mapping(change.fields)
         if change.status:
             fields |= {"status": change.status, "end_time": change.end_time}
         if "run_id" in fields:
@@ -64,4 +64,4 @@ def _run_change(change: _Change) -> RunChange:
             return None
         return state_after(before, {**fields, "version": change.version})
 
-    return RunChange(run, change.version, after)
+    return RunChange(run, change.version, apply)

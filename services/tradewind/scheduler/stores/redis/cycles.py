@@ -155,8 +155,8 @@ class RedisCycles:
         none is missed.
         """
         pipeline = self._client.pipeline(transaction=False)
-        for above in (OPEN, STOPPING, 0):
-            bounds = above + highest, above + lowest
+        for offset in (OPEN, STOPPING, 0):
+            bounds = offset + highest, offset + lowest
             pipeline.execute_command("ZREVRANGEBYSCORE", self._keys.cycles(flow_id), *bounds, "LIMIT", 0, limit)
         names = {name.decode() for names in await pipeline.execute() for name in names}
         return sorted((RunName.parse(f"{flow_id}:{name}") for name in names), reverse=True)[:limit]
@@ -177,8 +177,8 @@ class RedisCycles:
     async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
         items = [_update_item(update) for update in updates]
         flow_ids = [update.state.name.flow_id for update in updates]
-        told = {"tell": self._publishes_ends(), "most_told": MOST_KEPT, "settle": self._settle_ms}
-        replies = await self._scripted.call_in_groups(_UPDATE, items, flow_ids, epochs, **told)
+        options = {"publish_ends": self._publishes_ends(), "max_ends": MOST_KEPT, "settle": self._settle_ms}
+        replies = await self._scripted.call_in_groups(_UPDATE, items, flow_ids, epochs, **options)
         results = [
             _NOT_WRITTEN if reply is None else _result(update, *reply)
             for update, reply in zip(updates, replies, strict=True)
@@ -202,11 +202,11 @@ def _begin_item(request: BeginRequest) -> tuple[object, ...]:
         remembered.name if remembered else "",
         remembered.payload if remembered else "",
         remembered.lifetime_ms if remembered else 0,
-        _rare(request),
+        _rare_begin_fields(request),
     )
 
 
-def _rare(request: BeginRequest) -> tuple[object, ...] | bool:
+def _rare_begin_fields(request: BeginRequest) -> tuple[object, ...] | bool:
     backfill = request.backfill
     if request.parent is None and backfill is None and request.replaces < 0 and not request.at_least:
         return (_plan(request),) if request.scheduled else False
@@ -274,11 +274,11 @@ def _update_item(update: RunUpdate) -> tuple[object, ...]:
         facts.keep_cycles,
         facts.keep_for_ms or RETENTION_MS,
         update.flow_status or "",
-        _rare_of(update),
+        _rare_update_fields(update),
     )
 
 
-def _rare_of(update: RunUpdate) -> tuple[object, ...] | bool:
+def _rare_update_fields(update: RunUpdate) -> tuple[object, ...] | bool:
     facts, log, large = update.state.facts, update.log, large_fields(update.state, update.fields)
     if not facts.backfill_id and facts.parent is None and not large and log is None:
         return False

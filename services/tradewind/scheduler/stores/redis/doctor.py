@@ -12,7 +12,7 @@ from tradewind.scheduler.use_cases.doctor import PartitionReport
 from tradewind.server.doctor import Examined, Finding
 
 
-class _Looked(msgspec.Struct, array_like=True):
+class _Reply(msgspec.Struct, array_like=True):
     records: int
     findings: list[tuple[str, str, str, bool]]
     section: int
@@ -21,7 +21,7 @@ class _Looked(msgspec.Struct, array_like=True):
     submitted: list[str]
 
 
-_EXAMINE = script("examine_partition", _Looked)
+_EXAMINE = script("examine_partition", _Reply)
 
 
 class RedisPartitionDoctor:
@@ -38,8 +38,8 @@ class RedisPartitionDoctor:
         if recheck is not None:
             more["recheck"] = list(recheck)
         args = self._scripted.args(partition, epoch, request_ms=REMEMBERED_MS, retention_ms=RETENTION_MS, **more)
-        looked = await _EXAMINE(self._scripted.client, [self._scripted.keys.owner(partition)], args)
-        following = f"{looked.section}:{looked.cursor}" if looked.section else ""
-        findings = tuple(Finding(*finding) for finding in looked.findings)
-        runs = tuple(map(RunName.parse, looked.submitted))
-        return PartitionReport(Examined(looked.records, findings, following), tuple(looked.running), runs)
+        reply = await _EXAMINE(self._scripted.client, [self._scripted.keys.owner(partition)], args)
+        following = f"{reply.section}:{reply.cursor}" if reply.section else ""
+        findings = tuple(Finding(*finding) for finding in reply.findings)
+        runs = tuple(map(RunName.parse, reply.submitted))
+        return PartitionReport(Examined(reply.records, findings, following), tuple(reply.running), runs)

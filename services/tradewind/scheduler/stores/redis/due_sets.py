@@ -52,8 +52,8 @@ class RedisOpenRuns(_DueSet):
         pipeline.execute_command("ZREM", self._open(run), str(run))
         pipeline.execute_command("ZREM", self._keys.filling(run.flow_id), f"{run.cycle}:{run.run}")
         # Removed by score: a run that has ended has a lower score, and stays in the index.
-        for place in (STOPPING + rank(run), OPEN + rank(run)):
-            pipeline.execute_command("ZREMRANGEBYSCORE", self._keys.cycles(run.flow_id), place, place)
+        for score in (STOPPING + rank(run), OPEN + rank(run)):
+            pipeline.execute_command("ZREMRANGEBYSCORE", self._keys.cycles(run.flow_id), score, score)
         await pipeline.execute()
 
     def _open(self, run: RunName) -> str:

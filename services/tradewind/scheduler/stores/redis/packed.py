@@ -3,7 +3,7 @@
 import zlib
 from base64 import b64decode, b64encode
 
-WORTHWHILE = 1024
+COMPRESSED_FROM = 1024
 """Shorter text is not compressed."""
 
 _PLAIN, _DEFLATED = "t", "z"
@@ -11,7 +11,7 @@ _PLAIN, _DEFLATED = "t", "z"
 
 def pack(text: str) -> str:
     """Return `text` as it is stored: compressed when that makes it shorter."""
-    if len(text) >= WORTHWHILE:
+    if len(text) >= COMPRESSED_FROM:
         # Base64, because scripts pass on text, not bytes.
         packed = b64encode(zlib.compress(text.encode(), 6)).decode()
         if len(packed) < len(text):
@@ -25,11 +25,11 @@ def unpack(stored: str, most_bytes: int) -> str:
     Raises ValueError for text that `pack` did not make, and for compressed text that would be larger than `most_bytes`,
     without decompressing all of it.
     """
-    how, packed = stored[:1], stored[1:]
-    if how == _PLAIN:
+    format_letter, packed = stored[:1], stored[1:]
+    if format_letter == _PLAIN:
         return packed
-    if how != _DEFLATED:
-        raise ValueError(f'not packed text: it begins with "{how}"')
+    if format_letter != _DEFLATED:
+        raise ValueError(f'not packed text: it begins with "{format_letter}"')
     stream = zlib.decompressobj()
     try:
         text = stream.decompress(b64decode(packed, validate=True), most_bytes)

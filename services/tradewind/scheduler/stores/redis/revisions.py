@@ -7,7 +7,7 @@ from tradewind.scheduler.stores.redis.ranks import OPEN, RUNS, STOPPING
 from tradewind.scheduler.stores.redis.scripts import Scripted
 
 
-class _Noted(msgspec.Struct, array_like=True):
+class _StoredRevision(msgspec.Struct, array_like=True):
     """A revision as register_flow.lua writes it.
 
     `first` is its first cycle, `following` the first cycle of the next revision, -1 if it is the current one.
@@ -31,31 +31,31 @@ class RedisRevisions:
 
     async def newest(self, flow_id: str, below: int, limit: int) -> list[Revision]:
         found = await self._client.hgetall(self._keys.history(flow_id))
-        noted = {int(number): msgspec.msgpack.decode(value, type=_Noted) for number, value in found.items()}
-        numbers = sorted((number for number in noted if not below or number < below), reverse=True)[:limit]
-        open_runs = await self._open_runs(flow_id, [noted[number] for number in numbers])
+        stored = {int(number): msgspec.msgpack.decode(value, type=_StoredRevision) for number, value in found.items()}
+        numbers = sorted((number for number in stored if not below or number < below), reverse=True)[:limit]
+        open_runs = await self._open_runs(flow_id, [stored[number] for number in numbers])
         return [
             Revision(
                 number,
-                noted[number].at_ms,
-                noted[number].by,
-                noted[number].note,
-                noted[number].digest,
-                tuple(sorted(msgspec.json.decode(noted[number].labels, type=dict[str, str]).items())),
+                stored[number].at_ms,
+                stored[number].by,
+                stored[number].note,
+                stored[number].digest,
+                tuple(sorted(msgspec.json.decode(stored[number].labels, type=dict[str, str]).items())),
                 running,
             )
             for number, running in zip(numbers, open_runs, strict=True)
         ]
 
-    async def _open_runs(self, flow_id: str, noted: list[_Noted]) -> list[int]:
+    async def _open_runs(self, flow_id: str, stored: list[_StoredRevision]) -> list[int]:
         """Return, for each revision, how many runs of the cycles that began with it are open."""
-        if not noted:
+        if not stored:
             return []
         key = self._keys.cycles(flow_id)
         pipeline = self._client.pipeline(transaction=False)
-        for each in noted:
+        for each in stored:
             following = each.following * RUNS if each.following >= 0 else STOPPING
-            for above in (OPEN, STOPPING):
-                pipeline.execute_command("ZCOUNT", key, above + each.first * RUNS, f"({above + following}")
+            for offset in (OPEN, STOPPING):
+                pipeline.execute_command("ZCOUNT", key, offset + each.first * RUNS, f"({offset + following}")
         counts = await pipeline.execute()
-        return [going + stopping for going, stopping in zip(counts[::2], counts[1::2], strict=True)]
+        return [running + stopping for running, stopping in zip(counts[::2], counts[1::2], strict=True)]

@@ -90,7 +90,7 @@ def facts_text(request: BeginRequest) -> str:
 
 def facts_text_of(facts: CycleFacts) -> str:
     """Return the field `facts` of a run that begins with these facts."""
-    told = _Facts(
+    stored = _Facts(
         facts.user_id,
         facts.revision,
         facts.origin,
@@ -104,7 +104,7 @@ def facts_text_of(facts: CycleFacts) -> str:
         facts.digest,
         facts.runs_flows,
     )
-    return _encode(told).decode()
+    return _encode(stored).decode()
 
 
 def parent_text(parent: Parent | None) -> str:
@@ -121,25 +121,27 @@ def _parent(text: str) -> Parent:
 
 def rerun_text(rerun: Rerun) -> str:
     """Return the field `rerun`."""
-    kept = [(component_id, _rows(places)) for component_id, places in rerun.kept]
-    told = _Rerun(rerun.source, rerun.source_id, kept, list(rerun.from_nodes), rerun.by, rerun.reason)
-    return _encode(told).decode()
+    kept = [(component_id, _ranges(indexes)) for component_id, indexes in rerun.kept]
+    stored = _Rerun(rerun.source, rerun.source_id, kept, list(rerun.from_nodes), rerun.by, rerun.reason)
+    return _encode(stored).decode()
 
 
-def _rows(places: Iterable[int]) -> list[tuple[int, int]]:
-    rows: list[tuple[int, int]] = []
-    for place in places:
-        if rows and rows[-1][1] == place - 1:
-            rows[-1] = (rows[-1][0], place)
+def _ranges(indexes: Iterable[int]) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
+    for index in indexes:
+        if ranges and ranges[-1][1] == index - 1:
+            ranges[-1] = (ranges[-1][0], index)
         else:
-            rows.append((place, place))
-    return rows
+            ranges.append((index, index))
+    return ranges
 
 
 def _rerun(text: str) -> Rerun:
-    told = _decode_rerun(text)
-    kept = tuple((name, tuple(at for first, last in rows for at in range(first, last + 1))) for name, rows in told.kept)
-    return Rerun(told.source, told.source_id, kept, tuple(told.from_nodes), told.by, told.reason)
+    stored = _decode_rerun(text)
+    kept = tuple(
+        (name, tuple(at for first, last in ranges for at in range(first, last + 1))) for name, ranges in stored.kept
+    )
+    return Rerun(stored.source, stored.source_id, kept, tuple(stored.from_nodes), stored.by, stored.reason)
 
 
 def update_fields(state: ChainState, names: Collection[str]) -> list[Field]:
@@ -175,7 +177,7 @@ def large_fields(state: ChainState, names: Collection[str]) -> list[Field] | boo
     return [part for name in _LARGE.intersection(names) for part in (name, note_field(state.notes, name))]
 
 
-def paired(flat: Iterable[Field]) -> dict[str, Field]:
+def as_mapping(flat: Iterable[Field]) -> dict[str, Field]:
     """Return flat fields as a mapping."""
     each = iter(flat)
     return dict(zip(map(str, each), each, strict=True))
@@ -226,8 +228,8 @@ def _with_progress(state: ChainState, text: Mapping[str, str]) -> ChainState:
     if "stop_at" in text:
         timeout = text.get("stop_timeout", "1" if stop is not None and stop.timeout else "0") == "1"
         forced = "stop_forced" in text or (stop is not None and stop.forced)
-        asked = text.get("stop_request", stop.request_id if stop is not None else "")
-        stop = StopRequest(text["stop_by"], text["stop_reason"], int(text["stop_at"]), timeout, forced, asked)
+        request_id = text.get("stop_request", stop.request_id if stop is not None else "")
+        stop = StopRequest(text["stop_by"], text["stop_reason"], int(text["stop_at"]), timeout, forced, request_id)
     return ChainState(
         name=state.name,
         facts=state.facts,

@@ -64,22 +64,22 @@ class Scripted:
         All items have the same length. Returns, for each item in order, the time of the call and the answer; None for
         items whose partition has a later owner.
         """
-        calls = list(_in_calls(map(partition_of, flow_ids), self._one_slot))
+        calls = list(_split_into_calls(map(partition_of, flow_ids), self._one_slot))
         blobs: list[tuple[Sequence[str], dict[str, Any]]] = []
         for groups in calls:
             keys: list[str] = []
-            told: list[object] = []
-            for partition, places in groups:
+            group_args: list[object] = []
+            for partition, indexes in groups:
                 keys.append(self.keys.owner(partition))
                 base = self.keys.base(partition)
-                told += (base, epochs.get(partition, 0), *_items_of([items[place] for place in places]))
-            blobs.append((keys, {"now": self.clock(), "cluster": self._one_slot, "groups": told, **more}))
+                group_args += (base, epochs.get(partition, 0), *_pack_items([items[index] for index in indexes]))
+            blobs.append((keys, {"now": self.clock(), "cluster": self._one_slot, "groups": group_args, **more}))
         replies = [await script(self.client, *blobs[0])] if len(blobs) == 1 else await script.many(self.client, blobs)
         answers: list[tuple[int, Reply] | None] = [None] * len(items)
         for groups, (at_ms, reply) in zip(calls, replies, strict=True):
-            for (_, places), found in zip(groups, reply, strict=True):
-                for place, answer in zip(places, found, strict=False):
-                    answers[place] = at_ms, answer
+            for (_, indexes), found in zip(groups, reply, strict=True):
+                for index, answer in zip(indexes, found, strict=False):
+                    answers[index] = at_ms, answer
         return answers
 
     async def first_of(self, sorted_sets: Sequence[str], count: int, *, scores: bool = False) -> list[list[bytes]]:
@@ -97,11 +97,11 @@ class Scripted:
     async def call_for_flow(self, script: Script[Reply], flow_id: str, *keys: str, **more: Any) -> Reply:
         """Run a script whose first keys are those of the owner of the flow's partition and of the flow."""
         partition = partition_of(flow_id)
-        named = (self.keys.owner(partition), self.keys.flow(flow_id), *keys)
-        return await script(self.client, named, self.args(partition, flow_id=flow_id, **more))
+        script_keys = (self.keys.owner(partition), self.keys.flow(flow_id), *keys)
+        return await script(self.client, script_keys, self.args(partition, flow_id=flow_id, **more))
 
 
-def _items_of(items: Sequence[Sequence[object]]) -> tuple[int, msgspec.Raw]:
+def _pack_items(items: Sequence[Sequence[object]]) -> tuple[int, msgspec.Raw]:
     """Return items of up to 15 values each as text that scripts read item by item, and the offset of the first item."""
     packed = _encode(items)
     # Scripts do not know MessagePack's type for bytes, so a header for text, with 4 bytes of length, is put in front.
@@ -112,16 +112,16 @@ _Groups: TypeAlias = list[tuple[int, list[int]]]
 """Indexes of items by partition."""
 
 
-def _in_calls(partitions: Iterable[int], one_slot: bool) -> Iterator[_Groups]:
+def _split_into_calls(partitions: Iterable[int], one_slot: bool) -> Iterator[_Groups]:
     """Yield the groups of each call: in a cluster, each partition has its own slot, and a script runs in one slot."""
     groups: _Groups = []
     open_groups: dict[int, list[int]] = {}
-    for place, partition in enumerate(partitions):
-        places = open_groups.get(partition)
-        if places is None or len(places) == ITEMS_AT_ONCE:
-            places = open_groups[partition] = []
-            groups.append((partition, places))
-        places.append(place)
+    for index, partition in enumerate(partitions):
+        indexes = open_groups.get(partition)
+        if indexes is None or len(indexes) == ITEMS_AT_ONCE:
+            indexes = open_groups[partition] = []
+            groups.append((partition, indexes))
+        indexes.append(index)
     call: _Groups = []
     size = 0
     for group in groups:

@@ -1,2 +1,0 @@
--- Returns the text for the ledger that says who paused a flow, and why.
-local function paused_words(by, note) return 'paused by ' .. by .. (note ~= '' and ': ' .. note or '') end
