@@ -18,11 +18,11 @@ async def run_doctor(scheduler: Client, *, mend: bool = False) -> list[tuple[str
 async def test_doctor_restores_a_lost_trigger(scheduler: Client, peers: Peers) -> None:
     await scheduler.register("f")
     await scheduler.start("f")
-    await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told")
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved")
     assert await run_doctor(scheduler) == []
     peers.triggers.triggers.clear()
     assert await run_doctor(scheduler, mend=True) == [("running-without-trigger", "f", True)]
-    await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told again")
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved again")
 
 
 async def test_doctor_resubmits_a_run_that_the_node_task_manager_lost(
@@ -43,13 +43,13 @@ async def test_doctor_resubmits_a_run_that_the_node_task_manager_lost(
     async def noted() -> bool:
         return await admin.execute_command("HGET", record, "submitted_at") is not None
 
-    await until(noted, "the scheduler knows that it was taken")
+    await until(noted, "the scheduler has recorded the submission")
     del peers.node_tasks.runs[key]
 
     async def found() -> bool:
         return await run_doctor(scheduler, mend=True) == [("run-unknown", "f:0:0", True)]
 
-    await until(found, "it is missed")
+    await until(found, "the doctor finds the lost run")
     await until(lambda: key in peers.node_tasks.runs, "the run was submitted again")
 
 
@@ -62,7 +62,7 @@ async def test_background_doctor_mends_and_counts_findings(start: Start, embedde
     async def is_gone() -> bool:
         return await admin.execute_command("ZSCORE", flows, "gone") is None
 
-    await until(is_gone, "the entry was taken out")
+    await until(is_gone, "the entry is removed")
 
     async def counted() -> bool:
         call = scheduler.stub.RunDoctor(doctor_pb2.RunDoctorRequest())

@@ -28,7 +28,7 @@ async def wait_until_ends_are_published(scheduler: Client, peers: Peers) -> None
 async def test_end_is_published_while_there_are_listeners(start: Start, peers: Peers) -> None:
     scheduler = await start(scheduler_listeners_seconds=0.05)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
-    await until(lambda: not scheduler.service.publishes_ends, "it knows that nobody does")
+    await until(lambda: not scheduler.service.publishes_ends, "the scheduler knows that nobody listens")
     await scheduler.register(user_id="ada")
     await scheduler.run()
     assert peers.triggers.events == []
@@ -65,4 +65,6 @@ async def test_unpublished_end_is_published_by_the_next_scheduler(start: Start, 
     peers.triggers.down = False
     peers.triggers.listeners.clear()
     await start(scheduler_listeners_seconds=600, scheduler_lease_seconds=0.5)
-    await until(lambda: any(e.event_id == cycle.run_id for e in peers.triggers.events), "the successor tells")
+    await until(
+        lambda: any(e.event_id == cycle.run_id for e in peers.triggers.events), "the next scheduler publishes the end"
+    )

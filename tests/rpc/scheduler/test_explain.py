@@ -52,7 +52,7 @@ async def test_overdue_time_is_shown_with_its_delay(scheduler: Client) -> None:
         tick = (await explain_flow(scheduler))["next_tick"]
         return "was planned" in tick[0]
 
-    await until(late, "it is told as late")
+    await until(late, "the time is shown as late")
     sentence, facts = tick
     assert sentence == f"a cycle was planned for {facts['at']} and has still not begun, {facts['late']:g} s later"
 
@@ -157,7 +157,7 @@ async def test_finished_schedule_shows_schedule_over(scheduler: Client, peers: P
     await scheduler.register("f", interval="0")
     await scheduler.start()
     due_ms = (await scheduler.flow()).next_execution.ToMilliseconds()
-    await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told")
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved")
     peers.node_tasks.automatic = False
     peers.triggers.fire(["f"], due_ms)
     await submitted(peers)
@@ -173,7 +173,7 @@ async def test_missed_time_shows_tick_missed(scheduler: Client, peers: Peers) ->
     spec.nodes.add(id="a", type="noop")
     await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))
     await scheduler.start()
-    await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told")
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved")
     peers.triggers.fire(["f"], (await scheduler.flow()).next_execution.ToMilliseconds() - 1_800_000)
 
     async def is_shown() -> bool:
@@ -219,7 +219,7 @@ async def test_effect_of_the_overlap_policy_on_the_latest_time_is_shown(
     peers.node_tasks.automatic = False
     await scheduler.register("f", overlap=overlap)
     await scheduler.start()
-    await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told")
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved")
     due_ms = (await scheduler.flow()).next_execution.ToMilliseconds()
     await scheduler.run(wait=0)
     for place in range(2 if code == "tick_dropped" else 1):

@@ -144,10 +144,10 @@ async def test_repeated_events_and_events_of_unknown_runs_are_ignored(scheduler:
     stranger.component_finished.component.run_id = "of another life"
     stranger.component_finished.component.component_id = "1"
     await peers.node_tasks.repeat(stranger)
-    gone = type(event)()
-    gone.CopyFrom(event)
-    gone.component_finished.component.cycle = 99
-    await peers.node_tasks.repeat(gone)
+    unknown = type(event)()
+    unknown.CopyFrom(event)
+    unknown.component_finished.component.cycle = 99
+    await peers.node_tasks.repeat(unknown)
     await until(lambda: not peers.node_tasks.unacknowledged, "every event is acknowledged")
     cycle = await scheduler.cycle()
     assert (cycle.status, cycle.counts.completed) == (cycle_pb2.CYCLE_STATUS_RUNNING, 1)
@@ -198,10 +198,10 @@ async def test_open_entry_without_record_is_removed(watchful: Client, peers: Pee
     client, keys = embedded.connect(ACL.name), Keys()
     await client.delete(keys.run("f", 0, 0))
 
-    async def gone() -> bool:
+    async def removed() -> bool:
         return not await client.zcard(keys.open(partition_of("f")))
 
-    await until(gone, "the entry is gone")
+    await until(removed, "the entry is removed")
     assert (await watchful.flow()).running_cycles == 0
     await client.end()
 

@@ -66,7 +66,7 @@ async def test_cycle_ends_with_its_last_component(scheduler: Client, peers: Peer
 
 
 @pytest.mark.parametrize(
-    ("counts", "sinks", "status", "words"),
+    ("counts", "sinks", "status", "log_line"),
     [
         ({"completed": 1, "skipped": 1}, 1, cycle_pb2.CYCLE_STATUS_COMPLETED, "Cycle 0 completed"),
         ({"completed": 1, "failed": 1}, 1, cycle_pb2.CYCLE_STATUS_PARTIAL, "Cycle 0 partial: 1 failed of 2 nodes"),
@@ -79,7 +79,7 @@ async def test_cycle_ends_with_its_last_component(scheduler: Client, peers: Peer
     ],
 )
 async def test_outcome_of_a_cycle_follows_from_its_nodes(
-    scheduler: Client, peers: Peers, counts: dict[str, int], sinks: int, status: int, words: str
+    scheduler: Client, peers: Peers, counts: dict[str, int], sinks: int, status: int, log_line: str
 ) -> None:
     peers.node_tasks.automatic = False
     await scheduler.register("f", "a", "b", edges="a>b")
@@ -87,7 +87,7 @@ async def test_outcome_of_a_cycle_follows_from_its_nodes(
     await peers.node_tasks.finish(("f", 0, 0), "0", sinks, **counts)
     cycle = await scheduler.ended()
     assert cycle.status == status
-    assert (await scheduler.lines())[-1] == words
+    assert (await scheduler.lines())[-1] == log_line
 
 
 async def test_wait_ends_after_the_given_time(scheduler: Client, peers: Peers) -> None:

@@ -69,7 +69,7 @@ async def test_watch_reports_an_end_after_the_store_lost_reported_states(
     watcher = watch(scheduler, "f", cycle=0)
     for component_id in ("0", "1"):
         await peers.node_tasks.finish(("f", 0, 0), component_id)
-    await until(lambda: watcher.events and watcher.events[-1].cycle.version >= 3, "both ends are told")
+    await until(lambda: watcher.events and watcher.events[-1].cycle.version >= 3, "both ends are reported")
     (node,) = embedded.nodes
     await embedded.on_node(node, "HDEL", Keys().run("f", 0, 0), "version", "component:0", "component:1")
     await embedded.on_node(node, "CLIENT", "KILL", "USER", ACL.name)
@@ -83,12 +83,12 @@ async def test_watch_reports_the_latest_cycle_then_every_change(scheduler: Clien
     await scheduler.register("f", "a", "b")
     await scheduler.run()
     watcher = watch(scheduler, "f")
-    await until(lambda: watcher.seen() == [(0, COMPLETED)], "the latest cycle is told")
+    await until(lambda: watcher.seen() == [(0, COMPLETED)], "the latest cycle is reported")
     peers.node_tasks.automatic = False
     await scheduler.run(wait=0, inputs_json='{"a":1}')
     await peers.node_tasks.finish(("f", 1, 0), "0")
     await peers.node_tasks.finish(("f", 1, 0), "1")
-    await until(lambda: watcher.seen()[-1] == (1, COMPLETED), "the end is told")
+    await until(lambda: watcher.seen()[-1] == (1, COMPLETED), "the end is reported")
     assert watcher.seen()[1] == (1, RUNNING)
     assert watcher.events[1].cycle.inputs_json == '{"a":1}'
     assert watcher.events[-1].cycle == await scheduler.cycle()
@@ -111,7 +111,7 @@ async def test_every_replica_reports_every_cycle(start: Start, scheduler: Client
             def complete(watcher: Watcher = watcher, flow_id: str = flow_id) -> bool:
                 return {number for number, status in watcher.seen(flow_id) if status == COMPLETED} == set(range(11))
 
-            await until(complete, f"all cycles of {flow_id} are told")
+            await until(complete, f"all cycles of {flow_id} are reported")
             assert set(watcher.seen(flow_id)) <= everything
 
 
@@ -122,29 +122,32 @@ async def test_watch_resumes_after_the_given_event(scheduler: Client, peers: Pee
     for _ in range(2):
         await scheduler.run(wait=0)
     first = watch(scheduler, "f")
-    await until(lambda: first.seen() == [(1, RUNNING)], "the latest cycle is told")
+    await until(lambda: first.seen() == [(1, RUNNING)], "the latest cycle is reported")
     await peers.node_tasks.finish(("f", 1, 0))
-    await until(lambda: first.seen()[-1] == (1, COMPLETED), "its end is told")
+    await until(lambda: first.seen()[-1] == (1, COMPLETED), "its end is reported")
     running, ended = (event.event_id for event in first.events)
 
     peers.node_tasks.automatic = True
     await asyncio.gather(*(scheduler.run() for _ in range(120)), scheduler.run("g"))
     later = [(number, COMPLETED) for number in range(2, 122)]
-    for after, told in ((running, [(1, COMPLETED), *later]), (ended, later)):
+    for after, expected in ((running, [(1, COMPLETED), *later]), (ended, later)):
         again = watch(scheduler, "f", "g", after=[after])
-        await until(lambda again=again: again.seen("g"), "of the flow that has no event the latest cycle is told")
-        await until(lambda again=again, told=told: len(again.seen()) >= len(told), "what has come since is told")
-        assert again.seen() == told
+        await until(lambda again=again: again.seen("g"), "the latest cycle of g is reported")
+        await until(
+            lambda again=again, expected=expected: len(again.seen()) >= len(expected),
+            "everything since then is reported",
+        )
+        assert again.seen() == expected
         await scheduler.run()
         later.append((later[-1][0] + 1, COMPLETED))
-        await until(lambda again=again: again.seen()[-1] == later[-1], "and what comes then")
+        await until(lambda again=again: again.seen()[-1] == later[-1], "the next end is reported")
 
 
 async def test_watch_after_an_unknown_event_reports_the_latest_cycle(scheduler: Client, watch: Any) -> None:
     await scheduler.register()
     await scheduler.run()
     watcher = watch(scheduler, "f", after=["f:57:0-2"])
-    await until(lambda: watcher.seen() == [(0, COMPLETED)], "the latest cycle is told")
+    await until(lambda: watcher.seen() == [(0, COMPLETED)], "the latest cycle is reported")
 
 
 async def test_watch_of_one_cycle_ends_with_that_cycle(scheduler: Client, peers: Peers, watch: Any) -> None:
@@ -154,7 +157,7 @@ async def test_watch_of_one_cycle_ends_with_that_cycle(scheduler: Client, peers:
     watcher = watch(scheduler, "f", cycle=1)
     await scheduler.run(wait=0)
     await scheduler.run(wait=0)
-    await until(lambda: watcher.events, "the cycle is told")
+    await until(lambda: watcher.events, "the cycle is reported")
     await peers.node_tasks.finish(("f", 1, 0))
     await asyncio.wait_for(watcher.reading, 30)
     assert watcher.error is None
@@ -199,7 +202,7 @@ async def test_watch_of_several_flows_continues_with_a_flow_registered_again(sch
     await scheduler.stub.DeleteFlow(request)
     await scheduler.register()
     await scheduler.run()
-    await until(lambda: len(watcher.seen()) == 3, "its cycle is told")
+    await until(lambda: len(watcher.seen()) == 3, "its cycle is reported")
     assert watcher.seen()[1:] == [(0, RUNNING), (0, COMPLETED)]
     assert watcher.events[-1].cycle == await scheduler.cycle()
 

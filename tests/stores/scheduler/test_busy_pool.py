@@ -18,7 +18,7 @@ async def test_cycles_are_read_and_partitions_kept_while_the_pool_is_exhausted(
     await bench.register()
     state = await bench.begun()
     pool: Any = stores.states._client.connection_pool  # type: ignore[attr-defined]
-    taken = [await pool.get_connection() for _ in range(pool.max_connections)]
+    connections = [await pool.get_connection() for _ in range(pool.max_connections)]
     try:
         async with asyncio.timeout(5):
             assert await stores.states.load_many([state.name]) == [state]
@@ -27,6 +27,6 @@ async def test_cycles_are_read_and_partitions_kept_while_the_pool_is_exhausted(
             await stores.partitions.report_presence()
             await stores.wakes.publish(WakeUp(Work.SHARES, EVERY, 0))
     finally:
-        for connection in taken:
+        for connection in connections:
             await pool.release(connection)
         await embedded.close_clients()

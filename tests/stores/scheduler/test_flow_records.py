@@ -308,8 +308,8 @@ async def test_owner_only_registration_leaves_another_users_flow_unchanged(bench
     assert await bench.stores.flows.owners(["f", "g"]) == [None, None]
     assert await bench.register(user_id="ann", owner_only=True) == (RegisterOutcome.CREATED, 1)
     before = await bench.flow()
-    taken = await bench.register(user_id="bob", digest="d2", owner_only=True)
-    assert taken == (RegisterOutcome.NOT_OWNER, 0)
+    refused = await bench.register(user_id="bob", digest="d2", owner_only=True)
+    assert refused == (RegisterOutcome.NOT_OWNER, 0)
     assert await bench.flow() == before
     assert await bench.register(user_id="ann", digest="d2", owner_only=True) == (RegisterOutcome.CHANGED, 2)
     assert await bench.stores.flows.owners(["g", "f"]) == [None, "ann"]

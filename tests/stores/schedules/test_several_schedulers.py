@@ -80,10 +80,10 @@ async def test_each_time_begins_one_cycle_though_schedulers_are_killed(make: Mak
 
 async def test_times_due_while_no_scheduler_runs_begin_cycles_later(make: Make) -> None:
     works = make(flows=FLOWS)
-    gone = await works.replica()
+    lost = await works.replica()
     for flow_id in FLOWS:
-        await works.start(gone, flow_id, schedule={"interval": 60, "catch_up": "all"}, overlap="allow")
-    held = await gone.claim()
+        await works.start(lost, flow_id, schedule={"interval": 60, "catch_up": "all"}, overlap="allow")
+    held = await lost.claim()
     assert sorted(flow.flow_id for flow in held) == FLOWS
     works.clock.advance(LEASE_MS + 10 * 60_000)
     scheduler = await works.replica()

@@ -21,7 +21,7 @@ async def stop_and_settle(works: Clockwork, scheduler: Replica) -> None:
     async def trigger_removed() -> bool:
         return await works.triggers.find(partition_of("f"), "f") is None
 
-    await until(trigger_removed, "the trigger service knows that it is due no more")
+    await until(trigger_removed, "the trigger is removed")
     await scheduler.step()
 
 

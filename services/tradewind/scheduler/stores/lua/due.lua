@@ -42,7 +42,7 @@ function due.refusal(flow, plan, planned, same_revision)
 end
 
 -- Applies the overlap policy to a planned time while the cycle `open` runs, or (nil) the planned time that waits
--- longest is about to begin: it waits, gives way, or makes others give way. Returns whether runs were marked as
+-- longest is about to begin: it is queued, dropped, or takes the place of others. Returns whether runs were marked as
 -- stopping, and by how many the number of waiting planned times has grown.
 local function apply_overlap(flow, plan, planned, open, inputs)
   local key, flow_id, label = flow.key, flow.id, plan.label

@@ -98,20 +98,20 @@ def advance(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
         or list(flow.filling.values()).count(step.backfill_id) >= backfill.draft.max_running
     ):
         return BeginOutcome.SETTLED
-    line = flow.firings.get(step.position_ms)
-    settled_before = line is not None and line.outcome in (FiringOutcome.FIRED, FiringOutcome.QUEUED)
+    firing = flow.firings.get(step.position_ms)
+    settled_before = firing is not None and firing.outcome in (FiringOutcome.FIRED, FiringOutcome.QUEUED)
     record.backfill = replace(
         backfill,
         position_ms=step.following_ms,
         begun=backfill.begun + (not settled_before),
         skipped=backfill.skipped + settled_before,
     )
-    if not settled_before or line is None:
+    if not settled_before or firing is None:
         return BeginOutcome.BEGUN
     reason = "it was queued"
-    if line.outcome is FiringOutcome.FIRED:
-        reason = f"cycle {line.cycle} had already begun for this time"
-        if RunName(flow.flow_id, line.cycle, line.run) not in flow.runs:
+    if firing.outcome is FiringOutcome.FIRED:
+        reason = f"cycle {firing.cycle} had already begun for this time"
+        if RunName(flow.flow_id, firing.cycle, firing.run) not in flow.runs:
             reason += ", and is no longer on record"
             record.backfill = replace(record.backfill, expired=backfill.expired + 1)
     _record_firing(record, now, step.position_ms, FiringOutcome.SKIPPED, reason)

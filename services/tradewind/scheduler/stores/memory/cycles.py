@@ -86,8 +86,8 @@ class MemoryCycles:
             refusal = self._refusal(request, flow)
             if refusal is not None:
                 return refusal
-            line = flow.firings.get(planned_ms) if 0 < request.due_ms < planned_ms else None
-            if line is not None and line.outcome is FiringOutcome.FIRED:
+            firing = flow.firings.get(planned_ms) if 0 < request.due_ms < planned_ms else None
+            if firing is not None and firing.outcome is FiringOutcome.FIRED:
                 # The planned time to catch up with has already had its cycle, from a backfill.
                 planned_ms, request = 0, request._replace(planned_ms=0)
             if request.queued:
@@ -130,8 +130,9 @@ class MemoryCycles:
         if run is None or run.state.facts.run_id != run_id:
             return None
         self._data.remove_run(flow, name)
-        dropped = (name.cycle, name.run, run_id)
-        flow.firings = {at: line for at, line in flow.firings.items() if (line.cycle, line.run, line.run_id) != dropped}
+        for at, firing in list(flow.firings.items()):
+            if (firing.cycle, firing.run, firing.run_id) == (name.cycle, name.run, run_id):
+                del flow.firings[at]
         first = self._data.first_answer(flow.flow_id, run.request) if run.request else None
         return replace(run.request, lifetime_ms=first.expires_ms - now) if run.request and first else None
 
@@ -152,17 +153,17 @@ class MemoryCycles:
                 return BeginAnswer(BeginOutcome.STALE_EPOCH, revision=flow.revision)
             if flow.status is not FlowStatus.RUNNING:
                 return BeginAnswer(BeginOutcome.NOT_RUNNING, revision=flow.revision)
-            line = None if request.queued else flow.firings.get(request.due_ms)
-            if line is not None:
+            firing = None if request.queued else flow.firings.get(request.due_ms)
+            if firing is not None:
                 if flow.next_execution_ms == request.due_ms:
                     # Begun by a backfill, or planned by another schedule: this schedule goes on after that time.
                     later = request.planned_ms > request.due_ms
                     flow.next_execution_ms = request.planned_ms if later else request.next_ms
                     end_flow_that_is_over(flow, self._data.now(), FlowStatus.COMPLETED)
-                if line.outcome is not FiringOutcome.FIRED:
+                if firing.outcome is not FiringOutcome.FIRED:
                     return BeginAnswer(BeginOutcome.SETTLED, next_ms=flow.next_execution_ms, revision=flow.revision)
-                name = RunName(flow.flow_id, line.cycle, line.run)
-                return BeginAnswer(BeginOutcome.DUPLICATE, name, line.run_id, flow.next_execution_ms, flow.revision)
+                name = RunName(flow.flow_id, firing.cycle, firing.run)
+                return BeginAnswer(BeginOutcome.DUPLICATE, name, firing.run_id, flow.next_execution_ms, flow.revision)
         if not same_revision:
             return BeginAnswer(BeginOutcome.REVISION_CHANGED, revision=flow.revision)
         if request.backfill is not None:
