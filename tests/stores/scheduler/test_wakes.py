@@ -36,15 +36,14 @@ async def test_listeners_receive_wake_ups_until_they_stop(bench: Bench, other: W
     assert last not in first
 
 
-async def test_unknown_messages_of_later_releases_are_ignored(bench: Bench, server: RedisServer | None) -> None:
-    if server is None:
-        return
-    subscriber = Subscriber(server.url(ACL.name))
+async def test_unknown_messages_of_later_releases_are_ignored(redis_server: RedisServer) -> None:
+    client, subscriber = redis_server.connect(ACL.name), Subscriber(redis_server.url(ACL.name))
     subscriber.start()
+    channel = RedisWakeChannel(client, subscriber, Keys())
     received: list[WakeUp] = []
-    await RedisWakeChannel(server.connect(ACL.name), subscriber, Keys()).listen(received.append, lambda: None)
+    await channel.listen(received.append, lambda: None)
     for message in ("chores 1 0", "jobs", "jobs x 0", "\xff"):
-        await server.connect(ACL.name).publish(Keys().wake(), message)
-    await bench.stores.wakes.publish(WakeUp(Work.JOBS, 1, 0))
+        await client.publish(Keys().wake(), message)
+    await channel.publish(WakeUp(Work.JOBS, 1, 0))
     await until(lambda: received == [WakeUp(Work.JOBS, 1, 0)], "the known message is received")
     await subscriber.stop()
