@@ -179,7 +179,7 @@ class Bench:
 
     stores: Stores
     clock: ManualClock
-    listens: bool = False
+    has_listeners: bool = False
     """Whether ends of runs have listeners."""
     _names: Iterator[int] = field(default_factory=itertools.count)
 
@@ -195,7 +195,7 @@ class Bench:
         assert found is not None, flow_id
         return found
 
-    async def move(self, status: FlowStatus, flow_id: str = "f", **more: object) -> StatusAnswer:
+    async def change_status(self, status: FlowStatus, flow_id: str = "f", **more: object) -> StatusAnswer:
         allowed = tuple(current for current in FlowStatus if status in MOVES[current])
         change = StatusChange(flow_id, status, allowed, **more)  # type: ignore[arg-type]
         return await self.stores.flows.change_status(change)
@@ -206,15 +206,17 @@ class Bench:
         made = BeginRequest(shaped, f"run{next(self._names)}", CycleOrigin.RUN_FLOW, CHECK_IN)
         return made._replace(**changes)  # type: ignore[arg-type]
 
-    async def scheduled(self, due_ms: int, flow_id: str = "f", now_ms: int = 0, **changes: object) -> BeginRequest:
+    async def scheduled_request(
+        self, due_ms: int, flow_id: str = "f", now_ms: int = 0, **changes: object
+    ) -> BeginRequest:
         """Return a request of the flow's own schedule, judged now or, ahead of its time, at `now_ms`."""
         flow = await self.flow(flow_id)
         changes.setdefault("schedule_epoch", flow.schedule_epoch)
         changes.setdefault("shape", shape(flow_id, flow.revision, schedule=flow.schedule))
         changes.setdefault("ahead", now_ms > self.now)
-        return self.request(flow_id, **judged(flow.schedule, due_ms, now_ms or self.now), **changes)
+        return self.request(flow_id, **schedule_fields(flow.schedule, due_ms, now_ms or self.now), **changes)
 
-    def waiting(self, flow_id: str = "f") -> BeginRequest:
+    def queued_request(self, flow_id: str = "f") -> BeginRequest:
         """Return a request for the planned time that has waited longest."""
         return self.request(flow_id, origin=CycleOrigin.SCHEDULE, queued=True)
 
@@ -224,13 +226,13 @@ class Bench:
         assert outcome is BackfillOutcome.CREATED, outcome
         return backfill_id
 
-    async def filled(self, backfill_id: int, flow_id: str = "f") -> Backfill:
+    async def find_backfill(self, backfill_id: int, flow_id: str = "f") -> Backfill:
         """Return a backfill as it stands."""
         (found,) = await self.stores.backfills.find(flow_id, [backfill_id])
         assert found is not None, backfill_id
         return found
 
-    def filling(self, step: BackfillStep, flow_id: str = "f", **changes: object) -> BeginRequest:
+    def backfill_request(self, step: BackfillStep, flow_id: str = "f", **changes: object) -> BeginRequest:
         """Return a request for the planned time of a backfill's step."""
         return self.request(flow_id, origin=CycleOrigin.BACKFILL, planned_ms=step.position_ms, backfill=step, **changes)
 
@@ -269,20 +271,20 @@ class Bench:
         (result,) = await self.stores.states.update_many([update], epochs(state.name.flow_id, epoch))
         return result
 
-    async def write(self, state: ChainState, reason: str) -> UpdateResult:
+    async def write_reason(self, state: ChainState, reason: str) -> UpdateResult:
         return await self.stores.states.try_update(state._replace(reason=reason), {REASON})
 
     async def fold(self, state: ChainState, ends: Mapping[str, ComponentEnd]) -> UpdateResult:
         fields = [component_field(component_id) for component_id in ends]
         return await self.stores.states.try_update(with_ends(state, ends), fields)
 
-    async def lines(self, cycle: int, flow_id: str = "f") -> list[str]:
+    async def log_lines(self, cycle: int, flow_id: str = "f") -> list[str]:
         runs = [state for state in await self.stores.cycles.newest(flow_id, None, 200) if state.name.cycle == cycle]
         return [line.text for line in cycle_log(runs[::-1], await self.stores.logs.read(flow_id, cycle))]
 
     async def remove(self, flow_id: str = "f", cycles: int = 100) -> int:
         """Delete a flow in steps and return the number of steps."""
-        await self.move(FlowStatus.DELETING, flow_id)
+        await self.change_status(FlowStatus.DELETING, flow_id)
         steps = 1
         while not await self.stores.flows.remove_step(flow_id, cycles):
             steps += 1
@@ -307,7 +309,7 @@ def backfill_draft(from_ms: int, to_ms: int, max_running: int = 1, flow_id: str 
     )
 
 
-def judged(schedule: ScheduleDefinition, due_ms: int, now_ms: int) -> dict[str, Any]:
+def schedule_fields(schedule: ScheduleDefinition, due_ms: int, now_ms: int) -> dict[str, Any]:
     """Return the fields of a request that a schedule decides."""
     verdict = schedule.judge(due_ms, now_ms)
     return {

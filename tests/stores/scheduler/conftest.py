@@ -22,11 +22,11 @@ def embedded(redis_servers: RedisServers) -> RedisServer:
 async def bench(server: RedisServer | None, clock: ManualClock) -> AsyncIterator[Bench]:
     """Empty stores; afterwards every key has a TTL or an owner."""
     if server is None:
-        made = Bench(memory_stores(clock, publishes_ends=lambda: made.listens), clock)
+        made = Bench(memory_stores(clock, publishes_ends=lambda: made.has_listeners), clock)
         yield made
         return
     await server.flush()
-    made = Bench(redis_stores(server, clock, publishes_ends=lambda: made.listens), clock)
+    made = Bench(redis_stores(server, clock, publishes_ends=lambda: made.has_listeners), clock)
     yield made
     await server.close_clients()
     await no_leaked_keys(server, LASTING_KEYS)

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tests.stores.scheduler.bench import CHECK_IN, MINUTE, backfill_draft, judged, request_of, shape
+from tests.stores.scheduler.bench import CHECK_IN, MINUTE, backfill_draft, request_of, schedule_fields, shape
 from tests.stores.scheduler.random_flows import RandomFlows, ids, picks, requests
 from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.beginning import BeginRequest, EventFiring, RerunRequest
@@ -66,7 +66,7 @@ class RandomBeginnings(RandomFlows):
             flow_id,
             schedule_epoch=flow.schedule_epoch - older,
             ahead=due > self.clock.now_ms(),
-            **judged(flow.schedule, due, max(due, self.clock.now_ms())),
+            **schedule_fields(flow.schedule, due, max(due, self.clock.now_ms())),
         )
         if digest is not None:
             request = request._replace(shape=replace(request.shape, digest=digest))

@@ -23,20 +23,20 @@ T = 1_699_999_980_000
 
 async def begin_next(bench: Bench, backfill_id: int) -> ChainState:
     """Begin the next cycle of a backfill."""
-    (step, *_) = (await bench.filled(backfill_id)).steps()
-    return await bench.begun(bench.filling(step))
+    (step, *_) = (await bench.find_backfill(backfill_id)).steps()
+    return await bench.begun(bench.backfill_request(step))
 
 
 async def test_backfill_begins_times_in_order_as_cycles_end(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.SKIP)
     backfill_id = await bench.backfill(T - 3 * MINUTE, T, 2)
     assert await bench.stores.backfills.active(HERE, 9) == [("f", backfill_id)]
-    steps = (await bench.filled(backfill_id)).steps()
+    steps = (await bench.find_backfill(backfill_id)).steps()
     assert steps == [
         BackfillStep(1, T - 3 * MINUTE, T - 2 * MINUTE),
         BackfillStep(1, T - 2 * MINUTE, T - MINUTE),
     ]
-    answers = await bench.stores.cycles.begin([bench.filling(step) for step in steps])
+    answers = await bench.stores.cycles.begin([bench.backfill_request(step) for step in steps])
     states = [answer.state for answer in answers]
     assert [answer.outcome for answer in answers] == [BeginOutcome.BEGUN, BeginOutcome.BEGUN]
     for state, step in zip(states, steps, strict=True):
@@ -44,20 +44,20 @@ async def test_backfill_begins_times_in_order_as_cycles_end(bench: Bench) -> Non
         assert state == await bench.state(state.name)
         facts = state.facts
         assert (facts.origin, facts.planned_ms, facts.backfill_id) == (CycleOrigin.BACKFILL, step.position_ms, 1)
-    full = await bench.filled(backfill_id)
+    full = await bench.find_backfill(backfill_id)
     assert (full.running, full.begun, full.position_ms, full.steps()) == (2, 2, T - MINUTE, [])
-    beyond = bench.filling(BackfillStep(1, T - MINUTE, 0))
+    beyond = bench.backfill_request(BackfillStep(1, T - MINUTE, 0))
     assert (await bench.begin(beyond)).outcome is BeginOutcome.SETTLED
     assert states[1] is not None
     ended = await bench.end(states[1])
     assert ended.follow_up == FollowUp.ADVANCE_QUEUE
     last = await begin_next(bench, backfill_id)
-    assert (await bench.filled(backfill_id)).position_ms == 0
+    assert (await bench.find_backfill(backfill_id)).position_ms == 0
     assert states[0] is not None
     await bench.end(states[0], CycleStatus.FAILED)
-    assert (await bench.filled(backfill_id)).status is BackfillStatus.RUNNING
+    assert (await bench.find_backfill(backfill_id)).status is BackfillStatus.RUNNING
     await bench.end(last)
-    done = await bench.filled(backfill_id)
+    done = await bench.find_backfill(backfill_id)
     assert (done.status, done.ended_ms) == (BackfillStatus.COMPLETED, bench.now)
     assert (done.begun, done.running, done.completed, done.failed) == (3, 0, 2, 1)
     assert await bench.stores.backfills.active(HERE, 9) == []
@@ -69,25 +69,25 @@ async def test_backfill_begins_times_in_order_as_cycles_end(bench: Bench) -> Non
 async def test_concurrent_requests_begin_each_time_once(bench: Bench) -> None:
     await bench.register()
     backfill_id = await bench.backfill(T - 20 * MINUTE, T, 20)
-    steps = (await bench.filled(backfill_id)).steps()
-    requests = [[bench.filling(step) for step in steps] for _ in range(3)]
+    steps = (await bench.find_backfill(backfill_id)).steps()
+    requests = [[bench.backfill_request(step) for step in steps] for _ in range(3)]
     answers = await asyncio.gather(*(bench.stores.cycles.begin(each) for each in requests))
     begun = [answer.state for each in answers for answer in each if answer.state is not None]
     assert sorted(state.facts.planned_ms for state in begun) == [step.position_ms for step in steps]
-    assert (await bench.filled(backfill_id)).begun == 20
+    assert (await bench.find_backfill(backfill_id)).begun == 20
 
 
 async def test_backfill_skips_a_time_that_already_has_a_cycle(bench: Bench) -> None:
     await bench.register()
-    await bench.move(FlowStatus.RUNNING, start_at_ms=T)
-    await bench.end(await bench.begun(await bench.scheduled(T)))
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=T)
+    await bench.end(await bench.begun(await bench.scheduled_request(T)))
     bench.clock.advance(MINUTE)
     backfill_id = await bench.backfill(T - MINUTE, T + MINUTE)
     before = await begin_next(bench, backfill_id)
     await bench.end(before)
-    (step,) = (await bench.filled(backfill_id)).steps()
-    assert (await bench.begin(bench.filling(step))).outcome is BeginOutcome.DUPLICATE
-    done = await bench.filled(backfill_id)
+    (step,) = (await bench.find_backfill(backfill_id)).steps()
+    assert (await bench.begin(bench.backfill_request(step))).outcome is BeginOutcome.DUPLICATE
+    done = await bench.find_backfill(backfill_id)
     assert (done.status, done.begun, done.skipped) == (BackfillStatus.COMPLETED, 1, 1)
     assert await bench.backfill_firings(backfill_id) == [
         (T - MINUTE, "fired", 1, 1, ""),
@@ -98,14 +98,16 @@ async def test_backfill_skips_a_time_that_already_has_a_cycle(bench: Bench) -> N
 
 async def test_backfill_skips_and_counts_a_time_whose_cycle_has_expired(bench: Bench) -> None:
     await bench.register(keep_cycles=1)
-    await bench.move(FlowStatus.RUNNING, start_at_ms=T)
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=T)
     for minute in range(2):
-        await bench.end(await bench.begun(await bench.scheduled(T + minute * MINUTE, shape=shape(keep_cycles=1))))
+        await bench.end(
+            await bench.begun(await bench.scheduled_request(T + minute * MINUTE, shape=shape(keep_cycles=1)))
+        )
         bench.clock.advance(MINUTE)
     backfill_id = await bench.backfill(T, T + 2 * MINUTE, 2)
-    for step in (await bench.filled(backfill_id)).steps():
-        assert (await bench.begin(bench.filling(step))).outcome is BeginOutcome.DUPLICATE
-    done = await bench.filled(backfill_id)
+    for step in (await bench.find_backfill(backfill_id)).steps():
+        assert (await bench.begin(bench.backfill_request(step))).outcome is BeginOutcome.DUPLICATE
+    done = await bench.find_backfill(backfill_id)
     assert (done.status, done.skipped, done.expired) == (BackfillStatus.COMPLETED, 2, 1)
     assert await bench.backfill_firings(backfill_id) == [
         (T, "skipped", -1, 1, "cycle 0 had already begun for this time, and is no longer on record"),
@@ -115,29 +117,29 @@ async def test_backfill_skips_and_counts_a_time_whose_cycle_has_expired(bench: B
 
 async def test_schedule_continues_after_a_time_begun_by_a_backfill(bench: Bench) -> None:
     await bench.register()
-    await bench.move(FlowStatus.RUNNING, start_at_ms=T)
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=T)
     state = await begin_next(bench, await bench.backfill(T, T + MINUTE))
-    answer = await bench.begin(await bench.scheduled(T, now_ms=T))
+    answer = await bench.begin(await bench.scheduled_request(T, now_ms=T))
     assert (answer.outcome, answer.run, answer.next_ms) == (BeginOutcome.DUPLICATE, state.name, T + MINUTE)
     assert (await bench.flow()).next_execution_ms == T + MINUTE
 
 
 async def test_schedule_catches_up_after_a_time_begun_by_a_backfill(bench: Bench) -> None:
     await bench.register()
-    await bench.move(FlowStatus.RUNNING, start_at_ms=T)
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=T)
     await begin_next(bench, await bench.backfill(T, T + MINUTE))
     bench.clock.advance(2 * MINUTE)
-    answer = await bench.begin(await bench.scheduled(T))
+    answer = await bench.begin(await bench.scheduled_request(T))
     assert (answer.outcome, answer.next_ms) == (BeginOutcome.DUPLICATE, T + 2 * MINUTE)
-    assert (await bench.begun(await bench.scheduled(T + 2 * MINUTE))).facts.planned_ms == T + 2 * MINUTE
+    assert (await bench.begun(await bench.scheduled_request(T + 2 * MINUTE))).facts.planned_ms == T + 2 * MINUTE
 
 
 async def test_catch_up_excludes_a_time_begun_by_a_backfill(bench: Bench) -> None:
     await bench.register()
-    await bench.move(FlowStatus.RUNNING, start_at_ms=T)
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=T)
     await begin_next(bench, await bench.backfill(T + MINUTE, T + 2 * MINUTE))
     bench.clock.advance(MINUTE)
-    answer = await bench.begin(await bench.scheduled(T))
+    answer = await bench.begin(await bench.scheduled_request(T))
     assert (answer.outcome, answer.next_ms) == (BeginOutcome.SETTLED, T + 2 * MINUTE)
     assert await bench.firings() == [
         (T, "missed", -1, 1, "found due too late"),
@@ -148,33 +150,33 @@ async def test_catch_up_excludes_a_time_begun_by_a_backfill(bench: Bench) -> Non
 
 async def test_flow_completes_when_a_backfill_began_its_last_time(bench: Bench) -> None:
     await bench.register(schedule=ScheduleDefinition(times_ms=(T,)))
-    await bench.move(FlowStatus.RUNNING, start_at_ms=T)
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=T)
     state = await begin_next(bench, await bench.backfill(T, T + MINUTE))
-    assert (await bench.begin(await bench.scheduled(T))).next_ms == 0
+    assert (await bench.begin(await bench.scheduled_request(T))).next_ms == 0
     await bench.end(state)
     assert (await bench.flow()).status is FlowStatus.COMPLETED
 
 
 async def test_overlap_policy_ignores_cycles_of_backfills(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.CANCEL_RUNNING)
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     due = bench.now
     backfill_id = await bench.backfill(T - MINUTE, T)
     filling = await begin_next(bench, backfill_id)
-    own = await bench.begun(await bench.scheduled(due))
+    own = await bench.begun(await bench.scheduled_request(due))
     bench.clock.advance(MINUTE)
-    answer = await bench.begin(await bench.scheduled(due + MINUTE))
+    answer = await bench.begin(await bench.scheduled_request(due + MINUTE))
     assert (answer.outcome, answer.stopping) == (BeginOutcome.SETTLED, True)
     assert (await bench.state(own.name)).stop is not None
     assert (await bench.state(filling.name)).stop is None
     await bench.end(own._replace(version=2), CycleStatus.CANCELLED)
-    assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.BEGUN
+    assert (await bench.begin(bench.queued_request())).outcome is BeginOutcome.BEGUN
     assert (await bench.begin()).outcome is BeginOutcome.OVERLAP
 
 
 async def test_failures_of_backfills_do_not_pause_the_flow(bench: Bench) -> None:
     await bench.register(pause_after_failures=1)
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     backfill_id = await bench.backfill(T - MINUTE, T)
     assert (await bench.end(await begin_next(bench, backfill_id), CycleStatus.FAILED)).follow_up
     assert (await bench.flow()).status is FlowStatus.RUNNING
@@ -182,33 +184,33 @@ async def test_failures_of_backfills_do_not_pause_the_flow(bench: Bench) -> None
 
 async def test_backfill_waits_while_its_flow_is_paused_and_is_cancelled_by_a_stop(bench: Bench) -> None:
     await bench.register()
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     backfill_id = await bench.backfill(T - 5 * MINUTE, T)
     state = await begin_next(bench, backfill_id)
-    await bench.move(FlowStatus.PAUSED)
+    await bench.change_status(FlowStatus.PAUSED)
     await bench.end(state)
-    (step,) = (await bench.filled(backfill_id)).steps()
-    assert (await bench.begin(bench.filling(step))).outcome is BeginOutcome.SETTLED
-    await bench.move(FlowStatus.RUNNING)
+    (step,) = (await bench.find_backfill(backfill_id)).steps()
+    assert (await bench.begin(bench.backfill_request(step))).outcome is BeginOutcome.SETTLED
+    await bench.change_status(FlowStatus.RUNNING)
     second = await begin_next(bench, backfill_id)
-    answer = await bench.move(FlowStatus.STOPPED)
+    answer = await bench.change_status(FlowStatus.STOPPED)
     assert answer.stopping == (second.name,)
-    ended = await bench.filled(backfill_id)
+    ended = await bench.find_backfill(backfill_id)
     assert (ended.status, ended.reason, ended.running) == (BackfillStatus.CANCELLED, "the flow was stopped", 1)
     assert (await bench.backfill_firings(backfill_id))[-1] == (T - 3 * MINUTE, "dropped", -1, 3, "the flow was stopped")
     await bench.end(second._replace(version=2), CycleStatus.CANCELLED)
-    ended = await bench.filled(backfill_id)
+    ended = await bench.find_backfill(backfill_id)
     assert (ended.status, ended.running, ended.failed) == (BackfillStatus.CANCELLED, 0, 1)
 
 
 async def test_stopping_a_stopped_flow_cancels_its_backfill(bench: Bench) -> None:
     await bench.register()
-    await bench.move(FlowStatus.STOPPED)
+    await bench.change_status(FlowStatus.STOPPED)
     backfill_id = await bench.backfill(T - 3 * MINUTE, T)
     state = await begin_next(bench, backfill_id)
-    answer = await bench.move(FlowStatus.STOPPED)
+    answer = await bench.change_status(FlowStatus.STOPPED)
     assert (answer.outcome, answer.stopping) == (StatusOutcome.UNCHANGED, (state.name,))
-    backfill = await bench.filled(backfill_id)
+    backfill = await bench.find_backfill(backfill_id)
     assert (backfill.status, backfill.reason, backfill.left) == (BackfillStatus.CANCELLED, "the flow was stopped", 2)
 
 
@@ -219,8 +221,8 @@ async def test_cancelled_backfill_begins_no_more_cycles(bench: Bench, server: Re
     step = BackfillStep(backfill_id, T - 4 * MINUTE, T - 3 * MINUTE)
     assert await bench.stores.backfills.cancel("f", backfill_id, "cancelled by ada")
     assert not await bench.stores.backfills.cancel("f", backfill_id, "again")
-    assert (await bench.begin(bench.filling(step))).outcome is BeginOutcome.SETTLED
-    assert (await bench.filled(backfill_id)).reason == "cancelled by ada"
+    assert (await bench.begin(bench.backfill_request(step))).outcome is BeginOutcome.SETTLED
+    assert (await bench.find_backfill(backfill_id)).reason == "cancelled by ada"
     assert (await bench.state(state.name)).stop is None
     assert await bench.stores.backfills.active(HERE, 9) == []
     if server is not None:
@@ -235,15 +237,15 @@ async def test_renumbered_cycle_still_belongs_to_its_backfill(bench: Bench) -> N
     await bench.register()
     backfill_id = await bench.backfill(T - MINUTE, T)
     state = await begin_next(bench, backfill_id)
-    again = bench.filling(
+    again = bench.backfill_request(
         BackfillStep(backfill_id, T - MINUTE), run_id=state.facts.run_id, replaces=state.name.cycle, at_least=7
     )
     renamed = await bench.begun(again)
     assert (renamed.name.cycle, renamed.facts.backfill_id) == (7, backfill_id)
-    found = await bench.filled(backfill_id)
+    found = await bench.find_backfill(backfill_id)
     assert (found.begun, found.running) == (1, 1)
     await bench.end(renamed)
-    assert (await bench.filled(backfill_id)).status is BackfillStatus.COMPLETED
+    assert (await bench.find_backfill(backfill_id)).status is BackfillStatus.COMPLETED
     assert await bench.backfill_firings(backfill_id) == [(T - MINUTE, "fired", 7, 1, "")]
 
 
@@ -263,7 +265,7 @@ async def test_request_creates_one_backfill_and_at_most_five_run(bench: Bench) -
     assert await bench.stores.backfills.ids("f") == [5, 4, 3, 2, 1]
     await bench.stores.backfills.cancel("f", 3, "x")
     assert await create(draft) == (BackfillOutcome.CREATED, 6)
-    await bench.move(FlowStatus.DELETING)
+    await bench.change_status(FlowStatus.DELETING)
     assert await create(draft) == (BackfillOutcome.DELETING, 0)
     await bench.remove()
     assert await bench.stores.backfills.ids("f") == []

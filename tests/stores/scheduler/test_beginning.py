@@ -30,7 +30,7 @@ async def test_the_first_cycle_is_number_0_at_version_1(bench: Bench) -> None:
     assert (facts.inputs_json, facts.traceparent, facts.user_id) == ('{"a":1}', "00-1-2-01", "ada")
     assert (facts.origin, facts.failure_policy) == (CycleOrigin.RUN_FLOW, FailurePolicy.CONTINUE)
     assert (facts.node_count, facts.component_count, facts.revision) == (3, 2, 1)
-    assert await bench.lines(0) == ["Starting cycle 0"]
+    assert await bench.log_lines(0) == ["Starting cycle 0"]
     assert (await bench.flow()).last_cycle == 0
     assert (await bench.flow()).running_cycles == 1
 
@@ -86,41 +86,41 @@ async def test_overlap_allow_runs_both_cycles(bench: Bench) -> None:
 
 async def test_a_scheduled_cycle_begins_only_in_a_running_flow(bench: Bench) -> None:
     await bench.register()
-    assert (await bench.begin(await bench.scheduled(bench.now))).outcome is BeginOutcome.NOT_RUNNING
-    await bench.move(FlowStatus.RUNNING)
-    assert (await bench.begin(await bench.scheduled(bench.now))).outcome is BeginOutcome.BEGUN
-    await bench.move(FlowStatus.STOPPED)
-    assert (await bench.begin(await bench.scheduled(bench.now + MINUTE))).outcome is BeginOutcome.NOT_RUNNING
+    assert (await bench.begin(await bench.scheduled_request(bench.now))).outcome is BeginOutcome.NOT_RUNNING
+    await bench.change_status(FlowStatus.RUNNING)
+    assert (await bench.begin(await bench.scheduled_request(bench.now))).outcome is BeginOutcome.BEGUN
+    await bench.change_status(FlowStatus.STOPPED)
+    assert (await bench.begin(await bench.scheduled_request(bench.now + MINUTE))).outcome is BeginOutcome.NOT_RUNNING
     assert (await bench.begin()).outcome is BeginOutcome.BEGUN
 
 
 async def test_trigger_of_an_older_schedule_begins_no_cycle(bench: Bench) -> None:
     await bench.register()
-    await bench.move(FlowStatus.RUNNING)
-    old = await bench.scheduled(bench.now)
-    await bench.move(FlowStatus.STOPPED)
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
+    old = await bench.scheduled_request(bench.now)
+    await bench.change_status(FlowStatus.STOPPED)
+    await bench.change_status(FlowStatus.RUNNING)
     assert (await bench.begin(old)).outcome is BeginOutcome.STALE_EPOCH
 
 
 async def test_repeated_planned_time_gets_the_first_answer(bench: Bench) -> None:
     await bench.register()
-    await bench.move(FlowStatus.RUNNING)
-    first = await bench.begin(await bench.scheduled(bench.now))
-    again = await bench.begin(await bench.scheduled(bench.now))
+    await bench.change_status(FlowStatus.RUNNING)
+    first = await bench.begin(await bench.scheduled_request(bench.now))
+    again = await bench.begin(await bench.scheduled_request(bench.now))
     assert first.run is not None
     assert (again.outcome, again.run, again.run_id) == (BeginOutcome.DUPLICATE, first.run, first.run_id)
     assert again.next_ms == first.next_ms == bench.now + MINUTE
     await bench.end(await bench.state(first.run))
-    assert (await bench.begin(await bench.scheduled(bench.now))).outcome is BeginOutcome.DUPLICATE
+    assert (await bench.begin(await bench.scheduled_request(bench.now))).outcome is BeginOutcome.DUPLICATE
     assert (await bench.flow()).last_cycle == 0
 
 
 async def test_cycle_recorded_early_starts_and_ends_no_sooner_than_planned(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.SKIP)
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     due = bench.now + 400
-    answer = await bench.begin(await bench.scheduled(due, now_ms=due))
+    answer = await bench.begin(await bench.scheduled_request(due, now_ms=due))
     assert (answer.outcome, answer.next_ms) == (BeginOutcome.BEGUN, due + MINUTE)
     assert answer.state is not None
     assert (answer.state.facts.start_ms, answer.state.facts.planned_ms) == (due, due)
@@ -130,26 +130,26 @@ async def test_cycle_recorded_early_starts_and_ends_no_sooner_than_planned(bench
 
 async def test_overlap_with_an_early_request_is_decided_when_it_is_due(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.SKIP)
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     first = await bench.begun()
     before = await bench.flow()
     due = bench.now + 400
-    assert (await bench.begin(await bench.scheduled(due, now_ms=due))).outcome is BeginOutcome.EARLY
+    assert (await bench.begin(await bench.scheduled_request(due, now_ms=due))).outcome is BeginOutcome.EARLY
     assert (await bench.flow(), await bench.firings()) == (before, [])
     await bench.end(first)
     bench.clock.advance(400)
-    assert (await bench.begin(await bench.scheduled(due))).outcome is BeginOutcome.BEGUN
+    assert (await bench.begin(await bench.scheduled_request(due))).outcome is BeginOutcome.BEGUN
 
 
 async def test_a_skipped_planned_time_stays_skipped(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.SKIP)
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     first = await bench.begun()
-    answer = await bench.begin(await bench.scheduled(bench.now))
+    answer = await bench.begin(await bench.scheduled_request(bench.now))
     assert (answer.outcome, answer.next_ms) == (BeginOutcome.SETTLED, bench.now + MINUTE)
     assert (await bench.flow()).next_execution_ms == bench.now + MINUTE
     await bench.end(first)
-    assert (await bench.begin(await bench.scheduled(bench.now))).outcome is BeginOutcome.SETTLED
+    assert (await bench.begin(await bench.scheduled_request(bench.now))).outcome is BeginOutcome.SETTLED
     assert await bench.firings() == [(bench.now, "skipped", -1, 1, "cycle 0 was running")]
 
 
@@ -163,7 +163,7 @@ async def test_outdated_revision_begins_no_cycle(bench: Bench) -> None:
 
 async def test_flow_being_deleted_begins_no_cycle(bench: Bench) -> None:
     await bench.register()
-    await bench.move(FlowStatus.DELETING)
+    await bench.change_status(FlowStatus.DELETING)
     assert (await bench.begin()).outcome is BeginOutcome.DELETING
 
 
@@ -187,16 +187,16 @@ async def test_a_refused_request_may_be_repeated(bench: Bench) -> None:
 
 async def test_run_with_a_conflicting_name_is_renumbered(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.SKIP)
-    await bench.move(FlowStatus.RUNNING)
-    request = await bench.scheduled(bench.now, request=request_of("r"))
+    await bench.change_status(FlowStatus.RUNNING)
+    request = await bench.scheduled_request(bench.now, request=request_of("r"))
     first = await bench.begun(request)
-    moved = await bench.scheduled(bench.now, run_id=request.run_id, replaces=first.name.cycle, at_least=7)
+    moved = await bench.scheduled_request(bench.now, run_id=request.run_id, replaces=first.name.cycle, at_least=7)
     second = await bench.begun(moved)
     assert second.name == RunName("f", 7)
     assert await bench.stores.states.load(first.name) is None
     assert names(await bench.stores.cycles.newest("f", None, 9)) == [7]
     assert (await bench.flow()).running_cycles == 1
-    again = await bench.begin(await bench.scheduled(bench.now))
+    again = await bench.begin(await bench.scheduled_request(bench.now))
     assert (again.outcome, again.run) == (BeginOutcome.DUPLICATE, second.name)
     assert (await bench.begin(bench.request(request=request_of("r")))).run == second.name
 
@@ -321,10 +321,10 @@ async def test_logs_of_older_cycles_are_removed_even_if_few_cycles_have_logs(ben
     await bench.stores.states.update_many([RunUpdate(state, (), log=LogText(LogLevel.WARNING, "late"))])
     for _ in range(99):
         await bench.end(await bench.begun())
-    assert await bench.lines(0) == ["Starting cycle 0", "late"]
+    assert await bench.log_lines(0) == ["Starting cycle 0", "late"]
     await bench.begun()
-    assert await bench.lines(0) == ["Starting cycle 0"]
-    assert await bench.lines(4) == ["Starting cycle 4", "Cycle 4 completed"]
+    assert await bench.log_lines(0) == ["Starting cycle 0"]
+    assert await bench.log_lines(4) == ["Starting cycle 4", "Cycle 4 completed"]
 
 
 def at_next_version(state: ChainState) -> ChainState:

@@ -44,7 +44,7 @@ async def test_loading_is_repeatable_and_keeps_the_order(bench: Bench) -> None:
 async def test_update_increments_the_version(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
-    result = await bench.write(state, "one")
+    result = await bench.write_reason(state, "one")
     assert (result.outcome, result.version, result.end_ms) == (UpdateOutcome.OK, 2, 0)
     assert await bench.state(state.name) == state._replace(version=2, reason="one")
 
@@ -53,7 +53,7 @@ async def test_update_increments_the_version(bench: Bench) -> None:
 async def test_update_at_another_version_conflicts_and_writes_nothing(bench: Bench, version: int) -> None:
     await bench.register()
     state = await bench.begun()
-    result = await bench.write(state._replace(version=version), "stale")
+    result = await bench.write_reason(state._replace(version=version), "stale")
     assert (result.outcome, result.version) == (UpdateOutcome.CONFLICT, 1)
     assert await bench.state(state.name) == state
 
@@ -63,17 +63,17 @@ async def test_updates_do_not_create_a_missing_record(bench: Bench, server: Redi
     await bench.register()
     state = await bench.begun()
     ghost = state._replace(name=RunName("f", 5), version=version)
-    assert (await bench.write(ghost, "late")).outcome is UpdateOutcome.MISSING
+    assert (await bench.write_reason(ghost, "late")).outcome is UpdateOutcome.MISSING
     assert (await bench.end(ghost, log="late")).outcome is UpdateOutcome.MISSING
     assert await bench.stores.states.load(ghost.name) is None
-    assert await bench.lines(5) == []
+    assert await bench.log_lines(5) == []
 
 
 async def test_update_with_another_run_id_finds_no_record(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     other = state._replace(facts=state.facts._replace(run_id="another"))
-    assert (await bench.write(other, "mine")).outcome is UpdateOutcome.MISSING
+    assert (await bench.write_reason(other, "mine")).outcome is UpdateOutcome.MISSING
 
 
 async def test_update_writes_only_the_named_fields(bench: Bench) -> None:
@@ -122,10 +122,10 @@ async def test_terminal_status_never_changes(bench: Bench, status: CycleStatus) 
     assert (ended.status, ended.end_ms) == (status, bench.now)
     for version in (0, 1, 2, 3):
         late = ended._replace(version=version)
-        assert (await bench.write(late, "late")).outcome is UpdateOutcome.TERMINAL
+        assert (await bench.write_reason(late, "late")).outcome is UpdateOutcome.TERMINAL
         assert (await bench.end(late, CycleStatus.COMPLETED)).outcome is UpdateOutcome.TERMINAL
     assert await bench.state(state.name) == ended
-    assert await bench.lines(0) == ["Starting cycle 0", "over", f"Cycle 0 {status}"]
+    assert await bench.log_lines(0) == ["Starting cycle 0", "over", f"Cycle 0 {status}"]
 
 
 async def test_ended_run_is_no_longer_open_and_its_records_expire(bench: Bench, server: RedisServer | None) -> None:
@@ -157,7 +157,7 @@ async def test_one_write_folds_and_ends_many_runs(bench: Bench) -> None:
     for state in await bench.stores.cycles.newest("f", None, 9):
         assert state.status is CycleStatus.COMPLETED
         assert state.components == {"0": ComponentEnd(2)}
-        assert await bench.lines(state.name.cycle) == [
+        assert await bench.log_lines(state.name.cycle) == [
             f"Starting cycle {state.name.cycle}",
             f"Cycle {state.name.cycle} completed",
         ]

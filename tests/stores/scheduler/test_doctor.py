@@ -102,7 +102,7 @@ async def ward(embedded: RedisServer) -> AsyncIterator[Ward]:
 async def started(ward: Ward) -> None:
     """Set up a running flow that the trigger service knows."""
     await ward.register("f")
-    await ward.move(FlowStatus.RUNNING)
+    await ward.change_status(FlowStatus.RUNNING)
     flow = await ward.flow()
     ward.peers.epochs["f"] = flow.schedule_epoch
     await ward.stores.outbox.settle("f", flow.schedule_epoch)
@@ -134,7 +134,7 @@ async def backfill_with_a_running_cycle(ward: Ward) -> ChainState:
     """Set up a backfill of three times, with one cycle running."""
     await started(ward)
     backfill_id = await ward.backfill(T - 3 * MINUTE, T)
-    return await ward.begun(ward.filling((await ward.filled(backfill_id)).steps()[0]))
+    return await ward.begun(ward.backfill_request((await ward.find_backfill(backfill_id)).steps()[0]))
 
 
 async def backfill_with_one_ended_cycle(ward: Ward) -> None:
@@ -207,7 +207,7 @@ async def test_broken_invariant_is_found_and_mended(
 
 async def test_forgotten_deletion_is_resumed(ward: Ward) -> None:
     await started(ward)
-    await ward.move(FlowStatus.DELETING)
+    await ward.change_status(FlowStatus.DELETING)
     assert await ward.found() == []
     await ward.do("ZREM", "outbox", "f")
     assert await ward.found() == [("deletion-forgotten", "f")]

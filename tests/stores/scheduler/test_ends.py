@@ -17,7 +17,7 @@ async def test_ends_are_stored_while_there_are_listeners(bench: Bench) -> None:
     await bench.register()
     assert not (await bench.end(await bench.begun())).follow_up
     assert await ends.waiting(HERE, 9) == []
-    bench.listens = True
+    bench.has_listeners = True
     expected = []
     for status in (CycleStatus.COMPLETED, CycleStatus.FAILED, CycleStatus.TIMEOUT):
         state = await bench.begun()
@@ -26,8 +26,8 @@ async def test_ends_are_stored_while_there_are_listeners(bench: Bench) -> None:
         expected.append(EndedRun(state.name, state.facts.run_id, status, bench.now))
     assert await ends.waiting(HERE, 9) == expected
     assert await ends.waiting(HERE, 2) == expected[:2]
-    await bench.write(await bench.begun(), "no end")
-    bench.listens = False
+    await bench.write_reason(await bench.begun(), "no end")
+    bench.has_listeners = False
     await ends.remove([expected[1]])
     assert await ends.waiting(HERE, 9) == [expected[0], expected[2]]
     await ends.remove(expected)

@@ -20,7 +20,7 @@ ON_PRICE = ScheduleDefinition(on=EventSchedule("price"))
 async def listening(bench: Bench, schedule: ScheduleDefinition = ON_PRICE, **changes: Any) -> None:
     """Register and start a flow that begins on events."""
     await bench.register(schedule=schedule, first_ms=schedule.standby_ms, **changes)
-    await bench.move(FlowStatus.RUNNING, start_at_ms=schedule.standby_ms)
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=schedule.standby_ms)
 
 
 async def event(bench: Bench, name: str, came_ms: int = 0, **changes: Any) -> BeginRequest:
@@ -80,7 +80,7 @@ async def test_repeated_event_begins_no_cycle_and_changes_no_firings(bench: Benc
     bench.clock.advance(60_000)
     again = await bench.begin(await event(bench, "e", first.due_ms))
     assert (again.outcome, again.run, again.next_ms) == (BeginOutcome.DUPLICATE, begun.run, -1)
-    await bench.move(FlowStatus.PAUSED)
+    await bench.change_status(FlowStatus.PAUSED)
     await bench.begin(await event(bench, "e", first.due_ms))
     assert await bench.firings() == before
 
@@ -101,11 +101,11 @@ async def test_queued_events_keep_their_order_and_their_payloads(bench: Bench) -
     assert await bench.stores.firings.waiting([partition_of("f")], 5) == ["f"]
     for name in ("b", "c d"):
         await bench.end(first.state)
-        first = await bench.begin(bench.waiting())
+        first = await bench.begin(bench.queued_request())
         assert first.state is not None
         assert json.loads(first.state.facts.inputs_json) == {"n": name}
         assert await bench.state(first.state.name) == first.state
-    assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.OVERLAP
+    assert (await bench.begin(bench.queued_request())).outcome is BeginOutcome.OVERLAP
     assert await ledger(bench) == [("a", "fired", 0, ""), ("b", "fired", 1, ""), ("c d", "fired", 2, "")]
 
 
@@ -127,7 +127,7 @@ async def test_cancel_running_begins_the_latest_event(bench: Bench) -> None:
     assert (await publish(bench, "b")).stopping
     await publish(bench, "c")
     await bench.end(await bench.state(first.state.name), CycleStatus.CANCELLED)
-    last = await bench.begin(bench.waiting())
+    last = await bench.begin(bench.queued_request())
     assert last.state is not None
     assert json.loads(last.state.facts.inputs_json) == {"n": "c"}
     assert await ledger(bench) == [
@@ -146,10 +146,10 @@ async def test_overlap_allow_begins_each_event_at_once(bench: Bench) -> None:
 
 async def test_events_during_a_pause_are_skipped_and_later_ones_begin_cycles(bench: Bench) -> None:
     await listening(bench)
-    await bench.move(FlowStatus.PAUSED, by="ann", reason="lunch")
+    await bench.change_status(FlowStatus.PAUSED, by="ann", reason="lunch")
     assert (await bench.flow()).has_trigger
     await publish(bench, "a")
-    await bench.move(FlowStatus.RUNNING, start_at_ms=-1)
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=-1)
     assert (await publish(bench, "b")).outcome is BeginOutcome.BEGUN
     assert await ledger(bench) == [("a", "skipped", -1, "paused by ann: lunch"), ("b", "fired", 0, "")]
 
@@ -157,8 +157,8 @@ async def test_events_during_a_pause_are_skipped_and_later_ones_begin_cycles(ben
 async def test_event_delivered_under_the_epoch_before_a_pause_begins_a_cycle(bench: Bench) -> None:
     await listening(bench)
     epoch = (await bench.flow()).schedule_epoch
-    await bench.move(FlowStatus.PAUSED)
-    await bench.move(FlowStatus.RUNNING, start_at_ms=-1)
+    await bench.change_status(FlowStatus.PAUSED)
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=-1)
     assert (await publish(bench, "a", schedule_epoch=epoch)).outcome is BeginOutcome.BEGUN
 
 
@@ -167,10 +167,10 @@ async def test_event_from_before_a_stop_begins_no_cycle_even_after_a_restart(ben
     epoch = (await bench.flow()).schedule_epoch
     await publish(bench, "a")
     await publish(bench, "waits")
-    await bench.move(FlowStatus.STOPPED)
+    await bench.change_status(FlowStatus.STOPPED)
     assert not (await bench.flow()).has_trigger
     assert (await publish(bench, "b", schedule_epoch=epoch)).state is None
-    await bench.move(FlowStatus.RUNNING, start_at_ms=-1)
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=-1)
     assert (await publish(bench, "c", schedule_epoch=epoch)).state is None
     assert (await ledger(bench))[1:] == [
         ("waits", "dropped", -1, "the flow was stopped"),
@@ -238,7 +238,7 @@ async def test_event_older_than_every_recorded_firing_begins_no_cycle(bench: Ben
 
 async def test_a_running_flow_may_change_from_times_to_events_and_back(bench: Bench) -> None:
     await bench.register()
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     await bench.register(digest="d2", schedule=ON_PRICE, first_ms=-1)
     flow = await bench.flow()
     assert (flow.status, flow.next_execution_ms, flow.has_trigger) == (FlowStatus.RUNNING, -1, True)

@@ -44,7 +44,7 @@ async def test_registering_the_same_digest_changes_nothing(bench: Bench) -> None
 async def test_a_new_revision_keeps_cycles_creation_time_and_status(bench: Bench) -> None:
     await bench.register(user_id="ada")
     await bench.begun()
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     before = await bench.flow()
     bench.clock.advance(1000)
     assert await bench.register(digest="d2", config_json="{}") == (RegisterOutcome.CHANGED, 2)
@@ -55,7 +55,7 @@ async def test_a_new_revision_keeps_cycles_creation_time_and_status(bench: Bench
 
 async def test_a_new_interval_of_a_running_flow_reaches_the_outbox(bench: Bench) -> None:
     await bench.register()
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     before = await bench.flow()
     await bench.stores.outbox.settle("f", before.schedule_epoch)
     bench.clock.advance(10)
@@ -110,7 +110,7 @@ async def test_starting_sets_the_first_planned_time_and_fills_the_outbox(bench: 
     await bench.register()
     before = await bench.flow()
     bench.clock.advance(7)
-    answer = await bench.move(FlowStatus.RUNNING)
+    answer = await bench.change_status(FlowStatus.RUNNING)
     assert (answer.outcome, answer.found, answer.stopping) == (StatusOutcome.CHANGED, FlowStatus.REGISTERED, ())
     flow = await bench.flow()
     assert flow.status is FlowStatus.RUNNING
@@ -122,52 +122,52 @@ async def test_starting_sets_the_first_planned_time_and_fills_the_outbox(bench: 
 @pytest.mark.parametrize("status", [FlowStatus.STOPPED, FlowStatus.PAUSED])
 async def test_stopped_or_paused_flow_keeps_its_grid(bench: Bench, status: FlowStatus) -> None:
     await bench.register()
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     started = bench.now
     bench.clock.advance(7)
-    await bench.move(status)
+    await bench.change_status(status)
     flow = await bench.flow()
     assert (flow.next_execution_ms, flow.anchor_ms) == (0, started)
 
 
 async def test_starting_may_name_the_first_planned_time(bench: Bench) -> None:
     await bench.register()
-    await bench.move(FlowStatus.RUNNING, start_at_ms=bench.now + 5000)
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=bench.now + 5000)
     assert (await bench.flow()).anchor_ms == bench.now + 5000
 
 
 async def test_starting_a_running_flow_changes_nothing(bench: Bench) -> None:
     await bench.register()
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     before = await bench.flow()
     bench.clock.advance(1000)
-    assert (await bench.move(FlowStatus.RUNNING)).outcome is StatusOutcome.UNCHANGED
+    assert (await bench.change_status(FlowStatus.RUNNING)).outcome is StatusOutcome.UNCHANGED
     assert await bench.flow() == before
 
 
 async def test_unknown_flow_and_forbidden_transition_are_refused(bench: Bench) -> None:
-    assert (await bench.move(FlowStatus.RUNNING)).outcome is StatusOutcome.NOT_FOUND
+    assert (await bench.change_status(FlowStatus.RUNNING)).outcome is StatusOutcome.NOT_FOUND
     await bench.register()
-    await bench.move(FlowStatus.DELETING)
-    answer = await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.DELETING)
+    answer = await bench.change_status(FlowStatus.RUNNING)
     assert (answer.outcome, answer.found) == (StatusOutcome.REFUSED, FlowStatus.DELETING)
     assert await bench.register() == (RegisterOutcome.DELETING, 0)
 
 
 async def test_stopping_marks_open_runs_in_the_same_step(bench: Bench) -> None:
     await bench.register()
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     first, second = await bench.begun(), await bench.begun()
     await bench.end(first)
     bench.clock.advance(50)
-    answer = await bench.move(FlowStatus.STOPPED, by="ada", reason="enough")
+    answer = await bench.change_status(FlowStatus.STOPPED, by="ada", reason="enough")
     assert answer.stopping == (second.name,)
     stopped = await bench.state(second.name)
     assert stopped.stop is not None
     assert (stopped.stop.by, stopped.stop.reason, stopped.stop.at_ms) == ("ada", "enough", bench.now)
     assert stopped.version == second.version + 1
     assert (await bench.stores.open_runs.check([partition_of("f")], 9))[partition_of("f")].due == (second.name,)
-    assert (await bench.lines(1))[-1] == "Stopping: enough"
+    assert (await bench.log_lines(1))[-1] == "Stopping: enough"
     flow = await bench.flow()
     assert (flow.status, flow.next_execution_ms) == (FlowStatus.STOPPED, 0)
 
@@ -175,10 +175,10 @@ async def test_stopping_marks_open_runs_in_the_same_step(bench: Bench) -> None:
 async def test_stopping_again_marks_only_runs_begun_since(bench: Bench) -> None:
     await bench.register()
     first = await bench.begun()
-    await bench.move(FlowStatus.STOPPED, reason="one")
+    await bench.change_status(FlowStatus.STOPPED, reason="one")
     epoch = (await bench.flow()).schedule_epoch
     second = await bench.begun()
-    answer = await bench.move(FlowStatus.STOPPED, reason="two")
+    answer = await bench.change_status(FlowStatus.STOPPED, reason="two")
     assert (answer.outcome, answer.stopping) == (StatusOutcome.UNCHANGED, (second.name,))
     assert (await bench.flow()).schedule_epoch == epoch
     marked = [(await bench.state(state.name)).stop for state in (first, second)]
@@ -193,7 +193,7 @@ async def test_cycle_keeps_its_first_stop_request(bench: Bench) -> None:
     await bench.stores.states.try_update(state._replace(stop=stop), {STOP})
     bench.clock.advance(MINUTE)
     assert await tick(bench, bench.now) is None
-    answer = await bench.move(FlowStatus.STOPPED, by="bob", reason="enough")
+    answer = await bench.change_status(FlowStatus.STOPPED, by="bob", reason="enough")
     assert answer.stopping == ()
     assert (await bench.state(state.name)).stop == stop
 
@@ -201,12 +201,12 @@ async def test_cycle_keeps_its_first_stop_request(bench: Bench) -> None:
 async def test_flow_keeps_its_first_stop_until_it_is_started(bench: Bench) -> None:
     await bench.register()
     assert (await bench.flow()).stop is None
-    await bench.move(FlowStatus.STOPPED, by="ada", reason="enough")
+    await bench.change_status(FlowStatus.STOPPED, by="ada", reason="enough")
     first = FlowStop("ada", "enough", bench.now)
     bench.clock.advance(50)
-    await bench.move(FlowStatus.STOPPED, by="bob", reason="me too")
+    await bench.change_status(FlowStatus.STOPPED, by="bob", reason="me too")
     assert (await bench.flow()).stop == first
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     assert (await bench.flow()).stop is None
 
 
@@ -214,16 +214,16 @@ async def test_stopping_marks_more_runs_than_one_script_call_can(bench: Bench) -
     await bench.register()
     requests = [bench.request() for _ in range(600)]
     await bench.stores.cycles.begin(requests)
-    answer = await bench.move(FlowStatus.STOPPED)
+    answer = await bench.change_status(FlowStatus.STOPPED)
     assert sorted(run.cycle for run in answer.stopping) == list(range(600))
 
 
 async def test_outbox_keeps_a_flow_until_its_latest_epoch_is_settled(bench: Bench) -> None:
     await bench.register()
     partition = partition_of("f")
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     old = (await bench.flow()).schedule_epoch
-    await bench.move(FlowStatus.STOPPED)
+    await bench.change_status(FlowStatus.STOPPED)
     assert not await bench.stores.outbox.settle("f", old)
     await bench.stores.outbox.postpone("f", 500)
     check = (await bench.stores.outbox.check([partition], 9))[partition]
@@ -256,9 +256,9 @@ async def test_removal_takes_bounded_steps_and_leaves_only_a_tombstone(
     bench: Bench, server: RedisServer | None
 ) -> None:
     await bench.register(request=request_of("register"))
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     for number in range(25):
-        planned = await bench.scheduled(bench.now + number * MINUTE, request=request_of(f"run-{number}"))
+        planned = await bench.scheduled_request(bench.now + number * MINUTE, request=request_of(f"run-{number}"))
         state = await bench.begun(planned)
         if number % 2:
             await bench.end(state, log="over")
@@ -278,10 +278,10 @@ async def test_late_writes_do_not_recreate_a_removed_flow(bench: Bench, server: 
     await bench.register()
     state = await bench.begun()
     await bench.remove()
-    assert (await bench.write(state, "late")).outcome == "missing"
+    assert (await bench.write_reason(state, "late")).outcome == "missing"
     assert (await bench.end(state, log="late")).outcome == "missing"
     assert (await bench.begin()).outcome is BeginOutcome.NOT_FOUND
-    assert (await bench.move(FlowStatus.STOPPED)).outcome is StatusOutcome.NOT_FOUND
+    assert (await bench.change_status(FlowStatus.STOPPED)).outcome is StatusOutcome.NOT_FOUND
     await bench.stores.open_runs.postpone({state.name: 100})
     await bench.stores.outbox.postpone("f", 100)
     assert await bench.stores.outbox.settle("f", 1)
@@ -294,14 +294,14 @@ async def test_flow_registered_again_begins_at_cycle_0_with_a_higher_epoch(bench
     old = await bench.begun()
     for _ in range(3):
         await bench.stores.flows.raise_schedule_epoch("f")
-    await bench.move(FlowStatus.DELETING)
+    await bench.change_status(FlowStatus.DELETING)
     before = (await bench.flow()).schedule_epoch
     await bench.remove()
     assert await bench.register() == (RegisterOutcome.CREATED, 1)
     assert (await bench.flow()).schedule_epoch > before
     new = await bench.begun(bench.request(shape=shape()))
     assert new.name == old.name == RunName("f", 0)
-    assert (await bench.write(old, "of the old one")).outcome == "missing"
+    assert (await bench.write_reason(old, "of the old one")).outcome == "missing"
 
 
 async def test_owner_only_registration_leaves_another_users_flow_unchanged(bench: Bench) -> None:

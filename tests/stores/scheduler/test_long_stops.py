@@ -38,11 +38,11 @@ def after_the_next_call(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Await
 
 async def test_flow_started_during_a_long_stop_keeps_running(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     await bench.register()
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     await bench.stores.cycles.begin([bench.request() for _ in range(RUNS)])
 
-    after_the_next_call(monkeypatch, lambda: bench.move(FlowStatus.RUNNING))
-    answer = await bench.move(FlowStatus.STOPPED)
+    after_the_next_call(monkeypatch, lambda: bench.change_status(FlowStatus.RUNNING))
+    answer = await bench.change_status(FlowStatus.STOPPED)
 
     assert (await bench.flow()).status is FlowStatus.RUNNING
     assert (answer.outcome, answer.found) == (StatusOutcome.CHANGED, FlowStatus.RUNNING)

@@ -93,7 +93,7 @@ async def test_flow_variables_last_from_registration_to_deletion(bench: Bench) -
     assert await memories.load("f") == Memory({"ü": '["ä", 1.50]'}, 2, ("c1",))
     await bench.register(digest="d2")
     assert await memories.load("f") == second
-    await bench.move(FlowStatus.DELETING)
+    await bench.change_status(FlowStatus.DELETING)
     assert await memories.load("f") is None
     assert (await memories.try_save("f", second.with_change(CURSOR))).outcome is UpdateOutcome.MISSING
     await bench.remove()

@@ -22,7 +22,7 @@ async def test_paused_flow_finishes_its_running_cycle_and_begins_none(bench: Ben
     assert state is not None
     bench.clock.advance(MINUTE)
     await tick(bench, bench.now)
-    answer = await bench.move(FlowStatus.PAUSED, by="ada", reason="maintenance")
+    answer = await bench.change_status(FlowStatus.PAUSED, by="ada", reason="maintenance")
     assert answer.stopping == ()
     flow = await bench.flow()
     assert flow.pause is not None
@@ -33,13 +33,13 @@ async def test_paused_flow_finishes_its_running_cycle_and_begins_none(bench: Ben
         "maintenance",
         due + 2 * MINUTE,
     )
-    assert (await bench.begin(await bench.scheduled(due + 2 * MINUTE))).outcome is BeginOutcome.NOT_RUNNING
-    assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.NOT_RUNNING
+    assert (await bench.begin(await bench.scheduled_request(due + 2 * MINUTE))).outcome is BeginOutcome.NOT_RUNNING
+    assert (await bench.begin(bench.queued_request())).outcome is BeginOutcome.NOT_RUNNING
     assert (await bench.firings())[-1][1:] == ("dropped", -1, 1, "the flow was paused")
     await bench.end(state)
     assert (await bench.flow()).status is FlowStatus.PAUSED
     passed = Span(due + 2 * MINUTE, due + 4 * MINUTE, 3)
-    await bench.move(FlowStatus.RUNNING, start_at_ms=due + 5 * MINUTE, passed=passed)
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=due + 5 * MINUTE, passed=passed)
     flow = await bench.flow()
     assert (flow.status, flow.pause, flow.next_execution_ms) == (FlowStatus.RUNNING, None, due + 5 * MINUTE)
     assert (await bench.firings())[-1] == (due + 2 * MINUTE, "skipped", -1, 3, "paused by ada: maintenance")
@@ -49,8 +49,8 @@ async def test_paused_flow_finishes_its_running_cycle_and_begins_none(bench: Ben
 async def test_resuming_plans_no_time_of_a_schedule_that_is_over(bench: Bench, schedule: ScheduleDefinition) -> None:
     state = await tick(bench, await running(bench, schedule=schedule))
     assert state is not None
-    await bench.move(FlowStatus.PAUSED)
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.PAUSED)
+    await bench.change_status(FlowStatus.RUNNING)
     flow = await bench.flow()
     assert (flow.status, flow.next_execution_ms, flow.has_trigger) == (FlowStatus.RUNNING, 0, False)
     await bench.end(state)
@@ -64,8 +64,8 @@ async def test_resuming_completes_a_flow_whose_last_time_the_pause_dropped(bench
     bench.clock.advance(MINUTE)
     assert await tick(bench, bench.now) is None
     await bench.end(first)
-    await bench.move(FlowStatus.PAUSED)
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.PAUSED)
+    await bench.change_status(FlowStatus.RUNNING)
     assert (await bench.flow()).status is FlowStatus.COMPLETED
 
 
@@ -81,14 +81,14 @@ async def test_last_cycle_dropped_by_a_pause_begins_after_resuming(bench: Bench,
     assert await tick(bench, bench.now) is None
     assert (await bench.flow()).next_execution_ms == 0
     if not by_failures:
-        await bench.move(FlowStatus.PAUSED)
+        await bench.change_status(FlowStatus.PAUSED)
     await bench.end(first, CycleStatus.FAILED)
     flow = await bench.flow()
     assert flow.pause is not None
     assert flow.pause.next_ms == due + MINUTE
     bench.clock.advance(MINUTE)
     passed = Span(due + MINUTE, due + MINUTE, 1)
-    await bench.move(FlowStatus.RUNNING, start_at_ms=due + 2 * MINUTE, passed=passed)
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=due + 2 * MINUTE, passed=passed)
     second = await tick(bench, bench.now)
     assert second is not None
     assert (await bench.flow()).next_execution_ms == 0
@@ -98,24 +98,24 @@ async def test_last_cycle_dropped_by_a_pause_begins_after_resuming(bench: Bench,
 
 async def test_paused_flow_with_a_finished_schedule_accepts_a_new_one(bench: Bench) -> None:
     await tick(bench, await running(bench, schedule=ONCE))
-    await bench.move(FlowStatus.PAUSED)
+    await bench.change_status(FlowStatus.PAUSED)
     await bench.register(digest="d2", schedule=ScheduleDefinition(MINUTE))
     flow = await bench.flow()
     assert flow.pause is not None
     assert (flow.next_execution_ms, flow.pause.next_ms) == (0, bench.now + MINUTE)
-    await bench.move(FlowStatus.RUNNING, start_at_ms=bench.now + MINUTE)
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=bench.now + MINUTE)
     assert (await bench.flow()).next_execution_ms == bench.now + MINUTE
 
 
 async def test_flow_that_completes_while_paused_has_no_pause(bench: Bench) -> None:
     state = await tick(bench, await running(bench, schedule=ScheduleDefinition(MINUTE, max_cycles=1)))
     assert state is not None
-    await bench.move(FlowStatus.PAUSED, by="ada")
+    await bench.change_status(FlowStatus.PAUSED, by="ada")
     await bench.end(state)
     flow = await bench.flow()
     assert (flow.status, flow.pause) == (FlowStatus.COMPLETED, None)
     bench.clock.advance(MINUTE)
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     again = await tick(bench, bench.now)
     assert again is not None
     assert (await bench.flow()).next_execution_ms == 0
@@ -139,8 +139,8 @@ async def test_consecutive_failures_pause_a_flow(bench: Bench) -> None:
     assert (flow.pause.failures, flow.pause.failed_cycle) == (2, 3)
     checks = await bench.stores.outbox.check([partition_of("f")], 9)
     assert checks[partition_of("f")].due == ("f",)
-    await bench.move(FlowStatus.RUNNING)
-    await bench.move(FlowStatus.PAUSED, by="ada", reason="maintenance")
+    await bench.change_status(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.PAUSED, by="ada", reason="maintenance")
     flow = await bench.flow()
     assert flow.pause is not None
     assert (flow.pause.failures, flow.pause.failed_cycle) == (0, -1)

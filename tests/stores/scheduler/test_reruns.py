@@ -44,7 +44,7 @@ async def test_a_rerun_is_the_next_run_of_the_same_cycle(bench: Bench) -> None:
     assert (state.facts.inputs_json, state.facts.deadline_ms) == ('{"a":2}', bench.now + MINUTE)
     assert await bench.state(first.name) == first
     assert await bench.stores.cycles.latest_run("f", 0) == RunName("f", 0, 1)
-    assert (await bench.lines(0))[-1] == "Starting run 1 of cycle 0, by ada"
+    assert (await bench.log_lines(0))[-1] == "Starting run 1 of cycle 0, by ada"
     assert names([await bench.begun()]) == [1]
 
 
@@ -86,13 +86,13 @@ async def test_rerun_blocks_no_other_cycle_and_stops_with_its_flow(bench: Bench)
     second = await bench.begun()
     assert second.name == RunName("f", 1)
     assert (await bench.begin(bench.request())).outcome is BeginOutcome.OVERLAP
-    answer = await bench.move(FlowStatus.STOPPED)
+    answer = await bench.change_status(FlowStatus.STOPPED)
     assert sorted(answer.stopping) == [RunName("f", 0, 1), RunName("f", 1)]
 
 
 async def test_failed_rerun_does_not_count_towards_pause_after_failures(bench: Bench) -> None:
     await bench.register(pause_after_failures=2)
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     first = await ended(bench)
     answer = await rerun(bench, first)
     assert answer.state is not None
@@ -107,8 +107,12 @@ async def test_rerun_keeps_the_log_of_its_cycle(bench: Bench) -> None:
     answer = await rerun(bench, first)
     assert answer.state is not None
     await bench.end(answer.state)
-    assert (await bench.lines(0))[-3:] == ["Cycle 0 failed", "Starting run 1 of cycle 0, by ada", "Cycle 0 completed"]
-    assert "written" in await bench.lines(0)
+    assert (await bench.log_lines(0))[-3:] == [
+        "Cycle 0 failed",
+        "Starting run 1 of cycle 0, by ada",
+        "Cycle 0 completed",
+    ]
+    assert "written" in await bench.log_lines(0)
 
 
 async def test_keep_cycles_counts_cycles_not_reruns(bench: Bench) -> None:

@@ -38,7 +38,7 @@ async def test_revisions_count_their_open_runs(bench: Bench) -> None:
     await bench.begun()
     await bench.register(digest="d2")
     await bench.register(digest="d3")
-    await bench.move(FlowStatus.STOPPED)
+    await bench.change_status(FlowStatus.STOPPED)
     third = await bench.flow()
     await bench.begun(bench.request(shape=shape(revision=third.revision)))
 
@@ -55,7 +55,7 @@ async def test_newest_revisions_and_those_of_open_runs_are_kept(bench: Bench) ->
     first = await bench.begun()
     await bench.register(digest="d2", config_json="c2")
     second = await bench.begun(bench.request(shape=shape(revision=2)))
-    await bench.move(FlowStatus.STOPPED)
+    await bench.change_status(FlowStatus.STOPPED)
     for number in range(3, KEPT_REVISIONS + 4):
         await bench.register(digest=f"d{number}", config_json=f"c{number}")
     latest = KEPT_REVISIONS + 3
@@ -74,7 +74,7 @@ async def test_registration_with_an_outdated_etag_is_refused(bench: Bench) -> No
     await bench.register()
     read = (await bench.flow()).etag
     await bench.end(await bench.begun())
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     assert (await bench.flow()).etag == read
     assert await bench.register(digest="d2", etag=read) == (RegisterOutcome.CHANGED, 2)
     before = await bench.flow()

@@ -20,7 +20,7 @@ ONCE = ScheduleDefinition()
 async def test_latest_passed_time_fires_and_earlier_ones_are_missed(bench: Bench) -> None:
     due = await running(bench)
     bench.clock.advance(3 * MINUTE + 5)
-    answer = await bench.begin(await bench.scheduled(due))
+    answer = await bench.begin(await bench.scheduled_request(due))
     assert answer.next_ms == (await bench.flow()).next_execution_ms == due + 4 * MINUTE
     assert (await bench.state(RunName("f", 0))).facts.planned_ms == due + 3 * MINUTE
     assert await bench.firings() == [
@@ -32,10 +32,10 @@ async def test_latest_passed_time_fires_and_earlier_ones_are_missed(bench: Bench
 async def test_redelivered_trigger_changes_no_recorded_firings(bench: Bench) -> None:
     due = await running(bench)
     bench.clock.advance(3 * MINUTE + 5)
-    first = await bench.begin(await bench.scheduled(due))
+    first = await bench.begin(await bench.scheduled_request(due))
     before = await bench.firings()
     bench.clock.advance(2 * MINUTE)
-    again = await bench.begin(await bench.scheduled(due))
+    again = await bench.begin(await bench.scheduled_request(due))
     assert (again.outcome, again.next_ms) == (BeginOutcome.SETTLED, first.next_ms)
     assert await bench.firings() == before
 
@@ -45,7 +45,7 @@ async def test_catch_up_all_fires_each_passed_time_within_the_window(bench: Benc
     due = await running(bench, schedule=schedule)
     bench.clock.advance(4 * MINUTE)
     while due <= bench.now:
-        answer = await bench.begin(await bench.scheduled(due))
+        answer = await bench.begin(await bench.scheduled_request(due))
         due = answer.next_ms
     start = bench.now - 4 * MINUTE
     assert await bench.firings() == [
@@ -68,16 +68,16 @@ async def test_queue_one_begins_waiting_time_when_running_cycle_ends(bench: Benc
     assert first is not None
     bench.clock.advance(2 * MINUTE)
     assert await tick(bench, due + MINUTE) is None
-    assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.OVERLAP
+    assert (await bench.begin(bench.queued_request())).outcome is BeginOutcome.OVERLAP
     assert await tick(bench, due + 2 * MINUTE) is None
     assert await bench.stores.firings.waiting([partition_of("f")], 9) == ["f"]
     assert (await bench.end(first)).follow_up == FollowUp.ADVANCE_QUEUE
-    second = await bench.begun(bench.waiting())
+    second = await bench.begun(bench.queued_request())
     assert second.facts.planned_ms == due + 2 * MINUTE
     assert await bench.stores.firings.waiting([partition_of("f")], 9) == []
-    assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.OVERLAP
+    assert (await bench.begin(bench.queued_request())).outcome is BeginOutcome.OVERLAP
     assert not (await bench.end(second)).follow_up
-    assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.SETTLED
+    assert (await bench.begin(bench.queued_request())).outcome is BeginOutcome.SETTLED
 
 
 async def test_queue_one_drops_times_beyond_the_first(bench: Bench) -> None:
@@ -103,7 +103,7 @@ async def test_queue_all_begins_up_to_a_hundred_waiting_times_in_order(bench: Be
     assert (await bench.firings())[-1][1:] == ("dropped", -1, 1, "cycle 0 was running, with 100 already waiting")
     for place in range(1, 101):
         await bench.end(state)
-        state = await bench.begun(bench.waiting())
+        state = await bench.begun(bench.queued_request())
         assert state.facts.planned_ms == due + place * MINUTE
 
 
@@ -123,12 +123,14 @@ async def test_due_time_never_overtakes_a_waiting_time(bench: Bench, overlap: Ov
     assert await tick(bench, due + MINUTE) is None
     await bench.end(await bench.state(state.name))
     bench.clock.advance(MINUTE - 1)
-    assert (await bench.begin(await bench.scheduled(due + 2 * MINUTE, ahead=True))).outcome is BeginOutcome.EARLY
+    assert (
+        await bench.begin(await bench.scheduled_request(due + 2 * MINUTE, ahead=True))
+    ).outcome is BeginOutcome.EARLY
     bench.clock.advance(1)
     assert await tick(bench, due + 2 * MINUTE) is None
     for _ in fired[1:]:
-        await bench.end(await bench.begun(bench.waiting()))
-    assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.SETTLED
+        await bench.end(await bench.begun(bench.queued_request()))
+    assert (await bench.begin(bench.queued_request())).outcome is BeginOutcome.SETTLED
     lines = [(line[0], line[2]) for line in await bench.firings() if line[1] == "fired"]
     assert lines == [(due + place * MINUTE, cycle) for cycle, place in enumerate(fired)]
 
@@ -138,15 +140,15 @@ async def test_cancel_running_stops_the_running_cycle(bench: Bench) -> None:
     first = await tick(bench, due)
     assert first is not None
     bench.clock.advance(MINUTE)
-    answer = await bench.begin(await bench.scheduled(bench.now))
+    answer = await bench.begin(await bench.scheduled_request(bench.now))
     assert (answer.outcome, answer.stopping) == (BeginOutcome.SETTLED, True)
     stop = (await bench.state(first.name)).stop
     assert stop is not None
     assert (stop.by, "overlap is cancel_running" in stop.reason) == ("scheduler", True)
     bench.clock.advance(MINUTE)
-    assert not (await bench.begin(await bench.scheduled(bench.now))).stopping
+    assert not (await bench.begin(await bench.scheduled_request(bench.now))).stopping
     await bench.end(await bench.state(first.name), CycleStatus.CANCELLED)
-    assert (await bench.begun(bench.waiting())).facts.planned_ms == due + 2 * MINUTE
+    assert (await bench.begun(bench.queued_request())).facts.planned_ms == due + 2 * MINUTE
     assert [line[1:] for line in await bench.firings()] == [
         ("fired", 0, 1, ""),
         ("dropped", -1, 1, "a later planned time took its place"),
@@ -161,7 +163,7 @@ async def test_cancel_running_finds_the_running_cycle_among_many_sub_flow_cycles
     first = await tick(bench, due)
     assert first is not None
     bench.clock.advance(MINUTE)
-    assert (await bench.begin(await bench.scheduled(bench.now))).stopping
+    assert (await bench.begin(await bench.scheduled_request(bench.now))).stopping
     assert (await bench.state(first.name)).stop is not None
     assert (await bench.state(RunName("f", 0))).stop is None
 
@@ -180,15 +182,15 @@ async def test_flow_completes_after_max_cycles_and_may_start_again(bench: Bench)
     first = await tick(bench, due)
     assert first is not None
     bench.clock.advance(MINUTE)
-    answer = await bench.begin(await bench.scheduled(bench.now))
+    answer = await bench.begin(await bench.scheduled_request(bench.now))
     assert answer.next_ms == 0
     assert answer.state is not None
     await bench.end(answer.state)
     assert (await bench.flow()).status is FlowStatus.RUNNING
     await bench.end(first)
     assert (await bench.flow()).status is FlowStatus.COMPLETED
-    await bench.move(FlowStatus.RUNNING)
-    assert (await bench.begin(await bench.scheduled(bench.now + MINUTE))).next_ms > 0
+    await bench.change_status(FlowStatus.RUNNING)
+    assert (await bench.begin(await bench.scheduled_request(bench.now + MINUTE))).next_ms > 0
 
 
 @pytest.mark.parametrize(
@@ -215,7 +217,7 @@ async def test_times_that_begin_no_cycle_do_not_count_towards_max_cycles(
     if overlap is OverlapPolicy.SKIP:
         last = await tick(bench, bench.now)
     else:
-        last = await bench.begun(bench.waiting())
+        last = await bench.begun(bench.queued_request())
     assert last is not None
     assert [(line[0] - due) // MINUTE for line in await bench.firings() if line[1] == "fired"] == begun
     assert (await bench.flow()).next_execution_ms == 0
@@ -233,7 +235,7 @@ async def test_times_dropped_by_cancel_running_do_not_count_towards_max_cycles(b
         assert await tick(bench, bench.now) is None
     assert (await bench.flow()).next_execution_ms == bench.now + MINUTE
     await bench.end(await bench.state(first.name))
-    await bench.end(await bench.begun(bench.waiting()))
+    await bench.end(await bench.begun(bench.queued_request()))
     bench.clock.advance(MINUTE)
     assert await tick(bench, bench.now) is not None
     assert (await bench.flow()).next_execution_ms == 0
@@ -245,10 +247,10 @@ async def test_times_dropped_by_a_pause_do_not_count_towards_max_cycles(bench: B
     assert first is not None
     bench.clock.advance(MINUTE)
     assert await tick(bench, bench.now) is None
-    await bench.move(FlowStatus.PAUSED)
+    await bench.change_status(FlowStatus.PAUSED)
     await bench.end(first)
     bench.clock.advance(MINUTE)
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     for _ in range(2):
         state = await tick(bench, bench.now)
         assert state is not None
@@ -285,7 +287,7 @@ async def test_missing_the_last_time_completes_the_flow(bench: Bench) -> None:
 async def test_overlap_does_not_use_up_the_cycle_of_a_flow_that_runs_once(bench: Bench) -> None:
     due = await running(bench, schedule=ONCE, overlap=OverlapPolicy.SKIP)
     by_hand = await bench.begun()
-    request = await bench.scheduled(due)
+    request = await bench.scheduled_request(due)
     answer = await bench.begin(request)
     assert (answer.outcome, answer.next_ms) == (BeginOutcome.OVERLAP, 0)
     await bench.end(by_hand)
@@ -302,17 +304,17 @@ async def test_flow_that_runs_once_ends_with_its_scheduled_cycle(
     due = await running(bench, schedule=ONCE)
     await bench.end(await bench.begun(), ending)
     assert (await bench.flow()).status is FlowStatus.RUNNING
-    state = await bench.begun(await bench.scheduled(due))
+    state = await bench.begun(await bench.scheduled_request(due))
     await bench.end(state, ending)
     assert (await bench.flow()).status is status
-    await bench.move(FlowStatus.RUNNING)
+    await bench.change_status(FlowStatus.RUNNING)
     assert (await bench.flow()).status is FlowStatus.RUNNING
 
 
 async def test_a_stopped_flow_that_runs_once_stays_stopped(bench: Bench) -> None:
     due = await running(bench, schedule=ONCE)
-    state = await bench.begun(await bench.scheduled(due))
-    await bench.move(FlowStatus.STOPPED)
+    state = await bench.begun(await bench.scheduled_request(due))
+    await bench.change_status(FlowStatus.STOPPED)
     await bench.end(await bench.state(state.name), CycleStatus.CANCELLED)
     assert (await bench.flow()).status is FlowStatus.STOPPED
 
@@ -322,7 +324,7 @@ async def test_stop_drops_queued_times(bench: Bench) -> None:
     await tick(bench, due)
     bench.clock.advance(MINUTE)
     await tick(bench, bench.now)
-    await bench.move(FlowStatus.STOPPED)
+    await bench.change_status(FlowStatus.STOPPED)
     assert (await bench.firings())[-1][1:] == ("dropped", -1, 1, "the flow was stopped")
     assert await bench.stores.firings.waiting([partition_of("f")], 9) == []
 
@@ -336,7 +338,7 @@ async def test_stop_or_pause_drops_every_queued_time_even_past_the_limit(bench: 
             await bench.end(state)
         bench.clock.advance(MINUTE)
         assert await tick(bench, bench.now) is None
-    await bench.move(status)
+    await bench.change_status(status)
     assert [line[1] for line in await bench.firings()] == ["fired", *["dropped"] * 101]
     assert await bench.stores.firings.waiting([partition_of("f")], 9) == []
 
