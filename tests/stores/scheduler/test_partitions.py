@@ -53,7 +53,7 @@ class Twins(StoreMachine):
         self.run(self.redis[name].leave())
 
     @rule(name=replicas, partition=partitions)
-    def take(self, name: str, partition: int) -> None:
+    def acquire(self, name: str, partition: int) -> None:
         presence = self.presence[name]
         epoch = self.run(self.redis[name].acquire(partition, presence))
         assert epoch == self.run(self.memory[name].acquire(partition, presence))
@@ -89,19 +89,19 @@ def test_memory_and_redis_agree_on_owners(running_redis: RedisServer) -> None:
     )
 
 
-@pytest.mark.parametrize("gone_for_ms", [0, LEASE_MS])
-async def test_outdated_view_of_replicas_takes_no_partition_from_a_newcomer(gone_for_ms: int) -> None:
+@pytest.mark.parametrize("elapsed_ms", [0, LEASE_MS])
+async def test_outdated_presence_acquires_no_partition_of_a_newcomer(elapsed_ms: int) -> None:
     clock = ManualClock()
     data = Data(clock)
     first, second = (MemoryPartitions(data, name, LEASE_MS) for name in NAMES[:2])
     presence = await first.report_presence()
-    clock.advance(gone_for_ms + 1)
+    clock.advance(elapsed_ms + 1)
     await second.report_presence()
     assert await second.acquire(3)
     assert not await first.acquire(3, presence)
 
 
-async def test_partition_released_twice_can_be_taken() -> None:
+async def test_partition_released_twice_can_be_acquired() -> None:
     data = Data(ManualClock())
     first, second = (MemoryPartitions(data, name, LEASE_MS) for name in NAMES[:2])
     held = {3: await first.acquire(3)}

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from tradewind.scheduler.ports.owning import NO_PRESENCE, Presence
 from tradewind.scheduler.stores.redis.scripts import Scripted, script
 
-_OWN = script("own_partition", int)
+_ACQUIRE = script("acquire_partition", int)
 _RELEASE = script("release_partition", bool)
-_MEET = script("meet_replicas", tuple[int, bool, tuple[str, ...]])
+_REPORT = script("report_presence", tuple[int, bool, tuple[str, ...]])
 
 
 class RedisPartitions:
@@ -28,7 +28,7 @@ class RedisPartitions:
 
     async def acquire(self, partition: int, presence: Presence = NO_PRESENCE) -> int:
         args = self._scripted.args(partition, replica=self.replica, here=presence.here, at=presence.at_ms)
-        return await _OWN(self._client, [self._keys.owner(partition)], args)
+        return await _ACQUIRE(self._client, [self._keys.owner(partition)], args)
 
     async def release(self, held: Mapping[int, int]) -> None:
         calls = [
@@ -39,4 +39,4 @@ class RedisPartitions:
 
     async def _report(self, keep_ms: int, alone: bool) -> Presence:
         args = self._scripted.args(0, replica=self.replica, keep=keep_ms, alone=alone)
-        return Presence(*await _MEET(self._client, [self._keys.replicas()], args))
+        return Presence(*await _REPORT(self._client, [self._keys.replicas()], args))

@@ -1,4 +1,4 @@
--- Takes a partition that no present replica owns. The epoch follows the clock, so that it never falls, even when the
+-- Acquires a partition that no present replica owns. The epoch follows the clock, so that it never falls, even when the
 -- store has lost its last second.
 -- KEYS: 1 owner.
 -- args: base, epoch (0), now, replica, here (names of the present replicas), at (when they were present).
