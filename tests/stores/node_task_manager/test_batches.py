@@ -6,7 +6,7 @@ import random
 
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.invariants import check_invariants, expire_all, nothing_is_left
-from tests.stores.node_task_manager.shards import LIMITS, Bench, redis_shard
+from tests.stores.node_task_manager.shards import LIMITS, Bench, plan_of, redis_shard
 from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
 from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT, BatchProgress, BatchStatus, batch_status
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
@@ -38,7 +38,7 @@ async def component(bench: Bench, run: RunName) -> Component:
     return found
 
 
-async def test_twenty_workers_count_exactly_at_every_moment(redis_server: RedisServer) -> None:
+async def test_batch_counts_add_up_while_twenty_workers_run_it(redis_server: RedisServer) -> None:
     """They complete, fail, give back and let leases lapse; some items are stopped; the counts always add up."""
     rng, clock = random.Random(7), ManualClock()
     bench = Bench(redis_shard(redis_server, clock), clock)
@@ -92,7 +92,7 @@ async def test_twenty_workers_count_exactly_at_every_moment(redis_server: RedisS
     await check_invariants(redis_server)
 
 
-async def test_a_batch_is_cancelled_as_a_whole(bench: Bench) -> None:
+async def test_cancelled_batch_counts_completed_and_skipped_items(bench: Bench) -> None:
     run = await submit(bench, batch(4), "b")
     (first, second) = await bench.take(2)
     await bench.complete(first)
@@ -131,7 +131,7 @@ async def test_runs_of_a_user_are_listed_newest_first_until_their_records_expire
     assert await bench.shard.runs_of("ann", "task", None, 10) == []
 
 
-async def test_what_has_ended_expires_with_its_plan(redis_server: RedisServer) -> None:
+async def test_ended_ad_hoc_runs_and_their_plans_expire(redis_server: RedisServer) -> None:
     clock = ManualClock()
     bench = Bench(redis_shard(redis_server, clock), clock)
     work = AdHocWork("ann", "noop", ('{"x":1}',))
@@ -154,9 +154,7 @@ async def test_what_has_ended_expires_with_its_plan(redis_server: RedisServer) -
     await nothing_is_left(redis_server)
 
 
-async def test_a_user_called_like_another_s_kind_and_a_flow_called_task_stay_apart(bench: Bench) -> None:
-    from tests.stores.node_task_manager.shards import plan_of
-
+async def test_purging_a_flow_named_task_keeps_ad_hoc_tasks(bench: Bench) -> None:
     await bench.submit(plan_of("a"), flow_id="task", user_id="ann")
     run = await submit(bench, AdHocWork("ann", "noop", ("",)), "abc")
     assert (await bench.shard.purge("task")).done

@@ -74,7 +74,9 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("command", "check", "subject"), BROKEN, ids=[f"{b[1]}-{b[0][1]}" for b in BROKEN])
-async def test_what_is_broken_by_hand_is_mended(ward: Ward, command: tuple[Any, ...], check: str, subject: str) -> None:
+async def test_doctor_finds_and_mends_broken_cache_keys(
+    ward: Ward, command: tuple[Any, ...], check: str, subject: str
+) -> None:
     assert await ward.found() == []
     await ward.do(*command)
     assert await ward.found() == [(check, subject, False)]
@@ -83,7 +85,7 @@ async def test_what_is_broken_by_hand_is_mended(ward: Ward, command: tuple[Any, 
     assert (await ward.caches.look_up(OTHER, "b", 1000)).result == "[]"
 
 
-async def test_what_has_ended_or_given_way_is_no_finding(ward: Ward) -> None:
+async def test_doctor_accepts_evicted_cleared_and_expired_results(ward: Ward) -> None:
     await ward.caches.look_up(Entry("screening", "d2"), "filler", 1000)
     await fill(ward.caches, Entry("screening", "d3"), most=2)
     assert await ward.caches.size("screening") == 2
@@ -96,7 +98,7 @@ async def test_what_has_ended_or_given_way_is_no_finding(ward: Ward) -> None:
     assert await ward.found() == []
 
 
-async def test_in_the_background_only_who_leads_the_cleaning_looks(ward: Ward) -> None:
+async def test_background_doctor_examines_caches_only_while_leading_the_cleaning(ward: Ward) -> None:
     await ward.do("DEL", "cache:screening:d0")
     assert await ward.found(background=True) == []
     await ward.do("SET", "cleaner", "here")

@@ -64,7 +64,7 @@ async def fill(caches: CacheStore, entry: Entry = ENTRY, result: str = "[]", mos
     return await caches.fill(entry, "filler", looked.generation, result, TTL, most)
 
 
-async def test_a_result_is_found_until_its_time_is_over(caches: CacheStore, clock: ManualClock) -> None:
+async def test_result_is_found_until_it_expires(caches: CacheStore, clock: ManualClock) -> None:
     assert await fill(caches, result='[["out","é"]]') == (True, 0)
     assert (await caches.look_up(ENTRY, "b", FLIGHT)).result == '[["out","é"]]'
     assert (await caches.look_up(replace(ENTRY, cache="analysis"), "b", FLIGHT)).result == ""
@@ -74,7 +74,7 @@ async def test_a_result_is_found_until_its_time_is_over(caches: CacheStore, cloc
     assert await caches.size("screening") == 0
 
 
-async def test_of_twenty_who_look_at_once_one_works_it_out(caches: CacheStore) -> None:
+async def test_one_of_twenty_concurrent_lookups_computes_the_result(caches: CacheStore) -> None:
     looks = await asyncio.gather(*(caches.look_up(ENTRY, f"t{at}", FLIGHT) for at in range(20)))
     assert sorted(look.busy_ms > 0 for look in looks) == [False, *[True] * 19]
     chosen = next(at for at, look in enumerate(looks) if not look.busy_ms)
@@ -86,7 +86,7 @@ async def test_of_twenty_who_look_at_once_one_works_it_out(caches: CacheStore) -
     assert {(look.result, look.busy_ms) for look in looks} == {("[]", 0)}
 
 
-async def test_a_flight_that_is_not_renewed_is_over_and_its_result_refused(
+async def test_flight_that_is_not_renewed_lapses_and_its_result_is_refused(
     caches: CacheStore, clock: ManualClock
 ) -> None:
     first = await caches.look_up(ENTRY, "a", FLIGHT)
@@ -102,14 +102,14 @@ async def test_a_flight_that_is_not_renewed_is_over_and_its_result_refused(
     assert (await caches.look_up(ENTRY, "c", FLIGHT)).result == "[2]"
 
 
-async def test_who_gives_up_makes_way_for_the_next(caches: CacheStore) -> None:
+async def test_abandoned_flight_lets_the_next_lookup_compute(caches: CacheStore) -> None:
     first = await caches.look_up(ENTRY, "a", FLIGHT)
     assert not await caches.extend(ENTRY, "b", first.generation, 0)
     assert await caches.extend(ENTRY, "a", first.generation, 0)
     assert (await caches.look_up(ENTRY, "b", FLIGHT)).busy_ms == 0
 
 
-async def test_clearing_forgets_results_and_refuses_those_under_way(caches: CacheStore) -> None:
+async def test_clearing_removes_results_and_refuses_those_in_flight(caches: CacheStore) -> None:
     other, kept = replace(ENTRY, digest="d1"), replace(ENTRY, cache="analysis")
     await fill(caches)
     await fill(caches, kept)
@@ -124,7 +124,7 @@ async def test_clearing_forgets_results_and_refuses_those_under_way(caches: Cach
     assert (await caches.look_up(kept, "b", FLIGHT)).result == "[]"
 
 
-async def test_clearing_many_takes_out_all(store: RedisServer | None, caches: CacheStore) -> None:
+async def test_clearing_removes_1700_results(store: RedisServer | None, caches: CacheStore) -> None:
     for first in range(0, 1700, 100):
         entries = [Entry("screening", f"d{at}") for at in range(first, first + 100)]
         await asyncio.gather(*(fill(caches, entry, most=10_000) for entry in entries))
@@ -133,7 +133,7 @@ async def test_clearing_many_takes_out_all(store: RedisServer | None, caches: Ca
         assert [key for key in await store.keys() if ":cache:" in key or ":cache_index:" in key] == []
 
 
-async def test_those_that_end_first_give_way(empty: RedisServer | None, clock: ManualClock) -> None:
+async def test_full_cache_evicts_the_results_that_expire_first(empty: RedisServer | None, clock: ManualClock) -> None:
     caches: CacheStore = MemoryCacheStore(clock) if empty is None else cache_store(empty, clock, shards=1)
     for at in range(5):
         clock.advance(1)
@@ -143,7 +143,7 @@ async def test_those_that_end_first_give_way(empty: RedisServer | None, clock: M
     assert await caches.size("screening") == 3
 
 
-async def test_all_keys_have_a_time_to_live(redis: RedisServer, clock: ManualClock) -> None:
+async def test_all_cache_keys_have_a_time_to_live(redis: RedisServer, clock: ManualClock) -> None:
     caches = cache_store(redis, clock)
     await fill(caches)
     await caches.look_up(replace(ENTRY, digest="d1"), "a", FLIGHT)
@@ -151,7 +151,7 @@ async def test_all_keys_have_a_time_to_live(redis: RedisServer, clock: ManualClo
     assert await redis.lasting_keys() == []
 
 
-async def test_counts_add_up(empty: RedisServer | None) -> None:
+async def test_cache_statistics_add_up(empty: RedisServer | None) -> None:
     statistics: CacheStatistics = MemoryCacheStatistics()
     if empty is not None:
         statistics = RedisCacheStatistics(empty.connect("node_task_manager"), KEYS[0])
@@ -198,7 +198,7 @@ class Lives:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_redis_does_what_memory_says(redis: RedisServer, clock: ManualClock, seed: int) -> None:
+async def test_redis_caches_behave_like_memory(redis: RedisServer, clock: ManualClock, seed: int) -> None:
     stores: list[CacheStore] = [MemoryCacheStore(clock), cache_store(redis, clock, shards=1)]
     lives = Lives(random.Random(seed), clock, stores)
     for _ in range(250):
@@ -207,7 +207,7 @@ async def test_redis_does_what_memory_says(redis: RedisServer, clock: ManualCloc
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_whatever_vanishes_no_result_is_wrong_or_back_from_the_dead(
+async def test_random_eviction_never_yields_wrong_or_stale_results(
     redis: RedisServer, clock: ManualClock, seed: int
 ) -> None:
     """The store evicts keys at random: look-ups then miss, but results that are found are those of the last fill."""

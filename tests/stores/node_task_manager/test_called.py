@@ -19,7 +19,7 @@ def held(assignment: Assignment) -> Held:
     return Held(assignment.task_id, assignment.attempt, assignment.nonce)
 
 
-async def test_the_least_loaded_gets_it(bench: Bench) -> None:
+async def test_least_loaded_worker_gets_the_node_task(bench: Bench) -> None:
     await bench.submit(plan_of("a b c"))
     half = Vacancy("half", 0, 5, ("noop",), capacity=10)
     idle = Vacancy("idle", 0, 1, ("noop",), capacity=1)
@@ -27,7 +27,7 @@ async def test_the_least_loaded_gets_it(bench: Bench) -> None:
     assert [each.worker_id for each in effects.assignments] == ["idle", "half", "half"]
 
 
-async def test_what_is_passed_on_is_the_same_attempt_with_clocks_that_begin_anew(bench: Bench) -> None:
+async def test_passing_on_keeps_the_attempt_and_restarts_its_clocks(bench: Bench) -> None:
     await bench.submit(plan_of("a", start_to_close_ms=60_000))
     (first,) = await bench.take(1, "w1")
     bench.clock.advance(5_000)
@@ -44,7 +44,7 @@ async def test_what_is_passed_on_is_the_same_attempt_with_clocks_that_begin_anew
     assert await bench.complete(second) == ""
 
 
-async def test_what_is_not_held_or_is_to_stop_is_not_passed_on(bench: Bench) -> None:
+async def test_node_task_that_is_not_held_or_is_stopping_is_not_passed_on(bench: Bench) -> None:
     await bench.submit(plan_of("a"))
     (taken,) = await bench.take(1, "w1")
     assert (await bench.shard.pass_on("w3", held(taken), "w2")).assignments == ()
@@ -54,7 +54,7 @@ async def test_what_is_not_held_or_is_to_stop_is_not_passed_on(bench: Bench) -> 
     assert await bench.shard.held_by("w1") == [taken.task_id]
 
 
-async def test_another_process_of_a_worker_has_lost_what_the_one_before_held(bench: Bench) -> None:
+async def test_new_worker_process_loses_the_node_tasks_of_the_previous_one(bench: Bench) -> None:
     await bench.shard.begin_process("w1", "i1")
     await bench.submit(plan_of("a"))
     (taken,) = await bench.take(1, "w1")
@@ -69,7 +69,7 @@ async def test_another_process_of_a_worker_has_lost_what_the_one_before_held(ben
     assert (task.status, task.lost) == (NodeTaskStatus.PENDING, 1)
 
 
-async def test_a_process_that_is_the_first_known_keeps_what_is_held(bench: Bench) -> None:
+async def test_first_known_worker_process_keeps_the_held_node_tasks(bench: Bench) -> None:
     """Nobody can tell whether it is another process."""
     await bench.submit(plan_of("a"))
     (taken,) = await bench.take(1, "w1")
@@ -77,7 +77,7 @@ async def test_a_process_that_is_the_first_known_keeps_what_is_held(bench: Bench
     assert await bench.shard.held_by("w1") == [taken.task_id]
 
 
-async def test_more_than_one_script_may_do_is_lost_as_well(bench: Bench) -> None:
+async def test_new_worker_process_loses_1100_node_tasks(bench: Bench) -> None:
     await bench.shard.begin_process("w1", "i1")
     await bench.submit(plan_of(" ".join(f"n{at}" for at in range(1100))))
     while await bench.take(500, "w1"):
@@ -98,9 +98,7 @@ async def replicas(store: RedisServer | None, clock: ManualClock) -> AsyncIterat
     await store.close_clients()
 
 
-async def test_replicas_are_here_until_they_leave_or_are_silent_for_too_long(
-    replicas: Replicas, clock: ManualClock
-) -> None:
+async def test_replicas_are_listed_until_they_leave_or_time_out(replicas: Replicas, clock: ManualClock) -> None:
     assert list(await replicas.check_in("a", 1000)) == ["a"]
     clock.advance(600)
     assert sorted(await replicas.check_in("b", 1000)) == ["a", "b"]

@@ -46,7 +46,7 @@ def _plan(flow: str) -> Plan:
 
 @pytest.mark.parametrize("server", redis_kinds(), indirect=True)
 @pytest.mark.parametrize("records", [500, 3], ids=["whole", "cut"])
-async def test_no_limit_is_passed_by_twenty_claimers(server: RedisServer, records: int) -> None:
+async def test_twenty_claimers_exceed_no_limit(server: RedisServer, records: int) -> None:
     await server.flush()
     shard = redis_shard(server, ManualClock(), Limits(records_per_script=records))
     await shard.save_config(CONFIG)

@@ -58,7 +58,7 @@ async def kept(bench: Bench, cycles: range) -> list[int]:
     return [at for at in cycles if await bench.shard.component_ids(RunName("flow", at, 0))]
 
 
-async def test_the_newest_cycles_stay_and_all_of_the_others_goes(bench: Bench) -> None:
+async def test_cleaning_keeps_the_newest_cycles_and_removes_the_rest_entirely(bench: Bench) -> None:
     plan = plan_of("a>b c")
     for cycle in range(6):
         await run_cycle(bench, cycle, plan, keep=2)
@@ -72,7 +72,7 @@ async def test_the_newest_cycles_stay_and_all_of_the_others_goes(bench: Bench) -
     assert (await bench.shard.cleaned())["node_tasks"] == 12
 
 
-async def test_a_hundred_cycles_stay_unless_the_flow_says_otherwise(bench: Bench) -> None:
+async def test_a_hundred_cycles_are_kept_by_default(bench: Bench) -> None:
     for cycle in range(103):
         await run_cycle(bench, cycle, plan_of("a"))
     await acknowledge(bench)
@@ -81,7 +81,7 @@ async def test_a_hundred_cycles_stay_unless_the_flow_says_otherwise(bench: Bench
     assert await kept(bench, range(103)) == list(range(3, 103))
 
 
-async def test_what_ended_a_moment_ago_stays(bench: Bench) -> None:
+async def test_recently_ended_cycles_are_kept(bench: Bench) -> None:
     for cycle in range(3):
         await run_cycle(bench, cycle, plan_of("a"), keep=1)
     await acknowledge(bench)
@@ -93,7 +93,7 @@ async def test_what_ended_a_moment_ago_stays(bench: Bench) -> None:
     assert await kept(bench, range(3)) == [2]
 
 
-async def test_what_the_scheduler_has_not_heard_of_stays(bench: Bench) -> None:
+async def test_cycles_with_unacknowledged_events_are_kept(bench: Bench) -> None:
     """The scheduler would submit again what it does not find."""
     for cycle in range(3):
         await run_cycle(bench, cycle, plan_of("a"), keep=1)
@@ -107,7 +107,7 @@ async def test_what_the_scheduler_has_not_heard_of_stays(bench: Bench) -> None:
     assert await kept(bench, range(3)) == [2]
 
 
-async def test_an_open_run_stays_however_old_its_number(bench: Bench) -> None:
+async def test_open_run_is_kept_however_old_its_cycle(bench: Bench) -> None:
     plan = plan_of("a>b")
     await bench.submit(plan, cycle=0)
     (open_one,) = await bench.take()
@@ -123,7 +123,7 @@ async def test_an_open_run_stays_however_old_its_number(bench: Bench) -> None:
     assert open_one.task_id == "flow:0:0:a"
 
 
-async def test_what_is_kept_for_a_time_goes_when_it_is_over(bench: Bench) -> None:
+async def test_cycle_is_removed_when_its_keep_for_time_is_over(bench: Bench) -> None:
     await run_cycle(bench, 0, plan_of("a"), keep_for=SETTLE)
     await run_cycle(bench, 1, plan_of("a"))
     await acknowledge(bench)
@@ -132,7 +132,7 @@ async def test_what_is_kept_for_a_time_goes_when_it_is_over(bench: Bench) -> Non
     assert await kept(bench, range(2)) == [1]
 
 
-async def test_fewer_kept_from_now_on_counts_from_the_next_end(bench: Bench) -> None:
+async def test_lower_keep_cycles_applies_once_the_next_cycle_ends(bench: Bench) -> None:
     for cycle in range(5):
         await run_cycle(bench, cycle, plan_of("a"), keep=9)
     await run_cycle(bench, 5, plan_of("a"), keep=2)
@@ -142,7 +142,7 @@ async def test_fewer_kept_from_now_on_counts_from_the_next_end(bench: Bench) -> 
     assert await kept(bench, range(6)) == [4, 5]
 
 
-async def test_log_lines_and_dead_letters_go_with_their_cycle(bench: Bench) -> None:
+async def test_log_lines_and_dead_letters_are_removed_with_their_cycle(bench: Bench) -> None:
     # A dead letter without a retry policy: it lost its worker too often.
     await bench.submit(plan_of("a"), cycle=0)
     for _ in range(LIMITS.losses):
@@ -160,7 +160,7 @@ async def test_log_lines_and_dead_letters_go_with_their_cycle(bench: Bench) -> N
     assert await bench.shard.lines("flow", 0, "", 9) == []
 
 
-async def test_one_cleans_and_another_goes_on_when_it_has_died(bench: Bench) -> None:
+async def test_one_replica_cleans_until_it_leaves(bench: Bench) -> None:
     for cycle in range(3):
         await run_cycle(bench, cycle, plan_of("a"), keep=1)
     await acknowledge(bench)
@@ -180,7 +180,7 @@ async def test_one_cleans_and_another_goes_on_when_it_has_died(bench: Bench) -> 
     assert await kept(bench, range(6)) == [5]
 
 
-async def test_what_a_dead_worker_held_comes_back_before_anything_is_cleaned(bench: Bench) -> None:
+async def test_cleaning_waits_until_lapsed_leases_are_reaped(bench: Bench) -> None:
     for cycle in range(3):
         await run_cycle(bench, cycle, plan_of("a"), keep=1)
     await acknowledge(bench)
@@ -195,7 +195,7 @@ async def test_what_a_dead_worker_held_comes_back_before_anything_is_cleaned(ben
     assert await kept(bench, range(3)) == [2]
 
 
-async def test_a_run_of_several_components_goes_as_a_whole(bench: Bench) -> None:
+async def test_run_of_several_components_is_removed_as_a_whole(bench: Bench) -> None:
     plans = [plan_of("a>b"), plan_of("c")]
     for plan in plans:
         await bench.shard.save(plan)
@@ -213,7 +213,7 @@ async def test_a_run_of_several_components_goes_as_a_whole(bench: Bench) -> None
     assert await bench.shard.components([(RunName("flow", 0, 0), at) for at in "01"]) == [None, None]
 
 
-async def test_cleaning_goes_on_while_others_write(redis_server: RedisServer) -> None:
+async def test_cleaning_proceeds_while_runs_begin_and_end(redis_server: RedisServer) -> None:
     """Between any two steps runs begin and end; open runs are not touched, and in the end the newest are there."""
     clock = ManualClock()
     bench = Bench(redis_shard(redis_server, clock, replace(LIMITS, clean_keys=10)), clock)
@@ -237,7 +237,7 @@ async def test_cleaning_goes_on_while_others_write(redis_server: RedisServer) ->
     assert await kept(bench, range(12)) == [6, 7, 8, 9, 10, 11]
 
 
-async def test_the_records_that_one_step_touches_are_bounded(redis_server: RedisServer) -> None:
+async def test_cleaning_step_touches_a_bounded_number_of_records(redis_server: RedisServer) -> None:
     clock = ManualClock()
     bench = Bench(redis_shard(redis_server, clock, replace(LIMITS, clean_keys=40)), clock)
     plan = plan_of(" ".join(f"n{at}" for at in range(100)))
@@ -256,7 +256,7 @@ async def test_the_records_that_one_step_touches_are_bounded(redis_server: Redis
     assert removed == 300
 
 
-async def test_memory_shares_the_lease_as_well() -> None:
+async def test_cleaner_lease_lapses_in_memory() -> None:
     clock = ManualClock()
     shard = memory_shard(clock, Limits())
     assert (await shard.clean("first", 0)).leads
@@ -266,7 +266,7 @@ async def test_memory_shares_the_lease_as_well() -> None:
     assert (await shard.clean("second", 0)).leads
 
 
-async def test_the_lease_lapses_by_itself(redis_server: RedisServer) -> None:
+async def test_cleaner_lease_expires_in_redis(redis_server: RedisServer) -> None:
     clock = ManualClock()
     shard = redis_shard(redis_server, clock)
     assert (await shard.clean("first", 0)).leads
@@ -283,9 +283,7 @@ async def forget_task(admin: Redis, task_id: str) -> None:
     assert await admin.execute_command("HDEL", f"{BASE}run:{run}", f"{node_id}:status") == 1
 
 
-async def test_the_list_of_all_node_tasks_loses_those_without_a_record(
-    redis_bench: Bench, redis_server: RedisServer
-) -> None:
+async def test_cleaning_unlists_old_node_tasks_without_a_record(redis_bench: Bench, redis_server: RedisServer) -> None:
     bench, admin = redis_bench, redis_server.connect()
     await bench.submit(plan_of("a b c", schedule_to_start_ms=0))
     await forget_task(admin, "flow:0:0:b")
@@ -298,7 +296,7 @@ async def test_the_list_of_all_node_tasks_loses_those_without_a_record(
     assert await admin.zrange(BASE + "node_tasks_list", 0, -1) == [b"flow:0:0:a", b"flow:0:0:c"]
 
 
-async def test_the_list_of_a_silent_worker_keeps_what_it_holds_only(
+async def test_cleaning_unlists_node_tasks_that_a_silent_worker_no_longer_holds(
     redis_bench: Bench, redis_server: RedisServer
 ) -> None:
     bench, admin = redis_bench, redis_server.connect()
@@ -314,9 +312,7 @@ async def test_the_list_of_a_silent_worker_keeps_what_it_holds_only(
     assert (await bench.shard.tasks([b.task_id]))[0] is not None
 
 
-async def test_a_worker_that_renews_loses_the_entries_without_a_record(
-    redis_bench: Bench, redis_server: RedisServer
-) -> None:
+async def test_renewing_unlists_node_tasks_without_a_record(redis_bench: Bench, redis_server: RedisServer) -> None:
     bench, admin = redis_bench, redis_server.connect()
     session = (await bench.shard.open_session("w1", "i", [])).session
     await bench.submit(plan_of("a b"))
@@ -326,7 +322,7 @@ async def test_a_worker_that_renews_loses_the_entries_without_a_record(
     assert await admin.zrange(BASE + "worker_tasks:w1", 0, -1) == [b"flow:0:0:b"]
 
 
-async def test_dead_letters_without_a_record_are_listed_no_more(redis_bench: Bench, redis_server: RedisServer) -> None:
+async def test_cleaning_unlists_dead_letters_without_a_record(redis_bench: Bench, redis_server: RedisServer) -> None:
     bench, admin = redis_bench, redis_server.connect()
     await bench.submit(plan_of("a"))
     for _ in range(LIMITS.losses):
@@ -340,9 +336,7 @@ async def test_dead_letters_without_a_record_are_listed_no_more(redis_bench: Ben
     assert not await admin.exists(BASE + "dead_letters:default")
 
 
-async def test_what_is_kept_longer_or_shorter_gets_another_time_to_live(
-    redis_bench: Bench, redis_server: RedisServer
-) -> None:
+async def test_keep_for_sets_the_time_to_live_of_a_run(redis_bench: Bench, redis_server: RedisServer) -> None:
     bench, admin = redis_bench, redis_server.connect()
     hour = 3_600_000
     for cycle, keep_for in enumerate((2 * hour, 100 * hour, 0)):
@@ -354,7 +348,7 @@ async def test_what_is_kept_longer_or_shorter_gets_another_time_to_live(
         assert expected - SETTLE - 10_000 < await admin.pttl(f"{BASE}run:flow:{cycle}:0") <= expected, cycle
 
 
-async def test_a_purge_takes_what_cleaning_knows_of_the_flow(redis_bench: Bench, redis_server: RedisServer) -> None:
+async def test_purge_removes_what_cleaning_stores_about_the_flow(redis_bench: Bench, redis_server: RedisServer) -> None:
     bench = redis_bench
     for cycle in range(3):
         await run_cycle(bench, cycle, plan_of("a"))
@@ -369,7 +363,7 @@ async def test_a_purge_takes_what_cleaning_knows_of_the_flow(redis_bench: Bench,
     assert not await redis_server.connect().exists(BASE + "to_clean")
 
 
-async def test_the_index_of_a_flow_lasts_while_something_of_it_is_on_record(
+async def test_flow_index_lasts_while_a_run_of_the_flow_is_on_record(
     redis_bench: Bench, redis_server: RedisServer
 ) -> None:
     """A purge finds the flow's runs by this index, even when a run waits for long or the flow has not run for long."""

@@ -24,7 +24,7 @@ async def say(bench: Bench, assignment: Assignment, progress: int = 0) -> None:
     await bench.shard.record([Progress(assignment.task_id, assignment.nonce, progress, "")], [])
 
 
-async def test_an_attempt_that_is_silent_for_too_long_is_stopped_and_tried_again(bench: Bench) -> None:
+async def test_silent_attempt_is_stopped_and_retried(bench: Bench) -> None:
     first = await begun(bench, heartbeat_ms=5_000, retry=PATIENT)
     assert (await task_of(bench)).lease_deadline == bench.clock() + 5_000
     bench.clock.advance(5_000)
@@ -37,7 +37,7 @@ async def test_an_attempt_that_is_silent_for_too_long_is_stopped_and_tried_again
     assert (await bench.complete(first)).startswith("the lease lapsed")
 
 
-async def test_progress_is_a_sign_of_life_and_keeps_the_lease(bench: Bench) -> None:
+async def test_progress_counts_as_heartbeat_and_extends_the_lease(bench: Bench) -> None:
     first = await begun(bench, heartbeat_ms=5_000, start_to_close_ms=0)
     for at in range(20):
         bench.clock.advance(4_000)
@@ -47,7 +47,7 @@ async def test_progress_is_a_sign_of_life_and_keeps_the_lease(bench: Bench) -> N
     assert await bench.complete(first) == ""
 
 
-async def test_the_same_progress_again_is_a_sign_of_life_too(bench: Bench) -> None:
+async def test_unchanged_progress_counts_as_heartbeat(bench: Bench) -> None:
     first = await begun(bench, heartbeat_ms=5_000)
     for _ in range(3):
         bench.clock.advance(4_000)
@@ -55,7 +55,7 @@ async def test_the_same_progress_again_is_a_sign_of_life_too(bench: Bench) -> No
     assert (await bench.shard.reap()).results == ()
 
 
-async def test_renewing_the_lease_is_none(bench: Bench) -> None:
+async def test_renewing_the_lease_is_no_heartbeat(bench: Bench) -> None:
     first = await begun(bench, heartbeat_ms=5_000)
     bench.clock.advance(4_000)
     await bench.shard.renew("w1", 0, [held(first)])
@@ -66,14 +66,14 @@ async def test_renewing_the_lease_is_none(bench: Bench) -> None:
     assert (failed.status, failed.error.code) == (NodeTaskStatus.FAILED, "HEARTBEAT_TIMEOUT")
 
 
-async def test_a_worker_that_comes_back_begins_its_silence_anew(bench: Bench) -> None:
+async def test_reconnecting_restarts_the_heartbeat_timeout(bench: Bench) -> None:
     first = await begun(bench, heartbeat_ms=5_000)
     bench.clock.advance(4_999)
     await bench.shard.open_session("w1", "i1", [held(first)])
     assert (await task_of(bench)).lease_deadline == bench.clock() + 5_000
 
 
-async def test_all_that_a_worker_names_when_it_is_back_may_be_silent_anew(bench: Bench) -> None:
+async def test_reconnecting_restarts_the_heartbeat_timeout_of_510_node_tasks(bench: Bench) -> None:
     names = [f"n{place}" for place in range(510)]
     await bench.submit(plan_of(" ".join(names), heartbeat_ms=5_000))
     given = list[Assignment]()
@@ -85,7 +85,7 @@ async def test_all_that_a_worker_names_when_it_is_back_may_be_silent_anew(bench:
     assert (len(given), (await bench.shard.reap()).results) == (510, ())
 
 
-async def test_what_was_asked_to_stop_is_not_kept_by_signs_of_life(bench: Bench) -> None:
+async def test_heartbeat_does_not_extend_the_lease_of_a_stopping_attempt(bench: Bench) -> None:
     first = await begun(bench, heartbeat_ms=5_000)
     await bench.shard.terminate(first.task_id, "0", 0, "enough", "ann")
     deadline = (await task_of(bench)).lease_deadline
@@ -93,7 +93,7 @@ async def test_what_was_asked_to_stop_is_not_kept_by_signs_of_life(bench: Bench)
     assert (await task_of(bench)).lease_deadline == deadline
 
 
-async def test_the_total_time_ends_an_attempt_and_the_worker_knows_when(bench: Bench) -> None:
+async def test_total_time_ends_an_attempt_and_sets_its_deadline(bench: Bench) -> None:
     await bench.submit(plan_of("a", total_ms=60_000, retry=PATIENT))
     bench.clock.advance(20_000)
     (first,) = await bench.take()
@@ -108,7 +108,7 @@ async def test_the_total_time_ends_an_attempt_and_the_worker_knows_when(bench: B
     assert failed.error.final == "the total time would end before the next attempt could begin"
 
 
-async def test_the_total_time_goes_on_over_all_attempts(bench: Bench) -> None:
+async def test_total_time_spans_all_attempts(bench: Bench) -> None:
     first = await begun(bench, total_ms=60_000, retry=PATIENT)
     bench.clock.advance(30_000)
     error = TaskError("NODE_ERROR", "broke")
@@ -119,7 +119,7 @@ async def test_the_total_time_goes_on_over_all_attempts(bench: Bench) -> None:
     assert second.deadline_ms == bench.clock() + 29_000
 
 
-async def test_no_attempt_is_waited_for_that_would_begin_after_the_total_time(bench: Bench) -> None:
+async def test_no_retry_is_scheduled_after_the_total_time(bench: Bench) -> None:
     first = await begun(bench, total_ms=60_000, retry=PATIENT)
     bench.clock.advance(59_500)
     error = TaskError("NODE_ERROR", "broke")
@@ -136,7 +136,7 @@ async def test_the_total_time_ends_a_wait_for_a_worker(bench: Bench) -> None:
     assert failed.error == TaskError("TOTAL_TIMEOUT", "no attempt succeeded within the total time of 1 min")
 
 
-async def test_an_attempt_with_a_shorter_limit_of_its_own_ends_by_that(bench: Bench) -> None:
+async def test_attempt_timeout_shorter_than_the_total_time_applies_first(bench: Bench) -> None:
     first = await begun(bench, total_ms=60_000, start_to_close_ms=10_000)
     assert first.deadline_ms == bench.clock() + 10_000
     bench.clock.advance(20_000)
@@ -146,7 +146,7 @@ async def test_an_attempt_with_a_shorter_limit_of_its_own_ends_by_that(bench: Be
     assert failed.error.code == "TIMEOUT"
 
 
-async def test_what_is_older_than_a_start_is_spared_until_workers_had_a_lease_to_come_back(bench: Bench) -> None:
+async def test_reaper_spares_what_began_before_its_start_for_one_lease(bench: Bench) -> None:
     """Its lease lapsed, or its silence or its wait became too long, while no process was there."""
     await bench.submit(plan_of("a b", heartbeat_ms=5_000, schedule_to_start_ms=5_000))
     (given,) = await bench.take(1)
@@ -157,7 +157,7 @@ async def test_what_is_older_than_a_start_is_spared_until_workers_had_a_lease_to
     assert set((await bench.shard.reap()).results) == {given.task_id, "flow:0:0:b"}
 
 
-async def test_nothing_ends_by_a_look_that_comes_too_late(bench: Bench) -> None:
+async def test_late_reap_ends_nothing(bench: Bench) -> None:
     """A store that hangs carries out such a look before it hears of the renewals made meanwhile."""
     await bench.submit(plan_of("a b", schedule_to_start_ms=5_000))
     (given,) = await bench.take(1)
@@ -170,7 +170,7 @@ async def test_nothing_ends_by_a_look_that_comes_too_late(bench: Bench) -> None:
     assert (set(effects.results), effects.late) == ({given.task_id, "flow:0:0:b"}, False)
 
 
-async def test_the_clocks_of_what_began_after_a_start_go_at_once(bench: Bench) -> None:
+async def test_reaper_does_not_spare_what_began_after_its_start(bench: Bench) -> None:
     bench.clock.advance(100_000)
     plan = plan_of("a b", heartbeat_ms=2_000, schedule_to_start_ms=2_000)
     await bench.submit(plan)
@@ -179,7 +179,7 @@ async def test_the_clocks_of_what_began_after_a_start_go_at_once(bench: Bench) -
     assert set((await bench.shard.reap(spare_ms=20_000)).results) == {a.task_id, "flow:0:0:b"}
 
 
-async def test_the_total_time_of_what_waits_is_over_for_what_is_older_than_a_start_as_well(bench: Bench) -> None:
+async def test_reaper_does_not_spare_a_wait_past_the_total_time(bench: Bench) -> None:
     await bench.submit(plan_of("a", total_ms=60_000))
     bench.clock.advance(60_000)
     assert (await bench.shard.reap(spare_ms=30_000)).results == ("flow:0:0:a",)

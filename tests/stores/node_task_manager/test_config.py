@@ -24,7 +24,7 @@ async def weights(client: Redis) -> list[dict[str, float]]:
     return [{user.decode(): float(weight) for user, weight in each.items()} for each in found]
 
 
-async def test_a_configuration_that_only_the_first_shard_has_comes_to_all_with_the_next_load(
+async def test_load_spreads_the_config_of_the_first_shard_to_all_shards(
     client: Redis,
 ) -> None:
     before = SystemConfig(user_weights={"ann": 2.0}, version=1)
@@ -37,7 +37,7 @@ async def test_a_configuration_that_only_the_first_shard_has_comes_to_all_with_t
     assert await weights(client) == [{"bob": 3.0}] * 3
 
 
-async def test_a_server_that_starts_does_so_too_and_leaves_newer_ones_alone(client: Redis) -> None:
+async def test_first_load_spreads_the_config_but_keeps_newer_ones(client: Redis) -> None:
     older, newer = SystemConfig(version=1), SystemConfig(user_weights={"ann": 2.0}, version=2)
     assert await RedisConfigStore(client, ONLY_FIRST).save(older, 0)
     assert await RedisConfigStore(client, {0: KEYS[1]}).save(newer, 0)

@@ -33,21 +33,21 @@ def left(worker_id: str, *node_types: str, until: int = 9) -> ConnectionChanges:
     return ConnectionChanges({worker_id: 0}, dict.fromkeys(node_types, LastOffer(worker_id, until)))
 
 
-async def test_nobody_offers_anything_to_begin_with(connected: ConnectedWorkers) -> None:
+async def test_no_node_type_is_offered_at_first(connected: ConnectedWorkers) -> None:
     assert await connected.unoffered(["a", "b"]) == {"a": LastOffer(), "b": LastOffer()}
     assert await connected.unoffered([]) == {}
     assert await connected.since(["w"]) == {}
     assert await connected.since([]) == {}
 
 
-async def test_what_any_replica_tells_holds_for_all(connected: ConnectedWorkers) -> None:
+async def test_reports_of_all_replicas_are_combined(connected: ConnectedWorkers) -> None:
     assert await connected.record("r1", KEEP, came("w1", "a", "b", since=7))
     assert await connected.record("r2", KEEP, came("w2", "b", "c", since=8))
     assert await connected.unoffered(["a", "b", "c", "d"]) == {"d": LastOffer()}
     assert await connected.since(["w2", "w1", "w3"]) == {"w1": 7, "w2": 8}
 
 
-async def test_who_was_the_last_is_told_until_somebody_comes(connected: ConnectedWorkers) -> None:
+async def test_last_offer_is_reported_until_a_worker_offers_the_type_again(connected: ConnectedWorkers) -> None:
     await connected.record("r1", KEEP, came("w1", "a"))
     assert await connected.record("r1", KEEP, left("w1", "a", until=9))
     assert await connected.unoffered(["a"]) == {"a": LastOffer("w1", 9)}
@@ -59,7 +59,7 @@ async def test_who_was_the_last_is_told_until_somebody_comes(connected: Connecte
     assert await connected.unoffered(["a"]) == {"a": LastOffer()}
 
 
-async def test_the_last_of_a_replica_is_not_the_last_while_another_replica_has_one(
+async def test_type_stays_offered_while_another_replica_has_a_worker(
     connected: ConnectedWorkers,
 ) -> None:
     await connected.record("r1", KEEP, came("w1", "a"))
@@ -70,7 +70,7 @@ async def test_the_last_of_a_replica_is_not_the_last_while_another_replica_has_o
     assert await connected.unoffered(["a"]) == {"a": LastOffer("w2", 10)}
 
 
-async def test_what_a_replica_told_lapses_with_it(connected: ConnectedWorkers, clock: ManualClock) -> None:
+async def test_report_of_a_silent_replica_lapses(connected: ConnectedWorkers, clock: ManualClock) -> None:
     await connected.record("r1", KEEP, came("w1", "a"))
     await connected.record("r2", KEEP, came("w2", "b"))
     clock.advance(KEEP - 1)
@@ -85,7 +85,7 @@ async def test_what_a_replica_told_lapses_with_it(connected: ConnectedWorkers, c
     assert await connected.unoffered(["a", "b"]) == {}
 
 
-async def test_a_replica_that_leaves_takes_back_what_it_told(connected: ConnectedWorkers) -> None:
+async def test_leaving_replica_withdraws_its_report(connected: ConnectedWorkers) -> None:
     await connected.record("r1", KEEP, came("w1", "a"))
     assert await connected.record("r1", 0, left("w1", "a", until=9))
     assert await connected.unoffered(["a"]) == {"a": LastOffer("w1", 9)}
@@ -95,7 +95,7 @@ async def test_a_replica_that_leaves_takes_back_what_it_told(connected: Connecte
     assert await connected.since(["w1"]) == {}
 
 
-async def test_the_whole_takes_the_place_of_what_was_told_before(connected: ConnectedWorkers) -> None:
+async def test_whole_report_replaces_the_earlier_ones(connected: ConnectedWorkers) -> None:
     await connected.record("r1", KEEP, came("w1", "a"))
     await connected.record("r1", KEEP, came("w2", "b"))
     assert await connected.since(["w1", "w2"]) == {"w2": 7}

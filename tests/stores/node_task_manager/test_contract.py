@@ -14,7 +14,7 @@ def failed(assignment: Assignment, code: str = "NODE_ERROR") -> Outcome:
     return Outcome(assignment.task_id, assignment.attempt, assignment.nonce, OutcomeKind.FAILED, (), error)
 
 
-async def test_a_chain_runs_node_after_node_and_values_travel_along_its_edges(bench: Bench) -> None:
+async def test_chain_runs_in_order_and_passes_values_along_its_edges(bench: Bench) -> None:
     plan = plan_of("a.x>b.y b.x>c.y")
     assert await bench.submit(plan) == "accepted"
     for name, came in (("a", ()), ("b", ((0, "1"),)), ("c", ((1, "2"),))):
@@ -32,7 +32,7 @@ async def test_a_chain_runs_node_after_node_and_values_travel_along_its_edges(be
     assert await bench.shard.read({3: "0"}, 10) == []
 
 
-async def test_a_node_waits_for_all_its_edges_and_gets_values_in_the_order_of_the_plan(bench: Bench) -> None:
+async def test_node_waits_for_all_its_edges_and_gets_values_in_plan_order(bench: Bench) -> None:
     plan = plan_of("a>d b>d c>d")
     await bench.submit(plan)
     taken = await bench.take()
@@ -44,7 +44,7 @@ async def test_a_node_waits_for_all_its_edges_and_gets_values_in_the_order_of_th
     assert join.inputs == ((0, "1"), (1, "2"), (2, "3"))
 
 
-async def test_handles_that_were_not_emitted_are_dead_and_skip_what_follows(bench: Bench) -> None:
+async def test_handle_that_was_not_emitted_skips_its_successors(bench: Bench) -> None:
     plan = plan_of("choose.buy>buy choose.sell>sell sell>report")
     await bench.submit(plan)
     (choose,) = await bench.take()
@@ -91,7 +91,7 @@ async def test_run_if_any_succeeded_runs_with_one_live_edge_and_all_done_with_no
     assert taken == {":any": ((0, "1"),), ":done": ()} or taken == {"any": ((0, "1"),), "done": ()}
 
 
-async def test_a_failure_skips_what_is_downstream_and_leaves_other_branches_alone(bench: Bench) -> None:
+async def test_failure_skips_downstream_nodes_but_not_other_branches(bench: Bench) -> None:
     plan = plan_of("a>b b>c a>d")
     await bench.submit(plan)
     (a,) = await bench.take()
@@ -105,7 +105,7 @@ async def test_a_failure_skips_what_is_downstream_and_leaves_other_branches_alon
     assert record.error == TaskError("NODE_ERROR", "it broke", "ValueError", "line 1")
 
 
-async def test_continue_runs_what_is_downstream_of_a_failure_with_the_input_missing(bench: Bench) -> None:
+async def test_continue_policy_runs_downstream_nodes_without_the_failed_input(bench: Bench) -> None:
     plan = plan_of("a>c b>c", policy=FailurePolicy.CONTINUE)
     await bench.submit(plan)
     a, b = await bench.take()
@@ -127,7 +127,7 @@ async def test_fail_fast_stops_the_component(bench: Bench) -> None:
     assert (await only_component(bench)).status is ComponentStatus.FINISHED
 
 
-async def test_submitting_twice_is_a_duplicate_and_another_run_under_its_name_a_conflict(bench: Bench) -> None:
+async def test_resubmitted_run_is_a_duplicate_and_another_run_id_a_conflict(bench: Bench) -> None:
     plan = plan_of("a")
     assert await bench.submit(plan) == "accepted"
     assert await bench.submit(plan) == "duplicate"
@@ -135,14 +135,14 @@ async def test_submitting_twice_is_a_duplicate_and_another_run_under_its_name_a_
     assert len(await bench.take()) == 1
 
 
-async def test_a_plan_that_was_not_saved_is_asked_for_and_nothing_is_done(bench: Bench) -> None:
+async def test_run_with_an_unknown_plan_is_refused_and_not_created(bench: Bench) -> None:
     run = RunSubmission(RUN, "r0", "default", (("0", "nobody-knows"),), partition=3)
     (result,) = (await bench.shard.submit([run])).results
     assert (result.outcome, result.unknown_plans) == ("plan_unknown", ("nobody-knows",))
     assert await bench.shard.components([(RUN, "0")]) == [None]
 
 
-async def test_a_late_attempt_is_refused_and_the_completing_token_may_repeat_itself(bench: Bench) -> None:
+async def test_late_attempt_is_refused_but_a_completion_may_be_repeated(bench: Bench) -> None:
     plan = plan_of("a")
     await bench.submit(plan)
     (first,) = await bench.take()
@@ -160,7 +160,7 @@ async def test_a_late_attempt_is_refused_and_the_completing_token_may_repeat_its
     assert record.outputs == (("out", "2"),)
 
 
-async def test_a_node_task_that_no_worker_takes_fails_after_its_wait(bench: Bench) -> None:
+async def test_node_task_that_no_worker_takes_fails_with_start_timeout(bench: Bench) -> None:
     await bench.submit(plan_of("a", schedule_to_start_ms=1000))
     bench.clock.advance(999)
     assert (await bench.shard.reap()).results == ()
@@ -181,7 +181,7 @@ async def test_users_take_turns(bench: Bench) -> None:
     assert order == ["ann", "bob", "ann", "bob", "ann", "ann", "ann"]
 
 
-async def test_work_goes_to_those_who_offer_its_type_and_to_the_roomiest_first(bench: Bench) -> None:
+async def test_node_tasks_go_to_the_roomiest_worker_that_offers_their_type(bench: Bench) -> None:
     await bench.submit(plan_of("a b c"))
     vacancies = [Vacancy("w1", 0, 1, ("noop",)), Vacancy("w2", 0, 5, ("noop",)), Vacancy("w3", 0, 9, ("other",))]
     effects = await bench.shard.claim(vacancies)
@@ -196,7 +196,7 @@ async def test_large_values_stay_with_their_source(bench: Bench) -> None:
     assert b.inputs == ((0, "@"),)
 
 
-async def test_inputs_that_are_large_together_are_read_outside(bench: Bench) -> None:
+async def test_inputs_too_large_together_are_read_outside_the_claim(bench: Bench) -> None:
     names = [f"n{number}" for number in range(70)]
     await bench.submit(plan_of(" ".join(f"{name}>join" for name in names), digest="wide"))
     value = '"' + "x" * 4000 + '"'
@@ -223,7 +223,7 @@ async def test_inputs_of_a_run_reach_the_entry_nodes_of_every_component(bench: B
     assert b.run_inputs == ""
 
 
-async def test_a_purged_flow_is_gone_and_late_work_does_not_bring_it_back(bench: Bench) -> None:
+async def test_purged_flow_is_gone_and_refuses_late_completions_and_older_runs(bench: Bench) -> None:
     plan = plan_of("a>b")
     await bench.submit(plan)
     await bench.submit(plan, flow_id="other")
@@ -239,7 +239,7 @@ async def test_a_purged_flow_is_gone_and_late_work_does_not_bring_it_back(bench:
     assert sorted(a.task_id for a in await bench.take()) == ["flow:0:0:a", "other:0:0:a"]
 
 
-async def test_progress_never_falls_and_only_the_holder_is_heard(bench: Bench) -> None:
+async def test_progress_never_falls_and_only_the_lease_holder_may_report_it(bench: Bench) -> None:
     await bench.submit(plan_of("a"))
     (a,) = await bench.take()
     entries = [Progress(a.task_id, a.nonce, at, f"at {at}") for at in (40, 20)]
@@ -254,7 +254,7 @@ async def test_progress_never_falls_and_only_the_holder_is_heard(bench: Bench) -
     assert await bench.shard.lines("flow", 0, kept.log_id, 10) == []
 
 
-async def test_a_line_is_of_a_time_at_which_its_attempt_ran(bench: Bench) -> None:
+async def test_log_lines_from_outside_their_attempt_get_the_current_time(bench: Bench) -> None:
     began = bench.clock()
     await bench.submit(plan_of("a"))
     (a,) = await bench.take()
@@ -276,7 +276,7 @@ async def test_cycles_before_the_newest_five_keep_their_newest_hundred_lines(ben
     assert (kept[0][0].message, kept[0][-1].message) == ("50", "149")
 
 
-async def test_the_newest_hundred_cycles_have_logs(bench: Bench) -> None:
+async def test_only_the_newest_hundred_cycles_keep_logs(bench: Bench) -> None:
     for cycle in [*range(1, 103), 0]:
         await bench.submit(plan_of("a"), cycle=cycle)
         (a,) = await bench.take()

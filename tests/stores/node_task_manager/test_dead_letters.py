@@ -24,7 +24,7 @@ async def letters(bench: Bench, user_id: str = "default") -> list[str]:
     return [task_id for _, task_id in await bench.shard.dead_letters(user_id, None, 100)]
 
 
-async def test_a_node_task_that_lost_its_worker_too_often_is_a_dead_letter_with_its_history(bench: Bench) -> None:
+async def test_node_task_that_lost_its_worker_three_times_becomes_a_dead_letter(bench: Bench) -> None:
     await bench.submit(plan_of("a"))
     expected = []
     for number in range(1, 4):
@@ -42,7 +42,7 @@ async def test_a_node_task_that_lost_its_worker_too_often_is_a_dead_letter_with_
     assert await letters(bench, "other") == []
 
 
-async def test_one_that_failed_in_all_its_attempts_is_one_too(bench: Bench) -> None:
+async def test_node_task_whose_attempts_all_failed_becomes_a_dead_letter(bench: Bench) -> None:
     await bench.submit(plan_of("a", retry=TWICE))
     for wait in (1_000, 0):
         (attempt,) = await bench.take()
@@ -52,14 +52,14 @@ async def test_one_that_failed_in_all_its_attempts_is_one_too(bench: Bench) -> N
     assert [(past.attempt, past.how) for past in (await only(bench)).history] == [(1, "NODE_ERROR"), (2, "NODE_ERROR")]
 
 
-async def test_one_that_asked_for_no_further_attempt_is_one_too(bench: Bench) -> None:
+async def test_node_task_that_declines_a_retry_becomes_a_dead_letter(bench: Bench) -> None:
     await bench.submit(plan_of("a", retry=TWICE))
     (attempt,) = await bench.take()
     await fail(bench, attempt, RetryRequest(none=True))
     assert await letters(bench) == ["flow:0:0:a"]
 
 
-async def test_what_may_be_tried_only_once_and_what_succeeds_in_the_end_is_none(bench: Bench) -> None:
+async def test_failure_without_retry_policy_and_late_success_are_no_dead_letters(bench: Bench) -> None:
     await bench.submit(plan_of("a"))
     (attempt,) = await bench.take()
     await fail(bench, attempt)
@@ -73,7 +73,7 @@ async def test_what_may_be_tried_only_once_and_what_succeeds_in_the_end_is_none(
     assert len((await only(bench, "flow:1:0:a")).history) == 1, "what failed before stays to be seen"
 
 
-async def test_they_are_listed_newest_first_and_in_pages(bench: Bench) -> None:
+async def test_dead_letters_are_listed_newest_first_in_pages(bench: Bench) -> None:
     names = [f"n{at}" for at in range(5)]
     await bench.submit(plan_of(" ".join(names), retry=TWICE))
     for attempt in await bench.take():
@@ -87,7 +87,7 @@ async def test_they_are_listed_newest_first_and_in_pages(bench: Bench) -> None:
     assert found == sorted(found, reverse=True)
 
 
-async def test_one_is_unlisted_by_hand_and_with_its_flow(bench: Bench) -> None:
+async def test_dead_letter_is_unlisted_by_hand_and_with_its_flow(bench: Bench) -> None:
     await bench.submit(plan_of("a b", retry=TWICE))
     for attempt in await bench.take():
         await fail(bench, attempt, RetryRequest(none=True))
@@ -98,7 +98,7 @@ async def test_one_is_unlisted_by_hand_and_with_its_flow(bench: Bench) -> None:
     assert await letters(bench) == []
 
 
-async def test_the_history_holds_the_latest_twenty(bench: Bench) -> None:
+async def test_history_holds_the_latest_twenty_attempts(bench: Bench) -> None:
     policy = RetryPolicy(attempts=1000, initial_ms=10_000, factor=1, jitter=0)
     await bench.submit(plan_of("a", retry=policy))
     for _ in range(23):

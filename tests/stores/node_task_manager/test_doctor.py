@@ -122,7 +122,7 @@ BROKEN = [
 @pytest.mark.parametrize(
     ("begin", "command", "check", "subject"), BROKEN, ids=[f"{b[2]}-{b[1][0]}-{b[1][1]}" for b in BROKEN]
 )
-async def test_what_is_broken_by_hand_is_mended(
+async def test_doctor_finds_and_mends_broken_records_and_indexes(
     ward: Ward, begin: Break, command: tuple[Any, ...], check: str, subject: str
 ) -> None:
     await begin(ward)
@@ -157,7 +157,7 @@ LIMITED: list[tuple[Break, tuple[Any, ...], str, str]] = [
 
 
 @pytest.mark.parametrize(("begin", "command", "check", "subject"), LIMITED, ids=[f"{b[2]}-{b[1][0]}" for b in LIMITED])
-async def test_what_is_broken_of_limits_is_mended(
+async def test_doctor_finds_and_mends_broken_limits(
     ward: Ward, begin: Break, command: tuple[Any, ...], check: str, subject: str
 ) -> None:
     await begin(ward)
@@ -171,7 +171,7 @@ async def completed_in_events(ward: Ward) -> list[int]:
     return [event.completed for event in await ward.redis.read({3: "0"}, 10) if isinstance(event, ComponentEvent)]
 
 
-async def test_those_whom_a_leaked_slot_held_back_go_on(ward: Ward) -> None:
+async def test_mending_a_leaked_slot_admits_the_node_tasks_it_blocked(ward: Ward) -> None:
     """The slot of an ended node task is still taken: nothing of the flow would ever run again."""
     await ward.configure(max_running_per_flow=1)
     await queued(ward)
@@ -185,7 +185,7 @@ async def test_those_whom_a_leaked_slot_held_back_go_on(ward: Ward) -> None:
     await check_invariants(ward.server)
 
 
-async def test_those_who_wait_for_a_limit_that_has_room_go_on(ward: Ward) -> None:
+async def test_mending_admits_node_tasks_blocked_by_a_limit_with_room(ward: Ward) -> None:
     await blocked(ward)
     await ward.do("ZREM", "slots:flow:flow", TASK)
     await ward.do("HSET", "run:flow:0:0", "a:slots", "")
@@ -193,7 +193,7 @@ async def test_those_who_wait_for_a_limit_that_has_room_go_on(ward: Ward) -> Non
     assert len(await ward.take()) == 1
 
 
-async def test_a_user_who_is_parked_while_nothing_runs_goes_on(ward: Ward) -> None:
+async def test_mending_unparks_a_user_with_nothing_running(ward: Ward) -> None:
     await ward.configure(max_running_per_user=1)
     await running_one(ward)
     assert await ward.take() == []
@@ -210,7 +210,7 @@ async def cured_in(ward: Ward, check: str, subject: str) -> None:
     assert await ward.found() == []
 
 
-async def test_what_is_to_be_tried_again_is(ward: Ward) -> None:
+async def test_doctor_restores_the_delay_of_a_retry(ward: Ward) -> None:
     await ward.submit(plan_of("a", retry=RetryPolicy(attempts=3)))
     (taken,) = await ward.take()
     failed = Outcome(taken.task_id, taken.attempt, taken.nonce, OutcomeKind.FAILED, error=TaskError("NODE_ERROR", "no"))
@@ -219,7 +219,7 @@ async def test_what_is_to_be_tried_again_is(ward: Ward) -> None:
     await cured(ward, "waiting-not-delayed", TASK)
 
 
-async def test_what_waits_for_a_time_goes_on_then(ward: Ward) -> None:
+async def test_doctor_restores_the_delay_of_a_suspended_node_task(ward: Ward) -> None:
     await ward.submit(plan_of("a c"))
     for taken, wait in zip(await ward.take(), (Wait("paid", after_ms=1_000), Wait("paid")), strict=True):
         waiting = Outcome(taken.task_id, taken.attempt, taken.nonce, OutcomeKind.SUSPENDED, wait=wait)
@@ -229,7 +229,7 @@ async def test_what_waits_for_a_time_goes_on_then(ward: Ward) -> None:
     await cured(ward, "waiting-not-delayed", TASK)
 
 
-async def test_the_counts_of_large_components_are_taken_in_steps(ward: Ward) -> None:
+async def test_doctor_counts_large_components_in_steps(ward: Ward) -> None:
     await ward.submit(plan_of(" ".join(f"n{at}" for at in range(600))))
     for each in await ward.take(300):
         assert await ward.complete(each, out="1") == ""
@@ -238,7 +238,7 @@ async def test_the_counts_of_large_components_are_taken_in_steps(ward: Ward) -> 
     await cured(ward, "component-counts", "flow:0:0:0")
 
 
-async def test_a_component_whose_last_end_was_not_counted_ends(ward: Ward) -> None:
+async def test_mending_counts_ends_a_component_whose_last_end_was_not_counted(ward: Ward) -> None:
     """All of its records have ended; the missing event is sent."""
     await ward.submit(plan_of("a"))
     (taken,) = await ward.take()
@@ -250,7 +250,7 @@ async def test_a_component_whose_last_end_was_not_counted_ends(ward: Ward) -> No
     assert await completed_in_events(ward) == [1, 1]
 
 
-async def test_batches_count_what_runs(ward: Ward) -> None:
+async def test_doctor_mends_running_counts_and_listings_of_batches(ward: Ward) -> None:
     plan = plan_of("0 1")
     await ward.shard.save(plan)
     run = RunSubmission(RunName.of_batch("b"), "r", "default", (("0", plan.digest),), -1, begun_ms=ward.clock())
@@ -262,7 +262,7 @@ async def test_batches_count_what_runs(ward: Ward) -> None:
     await cured(ward, "run-not-listed", "batch:b")
 
 
-async def test_a_run_counts_its_open_components(ward: Ward) -> None:
+async def test_doctor_mends_the_count_of_open_components(ward: Ward) -> None:
     plans = [plan_of("a", digest="d0"), plan_of("b", digest="d1")]
     for plan in plans:
         await ward.shard.save(plan)
@@ -273,7 +273,7 @@ async def test_a_run_counts_its_open_components(ward: Ward) -> None:
     await cured(ward, "run-counts", "flow:0:0")
 
 
-async def test_work_left_for_what_is_gone_is_dropped(ward: Ward) -> None:
+async def test_doctor_drops_work_left_for_a_missing_component(ward: Ward) -> None:
     item = msgspec.msgpack.encode(("deliver", "flow:7:0", "0", "r7", 0, 1))
     await ward.do("RPUSH", "todo", item)
     assert await ward.found() == [("todo-of-nothing", "deliver flow:7:0:0")]
@@ -281,7 +281,7 @@ async def test_work_left_for_what_is_gone_is_dropped(ward: Ward) -> None:
     assert await ward.found() == []
 
 
-async def test_what_cannot_be_mended_is_told_each_time(ward: Ward) -> None:
+async def test_doctor_reports_an_unmendable_finding_each_time(ward: Ward) -> None:
     await queued(ward)
     await ward.do("DEL", f"plan:{PLAN.digest}")
     for _ in range(2):
@@ -289,7 +289,7 @@ async def test_what_cannot_be_mended_is_told_each_time(ward: Ward) -> None:
         assert ("plan-missing", PLAN.digest, False) in [(each.check, each.subject, each.mended) for each in found]
 
 
-async def test_nothing_is_changed_unless_it_is_to_be_mended(ward: Ward) -> None:
+async def test_doctor_changes_nothing_without_mend(ward: Ward) -> None:
     await queued(ward)
     await ward.do("ZREM", "ready:noop:default", TASK)
     before = await ward.admin.execute_command("ZRANGE", f"{BASE}ready:noop:default", 0, -1)
@@ -297,7 +297,7 @@ async def test_nothing_is_changed_unless_it_is_to_be_mended(ward: Ward) -> None:
     assert await ward.admin.execute_command("ZRANGE", f"{BASE}ready:noop:default", 0, -1) == before
 
 
-async def test_the_background_looks_only_where_it_leads_the_cleaning(ward: Ward) -> None:
+async def test_background_doctor_examines_shards_only_while_leading_the_cleaning(ward: Ward) -> None:
     await queued(ward)
     await ward.do("ZREM", "ready:noop:default", TASK)
     doctor = ward.redis.doctor
@@ -308,13 +308,13 @@ async def test_the_background_looks_only_where_it_leads_the_cleaning(ward: Ward)
     ]
 
 
-async def test_what_runs_is_listed_again(ward: Ward) -> None:
+async def test_doctor_lists_a_running_node_task_again(ward: Ward) -> None:
     await running(ward)
     await ward.do("ZREM", "node_tasks_list", TASK)
     await cured_in(ward, "record-not-listed", TASK)
 
 
-async def test_a_node_task_without_its_component_expires(ward: Ward) -> None:
+async def test_doctor_lets_a_node_task_without_component_expire(ward: Ward) -> None:
     await queued(ward)
     await ward.do("HDEL", "run:flow:0:0", "0/status", "0/facts")
     assert ("task-without-component", TASK) in await ward.found()
@@ -323,14 +323,14 @@ async def test_a_node_task_without_its_component_expires(ward: Ward) -> None:
     assert ("task-without-component", TASK) not in await ward.found()
 
 
-async def test_a_component_without_its_run_is_told(ward: Ward) -> None:
+async def test_doctor_reports_a_component_without_run(ward: Ward) -> None:
     await queued(ward)
     await ward.do("HDEL", "run:flow:0:0", "run_id", "components")
     found = await findings(ward.redis, mend=True)
     assert ("component-without-run", "flow:0:0:0", False) in [(each.check, each.subject, each.mended) for each in found]
 
 
-async def test_a_component_of_which_all_has_ended_ends(ward: Ward) -> None:
+async def test_doctor_ends_a_component_whose_nodes_have_all_ended(ward: Ward) -> None:
     await ended(ward)
     await ward.do("HSET", "run:flow:0:0", "0/status", "running")
     assert ("component-not-finished", "flow:0:0:0") in await ward.found()
@@ -339,14 +339,14 @@ async def test_a_component_of_which_all_has_ended_ends(ward: Ward) -> None:
     assert ("component-not-finished", "flow:0:0:0") not in await ward.found()
 
 
-async def test_the_list_of_a_worker_names_what_it_runs(ward: Ward) -> None:
+async def test_doctor_unlists_node_tasks_that_a_worker_does_not_run(ward: Ward) -> None:
     await running(ward)
     await ward.shard.renew("w1", 0, ())
     await ward.do("ZADD", "worker_tasks:w1", 1e15, "flow:9:0:x")
     await cured(ward, "index-without-record", "worker_tasks:w1 flow:9:0:x")
 
 
-async def test_those_who_wait_for_the_rate_of_a_key_are_looked_at_again(ward: Ward) -> None:
+async def test_doctor_restores_the_recheck_of_node_tasks_waiting_for_a_rate(ward: Ward) -> None:
     await ward.submit(plan_of("a c", rate=KeyRate("k", Rate(1, 3_600_000))))
     assert len(await ward.take()) == 1
     assert await ward.found() == []

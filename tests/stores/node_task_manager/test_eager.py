@@ -44,7 +44,7 @@ async def record(bench: Bench, node_id: str) -> NodeTask:
     return task
 
 
-async def test_a_chain_ends_in_one_call_and_nobody_is_given_any_of_it(bench: Bench) -> None:
+async def test_eager_chain_completes_in_one_call_without_assignments(bench: Bench) -> None:
     a = await begin(bench, plan_of("a>b b>c"))
     effects = await complete(bench, ended(a, out="1"), eager("b", out="2"), eager("c", out="3"), vacancies=5)
     assert effects.results == ("", "", "")
@@ -60,7 +60,7 @@ async def test_a_chain_ends_in_one_call_and_nobody_is_given_any_of_it(bench: Ben
     assert await bench.shard.held_by("w1") == []
 
 
-async def test_one_that_goes_on_is_leased_to_the_worker_of_the_one_before(bench: Bench) -> None:
+async def test_eager_attempt_that_still_runs_is_leased_to_its_worker(bench: Bench) -> None:
     a = await begin(bench, plan_of("a>b b>c"))
     effects = await complete(bench, ended(a, out="1"), eager("b", BEGUN), vacancies=5)
     assert (effects.results, effects.assignments) == (("", ""), ())
@@ -72,7 +72,7 @@ async def test_one_that_goes_on_is_leased_to_the_worker_of_the_one_before(bench:
     assert (await record(bench, "c")).status == "pending"
 
 
-async def test_when_its_worker_is_lost_it_runs_elsewhere_and_what_it_says_late_is_refused(bench: Bench) -> None:
+async def test_eager_attempt_of_a_lost_worker_runs_elsewhere_and_its_report_is_refused(bench: Bench) -> None:
     a = await begin(bench, plan_of("a>b b>c"))
     await complete(bench, ended(a, out="1"), eager("b", BEGUN))
     bench.clock.advance(Limits().lease_ms + 1)
@@ -84,7 +84,7 @@ async def test_when_its_worker_is_lost_it_runs_elsewhere_and_what_it_says_late_i
     assert (await record(bench, "b")).status == "running"
 
 
-async def test_what_was_said_before_may_be_said_again(bench: Bench) -> None:
+async def test_repeated_eager_outcomes_are_accepted(bench: Bench) -> None:
     a = await begin(bench, plan_of("a>b b>c c>d"))
     first = (ended(a, out="1"), eager("b", BEGUN))
     again = (ended(a, out="1"), eager("b", out="2"), eager("c", BEGUN))
@@ -95,7 +95,7 @@ async def test_what_was_said_before_may_be_said_again(bench: Bench) -> None:
     assert await bench.shard.held_by("w1") == [RUN.task_id("c")]
 
 
-async def test_it_does_not_count_when_the_one_before_does_not(bench: Bench) -> None:
+async def test_eager_outcomes_after_a_refused_outcome_are_refused(bench: Bench) -> None:
     plan = plan_of("a>b b>c")
     a = await begin(bench, plan)
     late = structs.replace(a, nonce="older")
@@ -105,7 +105,7 @@ async def test_it_does_not_count_when_the_one_before_does_not(bench: Bench) -> N
     assert await bench.statuses(plan) == {"a": "running", "b": "-", "c": "-"}
 
 
-async def test_one_that_another_worker_got_meanwhile_is_refused(bench: Bench) -> None:
+async def test_eager_attempt_of_a_node_task_claimed_elsewhere_is_refused(bench: Bench) -> None:
     a = await begin(bench, plan_of("a>b"))
     await complete(bench, ended(a, out="1"))
     await bench.take(1, "w2")
@@ -115,7 +115,7 @@ async def test_one_that_another_worker_got_meanwhile_is_refused(bench: Bench) ->
     assert "the lease lapsed" in refused
 
 
-async def test_one_that_is_queued_since_may_still_begin(bench: Bench) -> None:
+async def test_queued_node_task_may_begin_eagerly(bench: Bench) -> None:
     a = await begin(bench, plan_of("a>b"))
     await complete(bench, ended(a, out="1"))
     bench.clock.advance(5)
@@ -132,14 +132,16 @@ async def test_one_that_is_queued_since_may_still_begin(bench: Bench) -> None:
         ("a>b z", "z", "it does not follow the node task that was reported before it"),
     ],
 )
-async def test_only_what_follows_from_the_one_before_may_begin(bench: Bench, text: str, node_id: str, why: str) -> None:
+async def test_only_the_ready_successor_of_the_previous_node_may_begin_eagerly(
+    bench: Bench, text: str, node_id: str, why: str
+) -> None:
     await bench.submit(plan_of(text))
     (a,) = await bench.take(1)
     (_, refused) = (await complete(bench, ended(a, out="1"), eager(node_id, out="3"))).results
     assert refused.startswith(why)
 
 
-async def test_one_that_runs_without_a_value_does_not_begin_by_itself(bench: Bench) -> None:
+async def test_node_without_an_input_value_may_not_begin_eagerly(bench: Bench) -> None:
     a = await begin(bench, plan_of("a>b", policy=FailurePolicy.CONTINUE))
     error = TaskError("INVALID_OUTPUT", "not JSON")
     failed = Outcome(a.task_id, a.attempt, a.nonce, FAILED, (), error)
@@ -148,7 +150,7 @@ async def test_one_that_runs_without_a_value_does_not_begin_by_itself(bench: Ben
     assert [each.inputs for each in await bench.take()] == [()]
 
 
-async def test_where_limits_are_set_it_waits_for_its_turn(bench: Bench) -> None:
+async def test_eager_attempt_under_a_concurrency_key_is_refused(bench: Bench) -> None:
     plan = plan_of("a>b", concurrency=Concurrency("desk", 5))
     a = await begin(bench, plan)
     (_, refused) = (await complete(bench, ended(a, out="1"), eager("b", out="2"))).results
@@ -156,14 +158,14 @@ async def test_where_limits_are_set_it_waits_for_its_turn(bench: Bench) -> None:
     assert [each.task_id for each in await bench.take()] == [RUN.task_id("b")]
 
 
-async def test_where_the_system_is_bounded_it_waits_for_its_turn(bench: Bench) -> None:
+async def test_eager_attempt_under_system_limits_is_refused(bench: Bench) -> None:
     a = await begin(bench, plan_of("a>b"))
     bench.shard.configure(SystemConfig(max_running=10, version=1))
     (_, refused) = (await complete(bench, ended(a, out="1"), eager("b", BEGUN))).results
     assert refused == "limits are set, so it has to wait for its turn"
 
 
-async def test_one_that_fails_is_tried_again_by_its_policy(bench: Bench) -> None:
+async def test_failed_eager_attempt_is_retried_by_its_policy(bench: Bench) -> None:
     plan = plan_of("a>b")
     plan = replace(plan, nodes=(plan.nodes[0], replace(plan.nodes[1], retry=RetryPolicy(2, initial_ms=10, jitter=0.0))))
     a = await begin(bench, plan)
@@ -175,7 +177,7 @@ async def test_one_that_fails_is_tried_again_by_its_policy(bench: Bench) -> None
     assert (again.attempt, again.inputs) == (2, ((0, "1"),))
 
 
-async def test_of_a_run_that_is_stopped_nothing_begins(bench: Bench) -> None:
+async def test_stopped_run_begins_no_eager_attempts(bench: Bench) -> None:
     plan = plan_of("a>b")
     a = await begin(bench, plan)
     await bench.shard.stop(RUN, "r0", "", "enough", "ann", 10**9)
@@ -184,7 +186,7 @@ async def test_of_a_run_that_is_stopped_nothing_begins(bench: Bench) -> None:
     assert await bench.statuses(plan) == {"a": "completed", "b": "skipped"}
 
 
-async def test_its_times_are_those_of_its_node(bench: Bench) -> None:
+async def test_eager_attempt_has_the_timeout_of_its_node(bench: Bench) -> None:
     plan = plan_of("a>b")
     plan = replace(plan, nodes=(plan.nodes[0], replace(plan.nodes[1], start_to_close_ms=2_000)))
     a = await begin(bench, plan)
@@ -196,7 +198,7 @@ async def test_its_times_are_those_of_its_node(bench: Bench) -> None:
     assert (b.status, b.error.code) == ("failed", "TIMEOUT")
 
 
-def test_pieces_keep_what_belongs_together() -> None:
+def test_pieces_keep_eager_outcomes_with_their_source() -> None:
     outcomes = [eager(str(at)) if at % 3 else ended_alone(at) for at in range(8)]
     assert [len(piece) for piece in in_pieces(outcomes, 2)] == [3, 3, 2]
     assert [len(piece) for piece in in_pieces(outcomes, 4)] == [6, 2]
@@ -207,7 +209,7 @@ def ended_alone(at: int) -> Outcome:
     return Outcome(RUN.task_id(str(at)), 1, "n", COMPLETED)
 
 
-async def test_after_a_store_lost_that_the_one_before_was_given_out_it_is_leased_to_who_says_so(bench: Bench) -> None:
+async def test_eager_attempt_is_leased_though_the_store_lost_the_claim_before_it(bench: Bench) -> None:
     await bench.submit(plan_of("a>b"))
     a = Assignment("w1", RUN.task_id("a"), "forgotten", 1, "0", "", 0, "r0", "default")
     assert (await complete(bench, ended(a, out="1"), eager("b", BEGUN))).results == ("", "")
@@ -215,7 +217,7 @@ async def test_after_a_store_lost_that_the_one_before_was_given_out_it_is_leased
     assert await bench.shard.held_by("w1") == [RUN.task_id("b")]
 
 
-async def test_lines_that_come_after_it_failed_are_kept(bench: Bench) -> None:
+async def test_log_lines_after_a_failed_eager_attempt_are_kept(bench: Bench) -> None:
     plan = plan_of("a>b")
     plan = replace(plan, nodes=(plan.nodes[0], replace(plan.nodes[1], retry=RetryPolicy(2, initial_ms=10, jitter=0.0))))
     a = await begin(bench, plan)
@@ -228,7 +230,7 @@ async def test_lines_that_come_after_it_failed_are_kept(bench: Bench) -> None:
     assert (kept.message, kept.attempt) == ("hello", 1)
 
 
-async def test_one_that_is_begun_and_ends_in_one_call_is_held_by_nobody(bench: Bench) -> None:
+async def test_eager_attempt_begun_and_completed_in_one_call_leaves_no_lease(bench: Bench) -> None:
     a = await begin(bench, plan_of("a>b"))
     again = (ended(a, out="1"), eager("b", BEGUN), ended(a, out="1"), eager("b", out="2"))
     assert not any((await complete(bench, *again)).results)
@@ -237,7 +239,7 @@ async def test_one_that_is_begun_and_ends_in_one_call_is_held_by_nobody(bench: B
     assert await bench.shard.running(10) == (0, [])
 
 
-async def test_one_that_is_to_stop_for_another_and_ends_in_one_call_is_held_by_nobody(bench: Bench) -> None:
+async def test_node_task_stopped_and_completed_in_one_call_leaves_no_lease(bench: Bench) -> None:
     await bench.submit(plan_of("x a>b y", policy=FailurePolicy.FAIL_FAST))
     given = {each.task_id.rpartition(":")[2]: each for each in await bench.take()}
     failed = Outcome(given["x"].task_id, 1, given["x"].nonce, FAILED, (), TaskError("NODE_ERROR", "it broke"))

@@ -101,7 +101,7 @@ async def items(bench: Bench, count: int) -> list[str]:
     return [task.status.value if task is not None else "-" for task in tasks]
 
 
-async def test_a_mapped_node_is_offered_when_its_inputs_are_there_and_no_worker_gets_it(bench: Bench) -> None:
+async def test_ready_mapped_node_is_offered_and_given_to_no_worker(bench: Bench) -> None:
     offer = await offered(bench, plan())
     assert (offer.task_id, offer.component_id, offer.index, offer.total) == (MAPPED, "0", 1, 0)
     assert await bench.take() == []
@@ -109,7 +109,7 @@ async def test_a_mapped_node_is_offered_when_its_inputs_are_there_and_no_worker_
     assert (task.status, task.items, task.attempt) == (NodeTaskStatus.PENDING, None, 0)
 
 
-async def test_items_become_ready_in_order_and_never_more_than_allowed(bench: Bench) -> None:
+async def test_items_become_ready_in_order_up_to_max_parallel(bench: Bench) -> None:
     effects = await begun(bench, plan(max_parallel=2), 5)
     assert effects.results == ("",)
     assert await items(bench, 5) == ["pending", "pending", "-", "-", "-"]
@@ -126,7 +126,7 @@ async def test_items_become_ready_in_order_and_never_more_than_allowed(bench: Be
     assert await items(bench, 5) == ["running", "completed", "running", "-", "-"]
 
 
-async def test_the_next_item_goes_to_whoever_ended_one_in_the_same_step(bench: Bench) -> None:
+async def test_worker_that_ends_an_item_gets_the_next_in_the_same_call(bench: Bench) -> None:
     effects = await bench.shard.fan_out([split(await offered(bench, plan(1)), 3)], [Vacancy("w1", 0, 5, ("noop",))])
     (given,) = effects.assignments
     done = Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "1"),))
@@ -134,7 +134,7 @@ async def test_the_next_item_goes_to_whoever_ended_one_in_the_same_step(bench: B
     assert [each.task_id for each in effects.assignments] == [f"{MAPPED}:1"]
 
 
-async def test_when_all_have_ended_it_is_offered_to_be_joined_and_its_successor_gets_the_results(bench: Bench) -> None:
+async def test_ended_items_are_joined_and_the_successor_gets_their_results(bench: Bench) -> None:
     await begun(bench, plan(), 2, need=1)
     first, second = await bench.take()
     assert (await end(bench, first, OutcomeKind.FAILED)).fan_outs == ()
@@ -160,7 +160,7 @@ async def test_other_inputs_are_shared_by_all_items(bench: Bench) -> None:
     assert second.inputs == ((0, "1"), (2, '"s"'), (3, "@"))
 
 
-async def test_an_offer_is_made_anew_when_nobody_carries_it_out(bench: Bench) -> None:
+async def test_offer_that_nobody_carries_out_is_made_again(bench: Bench) -> None:
     lost = await offered(bench, plan())
     bench.clock.advance(LEASE_MS - 1)
     assert (await bench.shard.claim()).fan_outs == ()
@@ -177,7 +177,7 @@ async def test_an_offer_is_made_anew_when_nobody_carries_it_out(bench: Bench) ->
     assert (await mapped(bench)).items == ItemCounts(3, 3, begun=2)
 
 
-async def test_an_offer_to_join_is_made_anew_as_well_and_taken_once(bench: Bench) -> None:
+async def test_join_offer_is_made_again_and_carried_out_once(bench: Bench) -> None:
     await begun(bench, plan(), 1)
     (item,) = await bench.take()
     (lost,) = (await end(bench, item)).fan_outs
@@ -192,7 +192,7 @@ async def test_an_offer_to_join_is_made_anew_as_well_and_taken_once(bench: Bench
     assert await bench.shard.outputs([(MAPPED, "out")]) == ["[1]"]
 
 
-async def test_each_item_has_attempts_of_its_own(bench: Bench) -> None:
+async def test_each_item_has_its_own_attempts(bench: Bench) -> None:
     await begun(bench, plan(attempts=2), 2)
     first, second = await bench.take()
     await end(bench, first, OutcomeKind.FAILED)
@@ -207,7 +207,7 @@ async def test_each_item_has_attempts_of_its_own(bench: Bench) -> None:
     assert len((await end(bench, again)).fan_outs) == 1
 
 
-async def test_when_too_few_can_complete_the_rest_is_stopped_and_it_fails(bench: Bench) -> None:
+async def test_mapped_node_fails_and_stops_its_items_when_too_few_can_complete(bench: Bench) -> None:
     await begun(bench, plan(max_parallel=3), 10, need=9)
     first, second, third = await bench.take()
     await end(bench, first)
@@ -232,7 +232,7 @@ async def test_when_too_few_can_complete_the_rest_is_stopped_and_it_fails(bench:
     assert await bench.statuses(plan(max_parallel=3)) == {"list": "completed", "map": "failed", "sink": "skipped"}
 
 
-async def test_why_the_first_of_them_was_not_tried_again_is_told(bench: Bench) -> None:
+async def test_failed_mapped_node_says_why_its_first_item_was_not_retried(bench: Bench) -> None:
     await begun(bench, plan(max_parallel=1, attempts=2), 1)
     for _ in range(2):
         (only,) = await bench.take()
@@ -243,7 +243,7 @@ async def test_why_the_first_of_them_was_not_tried_again_is_told(bench: Bench) -
     assert error.message.endswith("(failed): ValueError: broke, not tried again: all 2 attempts failed")
 
 
-async def test_results_that_are_too_large_together_end_it(bench: Bench) -> None:
+async def test_mapped_node_fails_when_item_results_are_too_large_together(bench: Bench) -> None:
     await begun(bench, plan(max_parallel=1), 5)
     for _ in range(3):
         (item,) = await bench.take()
@@ -257,7 +257,7 @@ async def test_results_that_are_too_large_together_end_it(bench: Bench) -> None:
     assert await items(bench, 5) == ["completed"] * 3 + ["-", "-"]
 
 
-async def test_what_could_not_be_split_fails_and_an_empty_list_completes(bench: Bench) -> None:
+async def test_mapped_node_fails_on_a_split_error_and_completes_on_an_empty_list(bench: Bench) -> None:
     offer = await offered(bench, plan())
     error = TaskError("NODE_ERROR", "is no list", "InvalidInput")
     await bench.shard.fan_out([FanOutStep(offer.task_id, offer.nonce, StepKind.FAILED, error=error)])
@@ -287,7 +287,7 @@ async def test_a_stop_ends_open_items_and_no_others_begin(bench: Bench, how: str
     assert (await bench.statuses(plan(max_parallel=3)))["sink"] == "skipped"
 
 
-async def test_a_stop_while_it_is_offered_ends_it(bench: Bench) -> None:
+async def test_stop_ends_a_mapped_node_while_it_is_offered(bench: Bench) -> None:
     offer = await offered(bench, plan())
     await bench.shard.stop(RUN, "r0", "", "enough", "ann", 10_000)
     assert (await mapped(bench)).status is NodeTaskStatus.SKIPPED
@@ -303,7 +303,7 @@ async def test_a_stop_while_it_is_offered_ends_it(bench: Bench) -> None:
     assert (await bench.shard.fan_out([joined(offer)])).results == ("the node task is terminated",)
 
 
-async def test_one_item_may_be_stopped_and_counts_as_not_completed(bench: Bench) -> None:
+async def test_stopped_item_counts_as_cancelled(bench: Bench) -> None:
     await begun(bench, plan(max_parallel=1), 3, need=2)
     await bench.shard.terminate(f"{MAPPED}:0", "0", 1, "not this one", "ann")
     assert (await bench.shard.terminate(f"{MAPPED}:2", "0", 1, "no", "ann")).results == ("unknown",)
@@ -311,7 +311,7 @@ async def test_one_item_may_be_stopped_and_counts_as_not_completed(bench: Bench)
     assert (await mapped(bench)).items == ItemCounts(3, 2, begun=2, cancelled=1)
 
 
-async def test_an_item_that_fails_does_not_stop_a_flow_that_fails_fast_but_its_node_does(bench: Bench) -> None:
+async def test_failed_mapped_node_stops_a_fail_fast_flow_but_a_failed_item_does_not(bench: Bench) -> None:
     await begun(bench, plan(max_parallel=2, policy=FailurePolicy.FAIL_FAST), 2, need=1)
     first, second = await bench.take()
     await end(bench, first, OutcomeKind.FAILED)
@@ -325,7 +325,7 @@ async def test_an_item_that_fails_does_not_stop_a_flow_that_fails_fast_but_its_n
     assert component.status is ComponentStatus.FINISHED
 
 
-async def test_what_claims_to_be_the_attempt_of_a_mapped_node_is_refused(bench: Bench) -> None:
+async def test_outcome_for_a_mapped_node_itself_is_refused(bench: Bench) -> None:
     await begun(bench, plan(), 3)
     forged = Outcome(MAPPED, 9, "nonce", OutcomeKind.COMPLETED, (("out", "[]"),))
     (refused,) = (await bench.shard.complete([forged])).results
@@ -333,7 +333,7 @@ async def test_what_claims_to_be_the_attempt_of_a_mapped_node_is_refused(bench: 
     assert (await mapped(bench)).status is NodeTaskStatus.RUNNING
 
 
-async def test_a_purge_takes_items_along(bench: Bench, store: RedisServer | None) -> None:
+async def test_purge_removes_items(bench: Bench, store: RedisServer | None) -> None:
     await begun(bench, plan(max_parallel=3), 10)
     (running,) = await bench.take(1)
     purge = await bench.shard.purge("flow")

@@ -24,7 +24,7 @@ async def begun(bench: Bench) -> list[str]:
 @pytest.mark.parametrize(
     ("limit", "cost", "at_once", "each_ms"), [("4/m", 1, 4, 15_000), ("4/m", 2, 2, 30_000), ("3/h", 3, 1, 3_600_000)]
 )
-async def test_no_more_begin_than_the_rate_allows(
+async def test_no_more_node_tasks_begin_than_the_rate_allows(
     bench: Bench, limit: str, cost: int, at_once: int, each_ms: int
 ) -> None:
     await bench.submit(keyed(limit, cost))
@@ -39,7 +39,7 @@ async def test_no_more_begin_than_the_rate_allows(
         assert await begun(bench) == [name]
 
 
-async def test_what_waits_delays_nobody_else(bench: Bench) -> None:
+async def test_node_tasks_waiting_for_a_rate_delay_no_others(bench: Bench) -> None:
     await bench.submit(keyed("1/h", names="a b c d e f g h i j k l"))
     await bench.submit(keyed("1/h", names="m n", key="acct-8"), flow_id="other")
     await bench.submit(plan_of("o p", digest="free"), flow_id="third")
@@ -50,7 +50,7 @@ async def test_what_waits_delays_nobody_else(bench: Bench) -> None:
     assert waiting.blocked == "pace:default:acct-7"
 
 
-async def test_nobody_who_has_no_taker_loses_a_turn(bench: Bench) -> None:
+async def test_unused_rate_fills_the_bucket_but_never_overfills_it(bench: Bench) -> None:
     """After an hour without a worker, as many begin at once as the bucket holds, the rest at their rate."""
     await bench.submit(keyed("2/m"))
     assert len(await begun(bench)) == 2
@@ -63,7 +63,7 @@ async def test_nobody_who_has_no_taker_loses_a_turn(bench: Bench) -> None:
     assert len(await begun(bench)) == 1
 
 
-async def test_one_that_is_stopped_while_it_waits_costs_nothing(bench: Bench) -> None:
+async def test_node_task_stopped_while_waiting_for_a_rate_takes_no_token(bench: Bench) -> None:
     await bench.submit(keyed("1/m", names="a b c"))
     assert await begun(bench) == ["a"]
     await bench.shard.terminate("flow:0:0:b", "0", 1, "enough", "ann")
@@ -71,7 +71,7 @@ async def test_one_that_is_stopped_while_it_waits_costs_nothing(bench: Bench) ->
     assert await begun(bench) == ["c"]
 
 
-async def test_waiting_for_a_rate_is_not_waiting_for_a_worker(bench: Bench) -> None:
+async def test_start_timeout_does_not_apply_while_waiting_for_a_key_rate(bench: Bench) -> None:
     rate = KeyRate("k", Rate.parse("1/h"))
     await bench.submit(plan_of("a b", digest="hurried", schedule_to_start_ms=1000, rate=rate))
     assert await begun(bench) == ["a"]
@@ -82,7 +82,7 @@ async def test_waiting_for_a_rate_is_not_waiting_for_a_worker(bench: Bench) -> N
     assert waiting.status is NodeTaskStatus.PENDING
 
 
-async def test_a_purge_leaves_nothing_that_waits(bench: Bench) -> None:
+async def test_purge_removes_node_tasks_waiting_for_a_rate(bench: Bench) -> None:
     await bench.submit(keyed("1/m", names="a b c"))
     assert await begun(bench) == ["a"]
     while not (await bench.shard.purge("flow")).done:
@@ -92,7 +92,7 @@ async def test_a_purge_leaves_nothing_that_waits(bench: Bench) -> None:
     assert (effects.assignments, effects.due_in) == ((), -1)
 
 
-async def test_a_limit_and_a_rate_of_one_node_are_both_kept(bench: Bench) -> None:
+async def test_concurrency_limit_and_rate_of_a_node_both_apply(bench: Bench) -> None:
     rate, most = KeyRate("k", Rate.parse("2/m")), Concurrency("k", 1)
     await bench.submit(plan_of("a b c", digest="both", rate=rate, concurrency=most))
     (a,) = await bench.take()

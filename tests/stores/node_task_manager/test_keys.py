@@ -41,7 +41,7 @@ async def finish_all(bench: Bench) -> None:
             await bench.complete(assignment, out="1")
 
 
-async def test_what_is_open_has_no_ttl_and_what_has_ended_one_of_a_day(bench: Bench, redis_server: RedisServer) -> None:
+async def test_open_run_has_no_ttl_and_ended_run_has_one_of_a_day(bench: Bench, redis_server: RedisServer) -> None:
     await bench.submit(plan_of("a>b"))
     (a,) = await bench.take()
     for name in ("run:flow:0:0", "plan:a>b/skip_downstream"):
@@ -54,9 +54,7 @@ async def test_what_is_open_has_no_ttl_and_what_has_ended_one_of_a_day(bench: Be
     await no_leaked_keys(redis_server, INDEXES)
 
 
-async def test_a_run_of_more_nodes_than_one_script_does_expires_as_a_whole(
-    bench: Bench, redis_server: RedisServer
-) -> None:
+async def test_ended_run_of_1200_nodes_expires_as_a_whole(bench: Bench, redis_server: RedisServer) -> None:
     await bench.submit(plan_of(" ".join(f"n{number}" for number in range(1200))))
     effects = await bench.shard.claim()
     while effects.todo:
@@ -71,7 +69,7 @@ async def test_a_run_of_more_nodes_than_one_script_does_expires_as_a_whole(
     assert len((await read_keys(redis_server)).tasks) == 1200
 
 
-async def test_no_index_grows_with_what_has_ended(bench: Bench, redis_server: RedisServer) -> None:
+async def test_ended_runs_are_removed_from_indexes(bench: Bench, redis_server: RedisServer) -> None:
     admin = redis_server.connect()
     for cycle in range(3):
         await bench.submit(plan_of("a>b"), cycle=cycle)
@@ -85,14 +83,16 @@ async def test_no_index_grows_with_what_has_ended(bench: Bench, redis_server: Re
     assert await admin.zrange(BASE + "flow_runs:flow", 0, -1) == [b"3:0"]
 
 
-async def test_a_stop_mark_stays_as_long_as_it_was_asked_to(bench: Bench, redis_server: RedisServer) -> None:
+async def test_stop_mark_has_the_requested_ttl(bench: Bench, redis_server: RedisServer) -> None:
     await bench.shard.stop(RUN, "r0", "", "enough", "ann", 5_000_000)
     await bench.shard.stop(RUN, "r0", "1", "enough", "ann", 7_000_000)
     assert 4_990_000 < await ttl_of(redis_server, "stop:flow:0:0") <= 5_000_000
     assert 6_990_000 < await ttl_of(redis_server, "stop:flow:0:0:1") <= 7_000_000
 
 
-async def test_what_a_purge_leaves_is_gone_after_an_hour(bench: Bench, redis_server: RedisServer) -> None:
+async def test_purge_tombstone_and_later_stop_marks_expire_after_an_hour(
+    bench: Bench, redis_server: RedisServer
+) -> None:
     await bench.submit(plan_of("a>b"))
     (a,) = await bench.take()
     await bench.shard.record([], [Line(a.task_id, a.attempt, a.nonce, "INFO", "node", "hello", 1)])
@@ -126,23 +126,21 @@ async def test_logs_plans_and_sessions_expire(bench: Bench, redis_server: RedisS
         assert most - 10_000 < await ttl_of(redis_server, name) <= most, name
 
 
-async def test_no_index_is_left_of_node_tasks_that_no_worker_ever_asked_for(
-    bench: Bench, redis_server: RedisServer
-) -> None:
+async def test_node_task_that_no_worker_asked_for_leaves_no_index(bench: Bench, redis_server: RedisServer) -> None:
     await bench.submit(plan_of("a>b", schedule_to_start_ms=1000))
     bench.clock.advance(1000)
     assert (await bench.shard.reap()).results == ("flow:0:0:a",)
     await no_leaked_keys(redis_server, INDEXES)
 
 
-async def test_taking_what_waited_ends_its_wait(bench: Bench, redis_server: RedisServer) -> None:
+async def test_claim_removes_the_start_deadline(bench: Bench, redis_server: RedisServer) -> None:
     await bench.submit(plan_of("a b"))
     assert await redis_server.connect().zcard(f"{BASE}start_deadlines") == 2
     await bench.take(1)
     assert await redis_server.connect().zcard(f"{BASE}start_deadlines") == 1
 
 
-async def test_a_run_stays_while_one_of_its_components_is_open(bench: Bench, redis_server: RedisServer) -> None:
+async def test_run_has_no_ttl_while_one_of_its_components_is_open(bench: Bench, redis_server: RedisServer) -> None:
     for plan in (short := plan_of("a"), long := plan_of("b")):
         await bench.shard.save(plan)
     parts = (("0", short.digest), ("1", long.digest))
@@ -154,7 +152,7 @@ async def test_a_run_stays_while_one_of_its_components_is_open(bench: Bench, red
     await no_leaked_keys(redis_server, INDEXES)
 
 
-async def test_work_left_for_a_purged_run_is_not_done_to_its_namesake(bench: Bench, redis_server: RedisServer) -> None:
+async def test_work_left_by_a_purged_run_does_not_affect_its_namesake(bench: Bench, redis_server: RedisServer) -> None:
     plan = plan_of(" ".join(f"n{number}" for number in range(1200)), digest="wide")
     await bench.submit(plan)
     assert (await bench.shard.stop(RUN, "r0", "", "enough", "ann", 5_000_000)).todo
@@ -169,7 +167,7 @@ async def test_work_left_for_a_purged_run_is_not_done_to_its_namesake(bench: Ben
     assert (component.run_id, component.open, component.stop) == ("r1", 1200, None)
 
 
-async def test_what_waits_without_a_time_limit_wakes_workers_of_other_processes(
+async def test_ready_node_task_without_start_timeout_wakes_other_processes(
     bench: Bench, redis_server: RedisServer
 ) -> None:
     heard: list[bytes] = []
@@ -190,7 +188,7 @@ async def test_what_waits_without_a_time_limit_wakes_workers_of_other_processes(
         await subscriber.stop()
 
 
-async def test_what_all_node_tasks_come_to_have_stands_in_one_field(bench: Bench, redis_server: RedisServer) -> None:
+async def test_common_facts_of_a_node_task_are_in_one_field(bench: Bench, redis_server: RedisServer) -> None:
     await bench.submit(plan_of("a"))
     await bench.take()
     fields = await redis_server.connect().hgetall(f"{BASE}run:flow:0:0")
@@ -201,7 +199,7 @@ async def test_what_all_node_tasks_come_to_have_stands_in_one_field(bench: Bench
     assert [task[name] for name in ("registered_at", "ready_at", "started_at")] == [now] * 3
 
 
-async def test_the_only_input_of_a_node_stands_in_a_field_of_its_own(bench: Bench, redis_server: RedisServer) -> None:
+async def test_only_input_of_a_node_has_its_own_field(bench: Bench, redis_server: RedisServer) -> None:
     """The input is read together with the record, so that a claim reads only once."""
     plan = plan_of("a>b b>c a>c")
     await bench.shard.save(plan)

@@ -75,7 +75,7 @@ async def bench(server: RedisServer) -> Bench:
     return Bench(redis_shard(server, clock), clock)
 
 
-async def test_a_fan_of_10000_runs_and_its_join_gets_every_value(bench: Bench, server: RedisServer) -> None:
+async def test_fan_of_10000_nodes_runs_and_its_join_gets_every_value(bench: Bench, server: RedisServer) -> None:
     root = await begun(bench, FAN)
     effects = await bench.shard.complete([completed(root)], room(200))
     waiting, seen = list(effects.assignments), 0
@@ -97,7 +97,7 @@ async def test_a_fan_of_10000_runs_and_its_join_gets_every_value(bench: Bench, s
     await check_invariants(server)
 
 
-async def test_a_failure_at_the_head_of_a_chain_of_10000_skips_it_all(bench: Bench, server: RedisServer) -> None:
+async def test_failure_at_the_head_of_a_chain_skips_its_10000_nodes(bench: Bench, server: RedisServer) -> None:
     root = await begun(bench, CHAIN)
     failure = Outcome(root.task_id, root.attempt, root.nonce, OutcomeKind.FAILED, (), TaskError("NODE_ERROR", "broke"))
     await drained(bench, await bench.shard.complete([failure]))
@@ -109,7 +109,7 @@ async def test_a_failure_at_the_head_of_a_chain_of_10000_skips_it_all(bench: Ben
     await check_invariants(server)
 
 
-async def test_a_stop_reaches_all_of_10000_and_nothing_begins_meanwhile(bench: Bench, server: RedisServer) -> None:
+async def test_stop_reaches_10000_nodes_and_none_begin_meanwhile(bench: Bench, server: RedisServer) -> None:
     root = await begun(bench, FAN)
     await drained(bench, await bench.shard.complete([completed(root)]))
     running = (await bench.shard.claim(room(200))).assignments
@@ -129,9 +129,7 @@ async def test_a_stop_reaches_all_of_10000_and_nothing_begins_meanwhile(bench: B
     await check_invariants(server)
 
 
-async def test_a_purge_removes_10000_in_steps_and_late_work_brings_nothing_back(
-    bench: Bench, server: RedisServer
-) -> None:
+async def test_purge_removes_10000_nodes_in_steps_despite_late_completions(bench: Bench, server: RedisServer) -> None:
     root = await begun(bench, FAN)
     await drained(bench, await bench.shard.complete([completed(root)]))
     running = (await bench.shard.claim(room(200))).assignments

@@ -6,7 +6,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind, Vacancy
 
 
-async def test_renewing_keeps_a_lease_alive_and_names_lost_ones(bench: Bench) -> None:
+async def test_renewing_extends_held_leases_and_reports_lost_ones(bench: Bench) -> None:
     await bench.submit(plan_of("a b"))
     a, b = await bench.take()
     for _ in range(5):
@@ -19,7 +19,7 @@ async def test_renewing_keeps_a_lease_alive_and_names_lost_ones(bench: Bench) ->
     assert (await bench.shard.renew("w1", 0, held(b))).lost == ((b.nonce, "the lease lapsed"),)
 
 
-async def test_the_third_loss_fails_a_node_task(bench: Bench) -> None:
+async def test_third_lost_worker_fails_a_node_task(bench: Bench) -> None:
     await bench.submit(plan_of("a"))
     for _ in range(3):
         assert len(await bench.take()) == 1
@@ -46,7 +46,7 @@ async def test_an_attempt_cannot_outlive_its_timeout_by_renewing(bench: Bench) -
     assert record.error.code == "TIMEOUT"
 
 
-async def test_a_token_renews_the_lease_of_its_own_worker_whoever_names_it(bench: Bench) -> None:
+async def test_token_renews_the_lease_of_its_worker_even_if_another_names_it(bench: Bench) -> None:
     await bench.submit(plan_of("a"))
     (a,) = await bench.take(1, "w1")
     await bench.shard.renew("w2", 0, held(a))
@@ -56,7 +56,7 @@ async def test_a_token_renews_the_lease_of_its_own_worker_whoever_names_it(bench
     assert await bench.shard.held_by("w1") == []
 
 
-async def test_a_new_session_keeps_what_it_names_and_gives_the_rest_back(bench: Bench) -> None:
+async def test_new_session_keeps_named_node_tasks_and_gives_back_the_rest(bench: Bench) -> None:
     await bench.submit(plan_of("a b c"))
     first = await bench.shard.open_session("w1", "i1", [])
     effects = await bench.shard.claim([Vacancy("w1", first.session, 3, ("noop",))])
@@ -72,7 +72,7 @@ async def test_a_new_session_keeps_what_it_names_and_gives_the_rest_back(bench: 
     assert record.lost == 0
 
 
-async def test_a_worker_that_began_anew_has_lost_what_it_held(bench: Bench) -> None:
+async def test_restarted_worker_loses_its_node_tasks(bench: Bench) -> None:
     await bench.submit(plan_of("a"))
     session = (await bench.shard.open_session("w1", "i1", [])).session
     await bench.shard.claim([Vacancy("w1", session, 1, ("noop",))])
@@ -82,7 +82,7 @@ async def test_a_worker_that_began_anew_has_lost_what_it_held(bench: Bench) -> N
     assert (record.status, record.lost) == (NodeTaskStatus.PENDING, 1)
 
 
-async def test_what_a_session_was_given_and_never_names_is_sent_again(bench: Bench) -> None:
+async def test_assignment_that_a_session_never_names_is_sent_again(bench: Bench) -> None:
     await bench.submit(plan_of("a b"))
     session = (await bench.shard.open_session("w1", "i1", [])).session
     effects = await bench.shard.claim([Vacancy("w1", session, 2, ("noop",))])
@@ -101,7 +101,7 @@ async def test_giving_back_named_node_tasks_queues_them_again(bench: Bench) -> N
     assert (again.task_id, again.attempt) == (a.task_id, 2)
 
 
-async def test_what_a_lost_second_forgot_is_taken_from_the_worker(bench: Bench) -> None:
+async def test_outcome_of_an_attempt_that_the_store_lost_is_accepted(bench: Bench) -> None:
     """An attempt newer than the record's is from the second that the store lost."""
     await bench.submit(plan_of("a"))
     outcome = Outcome("flow:0:0:a", 1, "forgotten", OutcomeKind.COMPLETED, (("out", "1"),))

@@ -32,7 +32,7 @@ def keyed(most: int, when_full: WhenFull = WhenFull.WAIT, names: str = "a b c") 
     ],
     ids=["all", "user", "flow", "type", "other type", "the narrowest"],
 )
-async def test_no_more_run_than_the_system_allows(bench: Bench, config: SystemConfig, runs: int) -> None:
+async def test_no_more_node_tasks_run_than_system_limits_allow(bench: Bench, config: SystemConfig, runs: int) -> None:
     bench.shard.configure(config)
     await bench.submit(FIVE)
     running = await bench.take()
@@ -45,7 +45,7 @@ async def test_no_more_run_than_the_system_allows(bench: Bench, config: SystemCo
         assert len(running) == min(runs, 4 - ended)
 
 
-async def test_what_becomes_ready_in_the_script_of_a_claim_is_bounded_too(bench: Bench) -> None:
+async def test_limits_bound_node_tasks_that_become_ready_during_the_claim(bench: Bench) -> None:
     bench.shard.configure(SystemConfig(max_running_per_user=2))
     await bench.submit(plan_of("a>b a>c a>d"))
     (a,) = await bench.take()
@@ -53,7 +53,7 @@ async def test_what_becomes_ready_in_the_script_of_a_claim_is_bounded_too(bench:
     assert len(done.assignments) == 2
 
 
-async def test_a_user_at_the_limit_does_not_keep_others_from_running(bench: Bench) -> None:
+async def test_user_at_the_limit_does_not_block_other_users(bench: Bench) -> None:
     bench.shard.configure(SystemConfig(max_running_per_user=1))
     await bench.submit(FIVE, user_id="ann")
     await bench.submit(FIVE, user_id="bob", flow_id="other")
@@ -63,7 +63,7 @@ async def test_a_user_at_the_limit_does_not_keep_others_from_running(bench: Benc
     assert [taken.user_id for taken in await bench.take()] == ["ann"]
 
 
-async def test_a_flow_bounds_itself_over_all_its_cycles(bench: Bench) -> None:
+async def test_flow_limit_spans_all_its_cycles(bench: Bench) -> None:
     plan = Plan("two at once", FIVE.nodes, (), max_running=2)
     await bench.submit(plan, cycle=0)
     await bench.submit(plan, cycle=1, run_id="r1")
@@ -72,7 +72,7 @@ async def test_a_flow_bounds_itself_over_all_its_cycles(bench: Bench) -> None:
     assert await names(bench) == []
 
 
-async def test_one_key_holds_over_flows_and_types_but_not_over_users(bench: Bench) -> None:
+async def test_concurrency_key_spans_flows_and_types_but_not_users(bench: Bench) -> None:
     bound = Concurrency("acct-7", 1)
     for flow, user in (("f", "ann"), ("g", "ann"), ("h", "bob")):
         plan = Plan(f"of {flow}", (PlanNode("n", f"type-{flow}", concurrency=bound),), ())
@@ -84,7 +84,7 @@ async def test_one_key_holds_over_flows_and_types_but_not_over_users(bench: Benc
     assert [taken.task_id for taken in await bench.take(10, "w1", *types)] == ["g:0:0:n"]
 
 
-async def test_what_is_held_back_goes_in_the_order_in_which_it_became_ready(bench: Bench) -> None:
+async def test_blocked_node_tasks_run_in_the_order_they_became_ready(bench: Bench) -> None:
     await bench.submit(keyed(1))
     order = []
     while taken := await bench.take():
@@ -93,14 +93,14 @@ async def test_what_is_held_back_goes_in_the_order_in_which_it_became_ready(benc
     assert order == ["flow:0:0:a", "flow:0:0:b", "flow:0:0:c"]
 
 
-async def test_the_limit_of_one_holds_back_nobody_else(bench: Bench) -> None:
+async def test_full_key_does_not_block_other_node_tasks(bench: Bench) -> None:
     await bench.submit(keyed(1, names=" ".join(f"n{at}" for at in range(30))))
     await bench.submit(plan_of("free"), flow_id="other")
     taken = await names(bench)
     assert sorted(taken) == ["free", "n0"]
 
 
-async def test_a_full_key_may_drop_what_is_new(bench: Bench) -> None:
+async def test_drop_new_skips_new_node_tasks_of_a_full_key(bench: Bench) -> None:
     await bench.submit(keyed(1, WhenFull.DROP_NEW))
     (a,) = await bench.take()
     assert await bench.statuses(keyed(1)) == {"a": "running", "b": "skipped", "c": "skipped"}
@@ -110,7 +110,7 @@ async def test_a_full_key_may_drop_what_is_new(bench: Bench) -> None:
     assert await bench.take() == []
 
 
-async def test_a_full_key_may_keep_only_the_newest_of_those_that_wait(bench: Bench) -> None:
+async def test_keep_newest_skips_older_waiting_node_tasks_of_a_full_key(bench: Bench) -> None:
     await bench.submit(keyed(1, WhenFull.KEEP_NEWEST))
     (a,) = await bench.take()
     assert await bench.statuses(keyed(1)) == {"a": "running", "b": "skipped", "c": "pending"}
@@ -118,7 +118,7 @@ async def test_a_full_key_may_keep_only_the_newest_of_those_that_wait(bench: Ben
     assert await names(bench) == ["c"]
 
 
-async def test_a_full_key_may_stop_the_oldest(bench: Bench) -> None:
+async def test_cancel_oldest_stops_the_oldest_node_task_of_a_full_key(bench: Bench) -> None:
     await bench.submit(keyed(2, WhenFull.CANCEL_OLDEST, "a b"), flow_id="f")
     old = await bench.take()
     bench.clock.advance(10)
@@ -131,7 +131,7 @@ async def test_a_full_key_may_stop_the_oldest(bench: Bench) -> None:
     assert len(old) == 2
 
 
-async def test_a_full_key_stops_one_for_each_that_comes_however_many_are_stopping(bench: Bench) -> None:
+async def test_cancel_oldest_stops_one_node_task_for_each_new_one(bench: Bench) -> None:
     many = " ".join(f"n{place:03}" for place in range(250))
     await bench.submit(keyed(250, WhenFull.CANCEL_OLDEST, many), flow_id="f")
     assert len(await bench.take(125) + await bench.take(125)) == 250
@@ -149,7 +149,7 @@ async def test_a_full_key_stops_one_for_each_that_comes_however_many_are_stoppin
     assert set((await bench.statuses(newer, flow_id="g")).values()) == {"pending"}
 
 
-async def test_a_lapsed_lease_gives_its_slots_back(bench: Bench) -> None:
+async def test_lapsed_lease_frees_its_slots(bench: Bench) -> None:
     await bench.submit(keyed(1))
     assert len(await bench.take()) == 1
     assert await bench.shard.held(["key:default:acct-7", "running"]) == [1, 1]
@@ -159,7 +159,7 @@ async def test_a_lapsed_lease_gives_its_slots_back(bench: Bench) -> None:
     assert len(await bench.take()) == 1
 
 
-async def test_waiting_for_a_limit_is_not_waiting_for_a_worker(bench: Bench) -> None:
+async def test_start_timeout_does_not_apply_while_waiting_for_a_limit(bench: Bench) -> None:
     plan = plan_of("a b", digest="hurried", schedule_to_start_ms=1000, concurrency=Concurrency("k", 1))
     await bench.submit(plan)
     assert await names(bench) == ["a"]
@@ -169,7 +169,7 @@ async def test_waiting_for_a_limit_is_not_waiting_for_a_worker(bench: Bench) -> 
     assert await bench.statuses(plan) == {"a": "running", "b": "pending"}
 
 
-async def test_a_change_of_limits_lets_in_what_they_held_back(bench: Bench) -> None:
+async def test_changed_limits_admit_blocked_node_tasks(bench: Bench) -> None:
     bench.shard.configure(SystemConfig(max_running_per_user=1, max_running_per_flow=1))
     await bench.submit(FIVE)
     assert len(await bench.take()) == 1
@@ -181,7 +181,7 @@ async def test_a_change_of_limits_lets_in_what_they_held_back(bench: Bench) -> N
     assert len(await bench.take()) == 2
 
 
-async def test_what_waits_says_for_which_limit(bench: Bench) -> None:
+async def test_blocked_node_task_names_its_limit(bench: Bench) -> None:
     await bench.submit(keyed(1))
     await bench.take()
     a, b = [task for task in await bench.shard.tasks(["flow:0:0:a", "flow:0:0:b"]) if task]
@@ -189,7 +189,7 @@ async def test_what_waits_says_for_which_limit(bench: Bench) -> None:
     assert (b.slots, b.blocked) == ((), "key:default:acct-7")
 
 
-async def test_a_rate_bounds_how_many_of_a_type_begin_and_says_when_more_may(bench: Bench) -> None:
+async def test_rate_bounds_starts_of_a_type_and_reports_when_more_may_begin(bench: Bench) -> None:
     bench.shard.configure(SystemConfig(rates={"noop": Rate(2, 60_000)}))
     await bench.submit(FIVE)
     effects = await bench.shard.claim([Vacancy("w1", 0, 10, ("noop",))])
@@ -202,7 +202,7 @@ async def test_a_rate_bounds_how_many_of_a_type_begin_and_says_when_more_may(ben
     assert len(await bench.take()) == 2
 
 
-async def test_waiting_for_a_rate_is_not_waiting_for_a_worker(bench: Bench) -> None:
+async def test_start_timeout_does_not_apply_while_waiting_for_a_rate(bench: Bench) -> None:
     bench.shard.configure(SystemConfig(rates={"noop": Rate(1, 3_600_000)}))
     plan = plan_of("a b", digest="hurried", schedule_to_start_ms=1000, start_to_close_ms=0)
     await bench.submit(plan)
@@ -221,7 +221,7 @@ async def test_waiting_for_a_rate_is_not_waiting_for_a_worker(bench: Bench) -> N
     ],
     ids=["user", "flow", "type"],
 )
-async def test_what_runs_already_counts_under_a_limit_that_is_new(bench: Bench, config: SystemConfig) -> None:
+async def test_running_node_tasks_count_under_a_new_limit(bench: Bench, config: SystemConfig) -> None:
     await bench.submit(FIVE)
     running = await bench.take(3)
     bench.shard.configure(config)
@@ -239,7 +239,7 @@ async def test_what_runs_already_counts_under_a_limit_that_is_new(bench: Bench, 
     assert await bench.take() == []
 
 
-async def test_many_that_run_already_are_counted_in_pages(bench: Bench) -> None:
+async def test_a_thousand_running_node_tasks_count_under_a_new_limit(bench: Bench) -> None:
     await bench.submit(plan_of(" ".join(f"n{at}" for at in range(1001))))
     running: list[Assignment] = []
     while len(running) < 1000:

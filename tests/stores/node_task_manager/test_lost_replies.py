@@ -83,7 +83,7 @@ class Worker:
             self.session = 0
 
 
-async def test_what_broken_connections_swallowed_is_given_again(bench: Bench, redis_server: RedisServer) -> None:
+async def test_assignments_lost_with_broken_connections_are_sent_again(bench: Bench, redis_server: RedisServer) -> None:
     """No lease lapses meanwhile: the clock stands still."""
     plan = plan_of("a>b a>c a>d b>e c>e d>e e>f")
     await bench.shard.save(plan)
@@ -121,9 +121,7 @@ async def test_what_broken_connections_swallowed_is_given_again(bench: Bench, re
     await check_invariants(redis_server)
 
 
-async def test_a_worker_that_only_renews_gets_what_its_lost_claim_was_given(
-    bench: Bench, redis_server: RedisServer
-) -> None:
+async def test_renewing_resends_the_assignments_of_a_lost_claim(bench: Bench, redis_server: RedisServer) -> None:
     plan = plan_of("a b c")
     await bench.submit(plan)
     session = (await bench.shard.open_session("w1", "i1", [])).session
@@ -135,9 +133,7 @@ async def test_a_worker_that_only_renews_gets_what_its_lost_claim_was_given(
     assert (await bench.shard.renew("w1", session, [_held(each) for each in lost])).effects.assignments == ()
 
 
-async def test_more_than_one_script_takes_is_renewed_kept_and_given_back(
-    bench: Bench, redis_server: RedisServer
-) -> None:
+async def test_1700_leases_are_renewed_kept_and_given_back(bench: Bench, redis_server: RedisServer) -> None:
     await bench.submit(plan_of(" ".join(f"n{number}" for number in range(1700)), digest="wide"))
     session = (await bench.shard.open_session("w1", "i1", [])).session
     taken: list[Assignment] = []

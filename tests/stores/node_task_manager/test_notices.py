@@ -66,7 +66,7 @@ async def test_an_ad_hoc_task_leaves_an_event_for_each_change_and_one_notificati
     assert await facts(bench) == [Fact(NotificationKind.TASK_COMPLETED, TASK, bench.clock(), "noop")]
 
 
-async def test_of_progress_that_comes_at_once_the_last_is_told(bench: Bench) -> None:
+async def test_progress_reports_of_one_call_make_one_event(bench: Bench) -> None:
     given = await task(bench)
     await bench.shard.record([Progress(TASK, given.nonce, at, f"at {at}") for at in (10, 30, 20)], [])
     newest = await bench.shard.newest_task_event(TASK)
@@ -75,7 +75,7 @@ async def test_of_progress_that_comes_at_once_the_last_is_told(bench: Bench) -> 
     assert (await kinds(bench)).count(TaskEventKind.PROGRESS) == 1
 
 
-async def test_the_newest_events_stay_and_who_is_further_behind_is_told(bench: Bench) -> None:
+async def test_newest_events_are_kept_and_readers_behind_them_see_a_gap(bench: Bench) -> None:
     given = await task(bench)
     (queued, _) = (await bench.shard.task_events(TASK, "0-0", 10)).entries
     positions = []
@@ -93,7 +93,7 @@ async def test_the_newest_events_stay_and_who_is_further_behind_is_told(bench: B
     assert (held.gap, [event.event_id for event in held.entries]) == (False, positions[11:])
 
 
-async def test_what_was_never_there_has_no_events_and_a_position_in_it_is_a_gap(bench: Bench) -> None:
+async def test_missing_stream_is_empty_and_a_position_in_it_is_a_gap(bench: Bench) -> None:
     for page in (await bench.shard.task_events(TASK, "0-0", 1), await bench.shard.notifications(USER, "0-0", 1)):
         assert (page.gap, page.entries) == (False, ())
     assert (await bench.shard.task_events(TASK, "5-1", 1)).gap
@@ -115,7 +115,7 @@ async def test_long_errors_are_cut_between_characters(bench: Bench, message: str
     assert [fact.message for fact in await facts(bench)] == [newest.error.message]
 
 
-async def test_many_items_are_one_notification_and_their_dead_letters_one_more(bench: Bench) -> None:
+async def test_batch_notifies_once_of_its_end_and_once_of_its_dead_letters(bench: Bench) -> None:
     nodes = tuple(PlanNode(str(at), "noop", retry=RetryPolicy(2, initial_ms=1)) for at in range(50))
     given = await submit(bench, RunName.of_batch("b"), Plan("batch", nodes, ()))
     await fail(bench, *given)
@@ -127,7 +127,7 @@ async def test_many_items_are_one_notification_and_their_dead_letters_one_more(b
     assert (end.kind, end.subject, end.total, end.failed) == (NotificationKind.BATCH_FINISHED, "batch:b", 50, 50)
 
 
-async def test_failures_and_dead_letters_of_a_flow_are_told_once_a_minute(bench: Bench) -> None:
+async def test_failures_and_dead_letters_of_a_flow_notify_once_a_minute(bench: Bench) -> None:
     plan = plan_of("a", retry=RetryPolicy(2, initial_ms=1))
     for cycle in range(3):
         await bench.submit(plan, cycle=cycle, user_id=USER)
@@ -141,7 +141,7 @@ async def test_failures_and_dead_letters_of_a_flow_are_told_once_a_minute(bench:
 
 
 @pytest.mark.parametrize(("by", "told"), [("ann", []), ("system", ["too slow"])])
-async def test_a_cycle_that_times_out_is_told_and_one_that_somebody_stops_is_not(
+async def test_timed_out_cycle_notifies_the_user_but_a_stopped_one_does_not(
     bench: Bench, by: str, told: list[str]
 ) -> None:
     await bench.submit(plan_of("a>b"), user_id=USER)
@@ -151,7 +151,7 @@ async def test_a_cycle_that_times_out_is_told_and_one_that_somebody_stops_is_not
     assert [each.title for each in listed] == ['cycle 0 of flow "flow" was stopped' for _ in told]
 
 
-async def test_notifications_are_kept_for_seven_days_and_the_newest_thousand(bench: Bench) -> None:
+async def test_newest_thousand_notifications_are_kept_for_seven_days(bench: Bench) -> None:
     def drafts(count: int) -> list[tuple[str, str, Fact]]:
         return [(USER, "", Fact(NotificationKind.SYSTEM_NOTIFICATION, title=str(at))) for at in range(count)]
 
@@ -169,7 +169,7 @@ async def test_notifications_are_kept_for_seven_days_and_the_newest_thousand(ben
     assert (await bench.shard.notifications(USER, first, 1)).gap
 
 
-async def test_a_key_is_taken_once_a_day_and_user(bench: Bench) -> None:
+async def test_notification_key_is_accepted_once_a_day_for_each_user(bench: Bench) -> None:
     fact = Fact(NotificationKind.SYSTEM_NOTIFICATION, title="noon")
     assert await bench.shard.publish([(USER, "k", fact), (USER, "k", fact), ("bob", "k", fact)]) == [True, False, True]
     bench.clock.advance(DAY_MS - 1)
@@ -179,7 +179,7 @@ async def test_a_key_is_taken_once_a_day_and_user(bench: Bench) -> None:
     assert [len(await facts(bench, user)) for user in (USER, "bob")] == [3, 1]
 
 
-async def test_what_was_read_stays_read(bench: Bench) -> None:
+async def test_read_notifications_stay_read(bench: Bench) -> None:
     for at in range(4):
         bench.clock.advance(1)
         await bench.shard.publish([(USER, "", Fact(NotificationKind.SYSTEM_NOTIFICATION, title=str(at)))])
@@ -194,7 +194,7 @@ async def test_what_was_read_stays_read(bench: Bench) -> None:
     assert (await bench.shard.list_notifications(USER, "", 10))[1] == 0
 
 
-async def test_a_flow_that_runs_well_leaves_no_key_of_them(redis_bench: Bench, redis_server: RedisServer) -> None:
+async def test_successful_flow_leaves_no_notification_keys(redis_bench: Bench, redis_server: RedisServer) -> None:
     bench, plan = redis_bench, plan_of("a>b")
     await bench.submit(plan, user_id=USER)
     (first,) = await bench.take()

@@ -42,7 +42,7 @@ def wide(width: int) -> Plan:
     return Plan(f"wide{width}", tuple(PlanNode(name, "noop") for name in names), tuple(edges))
 
 
-async def test_a_plan_that_was_written_in_part_is_unknown_and_expires(redis_server: RedisServer) -> None:
+async def test_partly_written_plan_is_unknown_and_expires(redis_server: RedisServer) -> None:
     clock = ManualClock()
     bench = Bench(redis_shard(redis_server, clock), clock)
     plan, client = wide(1200), redis_server.connect("node_task_manager")
@@ -67,7 +67,7 @@ async def _submitted(bench: Bench, plan: Plan, cycle: int) -> str:
 
 
 @pytest.mark.parametrize("width", [498, 499, 500, 501, 999, 1000, 1001])
-async def test_every_edge_is_followed_around_the_ends_of_pieces(bench: Bench, width: int) -> None:
+async def test_every_edge_is_followed_across_piece_boundaries(bench: Bench, width: int) -> None:
     plan = wide(width)
     await bench.submit(plan)
     (first,) = await bench.take()

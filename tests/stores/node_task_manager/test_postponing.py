@@ -14,7 +14,7 @@ def postponed(given: Assignment, wait_ms: int = 5_000) -> Postponed:
     return Postponed(given.task_id, given.attempt, given.nonce, wait_ms)
 
 
-async def test_what_is_postponed_holds_nothing_and_comes_back_in_time(bench: Bench) -> None:
+async def test_postponed_node_task_holds_no_lease_and_returns_on_time(bench: Bench) -> None:
     await bench.submit(PLAN)
     (given,) = await bench.take()
     effects = await bench.shard.postpone([postponed(given)])
@@ -30,7 +30,7 @@ async def test_what_is_postponed_holds_nothing_and_comes_back_in_time(bench: Ben
     assert (await task_of(bench)).failures == 0
 
 
-async def test_who_is_hastened_is_ready_at_once_and_others_are_left_alone(bench: Bench) -> None:
+async def test_hastened_node_task_is_ready_at_once_and_others_are_unchanged(bench: Bench) -> None:
     await bench.submit(plan_of("a b"))
     first, second = await bench.take()
     await bench.shard.postpone([postponed(first)])
@@ -39,14 +39,14 @@ async def test_who_is_hastened_is_ready_at_once_and_others_are_left_alone(bench:
     assert [each.task_id for each in await bench.take()] == [first.task_id]
 
 
-async def test_what_does_not_hold_its_lease_is_not_postponed(bench: Bench) -> None:
+async def test_attempt_without_its_lease_is_not_postponed(bench: Bench) -> None:
     await bench.submit(PLAN)
     (given,) = await bench.take()
     assert (await bench.shard.postpone([structs.replace(postponed(given), nonce="other")])).results == ("lost",)
     assert (await task_of(bench)).status is NodeTaskStatus.RUNNING
 
 
-async def test_nobody_waits_beyond_the_total_time(bench: Bench) -> None:
+async def test_postponed_node_task_does_not_wait_beyond_its_total_time(bench: Bench) -> None:
     await bench.submit(plan_of("a", total_ms=3_000))
     (given,) = await bench.take()
     assert (await bench.shard.postpone([postponed(given)])).due_in == 3_000
@@ -58,7 +58,7 @@ async def test_nobody_waits_beyond_the_total_time(bench: Bench) -> None:
     assert (ended.status, ended.error.code) == ("failed", "TOTAL_TIMEOUT")
 
 
-async def test_who_waits_can_be_stopped(bench: Bench) -> None:
+async def test_postponed_node_task_can_be_stopped(bench: Bench) -> None:
     await bench.submit(plan_of("a b"))
     first, second = await bench.take()
     await bench.shard.postpone([postponed(first)])
@@ -70,7 +70,7 @@ async def test_who_waits_can_be_stopped(bench: Bench) -> None:
     assert await bench.take() == []
 
 
-async def test_a_cached_result_is_on_record_as_such(bench: Bench) -> None:
+async def test_cached_result_is_recorded_as_cached(bench: Bench) -> None:
     await bench.submit(plan_of("a>b"))
     (given,) = await bench.take()
     outcome = Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "1"),), cache="mine")

@@ -58,7 +58,7 @@ async def run(bench: Bench, submission: RunSubmission, **outputs: str) -> list[s
     return ran
 
 
-async def test_what_is_kept_does_not_run_and_reaches_what_does(bench: Bench) -> None:
+async def test_kept_nodes_do_not_run_and_feed_those_that_do(bench: Bench) -> None:
     plan = plan_of("a>b b>c a>d")
     await bench.shard.save(plan)
     before = first(bench, plan)
@@ -86,7 +86,7 @@ async def test_what_is_kept_does_not_run_and_reaches_what_does(bench: Bench) -> 
     assert [task and task.kept for task in tasks] == ["flow:0:0:a", "flow:0:0:b", "flow:0:1:c"]
 
 
-async def test_a_run_of_which_all_is_kept_ends_at_once(bench: Bench) -> None:
+async def test_rerun_that_keeps_all_results_ends_at_once(bench: Bench) -> None:
     plan = plan_of("a>b")
     await bench.shard.save(plan)
     before = first(bench, plan)
@@ -95,7 +95,7 @@ async def test_a_run_of_which_all_is_kept_ends_at_once(bench: Bench) -> None:
     assert [event.run for event in await bench.shard.read({3: "0"}, 10)] == ["flow:0:0", "flow:0:1"]
 
 
-async def test_a_stop_leaves_what_is_kept(bench: Bench) -> None:
+async def test_stopped_rerun_leaves_kept_results_completed(bench: Bench) -> None:
     plan = plan_of("a>b b>c")
     await bench.shard.save(plan)
     before = first(bench, plan)
@@ -107,7 +107,7 @@ async def test_a_stop_leaves_what_is_kept(bench: Bench) -> None:
     assert [task and task.status.value for task in tasks] == ["completed", "skipped", "skipped"]
 
 
-async def test_results_that_are_gone_are_not_kept(bench: Bench) -> None:
+async def test_rerun_of_missing_results_is_refused_as_expired(bench: Bench) -> None:
     plan = plan_of("a>b")
     await bench.shard.save(plan)
     before = first(bench, plan)
@@ -118,7 +118,7 @@ async def test_results_that_are_gone_are_not_kept(bench: Bench) -> None:
     assert submitted.results[0].outcome == "results_expired"
 
 
-async def test_the_runs_of_a_cycle_stay_and_go_together(bench: Bench, store: RedisServer | None) -> None:
+async def test_runs_of_a_cycle_are_kept_and_removed_together(bench: Bench, store: RedisServer | None) -> None:
     plan = plan_of("a>b")
     await bench.shard.save(plan)
     before = first(bench, plan, keep_cycles=1)
@@ -166,7 +166,7 @@ class RemovesRun:
         return pipeline
 
 
-async def test_what_a_run_emitted_that_is_removed_while_it_is_read_is_not_there(
+async def test_outputs_of_a_run_removed_while_being_read_are_missing(
     redis_bench: Bench, redis_server: RedisServer
 ) -> None:
     bench, keys = redis_bench, Keys("trading_flow", 0)
@@ -186,7 +186,7 @@ async def _settle(bench: Bench) -> None:
     await clean(bench)
 
 
-async def test_many_are_kept_in_bounded_steps(store: RedisServer | None) -> None:
+async def test_many_results_are_kept_in_bounded_steps(store: RedisServer | None) -> None:
     """With ten records per script it takes many scripts; nothing is delivered before all results are taken over."""
     clock, limits = ManualClock(), replace(LIMITS, records_per_script=10)
     if store is None:

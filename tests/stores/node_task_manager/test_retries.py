@@ -1,5 +1,7 @@
 """What the contract says about failed attempts and what follows them, for every store."""
 
+import pytest
+
 from tests.stores.node_task_manager.shards import Bench, plan_of, task_of
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
@@ -30,7 +32,7 @@ async def begun(bench: Bench, retry: RetryPolicy, **options: int) -> Assignment:
     return first
 
 
-async def test_a_failed_attempt_waits_for_its_time_and_no_longer(bench: Bench) -> None:
+async def test_failed_attempt_is_retried_after_its_delay(bench: Bench) -> None:
     first = await begun(bench, TWICE)
     effects = await fail(bench, first)
     assert (effects.results, effects.due_in) == (("",), 1_000)
@@ -62,7 +64,7 @@ async def test_a_node_that_fails_twice_and_then_succeeds_is_completed(bench: Ben
     assert (component.completed, component.failed) == (1, 0)
 
 
-async def test_the_last_attempt_that_fails_fails_the_node_task(bench: Bench) -> None:
+async def test_failure_of_the_last_attempt_fails_the_node_task(bench: Bench) -> None:
     attempt = await begun(bench, RetryPolicy(attempts=2, initial_ms=5, jitter=0))
     await fail(bench, attempt)
     bench.clock.advance(5)
@@ -73,7 +75,7 @@ async def test_the_last_attempt_that_fails_fails_the_node_task(bench: Bench) -> 
     assert failed.error == TaskError("NODE_ERROR", "it broke", "IOError", final="all 2 attempts failed")
 
 
-async def test_waits_grow_to_the_longest_and_jitter_only_shortens_them() -> None:
+async def test_retry_delays_grow_to_the_maximum_and_jitter_only_shortens_them() -> None:
     policy = RetryPolicy(attempts=9, initial_ms=1_000, factor=3, max_ms=10_000, jitter=0)
     assert [policy.delay_ms("x", failures) for failures in range(1, 5)] == [1_000, 3_000, 9_000, 10_000]
     drawn = [RetryPolicy(9, 1_000, 1, 1_000, jitter=0.5).delay_ms(f"task-{at}", 1) for at in range(500)]
@@ -82,7 +84,7 @@ async def test_waits_grow_to_the_longest_and_jitter_only_shortens_them() -> None
     assert max(drawn) - min(drawn) > 450, "they spread"
 
 
-async def test_a_node_may_ask_for_its_time_but_not_for_more_attempts(bench: Bench) -> None:
+async def test_node_may_choose_its_retry_delay_but_not_more_attempts(bench: Bench) -> None:
     attempt = await begun(bench, RetryPolicy(attempts=2, initial_ms=5, jitter=0))
     assert (await fail(bench, attempt, RetryRequest(70_000))).due_in == 70_000
     bench.clock.advance(70_000)
@@ -91,7 +93,7 @@ async def test_a_node_may_ask_for_its_time_but_not_for_more_attempts(bench: Benc
     assert (await task_of(bench)).status is NodeTaskStatus.FAILED
 
 
-async def test_at_once_is_the_next_millisecond(bench: Bench) -> None:
+async def test_immediate_retry_is_due_in_one_millisecond(bench: Bench) -> None:
     assert (await fail(bench, await begun(bench, TWICE), RetryRequest(0))).due_in == 1
 
 
@@ -102,15 +104,16 @@ async def test_a_node_may_ask_for_no_further_attempt(bench: Bench) -> None:
     assert error.final == "the node asked not to be retried"
 
 
-async def test_types_and_codes_that_are_not_retried(bench: Bench) -> None:
-    await fail(bench, await begun(bench, RetryPolicy(3, non_retryable=("KeyError", "IOError"))))
+@pytest.mark.parametrize("excluded", ["IOError", "NODE_ERROR"], ids=["type", "code"])
+async def test_non_retryable_error_fails_the_node_task_at_once(bench: Bench, excluded: str) -> None:
+    await fail(bench, await begun(bench, RetryPolicy(3, non_retryable=("KeyError", excluded))))
     failed = await task_of(bench)
     assert (failed.status, failed.failures) == (NodeTaskStatus.FAILED, 1)
     assert failed.error is not None
-    assert failed.error.final == "IOError is not retried"
+    assert failed.error.final == f"{excluded} is not retried"
 
 
-async def test_an_attempt_that_took_too_long_is_followed_by_another(bench: Bench) -> None:
+async def test_timed_out_attempt_is_retried(bench: Bench) -> None:
     late = await begun(bench, TWICE, start_to_close_ms=5_000)
     bench.clock.advance(15_000)
     assert (await bench.shard.reap()).results == (late.task_id,)
@@ -132,7 +135,7 @@ async def test_lost_workers_do_not_count_against_the_attempts(bench: Bench) -> N
     assert (waiting.status, waiting.attempt, waiting.failures, waiting.lost) == (NodeTaskStatus.PENDING, 3, 1, 2)
 
 
-async def test_a_failure_reported_again_changes_nothing_and_is_no_fault(bench: Bench) -> None:
+async def test_repeated_failure_report_is_accepted_and_changes_nothing(bench: Bench) -> None:
     first = await begun(bench, TWICE)
     await fail(bench, first)
     assert (await fail(bench, first)).results == ("",)
@@ -146,7 +149,7 @@ async def test_a_failure_reported_again_changes_nothing_and_is_no_fault(bench: B
     assert (await task_of(bench)).status is NodeTaskStatus.RUNNING
 
 
-async def test_what_stops_a_node_task_that_waits_for_its_next_attempt_skips_it(bench: Bench) -> None:
+async def test_stop_skips_a_node_task_waiting_for_its_next_attempt(bench: Bench) -> None:
     for cycle, stop in enumerate(("run", "node task")):
         plan = plan_of("a>b", retry=TWICE)
         await bench.submit(plan, cycle=cycle)
@@ -162,14 +165,14 @@ async def test_what_stops_a_node_task_that_waits_for_its_next_attempt_skips_it(b
         assert (await bench.shard.claim()).due_in == -1
 
 
-async def test_an_attempt_that_was_asked_to_stop_is_not_followed_by_another(bench: Bench) -> None:
+async def test_stopping_attempt_that_fails_is_not_retried(bench: Bench) -> None:
     first = await begun(bench, TWICE)
     await bench.shard.terminate(first.task_id, "0", 0, "enough", "ann")
     await fail(bench, first)
     assert (await task_of(bench)).status is NodeTaskStatus.FAILED
 
 
-async def test_a_flow_that_is_removed_leaves_nothing_that_waits(bench: Bench) -> None:
+async def test_purged_flow_leaves_no_delayed_node_tasks(bench: Bench) -> None:
     await fail(bench, await begun(bench, TWICE))
     await bench.shard.purge("flow")
     bench.clock.advance(10_000)
@@ -177,14 +180,14 @@ async def test_a_flow_that_is_removed_leaves_nothing_that_waits(bench: Bench) ->
     assert await bench.take() == []
 
 
-async def test_what_is_due_goes_to_room_at_hand_in_the_same_step(bench: Bench) -> None:
+async def test_due_retry_goes_to_a_vacancy_in_the_same_call(bench: Bench) -> None:
     await fail(bench, await begun(bench, TWICE))
     bench.clock.advance(1_000)
     effects = await bench.shard.complete([], [Vacancy("w2", 0, 1, ("noop",))])
     assert [assignment.attempt for assignment in effects.assignments] == [2]
 
 
-async def test_what_is_due_without_room_stands_in_the_queue(bench: Bench) -> None:
+async def test_due_retry_without_a_vacancy_is_queued(bench: Bench) -> None:
     await fail(bench, await begun(bench, TWICE))
     bench.clock.advance(1_000)
     assert (await bench.shard.claim()).due_in == -1
@@ -193,7 +196,7 @@ async def test_what_is_due_without_room_stands_in_the_queue(bench: Bench) -> Non
     assert [each.attempt for each in await bench.take()] == [2]
 
 
-async def test_a_flow_has_ten_further_attempts_a_minute_or_a_fifth_of_those_that_began(bench: Bench) -> None:
+async def test_each_flow_has_a_budget_of_ten_retries_a_minute(bench: Bench) -> None:
     names = " ".join(f"n{at}" for at in range(14))
     plan = plan_of(names, retry=TWICE)
     await bench.submit(plan)
@@ -219,7 +222,7 @@ async def test_a_flow_has_ten_further_attempts_a_minute_or_a_fifth_of_those_that
     assert (statuses.count("pending"), statuses.count("failed")) == (10, 4), "a minute later there are as many again"
 
 
-async def test_a_fifth_of_many_attempts_is_more_than_ten(bench: Bench) -> None:
+async def test_retry_budget_grows_to_a_fifth_of_the_attempts_begun(bench: Bench) -> None:
     plan = plan_of(" ".join(f"n{at}" for at in range(100)), retry=TWICE)
     await bench.submit(plan)
     taken = []
@@ -232,7 +235,7 @@ async def test_a_fifth_of_many_attempts_is_more_than_ten(bench: Bench) -> None:
     assert (statuses.count("pending"), statuses.count("failed")) == (20, 10)
 
 
-async def test_nodes_without_further_attempts_neither_use_nor_raise_the_budget(bench: Bench) -> None:
+async def test_nodes_without_retry_policy_do_not_raise_the_retry_budget(bench: Bench) -> None:
     await bench.submit(plan_of(" ".join(f"n{at}" for at in range(100))))
     while await bench.take():
         pass

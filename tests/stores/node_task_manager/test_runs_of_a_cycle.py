@@ -38,7 +38,7 @@ async def ttls(server: RedisServer, *numbers: int) -> list[int]:
     return [await server.connect().pttl(f"{BASE}run:flow:0:{number}") for number in numbers]
 
 
-async def test_while_one_is_open_none_before_it_expires(bench: Bench, redis_server: RedisServer) -> None:
+async def test_earlier_runs_have_no_ttl_while_a_later_run_is_open(bench: Bench, redis_server: RedisServer) -> None:
     plan = plan_of("a>b b>c")
     await bench.shard.save(plan)
     one = first(bench, plan)
@@ -51,7 +51,7 @@ async def test_while_one_is_open_none_before_it_expires(bench: Bench, redis_serv
     assert await ttls(redis_server, 0, 1, 2) == [-1, -1, -1]
 
 
-async def test_one_that_is_looked_at_after_the_latest_gets_the_same_time_to_live(
+async def test_run_cleaned_after_the_latest_one_gets_the_same_time_to_live(
     bench: Bench, redis_server: RedisServer
 ) -> None:
     plan = plan_of("a>b")
@@ -71,7 +71,9 @@ async def test_one_that_is_looked_at_after_the_latest_gets_the_same_time_to_live
     assert 0 < before <= latest + SECOND
 
 
-async def test_a_result_that_is_gone_is_no_value_and_stops_nobody_else(bench: Bench, redis_server: RedisServer) -> None:
+async def test_lost_result_is_passed_on_as_null_and_blocks_no_other_run(
+    bench: Bench, redis_server: RedisServer
+) -> None:
     pause = PlanNode("pause", "delay", wait=Wait(after_ms=90 * SECOND, late=("output", "null"), passes=True))
     nodes = (PlanNode("a", "noop"), PlanNode("b", "noop"), pause)
     plan = Plan("p", nodes, (PlanEdge(0, "out", 2, "in"),), FailurePolicy.SKIP_DOWNSTREAM)
@@ -88,7 +90,7 @@ async def test_a_result_that_is_gone_is_no_value_and_stops_nobody_else(bench: Be
     assert await bench.submit(plan_of("x"), cycle=7) == "accepted"
 
 
-async def test_an_open_one_is_not_dropped_with_the_latest(bench: Bench, redis_server: RedisServer) -> None:
+async def test_open_run_is_not_removed_with_the_latest_of_its_cycle(bench: Bench, redis_server: RedisServer) -> None:
     """The scheduler believed that the run had ended, because its store has lost a second."""
     plan = plan_of("a>b", start_to_close_ms=0)
     await bench.shard.save(plan)
@@ -114,7 +116,7 @@ async def test_an_open_one_is_not_dropped_with_the_latest(bench: Bench, redis_se
     assert await redis_server.connect().hget(f"{BASE}plan:{plan.digest}", "open") == b"0"
 
 
-async def test_a_purge_keeps_all_of_them_from_workers_from_its_first_step_on(redis_server: RedisServer) -> None:
+async def test_first_purge_step_hides_all_runs_of_a_cycle_from_workers(redis_server: RedisServer) -> None:
     clock = ManualClock()
     bench = Bench(redis_shard(redis_server, clock, replace(LIMITS, records_per_script=5)), clock)
     plan = plan_of("a b c d e f g h")
@@ -131,7 +133,9 @@ async def test_a_purge_keeps_all_of_them_from_workers_from_its_first_step_on(red
     assert await redis_server.connect().hget(f"{BASE}plan:{plan.digest}", "open") == b"0"
 
 
-async def test_an_open_run_is_not_taken_for_a_namesake_that_went(bench: Bench, redis_server: RedisServer) -> None:
+async def test_cleaning_does_not_mistake_an_open_run_for_a_purged_namesake(
+    bench: Bench, redis_server: RedisServer
+) -> None:
     """A deleted flow exists again, and its first cycle has the same name as the earlier one, which had a rerun."""
     admin = redis_server.connect()
     plan = plan_of("a>b", start_to_close_ms=0)

@@ -74,13 +74,13 @@ def server(request: pytest.FixtureRequest, redis_servers: RedisServers) -> Redis
 
 
 @pytest.mark.parametrize(("server", "first"), CHUNKS, indirect=["server"])
-async def test_redis_does_what_memory_says(server: RedisServer, first: int) -> None:
+async def test_redis_behaves_like_memory(server: RedisServer, first: int) -> None:
     for seed in range(first, first + 5):
         await live(server, seed, WHOLE)
 
 
 @pytest.mark.parametrize(("server", "first"), CHUNKS, indirect=["server"])
-async def test_work_cut_into_pieces_comes_to_the_same(server: RedisServer, first: int) -> None:
+async def test_redis_behaves_like_memory_with_work_cut_into_pieces(server: RedisServer, first: int) -> None:
     """With at most three records per script, everything goes through `todo`."""
     for seed in range(1000 + first, 1005 + first):
         await live(server, seed, CUT)

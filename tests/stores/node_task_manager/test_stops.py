@@ -5,7 +5,7 @@ from tradewind.node_task_manager.domain.component import ComponentStatus
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 
 
-async def test_a_stop_before_the_submission_makes_the_run_begin_stopped(bench: Bench) -> None:
+async def test_run_submitted_after_its_stop_begins_stopped(bench: Bench) -> None:
     plan = plan_of("a>b")
     await bench.shard.stop(RUN, "r0", "", "enough", "ann", 1000)
     await bench.submit(plan)
@@ -16,13 +16,13 @@ async def test_a_stop_before_the_submission_makes_the_run_begin_stopped(bench: B
     assert component.status is ComponentStatus.FINISHED
 
 
-async def test_a_stop_mark_of_another_run_is_none_of_this_ones_business(bench: Bench) -> None:
+async def test_stop_mark_of_another_run_id_is_ignored(bench: Bench) -> None:
     await bench.shard.stop(RUN, "other", "", "enough", "ann", 1000)
     await bench.submit(plan_of("a"))
     assert len(await bench.take()) == 1
 
 
-async def test_a_stop_skips_what_waits_and_asks_what_runs(bench: Bench) -> None:
+async def test_stop_skips_waiting_nodes_and_asks_running_ones_to_stop(bench: Bench) -> None:
     plan = plan_of("a>c b>c")
     await bench.submit(plan)
     (a,) = await bench.take(1)
@@ -36,16 +36,16 @@ async def test_a_stop_skips_what_waits_and_asks_what_runs(bench: Bench) -> None:
     assert await bench.statuses(plan) == {"a": "terminated", "b": "skipped", "c": "skipped"}
 
 
-async def test_terminating_one_node_task_skips_it_and_what_needs_it(bench: Bench) -> None:
-    plan = plan_of("a>b c")
+async def test_terminating_a_node_task_skips_it_and_its_successors(bench: Bench) -> None:
+    plan = plan_of("a>b b>d c")
     await bench.submit(plan)
     assert (await bench.shard.terminate("flow:0:0:b", "0", 1, "no", "ann")).results == ("",)
     assert (await bench.shard.terminate("flow:0:0:a", "0", 0, "no", "ann")).results == ("",)
-    assert await bench.statuses(plan) == {"a": "skipped", "b": "skipped", "c": "pending"}
+    assert await bench.statuses(plan) == {"a": "skipped", "b": "skipped", "d": "skipped", "c": "pending"}
     assert (await bench.shard.terminate("nix:0:0:a", "0", 0, "no", "ann")).results == ("unknown",)
 
 
-async def test_what_was_terminated_before_its_signals_came_does_not_run_when_they_come(bench: Bench) -> None:
+async def test_node_terminated_before_its_signals_arrive_does_not_run(bench: Bench) -> None:
     plan = plan_of("a>b b>c a>d c>d")
     await bench.submit(plan)
     (a,) = await bench.take()
@@ -69,7 +69,7 @@ async def test_an_entry_node_terminated_before_its_record_was_made_does_not_run(
     assert (await only_component(bench)).open == 1199
 
 
-async def test_a_stop_mark_for_the_run_of_another_name_does_not_hide_that_of_a_component(bench: Bench) -> None:
+async def test_stop_mark_of_another_run_id_does_not_hide_that_of_a_component(bench: Bench) -> None:
     await bench.shard.stop(RUN, "other", "", "theirs", "bob", 1000)
     await bench.shard.stop(RUN, "r0", "0", "mine", "ann", 1000)
     await bench.submit(plan_of("a"))
@@ -78,7 +78,7 @@ async def test_a_stop_mark_for_the_run_of_another_name_does_not_hide_that_of_a_c
     assert stop.reason == "mine"
 
 
-async def test_a_worker_that_comes_back_is_told_again_what_to_stop_and_gains_no_time_by_it(bench: Bench) -> None:
+async def test_reconnecting_repeats_stop_requests_without_extending_their_grace(bench: Bench) -> None:
     await bench.submit(plan_of("a b", start_to_close_ms=5_000))
     a, b = await bench.take()
     await bench.shard.terminate(a.task_id, "0", 0, "no", "ann")

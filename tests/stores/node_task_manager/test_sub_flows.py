@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tests.stores.node_task_manager.shards import Bench
+from tradewind.node_task_manager.domain.component import Release, RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, TaskError
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
@@ -39,7 +40,7 @@ async def report(bench: Bench, *reports: SubFlowReport) -> list[str]:
     return list((await bench.shard.report_sub_flows(reports)).results)
 
 
-async def test_the_scheduler_is_told_and_its_cycle_completes_the_node_once(bench: Bench) -> None:
+async def test_scheduler_is_notified_and_its_cycle_completes_the_node_once(bench: Bench) -> None:
     await bench.submit(PLAN)
     assert await told(bench) == [""]
     assert ((await task(bench)).status, (await task(bench)).attempt) == ("suspended", 1)
@@ -53,7 +54,7 @@ async def test_the_scheduler_is_told_and_its_cycle_completes_the_node_once(bench
     assert await told(bench) == [""]
 
 
-async def test_an_end_counts_also_when_the_beginning_was_never_reported(bench: Bench) -> None:
+async def test_end_report_counts_without_a_report_of_the_beginning(bench: Bench) -> None:
     await bench.submit(PLAN)
     assert await report(bench, COMPLETED) == [""]
     assert ((await task(bench)).status, (await task(bench)).child) == ("completed", "b:4:0")
@@ -68,7 +69,7 @@ async def test_reports_of_another_cycle_attempt_or_run_change_nothing(bench: Ben
     assert await task(bench) == before
 
 
-async def test_a_failure_is_retried_as_a_new_attempt_with_a_cycle_of_its_own(bench: Bench) -> None:
+async def test_failed_sub_flow_is_retried_with_a_new_cycle(bench: Bench) -> None:
     await bench.submit(AGAIN)
     assert await report(bench, BEGUN, FAILED) == ["", ""]
     assert (await task(bench)).status == "pending"
@@ -83,13 +84,13 @@ async def test_a_failure_is_retried_as_a_new_attempt_with_a_cycle_of_its_own(ben
     assert (await bench.statuses(AGAIN))["z"] == "skipped"
 
 
-async def test_what_is_final_is_not_retried(bench: Bench) -> None:
+async def test_final_failure_report_is_not_retried(bench: Bench) -> None:
     await bench.submit(AGAIN)
     assert await report(bench, replace(FAILED, child="", final=True)) == [""]
     assert (await task(bench)).status == "failed"
 
 
-async def test_a_stop_tells_of_the_cycle_that_nobody_waits_for_any_more(bench: Bench) -> None:
+async def test_stop_reports_the_cycle_that_is_no_longer_needed(bench: Bench) -> None:
     await bench.submit(PLAN)
     await report(bench, BEGUN)
     await bench.shard.stop(RunName("flow", 0, 0), "r0", "", "enough", "ann", 1000)
@@ -98,14 +99,14 @@ async def test_a_stop_tells_of_the_cycle_that_nobody_waits_for_any_more(bench: B
     assert await report(bench, COMPLETED) == ["the node task is terminated"]
 
 
-async def test_one_that_is_stopped_before_its_cycle_is_known_tells_of_none(bench: Bench) -> None:
+async def test_stop_before_the_cycle_is_known_reports_none(bench: Bench) -> None:
     await bench.submit(PLAN)
     await bench.shard.terminate("flow:0:0:a", "0", 0, "enough", "ann")
     assert await told(bench) == [""]
     assert await report(bench, BEGUN) == ["the node task is terminated"]
 
 
-async def test_its_total_time_ends_it_for_good(bench: Bench) -> None:
+async def test_total_time_ends_a_sub_flow_node_without_retry(bench: Bench) -> None:
     await bench.submit(Plan("timed", (replace(AGAIN.nodes[0], total_ms=1000), PlanNode("z", "noop")), EDGE))
     await report(bench, BEGUN)
     bench.clock.advance(1001)
@@ -115,6 +116,12 @@ async def test_its_total_time_ends_it_for_good(bench: Bench) -> None:
     assert await told(bench) == ["", "b:4:0"]
 
 
-async def test_no_signal_reaches_it_and_inputs_of_its_run_are_at_hand(bench: Bench) -> None:
-    await bench.submit(PLAN)
-    assert await bench.shard.run_inputs(RunName("flow", 0, 0), "0") == ""
+async def test_component_released_with_inputs_gets_them_instead_of_the_run_inputs(bench: Bench) -> None:
+    run = RunName("flow", 0, 0)
+    await bench.shard.save(PLAN)
+    parts = tuple((at, PLAN.digest) for at in "012")
+    submission = RunSubmission(run, "r0", "default", parts, 3, inputs_json='{"x":1}', withheld=("1", "2"))
+    await bench.shard.submit([submission])
+    await bench.shard.release(run, "r0", [Release("1", '{"y":2}'), Release("2")])
+    inputs = [await bench.shard.run_inputs(run, component_id) for component_id in "012"]
+    assert inputs == ['{"x":1}', '{"y":2}', '{"x":1}']

@@ -32,7 +32,7 @@ async def begun(bench: Bench, wait: Wait, plan: Plan = CHAIN) -> Assignment:
     return given
 
 
-async def test_a_suspended_node_task_holds_neither_worker_nor_slot_and_goes_on_with_what_came(bench: Bench) -> None:
+async def test_suspended_node_task_holds_no_lease_or_slot_and_resumes_with_the_signal(bench: Bench) -> None:
     bench.shard.configure(SystemConfig(max_running_per_user=1))
     given = await begun(bench, PAID)
     found = await task_of(bench)
@@ -52,7 +52,7 @@ async def test_a_suspended_node_task_holds_neither_worker_nor_slot_and_goes_on_w
     assert (await bench.statuses(CHAIN))["b"] == "pending"
 
 
-async def test_of_two_signals_at_the_same_moment_one_ends_the_wait(bench: Bench) -> None:
+async def test_one_of_five_concurrent_signals_ends_the_wait(bench: Bench) -> None:
     await begun(bench, replace(PAID, completes="out"))
     became = await asyncio.gather(*(signal(bench, handle="out", payload=str(at)) for at in range(5)))
     assert sorted(became) == ["ended"] * 4 + ["resumed"]
@@ -60,7 +60,7 @@ async def test_of_two_signals_at_the_same_moment_one_ends_the_wait(bench: Bench)
     assert (done.status, done.outputs) == ("completed", (("out", str(became.index("resumed"))),))
 
 
-async def test_the_same_request_does_it_once_and_gets_the_same_answer(bench: Bench) -> None:
+async def test_repeated_signal_request_takes_effect_once_and_gets_the_same_answer(bench: Bench) -> None:
     await begun(bench, PAID)
     assert [await signal(bench, request_id="r1") for _ in range(3)] == ["resumed"] * 3
     (again,) = await bench.take()
@@ -69,7 +69,7 @@ async def test_the_same_request_does_it_once_and_gets_the_same_answer(bench: Ben
     assert (await task_of(bench)).status == "suspended"
 
 
-async def test_what_comes_early_is_kept_and_ends_the_wait_that_it_is_for(bench: Bench) -> None:
+async def test_early_signal_is_kept_and_ends_the_wait_for_it(bench: Bench) -> None:
     await bench.submit(CHAIN)
     assert await signal(bench, -1, signal="other") == "kept"
     assert await signal(bench, -1, payload="8") == "kept"
@@ -85,13 +85,13 @@ async def test_what_comes_early_is_kept_and_ends_the_wait_that_it_is_for(bench: 
     assert await signal(bench, -1) == "changed"
 
 
-async def test_only_so_much_is_kept(bench: Bench) -> None:
+async def test_number_of_kept_signals_is_bounded(bench: Bench) -> None:
     await bench.submit(CHAIN)
     became = [await signal(bench, -1) for _ in range(MOST_KEPT + 1)]
     assert became == ["kept"] * MOST_KEPT + ["full"]
 
 
-async def test_nothing_kept_answers_a_form(bench: Bench) -> None:
+async def test_kept_signal_does_not_answer_a_form(bench: Bench) -> None:
     await bench.submit(CHAIN)
     await signal(bench, -1)
     (given,) = await bench.take()
@@ -112,7 +112,7 @@ async def test_a_time_ends_a_wait_without_a_signal(bench: Bench) -> None:
     assert await signal(bench) == "changed"
 
 
-async def test_retries_are_not_used_up_by_waiting(bench: Bench) -> None:
+async def test_waiting_uses_up_no_retries(bench: Bench) -> None:
     given = await begun(bench, PAID, plan_of("a", retry=RetryPolicy(2, initial_ms=0)))
     for attempt in (1, 2, 3):
         assert await signal(bench, attempt) == "resumed"
@@ -121,7 +121,7 @@ async def test_retries_are_not_used_up_by_waiting(bench: Bench) -> None:
     assert ((await task_of(bench)).attempt, (await task_of(bench)).failures) == (4, 0)
 
 
-async def test_the_total_time_counts_on(bench: Bench) -> None:
+async def test_total_time_ends_a_wait(bench: Bench) -> None:
     await begun(bench, PAID, plan_of("a", total_ms=3_000))
     bench.clock.advance(3_000)
     await bench.shard.claim()
@@ -139,7 +139,7 @@ async def test_a_stop_ends_a_wait(bench: Bench) -> None:
     assert await signal(bench) == "ended"
 
 
-async def test_stopping_the_run_ends_a_wait_and_what_returns_to_wait_then_is_terminated(bench: Bench) -> None:
+async def test_stopped_run_ends_waits_and_terminates_nodes_that_suspend_later(bench: Bench) -> None:
     plan = plan_of("a c")
     await bench.submit(plan)
     first, second = await bench.take()
@@ -149,7 +149,7 @@ async def test_stopping_the_run_ends_a_wait_and_what_returns_to_wait_then_is_ter
     assert set((await bench.statuses(plan)).values()) == {"terminated"}
 
 
-async def test_a_flow_that_is_purged_leaves_no_wait(bench: Bench) -> None:
+async def test_purged_flow_leaves_no_wait(bench: Bench) -> None:
     await begun(bench, replace(PAID, after_ms=5_000))
     while not (await bench.shard.purge("flow")).done:
         pass
@@ -158,7 +158,7 @@ async def test_a_flow_that_is_purged_leaves_no_wait(bench: Bench) -> None:
     assert await bench.take() == []
 
 
-async def test_a_node_that_needs_no_worker_passes_on_what_it_got(bench: Bench) -> None:
+async def test_delay_node_passes_its_input_on(bench: Bench) -> None:
     large = '"' + "v" * 9000 + '"'
     pause = PlanNode("pause", "delay", wait=Wait(after_ms=700, late=("output", "null"), passes=True))
     plan = plan_of("a.out>pause.in pause.output>z.in")

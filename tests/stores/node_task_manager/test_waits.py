@@ -21,14 +21,14 @@ def waits(bench: Bench, store: RedisServer | None) -> WaitReader:
 
 
 @pytest.mark.parametrize("most", [0, 2, 10])
-async def test_no_more_holders_are_named_than_asked_for(bench: Bench, waits: WaitReader, most: int) -> None:
+async def test_holders_are_listed_up_to_the_requested_number(bench: Bench, waits: WaitReader, most: int) -> None:
     await bench.submit(plan_of("a b c"))
     assert len(await bench.take()) == 3
     holders = await waits.holders("running", most)
     assert (holders.count, len(holders.task_ids)) == (3, min(most, 3))
 
 
-async def test_of_all_that_run_those_are_named_whose_leases_end_first(bench: Bench, waits: WaitReader) -> None:
+async def test_running_node_tasks_are_listed_by_the_end_of_their_leases(bench: Bench, waits: WaitReader) -> None:
     await bench.submit(plan_of("a b"))
     (first,) = await bench.take(1)
     bench.clock.advance(5_000)

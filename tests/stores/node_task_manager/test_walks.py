@@ -33,12 +33,12 @@ async def bench(redis_server: RedisServer) -> Bench:
     return bench
 
 
-async def test_the_doctor_finds_nothing_amiss(bench: Bench) -> None:
+async def test_doctor_accepts_runs_that_are_being_removed(bench: Bench) -> None:
     assert isinstance(bench.shard, RedisShard)
     assert await findings(bench.shard) == []
 
 
-async def test_a_purge_takes_them_as_well(bench: Bench, redis_server: RedisServer) -> None:
+async def test_purge_removes_runs_that_are_already_being_removed(bench: Bench, redis_server: RedisServer) -> None:
     while not (await bench.shard.purge("flow")).done:
         pass
     assert [key for key in await redis_server.keys() if ":flow" in key] == [f"{BASE}purged:flow"]
