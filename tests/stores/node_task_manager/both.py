@@ -11,7 +11,7 @@ from msgspec import structs
 from tests.stores.node_task_manager.fan_outs import Offered, public
 from tests.stores.node_task_manager.invariants import run_of
 from tests.stores.node_task_manager.random_plans import TYPES
-from tests.stores.node_task_manager.shards import RedisShard, Whole
+from tests.stores.node_task_manager.shards import RedisShard, ShardStores
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTask, NodeTaskStatus
@@ -40,7 +40,7 @@ class Pair:
 
 
 @dataclass
-class Both:
+class BothStores:
     """Both stores, and what the tests have seen of them.
 
     With `cut` Redis needs many scripts for what memory does at once. Then only claims hand out node tasks, of one user
@@ -50,7 +50,7 @@ class Both:
 
     rng: random.Random
     clock: ManualClock
-    memory: Whole
+    memory: ShardStores
     redis: RedisShard
     plans: dict[str, Plan]
     cut: bool
@@ -75,7 +75,7 @@ class Both:
     offered: dict[str, Offered] = field(default_factory=dict)
     """The latest offer of each mapped node."""
 
-    async def both(self, verb: str, memory_args: Sequence[Any], redis_args: Sequence[Any] | None = None) -> Any:
+    async def call_both(self, verb: str, memory_args: Sequence[Any], redis_args: Sequence[Any] | None = None) -> Any:
         """Make the same call on both; let Redis finish what it put off, then compare the effects."""
         of_memory = await getattr(self.memory, verb)(*memory_args)
         of_redis = await getattr(self.redis, verb)(*(memory_args if redis_args is None else redis_args))
@@ -106,7 +106,7 @@ class Both:
             sorted((t.worker_id, t.task_id, t.attempt, t.stop) for t in each.terminations) for each in (memory, redis)
         ]
         assert stops[0] == stops[1], verb
-        assert _told(memory) == _told(redis), verb
+        assert _sorted_events(memory) == _sorted_events(redis), verb
         for last, events in ((self.last_of_memory, memory.events), (self.last_of_redis, redis.events)):
             for after, event in map(structs.astuple, events):
                 assert after == last.get(event.partition, FIRST), verb
@@ -144,10 +144,10 @@ class Both:
                     "events": sorted((structs.replace(event, event_id="") for event in events), key=_order_of),
                 }
             )
-        for what, of_memory in seen[0].items():
-            assert of_memory == seen[1][what], what
+        for name, of_memory in seen[0].items():
+            assert of_memory == seen[1][name], name
         for component in seen[0]["components"]:
-            running = sum(task["status"] == "running" for task in seen[0]["tasks"] if _is_of(task, component))
+            running = sum(task["status"] == "running" for task in seen[0]["tasks"] if _belongs_to(task, component))
             assert component is None or component.running == (running if component.run.ad_hoc else 0), component
         for task in await self.redis.tasks(ids):
             if task is not None and task.status.terminal:
@@ -182,11 +182,11 @@ class Both:
         """Note a further attempt: within a minute a flow has no more of them than its budget allows."""
         now = self.clock()
         self.granted.append((now, spender))
-        granted = sum(at > now - 60_000 and whose == spender for at, whose in self.granted)
-        begun = sum(at > now - 65_000 and whose == spender for at, whose in self.begun)
+        granted = sum(at > now - 60_000 and by == spender for at, by in self.granted)
+        begun = sum(at > now - 65_000 and by == spender for at, by in self.begun)
         assert granted <= max(RETRIES, begun * 20 // 100), f"{granted} further attempts of {spender} in a minute"
 
-    async def _dead_letters(self, shard: Whole, user: str) -> list[tuple[int, str]]:
+    async def _dead_letters(self, shard: ShardStores, user: str) -> list[tuple[int, str]]:
         """Read the dead letters in pages of two."""
         found: list[tuple[int, str]] = []
         while page := await shard.dead_letters(user, found[-1] if found else None, 2):
@@ -210,8 +210,8 @@ class Both:
             newest = whole.entries[-1]
             assert await self.redis.newest_task_event(run) == newest == await self.memory.newest_task_event(run)
             self.positions.setdefault(run, []).extend(event.event_id for event in whole.entries)
-        told = sorted(self.positions.keys() & {*tasks, *self.watched})
-        for run in self.rng.sample(told, min(3, len(told))):
+        with_events = sorted(self.positions.keys() & {*tasks, *self.watched})
+        for run in self.rng.sample(with_events, min(3, len(with_events))):
             after, limit = self.rng.choice(self.positions[run]), self.rng.choice((1, 2, 100))
             assert await self.memory.task_events(run, after, limit) == await self.redis.task_events(run, after, limit)
         for user in USERS:
@@ -232,9 +232,9 @@ class Both:
             mine = [name for name, run in self.runs.items() if run.user_id == user and run.run.ad_hoc]
             states = await self.redis.components([(self.runs[name].run, "0") for name in mine])
             ended = [name for name, state in zip(mine, states, strict=True) if state and state.finished_at]
-            assert sorted(ends) == sorted(ended), "a user hears once of each end"
+            assert sorted(ends) == sorted(ended), "a user is notified once of each end"
 
-    async def compare_the_rest(self) -> None:
+    async def compare_rarely_changed(self) -> None:
         """Check that data that few operations change is the same."""
         seen = []
         for shard in (self.memory, self.redis):
@@ -254,7 +254,7 @@ class Both:
         assert await self.memory.totals() == await self.redis.totals()
         await self.compare_notices()
 
-    async def _listed(self, shard: Whole, user: str, kind: str) -> list[tuple[int, str]]:
+    async def _listed(self, shard: ShardStores, user: str, kind: str) -> list[tuple[int, str]]:
         """List in pages of 1 to 3."""
         listed: list[tuple[int, str]] = []
         size = self.cycle % 3 + 1
@@ -263,7 +263,7 @@ class Both:
         return listed
 
 
-def _told(effects: Effects) -> list[Event]:
+def _sorted_events(effects: Effects) -> list[Event]:
     return sorted((structs.replace(new.event, event_id="") for new in effects.events), key=_order_of)
 
 
@@ -302,7 +302,7 @@ def _spender(task_id: str, user_id: str) -> str:
     return TaskName.parse(task_id).run.flow_id or f"user {user_id}"
 
 
-def _is_of(task: Any, component: Any) -> bool:
+def _belongs_to(task: Any, component: Any) -> bool:
     return bool(task and component and str(TaskName.parse(task["task_id"]).run) == str(component.run))
 
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.stores.node_task_manager.shards import Whole
+from tests.stores.node_task_manager.shards import ShardStores
 from tradewind.node_task_manager.domain.fan_out import FanOut, FanOutOffer, FanOutStep, StepKind
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import PlanEdge
@@ -58,7 +58,7 @@ def random_split(rng: random.Random, offered: Offered, fan_out: FanOut) -> tuple
     return step(offered.memory), step(offered.redis)
 
 
-async def join(shard: Whole, offer: FanOutOffer) -> FanOutStep:
+async def join(shard: ShardStores, offer: FanOutOffer) -> FanOutStep:
     """Join what the items emitted as x, in order."""
     emitted = await shard.emitted([f"{offer.task_id}:{at}" for at in range(offer.total)])
     values = [dict(each).get("x", "null") for each in emitted]

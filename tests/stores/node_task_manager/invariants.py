@@ -68,7 +68,7 @@ class Keys:
         """Tell whether a node task is in a terminal status, or gone."""
         return self.tasks.get(task_id, {}).get("status", TERMINAL[0]) in TERMINAL
 
-    def held(self, run: str) -> bool:
+    def has_later_run(self, run: str) -> bool:
         """Tell whether a later run of the same cycle is on record: then this one stays as long as that one."""
         cycle, _, number = run.rpartition(":")
         return run.count(":") == 2 and f"{cycle}:{int(number) + 1}" in self.runs
@@ -100,12 +100,12 @@ async def check_invariants(server: RedisServer) -> None:
     _check_retries(keys)
     _check_counts(keys)
     check_items(keys)
-    _check_kept_signals(keys)
+    _check_signal_counts(keys)
     _check_times_to_live(keys)
-    _check_kept(keys)
+    _check_lists(keys)
 
 
-async def nothing_is_left(server: RedisServer) -> None:
+async def check_nothing_left(server: RedisServer) -> None:
     """Check that, when all has ended and a day has passed, only documented keys lack a time to live."""
     await no_leaked_keys(server, LASTING)
 
@@ -225,7 +225,7 @@ def _check_indexes(keys: Keys) -> None:
     assert not places, f"indexes name what has no record: {dict(places)}"
 
 
-def _check_kept_signals(keys: Keys) -> None:
+def _check_signal_counts(keys: Keys) -> None:
     """A run counts the signals that are kept for it."""
     for name, run in keys.runs.items():
         lists = keys.signals[name]
@@ -333,7 +333,7 @@ def _check_times_to_live(keys: Keys) -> None:
     open_runs = keys.open_runs()
     for name, ttl in keys.ttls.items():
         kind, _, rest = name.partition(":")
-        if kind == "run" and not keys.held(rest):
+        if kind == "run" and not keys.has_later_run(rest):
             assert (ttl == -1) == (rest in open_runs), (name, ttl)
         elif kind == "run":
             cycle, _, number = rest.rpartition(":")
@@ -359,7 +359,7 @@ def _check_times_to_live(keys: Keys) -> None:
             assert ttl > 0, (name, ttl)
 
 
-def _check_kept(keys: Keys) -> None:
+def _check_lists(keys: Keys) -> None:
     """Every record is in the list of all node tasks, and the latest run of a cycle is in the index of its flow.
 
     The index marks the run as open until it has been looked at after its end.
@@ -367,7 +367,7 @@ def _check_kept(keys: Keys) -> None:
     assert keys.tasks.keys() <= keys.sets.get("node_tasks_list", {}).keys(), "node tasks that the list does not have"
     open_runs = keys.open_runs()
     for run in keys.runs:
-        if run.startswith(("task:", "batch:")) or keys.held(run):
+        if run.startswith(("task:", "batch:")) or keys.has_later_run(run):
             continue
         flow, _, name = run.partition(":")
         cycle, number = map(int, name.split(":"))

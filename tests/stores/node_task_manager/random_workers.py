@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from tests.stores.node_task_manager.both import WORKERS, Both, Pair
+from tests.stores.node_task_manager.both import WORKERS, BothStores, Pair
 from tests.stores.node_task_manager.eager import Eager
 from tests.stores.node_task_manager.random_plans import TYPES
 from tests.stores.node_task_manager.waits import random_wait
@@ -20,13 +20,13 @@ LARGE = '"' + "v" * 5000 + '"'
 
 
 @dataclass
-class Workers(Both):
+class Workers(BothStores):
     """Workers of both stores, and their sessions."""
 
     sessions: dict[str, int] = field(default_factory=dict)
     forgotten: int = 0
     """The number of attempts of which the store has lost every trace."""
-    gone_on: dict[str, Assignment] = field(default_factory=dict)
+    eager_attempts: dict[str, Assignment] = field(default_factory=dict)
     """Attempts that workers have begun by themselves, by nonce."""
 
     def __post_init__(self) -> None:
@@ -46,11 +46,11 @@ class Workers(Both):
             for worker in self.rng.sample(WORKERS, self.rng.randint(0, 3))
         ]
 
-    def _also(self) -> list[Vacancy]:
+    def _maybe_vacancies(self) -> list[Vacancy]:
         return [] if self.cut else self.vacancies()
 
     async def claim(self) -> None:
-        await self.both("claim", (self.vacancies(),))
+        await self.call_both("claim", (self.vacancies(),))
 
     async def end(self) -> None:
         outcomes: list[tuple[Outcome, Outcome]] = []
@@ -61,10 +61,10 @@ class Workers(Both):
             if self.rng.random() < 0.1:
                 outcomes.append(outcomes[-1])
             elif not self.cut and self.rng.random() < 0.2:
-                outcomes += self._go_on(outcomes[-1][0])
+                outcomes += self._eager_successors(outcomes[-1][0])
         await self._complete(outcomes)
 
-    async def go_on(self) -> None:
+    async def end_eagerly(self) -> None:
         """End some running attempts, and begin by themselves what follows from them."""
         outcomes: list[tuple[Outcome, Outcome]] = []
         for pair in self.rng.sample(self.pairs, len(self.pairs))[: 0 if self.cut else 20]:
@@ -74,10 +74,10 @@ class Workers(Both):
                     Outcome(a.task_id, a.attempt, a.nonce, OutcomeKind.COMPLETED, (("x", "1"), ("y", "2")))
                     for a in (pair.memory, pair.redis)
                 )
-                said = [(of_memory, of_redis), *self._go_on(of_memory)]
+                reported = [(of_memory, of_redis), *self._eager_successors(of_memory)]
                 # Sometimes the worker reports it all again over another stream, once its last attempt has ended.
-                again = [(_ended(m), _ended(r)) for m, r in said] if self.rng.random() < 0.5 else ()
-                outcomes += [*said, *again]
+                again = [(_ended(m), _ended(r)) for m, r in reported] if self.rng.random() < 0.5 else ()
+                outcomes += [*reported, *again]
         await self._complete(outcomes)
 
     async def _complete(self, outcomes: Sequence[tuple[Outcome, Outcome]]) -> None:
@@ -85,25 +85,25 @@ class Workers(Both):
         # A forgotten attempt replaces one that waits for its next attempt, and may go on sooner.
         forgotten = {outcome.nonce: outcome.task_id for outcome in args[0] if outcome.nonce.startswith("forgotten")}
         waits = {nonce: self.waits.pop(task_id, 0) for nonce, task_id in forgotten.items()}
-        vacancies = self._also()
-        of_memory, _ = await self.both("complete", (args[0], vacancies), (args[1], vacancies))
+        vacancies = self._maybe_vacancies()
+        of_memory, _ = await self.call_both("complete", (args[0], vacancies), (args[1], vacancies))
         for outcome, refused in zip(args[0], of_memory.results, strict=True):
             if refused and waits.get(outcome.nonce):
                 self.waits[outcome.task_id] = waits[outcome.nonce]
-            given = self.gone_on.get(outcome.nonce)
+            given = self.eager_attempts.get(outcome.nonce)
             if given is not None and not refused and not any(pair.memory is given for pair in self.pairs):
                 self.pairs.append(Pair(given, given))
                 retry = self.plans[given.plan].nodes[given.index].retry
                 if retry and retry.attempts > 1:
                     self.begun.append((self.clock(), RunName.of_node_task(given.task_id).flow_id))
 
-    def _go_on(self, outcome: Outcome) -> list[tuple[Outcome, Outcome]]:
+    def _eager_successors(self, outcome: Outcome) -> list[tuple[Outcome, Outcome]]:
         """Return the nodes that their worker goes on with by itself, one after the other."""
         steps: list[tuple[Outcome, Outcome]] = []
         given = next((pair.memory for pair in self.pairs if pair.memory.nonce == outcome.nonce), None)
         while given is not None and (step := self.eager.after(given, tuple(at for at, _ in outcome.outputs))):
             given, outcome = step
-            self.gone_on[given.nonce] = given
+            self.eager_attempts[given.nonce] = given
             steps.append((outcome, outcome))
         return steps
 
@@ -136,7 +136,7 @@ class Workers(Both):
 
     async def lapse(self) -> None:
         self.clock.advance(self.rng.choice((1, 500, 2_000, 11_000, 31_000, 70_000)))
-        await self.both("reap", (self._also(), self.rng.choice((0, 0, 1, 10_000, 30_000))))
+        await self.call_both("reap", (self._maybe_vacancies(), self.rng.choice((0, 0, 1, 10_000, 30_000))))
 
     def _some_held(self, worker: str) -> tuple[list[Held], list[Held]]:
         """Draw tokens of a worker, sometimes one of another worker's."""
@@ -149,7 +149,7 @@ class Workers(Both):
         of_memory, of_redis = self._some_held(worker)
         session = self.sessions.get(worker, 0)
         before = len(self.pairs)
-        a, b = await self.both("renew", (worker, session, of_memory), (worker, session, of_redis))
+        a, b = await self.call_both("renew", (worker, session, of_memory), (worker, session, of_redis))
         del self.pairs[before:]
         assert (a.session_current, a.lease_deadline) == (b.session_current, b.lease_deadline)
         index = {m.nonce: r.nonce for m, r in zip(of_memory, of_redis, strict=True)}
@@ -158,8 +158,8 @@ class Workers(Both):
     async def reconnect(self) -> None:
         worker = self.rng.choice(WORKERS)
         of_memory, of_redis = self._some_held(worker)
-        incarnation, vacancies = self.rng.choice(("i1", "i2")), self._also()
-        a, b = await self.both(
+        incarnation, vacancies = self.rng.choice(("i1", "i2")), self._maybe_vacancies()
+        a, b = await self.call_both(
             "open_session",
             (worker, incarnation, of_memory, vacancies),
             (worker, incarnation, of_redis, vacancies),
@@ -170,12 +170,12 @@ class Workers(Both):
 
     async def give_back(self) -> None:
         worker = self.rng.choice(WORKERS)
-        session, vacancies = self.sessions.get(worker, 0), self._also()
+        session, vacancies = self.sessions.get(worker, 0), self._maybe_vacancies()
         if self.rng.random() < 0.5:
-            await self.both("give_back", (worker, session, None, vacancies))
+            await self.call_both("give_back", (worker, session, None, vacancies))
         else:
             of_memory, of_redis = self._some_held(worker)
-            await self.both(
+            await self.call_both(
                 "give_back", (worker, session, of_memory, vacancies), (worker, session, of_redis, vacancies)
             )
 
@@ -188,16 +188,16 @@ class Workers(Both):
             [Postponed(a.task_id, a.attempt, a.nonce, wait) for a in each]
             for each in ([pair.memory for pair in chosen], [pair.redis for pair in chosen])
         )
-        await self.both("postpone", (of_memory,), (of_redis,))
+        await self.call_both("postpone", (of_memory,), (of_redis,))
 
     async def begin_process(self) -> None:
-        await self.both("begin_process", (self.rng.choice(WORKERS), self.rng.choice(("i1", "i2"))))
+        await self.call_both("begin_process", (self.rng.choice(WORKERS), self.rng.choice(("i1", "i2"))))
 
     async def pass_on(self) -> None:
         if self.pairs:
             pair, to = self.rng.choice(self.pairs[-8:]), self.rng.choice(WORKERS)
             giver = pair.memory.worker_id if self.rng.random() < 0.9 else self.rng.choice(WORKERS)
-            await self.both("pass_on", (giver, _held(pair.memory), to), (giver, _held(pair.redis), to))
+            await self.call_both("pass_on", (giver, _held(pair.memory), to), (giver, _held(pair.redis), to))
 
     async def note(self) -> None:
         for pair in self.rng.sample(self.pairs, min(3, len(self.pairs))):

@@ -3,14 +3,14 @@
 import random
 from collections.abc import Mapping
 
-from tests.stores.node_task_manager.shards import Whole
+from tests.stores.node_task_manager.shards import ShardStores
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import Plan
 
 
 async def random_rerun(
-    rng: random.Random, shard: Whole, runs: Mapping[str, RunSubmission], plans: Mapping[str, Plan], now: int
+    rng: random.Random, shard: ShardStores, runs: Mapping[str, RunSubmission], plans: Mapping[str, Plan], now: int
 ) -> RunSubmission | None:
     """Draw a rerun of a run that has ended and is the latest of its cycle; return None when there is none."""
     ended = []
@@ -37,7 +37,7 @@ async def random_rerun(
 
 
 async def _kept(
-    rng: random.Random, shard: Whole, run: RunSubmission, plans: Mapping[str, Plan]
+    rng: random.Random, shard: ShardStores, run: RunSubmission, plans: Mapping[str, Plan]
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
     kept = []
     for component_id, digest in run.components:

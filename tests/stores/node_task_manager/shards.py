@@ -32,7 +32,7 @@ LIMITS = Limits()
 RUN = RunName("flow", 0, 0)
 
 
-class Whole(NodeTaskStore, NodeTaskReader, QueueReader, PlanStore, EventLog, Notices, Protocol):
+class ShardStores(NodeTaskStore, NodeTaskReader, QueueReader, PlanStore, EventLog, Notices, Protocol):
     """All ports of a shard in one object, for tests."""
 
 
@@ -55,7 +55,7 @@ class RedisShard(
         assert await self._configs.save(config, config.version - 1)
 
 
-def memory_shard(clock: ManualClock, limits: Limits = LIMITS) -> Whole:
+def memory_shard(clock: ManualClock, limits: Limits = LIMITS) -> ShardStores:
     """A shard in memory."""
     return MemoryShard(limits, clock)
 
@@ -87,7 +87,7 @@ def plan_of(
 class Bench:
     """Drives a shard as a worker and a scheduler would."""
 
-    shard: Whole
+    shard: ShardStores
     clock: ManualClock
 
     async def submit(

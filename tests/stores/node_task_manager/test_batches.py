@@ -5,7 +5,7 @@ import itertools
 import random
 
 from tests.servers import RedisServer
-from tests.stores.node_task_manager.invariants import check_invariants, expire_all, nothing_is_left
+from tests.stores.node_task_manager.invariants import check_invariants, check_nothing_left, expire_all
 from tests.stores.node_task_manager.shards import LIMITS, Bench, plan_of, redis_shard
 from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
 from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT, BatchProgress, BatchStatus, batch_status
@@ -151,7 +151,7 @@ async def test_ended_ad_hoc_runs_and_their_plans_expire(redis_server: RedisServe
     await expire_all(redis_server)
     while (await bench.shard.clean("c", 0)).more:
         pass
-    await nothing_is_left(redis_server)
+    await check_nothing_left(redis_server)
 
 
 async def test_purging_a_flow_named_task_keeps_ad_hoc_tasks(bench: Bench) -> None:

@@ -35,12 +35,12 @@ class Ward:
         return await self.admin.execute_command(verb, f"{BASE}{key}", *rest)
 
     async def found(self, *, mend: bool = False, background: bool = False) -> list[tuple[str, str, bool]]:
-        examiners = ExamineShards([], [self.doctor], lambda: ["screening", "analysis"], "here")
+        examine = ExamineShards([], [self.doctor], lambda: ["screening", "analysis"], "here")
 
-        async def those(everything: bool) -> Any:
-            return await examiners(not background)
+        async def examiners(everything: bool) -> Any:
+            return await examine(not background)
 
-        doctor = Doctor(those, recheck_s=0)
+        doctor = Doctor(examiners, recheck_s=0)
         steps = [step async for step in doctor.run(mend=mend)]
         return [(each.check, each.subject, each.mended) for step in steps for each in step.findings]
 

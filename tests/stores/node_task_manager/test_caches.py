@@ -27,7 +27,7 @@ def cache_store(server: RedisServer, clock: ManualClock, shards: int = 3) -> Red
 
 
 @pytest_asyncio.fixture
-async def empty(store: RedisServer | None) -> AsyncIterator[RedisServer | None]:
+async def empty_store(store: RedisServer | None) -> AsyncIterator[RedisServer | None]:
     """An empty store, None for memory."""
     if store is None:
         yield None
@@ -52,9 +52,9 @@ async def redis(server: RedisServer) -> AsyncIterator[RedisServer]:
 
 
 @pytest.fixture
-def caches(empty: RedisServer | None, clock: ManualClock) -> CacheStore:
+def caches(empty_store: RedisServer | None, clock: ManualClock) -> CacheStore:
     """Empty caches."""
-    return MemoryCacheStore(clock) if empty is None else cache_store(empty, clock)
+    return MemoryCacheStore(clock) if empty_store is None else cache_store(empty_store, clock)
 
 
 async def fill(caches: CacheStore, entry: Entry = ENTRY, result: str = "[]", most: int = MOST) -> tuple[bool, int]:
@@ -133,8 +133,10 @@ async def test_clearing_removes_1700_results(store: RedisServer | None, caches: 
         assert [key for key in await store.keys() if ":cache:" in key or ":cache_index:" in key] == []
 
 
-async def test_full_cache_evicts_the_results_that_expire_first(empty: RedisServer | None, clock: ManualClock) -> None:
-    caches: CacheStore = MemoryCacheStore(clock) if empty is None else cache_store(empty, clock, shards=1)
+async def test_full_cache_evicts_the_results_that_expire_first(
+    empty_store: RedisServer | None, clock: ManualClock
+) -> None:
+    caches: CacheStore = MemoryCacheStore(clock) if empty_store is None else cache_store(empty_store, clock, shards=1)
     for at in range(5):
         clock.advance(1)
         assert await fill(caches, Entry("screening", f"d{at}"), most=3) == (True, int(at >= 3))
@@ -151,16 +153,16 @@ async def test_all_cache_keys_have_a_time_to_live(redis: RedisServer, clock: Man
     assert await redis.lasting_keys() == []
 
 
-async def test_cache_statistics_add_up(empty: RedisServer | None) -> None:
+async def test_cache_statistics_add_up(empty_store: RedisServer | None) -> None:
     statistics: CacheStatistics = MemoryCacheStatistics()
-    if empty is not None:
-        statistics = RedisCacheStatistics(empty.connect("node_task_manager"), KEYS[0])
+    if empty_store is not None:
+        statistics = RedisCacheStatistics(empty_store.connect("node_task_manager"), KEYS[0])
     await statistics.add({"screening:hits": 2, "mine:misses": 1})
     await statistics.add({"screening:hits": 3})
     assert await statistics.read() == {"screening:hits": 5, "mine:misses": 1}
 
 
-class Lives:
+class RandomCalls:
     """Makes the same random calls on two stores. Times are long, as entries in Redis also expire by its own clock."""
 
     def __init__(self, rng: random.Random, clock: ManualClock, stores: list[CacheStore]) -> None:
@@ -200,9 +202,9 @@ class Lives:
 @pytest.mark.parametrize("seed", range(4))
 async def test_redis_caches_behave_like_memory(redis: RedisServer, clock: ManualClock, seed: int) -> None:
     stores: list[CacheStore] = [MemoryCacheStore(clock), cache_store(redis, clock, shards=1)]
-    lives = Lives(random.Random(seed), clock, stores)
+    calls = RandomCalls(random.Random(seed), clock, stores)
     for _ in range(250):
-        looks = [look for look in await lives.step() if look is not None]
+        looks = [look for look in await calls.step() if look is not None]
         assert len({(look.result, look.busy_ms) for look in looks}) <= 1
 
 
@@ -214,7 +216,7 @@ async def test_random_eviction_never_yields_wrong_or_stale_results(
     caches, rng = cache_store(redis, clock), random.Random(seed)
     last: dict[Entry, str] = {}
     entries = [Entry("screening", f"d{at}") for at in range(3)]
-    flying: dict[Entry, tuple[str, str]] = {}
+    in_flight: dict[Entry, tuple[str, str]] = {}
     hits = 0
     for number in range(250):
         entry, token = rng.choice(entries), f"t{number}"
@@ -231,9 +233,9 @@ async def test_random_eviction_never_yields_wrong_or_stale_results(
             hits += 1
             assert looked.result == last.get(entry)
         elif not looked.busy_ms:
-            flying[entry] = (token, looked.generation)
-        if entry in flying and rng.random() < 0.7:
-            holder, generation = flying.pop(entry)
+            in_flight[entry] = (token, looked.generation)
+        if entry in in_flight and rng.random() < 0.7:
+            holder, generation = in_flight.pop(entry)
             filled, _ = await caches.fill(entry, holder, generation, f"[{number}]", TTL, MOST)
             if filled:
                 last[entry] = f"[{number}]"

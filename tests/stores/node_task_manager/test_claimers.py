@@ -21,8 +21,8 @@ from tradewind.server.clock import ManualClock
 CONFIG = SystemConfig(
     max_running=12, max_running_per_user=6, max_running_per_node_type={"t1": 5}, max_running_per_flow=4, version=1
 )
-MOST = {"running": 12, "user:ann": 6, "user:bob": 6, "type:t1": 5, "flow:f": 4, "flow:g": 3}
-MOST |= {"key:ann:k": 2, "key:bob:k": 2}
+BOUNDS = {"running": 12, "user:ann": 6, "user:bob": 6, "type:t1": 5, "flow:f": 4, "flow:g": 3}
+BOUNDS |= {"key:ann:k": 2, "key:bob:k": 2}
 WORKERS, NODES = 20, 60
 
 
@@ -59,11 +59,11 @@ async def test_twenty_claimers_exceed_no_limit(server: RedisServer, records: int
     seen: Counter[str] = Counter()
     over = asyncio.Event()
 
-    async def look() -> None:
+    async def watch_bounds() -> None:
         while not over.is_set():
-            names = list(MOST)
+            names = list(BOUNDS)
             for name, held in zip(names, await shard.held(names), strict=True):
-                assert held <= MOST[name], name
+                assert held <= BOUNDS[name], name
                 seen[name] = max(seen[name], held)
 
     async def work(number: int) -> None:
@@ -84,13 +84,13 @@ async def test_twenty_claimers_exceed_no_limit(server: RedisServer, records: int
                 ended.update(each.task_id for each, lost in zip(done, effects.results, strict=False) if not lost)
                 mine += effects.assignments
 
-    looking = asyncio.create_task(look())
+    watching = asyncio.create_task(watch_bounds())
     try:
         async with asyncio.timeout(240):
             await asyncio.gather(*(work(number) for number in range(WORKERS)))
     finally:
         over.set()
-        await looking
+        await watching
     assert set(ended.values()) == {1}, "each node task ends once"
     assert seen["running"] > 3, "several ran at once"
     while (await shard.claim()).todo:

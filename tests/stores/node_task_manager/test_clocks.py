@@ -20,7 +20,7 @@ def held(assignment: Assignment) -> Held:
     return Held(assignment.task_id, assignment.attempt, assignment.nonce)
 
 
-async def say(bench: Bench, assignment: Assignment, progress: int = 0) -> None:
+async def report_progress(bench: Bench, assignment: Assignment, progress: int = 0) -> None:
     await bench.shard.record([Progress(assignment.task_id, assignment.nonce, progress, "")], [])
 
 
@@ -41,7 +41,7 @@ async def test_progress_counts_as_heartbeat_and_extends_the_lease(bench: Bench) 
     first = await begun(bench, heartbeat_ms=5_000, start_to_close_ms=0)
     for at in range(20):
         bench.clock.advance(4_000)
-        await say(bench, first, at)
+        await report_progress(bench, first, at)
         assert (await bench.shard.reap()).results == ()
     assert (await task_of(bench)).lease_deadline == bench.clock() + 5_000
     assert await bench.complete(first) == ""
@@ -51,7 +51,7 @@ async def test_unchanged_progress_counts_as_heartbeat(bench: Bench) -> None:
     first = await begun(bench, heartbeat_ms=5_000)
     for _ in range(3):
         bench.clock.advance(4_000)
-        await say(bench, first)
+        await report_progress(bench, first)
     assert (await bench.shard.reap()).results == ()
 
 
@@ -89,7 +89,7 @@ async def test_heartbeat_does_not_extend_the_lease_of_a_stopping_attempt(bench: 
     first = await begun(bench, heartbeat_ms=5_000)
     await bench.shard.terminate(first.task_id, "0", 0, "enough", "ann")
     deadline = (await task_of(bench)).lease_deadline
-    await say(bench, first)
+    await report_progress(bench, first)
     assert (await task_of(bench)).lease_deadline == deadline
 
 

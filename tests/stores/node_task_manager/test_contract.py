@@ -17,11 +17,11 @@ def failed(assignment: Assignment, code: str = "NODE_ERROR") -> Outcome:
 async def test_chain_runs_in_order_and_passes_values_along_its_edges(bench: Bench) -> None:
     plan = plan_of("a.x>b.y b.x>c.y")
     assert await bench.submit(plan) == "accepted"
-    for name, came in (("a", ()), ("b", ((0, "1"),)), ("c", ((1, "2"),))):
+    for name, inputs in (("a", ()), ("b", ((0, "1"),)), ("c", ((1, "2"),))):
         (assignment,) = await bench.take()
         assert assignment.task_id == f"flow:0:0:{name}"
-        assert assignment.inputs == came
-        assert await bench.complete(assignment, x=str(len(came) + 1 if name != "b" else 2)) == ""
+        assert assignment.inputs == inputs
+        assert await bench.complete(assignment, x=str(len(inputs) + 1 if name != "b" else 2)) == ""
     component = await only_component(bench)
     assert component.status is ComponentStatus.FINISHED
     assert (component.completed, component.sinks_completed, component.open) == (3, 1, 0)

@@ -8,7 +8,7 @@ from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeK
 TWICE = RetryPolicy(attempts=2, initial_ms=1_000, jitter=0)
 
 
-async def only(bench: Bench, task_id: str = "flow:0:0:a") -> NodeTask:
+async def node_task(bench: Bench, task_id: str = "flow:0:0:a") -> NodeTask:
     (task,) = await bench.shard.tasks([task_id])
     assert task is not None
     return task
@@ -34,7 +34,7 @@ async def test_node_task_that_lost_its_worker_three_times_becomes_a_dead_letter(
         bench.clock.advance(31_000)
         await bench.shard.reap()
         expected.append(PastAttempt(attempt.attempt, f"w{number}", began, bench.clock(), "WORKER_LOST"))
-    dead = await only(bench)
+    dead = await node_task(bench)
     assert dead.error is not None
     assert (dead.status, dead.error.code) == (NodeTaskStatus.FAILED, "WORKER_LOST")
     assert dead.history == tuple(expected)
@@ -49,7 +49,10 @@ async def test_node_task_whose_attempts_all_failed_becomes_a_dead_letter(bench: 
         await fail(bench, attempt)
         bench.clock.advance(wait)
     assert await letters(bench) == ["flow:0:0:a"]
-    assert [(past.attempt, past.how) for past in (await only(bench)).history] == [(1, "NODE_ERROR"), (2, "NODE_ERROR")]
+    assert [(past.attempt, past.how) for past in (await node_task(bench)).history] == [
+        (1, "NODE_ERROR"),
+        (2, "NODE_ERROR"),
+    ]
 
 
 async def test_node_task_that_declines_a_retry_becomes_a_dead_letter(bench: Bench) -> None:
@@ -70,7 +73,7 @@ async def test_failure_without_retry_policy_and_late_success_are_no_dead_letters
     (attempt,) = await bench.take()
     await bench.complete(attempt)
     assert await letters(bench) == []
-    assert len((await only(bench, "flow:1:0:a")).history) == 1, "what failed before stays to be seen"
+    assert len((await node_task(bench, "flow:1:0:a")).history) == 1, "what failed before stays to be seen"
 
 
 async def test_dead_letters_are_listed_newest_first_in_pages(bench: Bench) -> None:
@@ -105,4 +108,4 @@ async def test_history_holds_the_latest_twenty_attempts(bench: Bench) -> None:
         (attempt,) = await bench.take()
         await fail(bench, attempt)
         bench.clock.advance(10_000)
-    assert [past.attempt for past in (await only(bench)).history] == list(range(4, 24))
+    assert [past.attempt for past in (await node_task(bench)).history] == list(range(4, 24))

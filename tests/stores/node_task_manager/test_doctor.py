@@ -65,7 +65,7 @@ async def ward(embedded: RedisServer) -> AsyncIterator[Ward]:
     await server.close_clients()
 
 
-async def cured(ward: Ward, check: str, subject: str) -> None:
+async def check_mended(ward: Ward, check: str, subject: str) -> None:
     """The fault is found and mended; nothing is left of it or of its consequences."""
     assert (check, subject) in await ward.found()
     assert (check, subject, True) in [
@@ -128,7 +128,7 @@ async def test_doctor_finds_and_mends_broken_records_and_indexes(
     await begin(ward)
     assert await ward.found() == []
     await ward.do(*command)
-    await cured(ward, check, subject)
+    await check_mended(ward, check, subject)
 
 
 async def running_one(ward: Ward) -> None:
@@ -163,7 +163,7 @@ async def test_doctor_finds_and_mends_broken_limits(
     await begin(ward)
     assert await ward.found() == []
     await ward.do(*command)
-    await cured(ward, check, subject)
+    await check_mended(ward, check, subject)
 
 
 async def completed_in_events(ward: Ward) -> list[int]:
@@ -189,7 +189,7 @@ async def test_mending_admits_node_tasks_blocked_by_a_limit_with_room(ward: Ward
     await blocked(ward)
     await ward.do("ZREM", "slots:flow:flow", TASK)
     await ward.do("HSET", "run:flow:0:0", "a:slots", "")
-    await cured_in(ward, "held-back-with-room", "flow:flow|noop:default:1")
+    await check_mended_without_invariants(ward, "held-back-with-room", "flow:flow|noop:default:1")
     assert len(await ward.take()) == 1
 
 
@@ -199,12 +199,12 @@ async def test_mending_unparks_a_user_with_nothing_running(ward: Ward) -> None:
     assert await ward.take() == []
     await ward.do("DEL", "slots:user:default")
     await ward.do("HSET", "run:flow:0:0", "a:slots", "")
-    await cured_in(ward, "held-back-with-room", "parked default:noop")
+    await check_mended_without_invariants(ward, "held-back-with-room", "parked default:noop")
     assert len(await ward.take()) == 1
 
 
-async def cured_in(ward: Ward, check: str, subject: str) -> None:
-    """Like `cured`, for states that a test made up and whose raw keys do not all agree."""
+async def check_mended_without_invariants(ward: Ward, check: str, subject: str) -> None:
+    """Like `check_mended`, for states that a test made up and whose raw keys do not all agree."""
     assert (check, subject) in await ward.found()
     await ward.found(mend=True)
     assert await ward.found() == []
@@ -216,7 +216,7 @@ async def test_doctor_restores_the_delay_of_a_retry(ward: Ward) -> None:
     failed = Outcome(taken.task_id, taken.attempt, taken.nonce, OutcomeKind.FAILED, error=TaskError("NODE_ERROR", "no"))
     await ward.shard.complete([failed])
     await ward.do("ZREM", "delayed", TASK)
-    await cured(ward, "waiting-not-delayed", TASK)
+    await check_mended(ward, "waiting-not-delayed", TASK)
 
 
 async def test_doctor_restores_the_delay_of_a_suspended_node_task(ward: Ward) -> None:
@@ -226,7 +226,7 @@ async def test_doctor_restores_the_delay_of_a_suspended_node_task(ward: Ward) ->
         await ward.shard.complete([waiting])
     assert await ward.found() == []
     await ward.do("ZREM", "delayed", TASK)
-    await cured(ward, "waiting-not-delayed", TASK)
+    await check_mended(ward, "waiting-not-delayed", TASK)
 
 
 async def test_doctor_counts_large_components_in_steps(ward: Ward) -> None:
@@ -235,7 +235,7 @@ async def test_doctor_counts_large_components_in_steps(ward: Ward) -> None:
         assert await ward.complete(each, out="1") == ""
     assert await ward.found() == []
     await ward.do("HSET", "run:flow:0:0", "0/completed", 301)
-    await cured(ward, "component-counts", "flow:0:0:0")
+    await check_mended(ward, "component-counts", "flow:0:0:0")
 
 
 async def test_mending_counts_ends_a_component_whose_last_end_was_not_counted(ward: Ward) -> None:
@@ -257,9 +257,9 @@ async def test_doctor_mends_running_counts_and_listings_of_batches(ward: Ward) -
     assert (await ward.shard.submit([run])).results[0].outcome == "accepted"
     assert len(await ward.take(1)) == 1
     await ward.do("HSET", "run:batch:b", "0/running", 7)
-    await cured(ward, "batch-counts", "batch:b")
+    await check_mended(ward, "batch-counts", "batch:b")
     await ward.do("ZREM", "user_runs:default:batch", "batch:b")
-    await cured(ward, "run-not-listed", "batch:b")
+    await check_mended(ward, "run-not-listed", "batch:b")
 
 
 async def test_doctor_mends_the_count_of_open_components(ward: Ward) -> None:
@@ -270,7 +270,7 @@ async def test_doctor_mends_the_count_of_open_components(ward: Ward) -> None:
     run = RunSubmission(RunName("flow", 0, 0), "r", "default", parts, 3, begun_ms=ward.clock())
     await ward.shard.submit([run])
     await ward.do("HSET", "run:flow:0:0", "open", 5)
-    await cured(ward, "run-counts", "flow:0:0")
+    await check_mended(ward, "run-counts", "flow:0:0")
 
 
 async def test_doctor_drops_work_left_for_a_missing_component(ward: Ward) -> None:
@@ -311,7 +311,7 @@ async def test_background_doctor_examines_shards_only_while_leading_the_cleaning
 async def test_doctor_lists_a_running_node_task_again(ward: Ward) -> None:
     await running(ward)
     await ward.do("ZREM", "node_tasks_list", TASK)
-    await cured_in(ward, "record-not-listed", TASK)
+    await check_mended_without_invariants(ward, "record-not-listed", TASK)
 
 
 async def test_doctor_lets_a_node_task_without_component_expire(ward: Ward) -> None:
@@ -343,7 +343,7 @@ async def test_doctor_unlists_node_tasks_that_a_worker_does_not_run(ward: Ward) 
     await running(ward)
     await ward.shard.renew("w1", 0, ())
     await ward.do("ZADD", "worker_tasks:w1", 1e15, "flow:9:0:x")
-    await cured(ward, "index-without-record", "worker_tasks:w1 flow:9:0:x")
+    await check_mended(ward, "index-without-record", "worker_tasks:w1 flow:9:0:x")
 
 
 async def test_doctor_restores_the_recheck_of_node_tasks_waiting_for_a_rate(ward: Ward) -> None:
@@ -353,4 +353,4 @@ async def test_doctor_restores_the_recheck_of_node_tasks_waiting_for_a_rate(ward
     await ward.do("ZREM", "delayed", "|pace:default:k")
     ((check, subject),) = await ward.found()
     assert (check, subject.partition("|")[0]) == ("held-back-with-room", "pace:default:k")
-    await cured(ward, check, subject)
+    await check_mended(ward, check, subject)

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from tests.servers import RedisServer
-from tests.stores.node_task_manager.invariants import check_invariants, nothing_is_left
+from tests.stores.node_task_manager.invariants import check_invariants, check_nothing_left
 from tests.stores.node_task_manager.shards import Bench, memory_shard, redis_shard
 from tradewind.node_task_manager.domain.component import ComponentStatus
 from tradewind.node_task_manager.domain.fan_out import FanOut, FanOutOffer, FanOutStep, StepKind
@@ -344,4 +344,4 @@ async def test_purge_removes_items(bench: Bench, store: RedisServer | None) -> N
     if store is not None:
         bench.clock.advance(25 * 3600 * 1000)
         await bench.shard.reap()
-        await nothing_is_left(store)
+        await check_nothing_left(store)

@@ -170,20 +170,20 @@ async def test_work_left_by_a_purged_run_does_not_affect_its_namesake(bench: Ben
 async def test_ready_node_task_without_start_timeout_wakes_other_processes(
     bench: Bench, redis_server: RedisServer
 ) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
     subscriber = Subscriber(redis_server.url("node_task_manager"))
     subscriber.start()
     try:
-        await subscriber.subscribe(f"{BASE}wake", lambda _, message: heard.append(message))
+        await subscriber.subscribe(f"{BASE}wake", lambda _, message: received.append(message))
         cycles = itertools.count()
 
-        async def told() -> bool:
+        async def notified() -> bool:
             # The nodes of a cluster sometimes link anew, and messages sent meanwhile are lost, so try again.
             await bench.submit(plan_of("a", schedule_to_start_ms=0), cycle=next(cycles))
             await asyncio.sleep(0.05)
-            return b"noop" in heard
+            return b"noop" in received
 
-        await until(told, "others hear of the node type")
+        await until(notified, "others are notified of the node type")
     finally:
         await subscriber.stop()
 

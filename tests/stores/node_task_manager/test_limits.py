@@ -141,9 +141,9 @@ async def test_cancel_oldest_stops_one_node_task_for_each_new_one(bench: Bench) 
 
     stopped: list[str] = []
     while len(stopped) < 250:
-        told = (await bench.shard.claim([Vacancy("w1", 0, 250, ("noop",))])).terminations
-        assert told
-        stopped += [each.task_id for each in told]
+        stopping = (await bench.shard.claim([Vacancy("w1", 0, 250, ("noop",))])).terminations
+        assert stopping
+        stopped += [each.task_id for each in stopping]
 
     assert stopped == [f"f:0:0:n{place:03}" for place in range(250)]
     assert set((await bench.statuses(newer, flow_id="g")).values()) == {"pending"}

@@ -9,7 +9,7 @@ from redis.exceptions import RedisClusterException, RedisError
 
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.invariants import check_invariants
-from tests.stores.node_task_manager.shards import Bench, RedisShard, Whole, plan_of, redis_shard
+from tests.stores.node_task_manager.shards import Bench, RedisShard, ShardStores, plan_of, redis_shard
 from tradewind.node_task_manager.domain.component import ComponentStatus, RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
@@ -53,7 +53,7 @@ async def test_twenty_claimers_at_once_take_each_of_a_thousand_node_tasks_once(
 class Worker:
     """A worker whose process does not learn what was in the replies that were lost."""
 
-    def __init__(self, shard: Whole, name: str) -> None:
+    def __init__(self, shard: ShardStores, name: str) -> None:
         self.shard = shard
         self.name = name
         self.session = 0
@@ -88,7 +88,7 @@ async def test_assignments_lost_with_broken_connections_are_sent_again(bench: Be
     plan = plan_of("a>b a>c a>d b>e c>e d>e e>f")
     await bench.shard.save(plan)
     part = (("0", plan.digest),)
-    onlooker = RedisShard(redis_server.connect(), bench.clock)
+    observer = RedisShard(redis_server.connect(), bench.clock)
     workers = [Worker(redis_shard(redis_server, bench.clock), f"w{number}") for number in range(4)]
     # These stay connected, because the workers' calls take less time than a login.
     cutters = [connect(node.url_for(ADMIN), max_connections=1) for node in redis_server.nodes]
@@ -103,7 +103,7 @@ async def test_assignments_lost_with_broken_connections_are_sent_again(bench: Be
         await bench.shard.submit(more)
         names = [(run.run, "0") for run in more]
         turns = 0
-        while not all(each and each.status is ComponentStatus.FINISHED for each in await onlooker.components(names)):
+        while not all(each and each.status is ComponentStatus.FINISHED for each in await observer.components(names)):
             turns += 1
             assert turns < 1000, "node tasks were stranded"
             calls = [asyncio.create_task(worker.work()) for worker in workers]
@@ -116,7 +116,7 @@ async def test_assignments_lost_with_broken_connections_are_sent_again(bench: Be
             await asyncio.gather(*calls)
     for cutter in cutters:
         await cutter.end()
-    records = await onlooker.tasks([run.run.task_id(node.node_id) for run in runs for node in plan.nodes])
+    records = await observer.tasks([run.run.task_id(node.node_id) for run in runs for node in plan.nodes])
     assert {record.lost for record in records if record} == {0}
     await check_invariants(redis_server)
 

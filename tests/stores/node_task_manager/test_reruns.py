@@ -17,7 +17,7 @@ SETTLE, SECOND = LIMITS.settle_ms, 1000
 LARGE = '"' + "v" * 5000 + '"'
 
 
-def first(bench: Bench, plan: Plan, keep_cycles: int = 0) -> RunSubmission:
+def first_run(bench: Bench, plan: Plan, keep_cycles: int = 0) -> RunSubmission:
     """Return the first run of a cycle with one component."""
     return RunSubmission(
         RunName("flow", 0, 0),
@@ -30,7 +30,7 @@ def first(bench: Bench, plan: Plan, keep_cycles: int = 0) -> RunSubmission:
     )
 
 
-def again(before: RunSubmission, *places: int) -> RunSubmission:
+def rerun_of(before: RunSubmission, *places: int) -> RunSubmission:
     """Return a rerun that keeps the results of these nodes."""
     name = before.run._replace(run=before.run.run + 1)
     return before._replace(
@@ -42,7 +42,7 @@ def again(before: RunSubmission, *places: int) -> RunSubmission:
     )
 
 
-async def run(bench: Bench, submission: RunSubmission, **outputs: str) -> list[str]:
+async def run_all(bench: Bench, submission: RunSubmission, **outputs: str) -> list[str]:
     """Carry out a run; nodes emit the value given for their ids, else 1. Return the ids of those that ran, in order."""
     assert (await bench.shard.submit([submission])).results[0].outcome == "accepted"
     ran: list[str] = []
@@ -61,9 +61,9 @@ async def run(bench: Bench, submission: RunSubmission, **outputs: str) -> list[s
 async def test_kept_nodes_do_not_run_and_feed_those_that_do(bench: Bench) -> None:
     plan = plan_of("a>b b>c a>d")
     await bench.shard.save(plan)
-    before = first(bench, plan)
-    assert sorted(await run(bench, before, a=LARGE, b="2")) == ["a", "b", "c", "d"]
-    rerun = again(before, 0, 1, 3)
+    before = first_run(bench, plan)
+    assert sorted(await run_all(bench, before, a=LARGE, b="2")) == ["a", "b", "c", "d"]
+    rerun = rerun_of(before, 0, 1, 3)
     assert (await bench.shard.submit([rerun])).results[0].outcome == "accepted"
     (assigned,) = await bench.take()
     assert (assigned.task_id, assigned.inputs) == ("flow:0:1:c", ((1, "@"),))
@@ -81,7 +81,7 @@ async def test_kept_nodes_do_not_run_and_feed_those_that_do(bench: Bench) -> Non
     assert (component.completed, component.sinks_completed, component.open) == (4, 2, 0)
     assert await bench.shard.emitted(["flow:0:1:d"]) == [(("out", "1"),)]
     # The next rerun refers to where the results are, not to a run that refers to them itself.
-    assert await run(bench, again(rerun, 0, 1, 2)) == ["d"]
+    assert await run_all(bench, rerun_of(rerun, 0, 1, 2)) == ["d"]
     tasks = await bench.shard.tasks([f"flow:0:2:{name}" for name in "abc"])
     assert [task and task.kept for task in tasks] == ["flow:0:0:a", "flow:0:0:b", "flow:0:1:c"]
 
@@ -89,20 +89,20 @@ async def test_kept_nodes_do_not_run_and_feed_those_that_do(bench: Bench) -> Non
 async def test_rerun_that_keeps_all_results_ends_at_once(bench: Bench) -> None:
     plan = plan_of("a>b")
     await bench.shard.save(plan)
-    before = first(bench, plan)
-    await run(bench, before)
-    assert await run(bench, again(before, 0, 1)) == []
+    before = first_run(bench, plan)
+    await run_all(bench, before)
+    assert await run_all(bench, rerun_of(before, 0, 1)) == []
     assert [event.run for event in await bench.shard.read({3: "0"}, 10)] == ["flow:0:0", "flow:0:1"]
 
 
 async def test_stopped_rerun_leaves_kept_results_completed(bench: Bench) -> None:
     plan = plan_of("a>b b>c")
     await bench.shard.save(plan)
-    before = first(bench, plan)
-    await run(bench, before)
-    rerun = again(before, 0)
+    before = first_run(bench, plan)
+    await run_all(bench, before)
+    rerun = rerun_of(before, 0)
     await bench.shard.stop(rerun.run, rerun.run_id, "", "enough", "ann", 1000)
-    assert await run(bench, rerun) == []
+    assert await run_all(bench, rerun) == []
     tasks = await bench.shard.tasks([f"flow:0:1:{name}" for name in "abc"])
     assert [task and task.status.value for task in tasks] == ["completed", "skipped", "skipped"]
 
@@ -110,20 +110,20 @@ async def test_stopped_rerun_leaves_kept_results_completed(bench: Bench) -> None
 async def test_rerun_of_missing_results_is_refused_as_expired(bench: Bench) -> None:
     plan = plan_of("a>b")
     await bench.shard.save(plan)
-    before = first(bench, plan)
-    for unknown in (again(before, 0), again(before, 0)._replace(source_id="other")):
+    before = first_run(bench, plan)
+    for unknown in (rerun_of(before, 0), rerun_of(before, 0)._replace(source_id="other")):
         assert (await bench.shard.submit([unknown])).results[0].outcome == "results_expired"
-    await run(bench, before)
-    submitted = await bench.shard.submit([again(before, 0)._replace(source_id="x")])
+    await run_all(bench, before)
+    submitted = await bench.shard.submit([rerun_of(before, 0)._replace(source_id="x")])
     assert submitted.results[0].outcome == "results_expired"
 
 
 async def test_runs_of_a_cycle_are_kept_and_removed_together(bench: Bench, store: RedisServer | None) -> None:
     plan = plan_of("a>b")
     await bench.shard.save(plan)
-    before = first(bench, plan, keep_cycles=1)
-    await run(bench, before)
-    rerun = again(before, 0)
+    before = first_run(bench, plan, keep_cycles=1)
+    await run_all(bench, before)
+    rerun = rerun_of(before, 0)
     assert (await bench.shard.submit([rerun])).results[0].outcome == "accepted"
     other = before._replace(run=RunName("flow", 1, 0), run_id="other")
     # While the rerun is open, its source is not trimmed, however many cycles end.
@@ -138,12 +138,12 @@ async def test_runs_of_a_cycle_are_kept_and_removed_together(bench: Bench, store
         ttls = [await client.pttl(f"trading_flow:{{s0}}:run:flow:0:{number}") for number in (0, 1)]
         # The test's clock has advanced by that much since the rerun's record got its TTL.
         assert 0 < ttls[1] - SETTLE <= ttls[0] + SECOND
-    await run(bench, other)
+    await run_all(bench, other)
     await _settle(bench)
     assert not await bench.shard.component_ids(before.run)
     assert not await bench.shard.component_ids(rerun.run)
     assert await bench.shard.tasks(["flow:0:0:a", "flow:0:1:a"]) == [None, None]
-    assert (await bench.shard.submit([again(rerun, 0)])).results[0].outcome == "results_expired"
+    assert (await bench.shard.submit([rerun_of(rerun, 0)])).results[0].outcome == "results_expired"
 
 
 class RemovesRun:
@@ -172,9 +172,9 @@ async def test_outputs_of_a_run_removed_while_being_read_are_missing(
     bench, keys = redis_bench, Keys("trading_flow", 0)
     plan = plan_of("a>b")
     await bench.shard.save(plan)
-    before = first(bench, plan)
-    await run(bench, before, a=LARGE)
-    await run(bench, again(before, 0))
+    before = first_run(bench, plan)
+    await run_all(bench, before, a=LARGE)
+    await run_all(bench, rerun_of(before, 0))
     wanted = [("flow:0:1:a", "out"), ("flow:0:0:a", "out")]
     client: Any = RemovesRun(redis_server.connect(), keys.run("flow:0:1"))
     assert await RedisNodeTaskReader(client, keys).outputs(wanted) == [None, LARGE]
@@ -197,10 +197,10 @@ async def test_many_results_are_kept_in_bounded_steps(store: RedisServer | None)
     leaves = [f"n{at}" for at in range(60)]
     plan = plan_of(" ".join([f"a>{name} {name}>z.many" for name in leaves]))
     await bench.shard.save(plan)
-    before = first(bench, plan)
-    assert len(await run(bench, before)) == 62
+    before = first_run(bench, plan)
+    assert len(await run_all(bench, before)) == 62
     places = [place for place, node in enumerate(plan.nodes) if node.node_id not in ("n7", "z")]
-    assert await run(bench, again(before, *places), n7="7") == ["n7", "z"]
+    assert await run_all(bench, rerun_of(before, *places), n7="7") == ["n7", "z"]
     (task,) = await bench.shard.tasks(["flow:0:1:z"], inputs=True)
     assert task is not None
     assert sorted(value for _, value in task.inputs) == sorted(["@"] * 59 + ["7"])

@@ -7,7 +7,7 @@ import pytest
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import LIMITS, Bench, held, plan_of, redis_shard
 from tests.stores.node_task_manager.test_cleaning import acknowledge, clean
-from tests.stores.node_task_manager.test_reruns import again, first, run
+from tests.stores.node_task_manager.test_reruns import first_run, rerun_of, run_all
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode
 from tradewind.node_task_manager.domain.waiting import Wait
@@ -41,12 +41,12 @@ async def ttls(server: RedisServer, *numbers: int) -> list[int]:
 async def test_earlier_runs_have_no_ttl_while_a_later_run_is_open(bench: Bench, redis_server: RedisServer) -> None:
     plan = plan_of("a>b b>c")
     await bench.shard.save(plan)
-    one = first(bench, plan)
-    two = again(one, 0)
+    one = first_run(bench, plan)
+    two = rerun_of(one, 0)
     for each in (one, two):
-        await run(bench, each)
+        await run_all(bench, each)
         await settle(bench)
-    assert (await bench.shard.submit([again(two, 0, 1)])).results[0].outcome == "accepted"
+    assert (await bench.shard.submit([rerun_of(two, 0, 1)])).results[0].outcome == "accepted"
     await settle(bench)
     assert await ttls(redis_server, 0, 1, 2) == [-1, -1, -1]
 
@@ -56,10 +56,10 @@ async def test_run_cleaned_after_the_latest_one_gets_the_same_time_to_live(
 ) -> None:
     plan = plan_of("a>b")
     await bench.shard.save(plan)
-    one = first(bench, plan)
-    await run(bench, one)
+    one = first_run(bench, plan)
+    await run_all(bench, one)
     bench.clock.advance(20 * SECOND)
-    await run(bench, again(one, 0))
+    await run_all(bench, rerun_of(one, 0))
     bench.clock.advance(40 * SECOND)
     # The run is not acknowledged yet, and is looked at again a minute later.
     await clean(bench)
@@ -78,11 +78,11 @@ async def test_lost_result_is_passed_on_as_null_and_blocks_no_other_run(
     nodes = (PlanNode("a", "noop"), PlanNode("b", "noop"), pause)
     plan = Plan("p", nodes, (PlanEdge(0, "out", 2, "in"),), FailurePolicy.SKIP_DOWNSTREAM)
     await bench.shard.save(plan)
-    one = first(bench, plan)
-    await run(bench, one)
+    one = first_run(bench, plan)
+    await run_all(bench, one)
     bench.clock.advance(90 * SECOND + 1)
     await drain(bench)
-    await run(bench, again(one, 0))
+    await run_all(bench, rerun_of(one, 0))
     await redis_server.connect().delete(f"{BASE}run:flow:0:0")
     bench.clock.advance(90 * SECOND + 1)
     await drain(bench)
@@ -94,12 +94,12 @@ async def test_open_run_is_not_removed_with_the_latest_of_its_cycle(bench: Bench
     """The scheduler believed that the run had ended, because its store has lost a second."""
     plan = plan_of("a>b", start_to_close_ms=0)
     await bench.shard.save(plan)
-    one = first(bench, plan, keep_cycles=1)
+    one = first_run(bench, plan, keep_cycles=1)
     await bench.shard.submit([one])
     (given,) = await bench.take()
     await bench.complete(given, out="1")
     (left,) = await bench.take()
-    await bench.shard.submit([again(one, 0)])
+    await bench.shard.submit([rerun_of(one, 0)])
     (other,) = await bench.take(100, "w2")
     await bench.complete(other, out="1")
     await bench.shard.submit([one._replace(run=RunName("flow", 1, 0), run_id="other")])
@@ -121,10 +121,10 @@ async def test_first_purge_step_hides_all_runs_of_a_cycle_from_workers(redis_ser
     bench = Bench(redis_shard(redis_server, clock, replace(LIMITS, records_per_script=5)), clock)
     plan = plan_of("a b c d e f g h")
     await bench.shard.save(plan)
-    one = first(bench, plan)
+    one = first_run(bench, plan)
     await bench.shard.submit([one])
     await drain(bench)
-    await bench.shard.submit([again(one)])
+    await bench.shard.submit([rerun_of(one)])
     await drain(bench)
     purge = await bench.shard.purge("flow")
     assert await bench.take(100) == []
@@ -140,9 +140,9 @@ async def test_cleaning_does_not_mistake_an_open_run_for_a_purged_namesake(
     admin = redis_server.connect()
     plan = plan_of("a>b", start_to_close_ms=0)
     await bench.shard.save(plan)
-    one = first(bench, plan)
-    await run(bench, one)
-    await run(bench, again(one, 0))
+    one = first_run(bench, plan)
+    await run_all(bench, one)
+    await run_all(bench, rerun_of(one, 0))
     while not (await bench.shard.purge("flow")).done:
         pass
     assert not await admin.exists(BASE + "to_clean")

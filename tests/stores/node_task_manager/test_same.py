@@ -13,7 +13,7 @@ import pytest
 from tests.servers import RedisServer, RedisServers, redis_kinds
 from tests.stores.node_task_manager.both import RETRIES
 from tests.stores.node_task_manager.doctors import findings
-from tests.stores.node_task_manager.invariants import check_invariants, expire_all, nothing_is_left
+from tests.stores.node_task_manager.invariants import check_invariants, check_nothing_left, expire_all
 from tests.stores.node_task_manager.random_plans import AD_HOC, random_plan
 from tests.stores.node_task_manager.shards import memory_shard, redis_shard
 from tests.stores.node_task_manager.world import CLEAN_KEYS, SETTLE_MS, World
@@ -29,7 +29,7 @@ SEEDS = {"embedded": 30, "cluster": 5, "system": 10}
 CHUNKS = [(kind, first) for kind in redis_kinds() for first in range(0, SEEDS[kind], 5)]
 
 
-async def live(server: RedisServer, seed: int, limits: Limits) -> None:
+async def compare_random_calls(server: RedisServer, seed: int, limits: Limits) -> None:
     """Do random things to both stores, comparing after each, for some seeds raw keys too; then let everything end."""
     await server.flush()
     rng, clock = random.Random(seed), ManualClock()
@@ -50,7 +50,7 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
                     await world.rerun()
                     await world.compare()
             if step % 10 == 9:
-                await world.compare_the_rest()
+                await world.compare_rarely_changed()
             if seed % 5 == 0:
                 await check_invariants(server)
                 assert await findings(redis) == []
@@ -63,7 +63,7 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
             await expire_all(server)
             await world.sweep()
             clock.advance(24 * 3600 * 1000)
-        await nothing_is_left(server)
+        await check_nothing_left(server)
     finally:
         await server.close_clients()
 
@@ -76,21 +76,21 @@ def server(request: pytest.FixtureRequest, redis_servers: RedisServers) -> Redis
 @pytest.mark.parametrize(("server", "first"), CHUNKS, indirect=["server"])
 async def test_redis_behaves_like_memory(server: RedisServer, first: int) -> None:
     for seed in range(first, first + 5):
-        await live(server, seed, WHOLE)
+        await compare_random_calls(server, seed, WHOLE)
 
 
 @pytest.mark.parametrize(("server", "first"), CHUNKS, indirect=["server"])
 async def test_redis_behaves_like_memory_with_work_cut_into_pieces(server: RedisServer, first: int) -> None:
     """With at most three records per script, everything goes through `todo`."""
     for seed in range(1000 + first, 1005 + first):
-        await live(server, seed, CUT)
+        await compare_random_calls(server, seed, CUT)
 
 
-async def _go_on(server: RedisServer, first: int, count: int) -> None:
+async def _try_seeds(server: RedisServer, first: int, count: int) -> None:
     for seed in range(first, first + count):
         for limits in (WHOLE, CUT):
             try:
-                await live(server, seed, limits)
+                await compare_random_calls(server, seed, limits)
             except BaseException:
                 print("seed", seed, "whole" if limits is WHOLE else "cut")
                 raise
@@ -99,6 +99,8 @@ async def _go_on(server: RedisServer, first: int, count: int) -> None:
 if __name__ == "__main__":
     _servers = RedisServers()
     try:
-        asyncio.run(_go_on(_servers.get(sys.argv[3] if len(sys.argv) > 3 else "embedded"), *map(int, sys.argv[1:3])))
+        asyncio.run(
+            _try_seeds(_servers.get(sys.argv[3] if len(sys.argv) > 3 else "embedded"), *map(int, sys.argv[1:3]))
+        )
     finally:
         _servers.stop()

@@ -1,4 +1,4 @@
-"""Node tasks that wait for a cycle of another flow: the scheduler is told of each attempt, and reports how it ended."""
+"""Node tasks that wait for a cycle of another flow: the scheduler is notified of each attempt and reports its end."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ async def task(bench: Bench) -> NodeTask:
     return found
 
 
-async def told(bench: Bench) -> list[str]:
+async def reported_children(bench: Bench) -> list[str]:
     """Return the cycles in the events: "" for a cycle that is wanted, else one that is no longer needed."""
     events = await bench.shard.read({3: "0"}, 100)
     mine = [event for event in events if isinstance(event, SubFlowEvent)]
@@ -42,7 +42,7 @@ async def report(bench: Bench, *reports: SubFlowReport) -> list[str]:
 
 async def test_scheduler_is_notified_and_its_cycle_completes_the_node_once(bench: Bench) -> None:
     await bench.submit(PLAN)
-    assert await told(bench) == [""]
+    assert await reported_children(bench) == [""]
     assert ((await task(bench)).status, (await task(bench)).attempt) == ("suspended", 1)
     assert await report(bench, BEGUN, BEGUN) == ["", ""]
     assert (await task(bench)).child == "b:4:0"
@@ -51,7 +51,7 @@ async def test_scheduler_is_notified_and_its_cycle_completes_the_node_once(bench
     done = await task(bench)
     assert (done.status, done.outputs, done.child) == ("completed", (("output", '{"x":1}'),), "b:4:0")
     assert (await bench.statuses(PLAN))["z"] == "pending"
-    assert await told(bench) == [""]
+    assert await reported_children(bench) == [""]
 
 
 async def test_end_report_counts_without_a_report_of_the_beginning(bench: Bench) -> None:
@@ -77,7 +77,7 @@ async def test_failed_sub_flow_is_retried_with_a_new_cycle(bench: Bench) -> None
     await bench.shard.reap()
     waiting = await task(bench)
     assert (waiting.status, waiting.attempt, waiting.child) == ("suspended", 2, "")
-    assert await told(bench) == ["", ""]
+    assert await reported_children(bench) == ["", ""]
     assert await report(bench, replace(FAILED, attempt=2, child="b:5:0")) == [""]
     failed = await task(bench)
     assert (failed.status, failed.failures, failed.error and failed.error.code) == ("failed", 2, "SUB_FLOW_FAILED")
@@ -95,14 +95,14 @@ async def test_stop_reports_the_cycle_that_is_no_longer_needed(bench: Bench) -> 
     await report(bench, BEGUN)
     await bench.shard.stop(RunName("flow", 0, 0), "r0", "", "enough", "ann", 1000)
     assert (await task(bench)).status == "terminated"
-    assert await told(bench) == ["", "b:4:0"]
+    assert await reported_children(bench) == ["", "b:4:0"]
     assert await report(bench, COMPLETED) == ["the node task is terminated"]
 
 
 async def test_stop_before_the_cycle_is_known_reports_none(bench: Bench) -> None:
     await bench.submit(PLAN)
     await bench.shard.terminate("flow:0:0:a", "0", 0, "enough", "ann")
-    assert await told(bench) == [""]
+    assert await reported_children(bench) == [""]
     assert await report(bench, BEGUN) == ["the node task is terminated"]
 
 
@@ -113,7 +113,7 @@ async def test_total_time_ends_a_sub_flow_node_without_retry(bench: Bench) -> No
     await bench.shard.reap()
     ended = await task(bench)
     assert (ended.status, ended.error and ended.error.code) == ("failed", "TOTAL_TIMEOUT")
-    assert await told(bench) == ["", "b:4:0"]
+    assert await reported_children(bench) == ["", "b:4:0"]
 
 
 async def test_component_released_with_inputs_gets_them_instead_of_the_run_inputs(bench: Bench) -> None:

@@ -54,10 +54,10 @@ async def test_suspended_node_task_holds_no_lease_or_slot_and_resumes_with_the_s
 
 async def test_one_of_five_concurrent_signals_ends_the_wait(bench: Bench) -> None:
     await begun(bench, replace(PAID, completes="out"))
-    became = await asyncio.gather(*(signal(bench, handle="out", payload=str(at)) for at in range(5)))
-    assert sorted(became) == ["ended"] * 4 + ["resumed"]
+    answers = await asyncio.gather(*(signal(bench, handle="out", payload=str(at)) for at in range(5)))
+    assert sorted(answers) == ["ended"] * 4 + ["resumed"]
     done = await task_of(bench)
-    assert (done.status, done.outputs) == ("completed", (("out", str(became.index("resumed"))),))
+    assert (done.status, done.outputs) == ("completed", (("out", str(answers.index("resumed"))),))
 
 
 async def test_repeated_signal_request_takes_effect_once_and_gets_the_same_answer(bench: Bench) -> None:
@@ -75,11 +75,11 @@ async def test_early_signal_is_kept_and_ends_the_wait_for_it(bench: Bench) -> No
     assert await signal(bench, -1, payload="8") == "kept"
     assert await signal(bench, 1) == "changed"
     (given,) = await bench.take()
-    came = bench.clock()
+    signalled_at = bench.clock()
     bench.clock.advance(1_000)
     await suspend(bench, given, PAID)
     (again,) = await bench.take()
-    assert again.resumed == Resumption(came, "paid", "8", "ann")
+    assert again.resumed == Resumption(signalled_at, "paid", "8", "ann")
     await suspend(bench, again, PAID)
     assert (await task_of(bench)).status == "suspended"
     assert await signal(bench, -1) == "changed"
@@ -87,8 +87,8 @@ async def test_early_signal_is_kept_and_ends_the_wait_for_it(bench: Bench) -> No
 
 async def test_number_of_kept_signals_is_bounded(bench: Bench) -> None:
     await bench.submit(CHAIN)
-    became = [await signal(bench, -1) for _ in range(MOST_KEPT + 1)]
-    assert became == ["kept"] * MOST_KEPT + ["full"]
+    answers = [await signal(bench, -1) for _ in range(MOST_KEPT + 1)]
+    assert answers == ["kept"] * MOST_KEPT + ["full"]
 
 
 async def test_kept_signal_does_not_answer_a_form(bench: Bench) -> None:

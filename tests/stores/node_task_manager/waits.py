@@ -2,7 +2,7 @@
 
 import random
 
-from tests.stores.node_task_manager.shards import Whole
+from tests.stores.node_task_manager.shards import ShardStores
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.sub_flow import ReportKind, SubFlowReport
 from tradewind.node_task_manager.domain.waiting import Signal, Wait
@@ -79,7 +79,7 @@ def random_report(rng: random.Random, run_id: str, task: NodeTask, *, ends: bool
     )
 
 
-async def suspended(shard: Whole, ids: list[str]) -> list[NodeTask]:
+async def suspended(shard: ShardStores, ids: list[str]) -> list[NodeTask]:
     """Return the suspended node tasks."""
     tasks = await shard.tasks(ids)
     return [task for task in tasks if task is not None and task.status is NodeTaskStatus.SUSPENDED]

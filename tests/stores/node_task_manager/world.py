@@ -22,7 +22,7 @@ VERBS = {
     "submit": 4.0,
     "claim": 5,
     "end": 8,
-    "go_on": 2,
+    "end_eagerly": 2,
     "lapse": 2,
     "renew": 2,
     "reconnect": 1,
@@ -53,12 +53,12 @@ class World(Workers):
 
     async def submit(self) -> None:
         runs = [
-            self._again() if self.runs and self.rng.random() < 0.15 else self._run()
+            self._resubmission() if self.runs and self.rng.random() < 0.15 else self._run()
             for _ in range(self.rng.randint(1, 3))
         ]
         if self.rng.random() < 0.1:
             await self._stop(self.rng.choice(runs))
-        of_memory, of_redis = await self.both("submit", (runs, self._also()))
+        of_memory, of_redis = await self.call_both("submit", (runs, self._maybe_vacancies()))
         assert of_memory.results == of_redis.results
         for run, result in zip(runs, of_memory.results, strict=True):
             if result.outcome is SubmitOutcome.ACCEPTED:
@@ -99,7 +99,7 @@ class World(Workers):
             node_type="t1",
         )
 
-    def _again(self) -> RunSubmission:
+    def _resubmission(self) -> RunSubmission:
         run = self.rng.choice(list(self.runs.values()))
         return run if self.rng.random() < 0.7 else run._replace(run_id="other")
 
@@ -107,7 +107,7 @@ class World(Workers):
         """Rerun a run that has ended, keeping some of its results."""
         rerun = await random_rerun(self.rng, self.memory, self.runs, self.plans, self.clock())
         if rerun is not None:
-            of_memory, of_redis = await self.both("submit", ([rerun], self._also()))
+            of_memory, of_redis = await self.call_both("submit", ([rerun], self._maybe_vacancies()))
             assert of_memory.results == of_redis.results
             if of_memory.results[0].outcome is SubmitOutcome.ACCEPTED:
                 self.runs[str(rerun.run)] = rerun
@@ -128,17 +128,17 @@ class World(Workers):
             assert of_memory.outputs == of_redis.outputs
         else:
             of_memory, of_redis = random_split(self.rng, offered, node.fan_out)
-        vacancies = self._also()
-        await self.both("fan_out", ([of_memory], vacancies), ([of_redis], vacancies))
+        vacancies = self._maybe_vacancies()
+        await self.call_both("fan_out", ([of_memory], vacancies), ([of_redis], vacancies))
 
     async def hasten(self) -> None:
         """Make waiting node tasks ready, some of them due for a next attempt, and try some that do not wait at all."""
         waiting = [task_id for task_id in self.waits if self.rng.random() < 0.7]
         chosen = {*waiting, *(pair.memory.task_id for pair in self.pairs[-2:]), "f:99999:0:unknown"}
         names = sorted(chosen)
-        of_memory, _ = await self.both("hasten", (names,))
-        for task_id, why in zip(names, of_memory.results, strict=True):
-            if not why:
+        of_memory, _ = await self.call_both("hasten", (names,))
+        for task_id, refusal in zip(names, of_memory.results, strict=True):
+            if not refusal:
                 self.waits.pop(task_id, None)
 
     async def stop(self) -> None:
@@ -148,7 +148,7 @@ class World(Workers):
     async def _stop(self, run: RunSubmission) -> None:
         component_id = self.rng.choice(("", self.rng.choice(run.components)[0]))
         run_id = run.run_id if self.rng.random() < 0.9 else "other"
-        await self.both("stop", (run.run, run_id, component_id, "enough", "ann", 10**9))
+        await self.call_both("stop", (run.run, run_id, component_id, "enough", "ann", 10**9))
 
     async def release(self) -> None:
         """Release or skip components, sometimes components that are not withheld."""
@@ -160,8 +160,10 @@ class World(Workers):
             await self._release(run, run_id, [component_id for component_id, _ in chosen])
 
     async def _release(self, run: RunSubmission, run_id: str, ids: Sequence[str]) -> None:
-        told = [Release(each, self.rng.choice(("", '{"outcome":1}')), self.rng.choice(("", "", "no"))) for each in ids]
-        await self.both("release", (run.run, run_id, told))
+        releases = [
+            Release(each, self.rng.choice(("", '{"outcome":1}')), self.rng.choice(("", "", "no"))) for each in ids
+        ]
+        await self.call_both("release", (run.run, run_id, releases))
 
     async def terminate(self) -> None:
         if self.runs:
@@ -172,7 +174,7 @@ class World(Workers):
             task_id = run.run.task_id(nodes[place].node_id)
             if nodes[place].fan_out is not None and self.rng.random() < 0.5:
                 task_id += f":{self.rng.randint(0, 3)}"
-            await self.both("terminate", (task_id, component_id, place, "no", "bob"))
+            await self.call_both("terminate", (task_id, component_id, place, "no", "bob"))
 
     async def signal(self) -> None:
         """Signal some node tasks, most of which wait, sometimes twice at once."""
@@ -180,13 +182,13 @@ class World(Workers):
         for task in self.rng.sample(waiting, min(2, len(waiting))):
             sent = random_signal(self.rng, task.component_id, task.task_id, task)
             for _ in range(self.rng.choice((1, 1, 2))):
-                await self.both("signal", (sent,))
+                await self.call_both("signal", (sent,))
         if self.runs and self.rng.random() < 0.5:
             run = self.rng.choice(list(self.runs.values()))
             component_id, digest = self.rng.choice(run.components)
             task_id = run.run.task_id(self.rng.choice(self.plans[digest].nodes).node_id)
             (known,) = await self.memory.tasks([task_id])
-            await self.both("signal", (random_signal(self.rng, component_id, task_id, known),))
+            await self.call_both("signal", (random_signal(self.rng, component_id, task_id, known),))
 
     async def report_sub_flows(self) -> None:
         """Report on cycles that some node tasks wait for, sometimes twice."""
@@ -194,7 +196,7 @@ class World(Workers):
         of_flows = [task for task in waiting if task.wait is not None and task.wait.flow_id]
         for task in self.rng.sample(of_flows, min(2, len(of_flows))):
             report = random_report(self.rng, self._run_id_of(task), task)
-            await self.both("report_sub_flows", ([report] * self.rng.choice((1, 1, 2)),))
+            await self.call_both("report_sub_flows", ([report] * self.rng.choice((1, 1, 2)),))
 
     def _run_id_of(self, task: NodeTask) -> str:
         return self.runs[str(TaskName.parse(task.task_id).run)].run_id
@@ -217,7 +219,7 @@ class World(Workers):
 
     async def purge(self) -> None:
         # What is due wakes in both stores; the submissions below, which only Redis gets, wake nothing more.
-        await self.both("claim", ((),))
+        await self.call_both("claim", ((),))
         flow = self.rng.choice(FLOWS)
         of_memory = await self.memory.purge(flow)
         terminations: list[Termination] = []
@@ -236,7 +238,7 @@ class World(Workers):
         assert sorted(t.task_id for t in of_memory.effects.terminations) == sorted(t.task_id for t in terminations)
         self.runs = {name: run for name, run in self.runs.items() if run.run.flow_id != flow}
         # A new flow of this name has a budget of its own.
-        self.granted = [(at, whose) for at, whose in self.granted if whose != flow]
+        self.granted = [(at, by) for at, by in self.granted if by != flow]
         self.clock.advance(1)
 
     async def configure(self) -> None:
@@ -246,7 +248,7 @@ class World(Workers):
         await self.redis.save_config(self.config)
         for shard in (self.memory, self.redis):
             shard.configure(self.config)
-        await self.both("reopen", (self._also(),))
+        await self.call_both("reopen", (self._maybe_vacancies(),))
 
     def _limits(self, version: int) -> SystemConfig:
         return SystemConfig(
@@ -282,10 +284,10 @@ class World(Workers):
         assert all((step.leads, step.waits) == (of_memory.leads, of_memory.waits) for step in steps)
         removed = sum(step.runs for step in steps), sum(step.node_tasks for step in steps)
         assert removed == (of_memory.runs, of_memory.node_tasks)
-        standing = [name for name, run in self.runs.items() if await self.memory.component_ids(run.run)]
-        for name in self.runs.keys() - set(standing):
+        kept = [name for name, run in self.runs.items() if await self.memory.component_ids(run.run)]
+        for name in self.runs.keys() - set(kept):
             assert not await self.redis.component_ids(self.runs[name].run), name
-        self.runs = {name: self.runs[name] for name in standing}
+        self.runs = {name: self.runs[name] for name in kept}
 
     async def sweep(self) -> list[Cleaned]:
         """Clean Redis until nothing is left to do."""
@@ -301,7 +303,7 @@ class World(Workers):
         for _ in range(100):
             before = len(self.pairs)
             for node_type in TYPES:
-                await self.both(
+                await self.call_both(
                     "claim", ([Vacancy(each, self.sessions.get(each, 0), 50, (node_type,)) for each in WORKERS],)
                 )
             for offered in list(self.offered.values()):
@@ -310,15 +312,15 @@ class World(Workers):
             for run in [run for run in self.runs.values() if run.withheld]:
                 await self._release(run, run.run_id, run.withheld)
             outcomes = [self._outcome(pair) for pair in self.pairs[before:]]
-            await self.both("complete", ([m for m, _ in outcomes], ()), ([r for _, r in outcomes], ()))
+            await self.call_both("complete", ([m for m, _ in outcomes], ()), ([r for _, r in outcomes], ()))
             for task in await suspended(self.memory, await self._ids()):
                 if task.wait is not None and task.wait.flow_id:
                     report = random_report(self.rng, self._run_id_of(task), task, ends=True)
-                    await self.both("report_sub_flows", ([report],))
+                    await self.call_both("report_sub_flows", ([report],))
                     continue
-                await self.both("signal", (random_signal(self.rng, task.component_id, task.task_id, task),))
+                await self.call_both("signal", (random_signal(self.rng, task.component_id, task.task_id, task),))
             self.clock.advance(100_000)
-            await self.both("reap", ())
+            await self.call_both("reap", ())
             await self.compare()
             components = await self.memory.components(
                 [(run.run, component_id) for run in self.runs.values() for component_id, _ in run.components]
@@ -335,9 +337,9 @@ class World(Workers):
             events = await shard.read({0: "0", 1: "0"}, 10_000)
             await shard.acknowledge({event.partition: event.event_id for event in events})
         await self.clean()
-        await self.compare_the_rest()
+        await self.compare_rarely_changed()
         self.clock.advance(24 * 3600 * 1000 + 1)
-        await self.both("reap", ())
+        await self.call_both("reap", ())
 
     async def read_notifications(self) -> None:
         """Mark some notifications as read."""
