@@ -47,6 +47,6 @@ class Stores(StoreLink, Protocol):
         """Send a message to every replica that listens to the shard, this one included."""
         ...
 
-    async def listen(self, shard: int, hear: Callable[[str], None], look: Callable[[], None]) -> None:
-        """Call `hear` with each message from now on, and `look` whenever messages may have been lost."""
+    async def listen(self, shard: int, on_message: Callable[[str], None], on_gap: Callable[[], None]) -> None:
+        """Call `on_message` with each message from now on, and `on_gap` whenever messages may have been lost."""
         ...

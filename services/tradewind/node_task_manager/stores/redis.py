@@ -69,8 +69,8 @@ _SIGNAL = Script(__name__, "signal_task", Effects)
 _REPORT_SUB_FLOWS = Script(__name__, "report_sub_flows", Effects)
 _AT_ONCE = 500
 """How many components, outcomes or tokens one script takes."""
-_FIRST_OF_FEW = RunSubmission._fields.index("keep_cycles")
-_AS_MOST = tuple(RunSubmission._field_defaults.values())[-6:]
+_FIRST_RARE_FIELD = RunSubmission._fields.index("keep_cycles")
+_RARE_DEFAULTS = tuple(RunSubmission._field_defaults.values())[-6:]
 """The defaults of the rarely used fields of a submission, which begin at `keep_cycles`."""
 
 
@@ -283,8 +283,8 @@ class RedisNodeTaskStore:
         return await _STOP(self._client, self._any_key, self._args((), more))
 
     async def release(self, run: RunName, run_id: str, components: Sequence[Release]) -> Effects:
-        told = [(each.component_id, each.inputs_json, each.skip) for each in components]
-        more = {"run": str(run), "run_id": run_id, "components": told}
+        releases = [(each.component_id, each.inputs_json, each.skip) for each in components]
+        more = {"run": str(run), "run_id": run_id, "components": releases}
         return await _RELEASE(self._client, self._any_key, self._args((), more))
 
     async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
@@ -336,8 +336,8 @@ def _flat_runs(runs: Sequence[RunSubmission]) -> list[object]:
         flat += (one.planned_ms, one.begun_ms, one.node_type, len(one.components))
         for part in one.components:
             flat += part
-        rest = one[_FIRST_OF_FEW:]
-        flat.append(False if rest == _AS_MOST else rest)
+        rest = one[_FIRST_RARE_FIELD:]
+        flat.append(False if rest == _RARE_DEFAULTS else rest)
     return flat
 
 

@@ -22,14 +22,14 @@ class RedisConfigStore:
     def __init__(self, client: Redis, keys: Mapping[int, Keys]) -> None:
         self._client = client
         self._keys = keys
-        self._everywhere = 0
+        self._spread_version = 0
         """A version that all shards have, or had."""
 
     async def load(self) -> SystemConfig:
         key = self._keys[0].system_config()
         body = await self._client.call(key, "HGET", key, "body")
         config = SystemConfig() if body is None else msgspec.json.decode(body, type=SystemConfig)
-        if config.version != self._everywhere:
+        if config.version != self._spread_version:
             await self._spread(config)
         return config
 
@@ -44,7 +44,7 @@ class RedisConfigStore:
         for shard, keys in self._keys.items():
             if shard:
                 await self._save(keys, config, -1)
-        self._everywhere = config.version
+        self._spread_version = config.version
 
     async def _save(self, keys: Keys, config: SystemConfig, expected: int) -> bool:
         args: dict[str, Any] = {

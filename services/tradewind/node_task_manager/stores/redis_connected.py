@@ -35,37 +35,37 @@ class RedisConnectedWorkers:
         return await _TELL(self._client, [self._keys.connected()], args)
 
     async def unoffered(self, node_types: Sequence[str]) -> Mapping[str, LastOffer]:
-        told = await self._told([f"type:{name}" for name in node_types])
-        missing = [name for place, name in enumerate(node_types) if not any(each[place] for each in told)]
+        reports = await self._reports([f"type:{name}" for name in node_types])
+        missing = [name for place, name in enumerate(node_types) if not any(each[place] for each in reports)]
         if not missing:
             return {}
         pipeline = self._client.pipeline(transaction=False)
         for name in missing:
             pipeline.get(self._keys.last_offer(name))
-        return {name: _last(text) for name, text in zip(missing, await pipeline.execute(), strict=True)}
+        return {name: _parse_last_offer(text) for name, text in zip(missing, await pipeline.execute(), strict=True)}
 
     async def since(self, worker_ids: Sequence[str]) -> Mapping[str, int]:
-        told = await self._told([f"worker:{name}" for name in worker_ids])
-        since = [max((int(each[place] or 0) for each in told), default=0) for place in range(len(worker_ids))]
+        reports = await self._reports([f"worker:{name}" for name in worker_ids])
+        since = [max((int(each[place] or 0) for each in reports), default=0) for place in range(len(worker_ids))]
         return {name: since_ms for name, since_ms in zip(worker_ids, since, strict=True) if since_ms}
 
-    async def _told(self, fields: Sequence[str]) -> Sequence[Sequence[bytes | None]]:
-        """Return these fields of the reports of each replica that is here."""
+    async def _reports(self, fields: Sequence[str]) -> Sequence[Sequence[bytes | None]]:
+        """Return these fields of the reports of each replica that is present."""
         pipeline = self._client.pipeline(transaction=False)
         pipeline.execute_command("TIME")
         pipeline.execute_command("ZRANGE", self._keys.connected(), 0, -1, "WITHSCORES")
         (seconds, micros), replicas = await pipeline.execute()
         now_ms = self._clock() or int(seconds) * 1000 + int(micros) // 1000
         untils = zip(replicas[::2], replicas[1::2], strict=True)
-        here = [name.decode() for name, until in untils if float(until) > now_ms]
-        if not here or not fields:
+        present = [name.decode() for name, until in untils if float(until) > now_ms]
+        if not present or not fields:
             return []
         pipeline = self._client.pipeline(transaction=False)
-        for name in here:
+        for name in present:
             pipeline.hmget(self._keys.connected_to(name), list(fields))
         return await pipeline.execute()
 
 
-def _last(text: bytes | None) -> LastOffer:
+def _parse_last_offer(text: bytes | None) -> LastOffer:
     until, _, worker_id = (text or b"0 ").decode().partition(" ")
     return LastOffer(worker_id, int(until))

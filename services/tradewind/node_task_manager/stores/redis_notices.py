@@ -61,20 +61,20 @@ class RedisNotices:
         return await _WATCH(self._client, [self._keys.inflight()], args)
 
     async def task_events(self, task_id: str, after: str, limit: int) -> Stretch[TaskEvent]:
-        found = await _READ_EVENTS(self._client, [self._keys.task_events(task_id)], self._reading(after, limit))
+        found = await _READ_EVENTS(self._client, [self._keys.task_events(task_id)], self._read_args(after, limit))
         return Stretch(found.gap, tuple(replace(event, event_id=at) for at, event in found.entries))
 
     async def newest_task_event(self, task_id: str) -> TaskEvent | None:
-        found = await _READ_EVENTS(self._client, [self._keys.task_events(task_id)], self._reading("", 1, newest=True))
+        found = await _READ_EVENTS(self._client, [self._keys.task_events(task_id)], self._read_args("", 1, newest=True))
         return replace(found.entries[0][1], event_id=found.entries[0][0]) if found.entries else None
 
     async def notifications(self, user_id: str, after: str, limit: int) -> Stretch[Notification]:
-        args = self._reading(after, limit, keep_ms=self._keep_ms)
+        args = self._read_args(after, limit, keep_ms=self._keep_ms)
         found = await _READ_FACTS(self._client, [self._keys.notifications(user_id)], args)
         return Stretch(found.gap, tuple(Notification(at, fact) for at, fact in found.entries))
 
     async def newest_notification(self, user_id: str) -> str:
-        args = self._reading("", 1, newest=True, keep_ms=self._keep_ms)
+        args = self._read_args("", 1, newest=True, keep_ms=self._keep_ms)
         found = await _READ_FACTS(self._client, [self._keys.notifications(user_id)], args)
         return found.entries[0][0] if found.entries else "0-0"
 
@@ -95,11 +95,13 @@ class RedisNotices:
             "base": self._keys.base,
             "now": self._clock(),
             "limits": self._bounds,
-            "notifications": [{"user_id": user, "key": key, "fact": _told(fact)} for user, key, fact in notifications],
+            "notifications": [
+                {"user_id": user, "key": key, "fact": _non_defaults(fact)} for user, key, fact in notifications
+            ],
         }
         return await _PUBLISH(self._client, [self._keys.inflight()], args)
 
-    def _reading(self, at: str, limit: int, *, newest: bool = False, keep_ms: int = 0) -> dict[str, Any]:
+    def _read_args(self, at: str, limit: int, *, newest: bool = False, keep_ms: int = 0) -> dict[str, Any]:
         return {"now": self._clock(), "keep": keep_ms, "at": at, "limit": limit, "newest": newest}
 
 
@@ -109,7 +111,7 @@ def position(event_id: str) -> tuple[int, int]:
     return int(ms), int(number)
 
 
-def _told(fact: Fact) -> dict[str, Any]:
+def _non_defaults(fact: Fact) -> dict[str, Any]:
     """Return the fields of a fact that differ from their defaults."""
-    told: dict[str, Any] = msgspec.to_builtins(fact)
-    return {name: value for name, value in told.items() if value}
+    fields: dict[str, Any] = msgspec.to_builtins(fact)
+    return {name: value for name, value in fields.items() if value}

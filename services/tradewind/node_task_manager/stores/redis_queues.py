@@ -78,7 +78,7 @@ class RedisQueueReader:
 
     async def cleaned(self) -> dict[str, int]:
         counts = await self._client.hgetall(self._keys.cleaned())
-        return {what: int(counts.get(what.encode(), 0)) for what in ("runs", "node_tasks", "entries")}
+        return {name: int(counts.get(name.encode(), 0)) for name in ("runs", "node_tasks", "entries")}
 
     async def _in_pipelines(self, commands: Sequence[tuple[str | int, ...]]) -> list[Any]:
         answers: list[Any] = []

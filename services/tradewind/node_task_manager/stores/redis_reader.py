@@ -16,9 +16,9 @@ from tradewind.node_task_manager.stores.redis_records import (
     FIELDS,
     Record,
     component_of,
-    emitted_by,
+    emitted_handles,
     facts_of,
-    may_gather,
+    may_have_several_inputs,
     outputs_of,
     place_of,
     plan_of,
@@ -55,36 +55,36 @@ class RedisNodeTaskReader:
             pipeline = self._client.pipeline(transaction=False)
             pipeline.execute_command("ZMSCORE", self._keys.inflight(), *piece)
             for task_id in piece:
-                self._ask(pipeline, task_id, FIELDS)
+                self._queue_read(pipeline, task_id, FIELDS)
             deadlines, *values = await pipeline.execute()
-            records = [_known(FIELDS, each) for each in values]
+            records = [_present_fields(FIELDS, each) for each in values]
             if inputs or outputs:
                 await self._add_values(piece, records, inputs, outputs)
             for task_id, record, deadline in zip(piece, records, deadlines, strict=True):
                 found.append(task_of(task_id, record, deadline) if "status" in record else None)
-        return await self._with_kept(found) if outputs else found
+        return await self._with_kept_outputs(found) if outputs else found
 
-    def _ask(self, pipeline: Pipeline, task_id: str, fields: Sequence[str]) -> None:
+    def _queue_read(self, pipeline: Pipeline, task_id: str, fields: Sequence[str]) -> None:
         run, at = place_of(task_id)
         pipeline.hmget(self._keys.run(run), [at + field for field in fields])
 
     async def _add_values(self, ids: Sequence[str], records: Sequence[Record], inputs: bool, outputs: bool) -> None:
         """Add the values of edges and the emitted values to records."""
-        named = await self._gathering(ids, records) if inputs else {}
-        asked: list[tuple[Record, list[str]]] = []
+        named = await self._input_fields(ids, records) if inputs else {}
+        requested: list[tuple[Record, list[str]]] = []
         pipeline = self._client.pipeline(transaction=False)
         for task_id, record in zip(ids, records, strict=True):
             names = [*(["input", *named.get(task_id, ())] if inputs else ())]
-            names += [f"out:{handle}" for handle in emitted_by(record)] if outputs else ()
+            names += [f"out:{handle}" for handle in emitted_handles(record)] if outputs else ()
             if names:
-                self._ask(pipeline, task_id, names)
-                asked.append((record, names))
-        for (record, names), values in zip(asked, await pipeline.execute() if asked else (), strict=True):
-            record |= _known(names, values)
+                self._queue_read(pipeline, task_id, names)
+                requested.append((record, names))
+        for (record, names), values in zip(requested, await pipeline.execute() if requested else (), strict=True):
+            record |= _present_fields(names, values)
 
-    async def _gathering(self, ids: Sequence[str], records: Sequence[Record]) -> dict[str, list[str]]:
+    async def _input_fields(self, ids: Sequence[str], records: Sequence[Record]) -> dict[str, list[str]]:
         """Return the input fields of node tasks that may have several, as their plans name them."""
-        several = [(id, record) for id, record in zip(ids, records, strict=True) if may_gather(id, record)]
+        several = [(id, record) for id, record in zip(ids, records, strict=True) if may_have_several_inputs(id, record)]
         if not several:
             return {}
         pipeline = self._client.pipeline(transaction=False)
@@ -110,7 +110,7 @@ class RedisNodeTaskReader:
         within = f"{at}in:".encode()
         return [name[len(at) :].decode() for name in names if name.startswith(within)]
 
-    async def _with_kept(self, found: list[NodeTask | None]) -> list[NodeTask | None]:
+    async def _with_kept_outputs(self, found: list[NodeTask | None]) -> list[NodeTask | None]:
         """Fill in the outputs of node tasks of reruns, where they refer to results of an earlier run."""
         kept = [task.kept for task in found if task is not None and task.kept]
         emitted = dict(zip(kept, await self.emitted(kept), strict=True)) if kept else {}
@@ -125,9 +125,9 @@ class RedisNodeTaskReader:
                 fields = [f"{component_id}/{field}" for field in COMPONENT_FIELDS]
                 pipeline.hmget(self._keys.run(str(run)), fields)
             for (run, component_id), values in zip(piece, await pipeline.execute(), strict=True):
-                record = _known(COMPONENT_FIELDS, values)
-                there = record.get("status", b"purged") != b"purged"
-                found.append(component_of(run, component_id, record) if there else None)
+                record = _present_fields(COMPONENT_FIELDS, values)
+                exists = record.get("status", b"purged") != b"purged"
+                found.append(component_of(run, component_id, record) if exists else None)
         return found
 
     async def component_ids(self, run: RunName) -> tuple[str, ...]:
@@ -143,8 +143,8 @@ class RedisNodeTaskReader:
             piece = ids[first : first + _WHOLE_PIECE]
             pipeline = self._client.pipeline(transaction=False)
             for task_id in piece:
-                self._ask(pipeline, task_id, ("ended", "kept"))
-            records = [_known(("ended", "kept"), each) for each in await pipeline.execute()]
+                self._queue_read(pipeline, task_id, ("ended", "kept"))
+            records = [_present_fields(("ended", "kept"), each) for each in await pipeline.execute()]
             kept = [text_of(record, "kept") for record in records if "kept" in record]
             results = iter(await self.emitted(kept) if kept else ())
             own = [(task_id, record) for task_id, record in zip(piece, records, strict=True) if "kept" not in record]
@@ -163,13 +163,13 @@ class RedisNodeTaskReader:
         for first in range(0, len(wanted), _WHOLE_PIECE):
             pipeline = self._client.pipeline(transaction=False)
             for task_id, handle in wanted[first : first + _WHOLE_PIECE]:
-                self._ask(pipeline, task_id, (f"out:{handle}",))
+                self._queue_read(pipeline, task_id, (f"out:{handle}",))
             values += [None if value is None else value.decode() for (value,) in await pipeline.execute()]
         elsewhere = [at for at, value in enumerate(values) if value == ELSEWHERE]
         if elsewhere:
             pipeline = self._client.pipeline(transaction=False)
             for at in elsewhere:
-                self._ask(pipeline, wanted[at][0], ("kept",))
+                self._queue_read(pipeline, wanted[at][0], ("kept",))
             sources = {
                 # A run may be removed between two reads.
                 at: source.decode()
@@ -217,7 +217,7 @@ class RedisNodeTaskReader:
         ]
 
 
-def _known(fields: Sequence[str], values: Sequence[bytes | None]) -> Record:
+def _present_fields(fields: Sequence[str], values: Sequence[bytes | None]) -> Record:
     return {field: value for field, value in zip(fields, values, strict=True) if value is not None}
 
 

@@ -52,12 +52,12 @@ def text_of(record: Record, field: str) -> str:
     return record.get(field, b"").decode()
 
 
-def emitted_by(record: Record) -> list[str]:
+def emitted_handles(record: Record) -> list[str]:
     """Return the handles by which a node task emitted."""
     return _ended(record["ended"])[1:] if "ended" in record else []
 
 
-def may_gather(task_id: str, record: Record) -> bool:
+def may_have_several_inputs(task_id: str, record: Record) -> bool:
     """Say whether a node task may have several inputs: it has several edges, or is an item of a node that has."""
     return "facts" in record and facts_of(record).edge is None and ("waiting" in record or task_id.count(":") > 3)
 
@@ -134,7 +134,7 @@ def task_of(task_id: str, record: Record, deadline: float | None) -> NodeTask:
         blocked=text_of(record, "blocked").partition("|")[0],
         inputs=_inputs(record, facts.edge),
         outputs=outputs_of(record),
-        emitted=tuple(sorted(emitted_by(record))),
+        emitted=tuple(sorted(emitted_handles(record))),
         cached=text_of(record, "cached"),
         kept=text_of(record, "kept"),
         child=text_of(record, "child"),

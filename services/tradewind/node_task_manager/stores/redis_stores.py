@@ -57,11 +57,11 @@ class RedisStores(RedisLink):
     async def publish(self, shard: int, message: str) -> None:
         await self.client.publish(self._keys[shard].wake, message)
 
-    async def listen(self, shard: int, hear: Callable[[str], None], look: Callable[[], None]) -> None:
+    async def listen(self, shard: int, on_message: Callable[[str], None], on_gap: Callable[[], None]) -> None:
         def deliver(_channel: str, message: bytes) -> None:
-            hear(message.decode())
+            on_message(message.decode())
 
-        await self.subscriber.subscribe(self._keys[shard].wake, deliver, look)
+        await self.subscriber.subscribe(self._keys[shard].wake, deliver, on_gap)
 
     async def close(self) -> None:
         try:

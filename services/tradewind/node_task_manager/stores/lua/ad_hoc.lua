@@ -2,7 +2,7 @@
 --!include notifications
 -- Runs outside any flow, which are ad-hoc tasks and batches: counts their running nodes and tells those who watch them.
 local NO_PARTITION = -1
-local TOLD_MS = 100
+local NOTIFY_MS = 100
 local running, touched, events = {}, {}, {}
 fresh(function()
   if next(touched) then running, touched = {}, {} end
@@ -13,18 +13,18 @@ end)
 -- second, and its end always, so whoever was told looks again a little later. What happens (`kind`) to the node task of
 -- an ad-hoc task, or to a watched node task of a flow, is an event and is told at once.
 local function changed(comp, more, record, kind)
-  local told = kind and comp.watched and task_events.watched(comp, record.id)
+  local is_event = kind and comp.watched and task_events.watched(comp, record.id)
   if comp.partition == NO_PARTITION then
     touched[comp] = touched[comp] or 'seldom'
     running[comp] = (running[comp] or 0) + more
-    told = kind and record.id == comp.run
-    if told then touched[comp] = 'now' end
+    is_event = kind and record.id == comp.run
+    if is_event then touched[comp] = 'now' end
   end
-  if told then
-    local ahead, faulty = kind == 'retrying' or kind == 'waiting' or kind == 'suspended', kind == 'retrying' or kind == 'failed'
+  if is_event then
+    local is_waiting, has_error = kind == 'retrying' or kind == 'waiting' or kind == 'suspended', kind == 'retrying' or kind == 'failed'
     events[#events + 1] = {comp, record.id, {kind = kind, at = time, attempt = record.attempt or 0,
-      worker_id = record.worker_id or nil, reason = record.reason or nil, retry_at = ahead and record.retry_at or nil,
-      stop = kind == 'stopping' and cmsgpack.unpack(record.stop) or nil}, faulty and record.error}
+      worker_id = record.worker_id or nil, reason = record.reason or nil, retry_at = is_waiting and record.retry_at or nil,
+      stop = kind == 'stopping' and cmsgpack.unpack(record.stop) or nil}, has_error and record.error}
   end
 end
 
@@ -45,7 +45,7 @@ local function write_changed()
   for comp, how in pairs(touched) do
     if comp.status == 'finished' then
       call('PUBLISH', base .. 'wake', 'f:' .. comp.run)
-    elseif how == 'now' or call('SET', base .. 'told:' .. comp.run, '', 'NX', 'PX', TOLD_MS) then
+    elseif how == 'now' or call('SET', base .. 'told:' .. comp.run, '', 'NX', 'PX', NOTIFY_MS) then
       call('PUBLISH', base .. 'wake', 'r:' .. comp.run)
     end
   end

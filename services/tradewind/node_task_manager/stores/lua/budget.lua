@@ -11,7 +11,7 @@ do
     local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
     local name = flow and 'flow:' .. flow or 'user:' .. comp.user_id
     if not spenders[name] then
-      spenders[name] = {key = base .. 'retries:' .. name, words = flow and 'flow "' .. flow .. '"' or 'user "' .. comp.user_id .. '"',
+      spenders[name] = {key = base .. 'retries:' .. name, label = flow and 'flow "' .. flow .. '"' or 'user "' .. comp.user_id .. '"',
         begun = 0, retried = 0}
     end
     return spenders[name]
@@ -25,17 +25,17 @@ do
   -- Returns what earlier scripts counted: attempts begun (`b`) and granted again (`r`); forgets buckets that are over.
   local function spent(spender)
     if not spender.before then
-      local before, over, oldest = {b = 0, r = 0}, {}, math.floor(time / BUCKET) - BUCKETS
+      local before, expired, oldest = {b = 0, r = 0}, {}, math.floor(time / BUCKET) - BUCKETS
       local counts = call('HGETALL', spender.key)
       for at = 1, #counts, 2 do
         local kind, bucket = string.sub(counts[at], 1, 1), tonumber(string.sub(counts[at], 2))
         if bucket > oldest then
           before[kind] = before[kind] + tonumber(counts[at + 1])
         else
-          over[#over + 1] = counts[at]
+          expired[#expired + 1] = counts[at]
         end
       end
-      if #over > 0 then call('HDEL', spender.key, unpack(over)) end
+      if #expired > 0 then call('HDEL', spender.key, unpack(expired)) end
       spender.before = before
     end
     return spender.before
@@ -47,7 +47,7 @@ do
     local before = spent(spender)
     local most = math.max(limits.retries, math.floor((before.b + spender.begun) * limits.retry_percent / 100))
     if before.r + spender.retried >= most then
-      return 'RETRY_BUDGET_EXHAUSTED: ' .. spender.words .. ' has used all ' .. most .. ' retries of this minute'
+      return 'RETRY_BUDGET_EXHAUSTED: ' .. spender.label .. ' has used all ' .. most .. ' retries of this minute'
     end
     spender.retried = spender.retried + 1
   end

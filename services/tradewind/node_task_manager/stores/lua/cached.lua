@@ -15,15 +15,15 @@ local function generation_of(key)
 end
 
 -- Returns the entry under a key, a list that begins with its generation and its end; nil when it does not count.
-local function standing(key, generation)
+local function valid_entry(key, generation)
   local text = call('GET', key)
   local found = text and cmsgpack.unpack(text)
   if found and found[1] == generation and found[2] > time then return found end
 end
 
 -- Whether the caller is working out the result, and the cache was not cleared since it began.
-local function works(flight_key, generation_key)
-  local flight = standing(flight_key, args.generation)
+local function holds_flight(flight_key, generation_key)
+  local flight = valid_entry(flight_key, args.generation)
   return flight and flight[3] == args.token and call('GET', generation_key) == args.generation
 end
 

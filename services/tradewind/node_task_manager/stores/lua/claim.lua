@@ -107,12 +107,12 @@ local function inputs_of_run(comp)
 end
 
 -- Adds an Assignment; `waited` is how many ms the node task was ready before this attempt began.
-local function hand_over(record, comp, entry, close_at, waited)
+local function add_assignment(record, comp, entry, close_at, waited)
   local inputs, outside = inputs_of(record, entry)
   local given, attempt = effects.assignments, record.attempt
   given[#given + 1] = {record.worker_id, record.id, record.nonce, attempt, comp.id, comp.plan, record.index,
     comp.run_id, comp.user_id, inputs, outside, entry.inputs == 0 and inputs_of_run(comp) or '', comp.traceparent or '',
-    comp.planned, close_at, waited, attempt > 1 and more(record).resumed and cmsgpack.unpack(record.resumed) or nil}
+    comp.planned, close_at, waited, attempt > 1 and read_rest(record).resumed and cmsgpack.unpack(record.resumed) or nil}
 end
 
 -- Returns when an attempt that begins now starts, when its time is over (0 for never), and when its lease lapses. An
@@ -127,7 +127,7 @@ local function clocks_of(record, entry, comp, attempt)
   local begin = early and math.min(comp.planned, time + limits.lead) or time
   local close_at = close > 0 and begin + close or 0
   if entry.total then
-    local total_at = tonumber(more(record).total_at)
+    local total_at = tonumber(read_rest(record).total_at)
     close_at = close_at > 0 and math.min(close_at, total_at) or total_at
   end
   local deadline = time + limits.lease
@@ -153,7 +153,7 @@ do
     record.status = 'running'
     record.attempt, record.worker_id, record.started_at, record.close_at = attempt, vacancy.worker_id, started_at, close_at
     record.nonce = args.nonce .. (DIGITS[place] or string.format('%x', place))
-    record.restated = true
+    record.facts_changed = true
     changed(comp, 1, record, 'running')
     if attempt > 1 then
       note(record, 'progress', 0)
@@ -163,9 +163,9 @@ do
     if entry.retry then retry_budget.count(comp) end
     leasing.begin(record, deadline)
     -- Only node tasks that were ready before this script are in `start_deadlines`.
-    if (entry.start > 0 or entry.total) and not record.start_by then take('start_deadlines', record.id) end
+    if (entry.start > 0 or entry.total) and not record.start_by then remove('start_deadlines', record.id) end
     vacancy.credits = vacancy.credits - 1
-    hand_over(record, comp, entry, close_at, waited)
+    add_assignment(record, comp, entry, close_at, waited)
   end
 end
 
@@ -338,20 +338,20 @@ end
 -- Leaves node tasks that became ready in this script waiting for a taker, some with a deadline; tells other processes.
 local function leave_waiting()
   if not next(queues) then return end
-  local told = {}
+  local published = {}
   for _, queue in pairs(queues) do
     for i = 2, #queue.added, 2 do
       local record = records[queue.added[i]]
       if record.status == 'pending' then
         if record.start_by then put('start_deadlines', record.id, record.start_by) end
-        if not told[queue.type] then
-          told[queue.type] = true
+        if not published[queue.type] then
+          published[queue.type] = true
           call('PUBLISH', base .. 'wake', queue.type)
         end
       end
     end
-    if queue.rejoins and not told[queue.type] then
-      told[queue.type] = true
+    if queue.rejoins and not published[queue.type] then
+      published[queue.type] = true
       call('PUBLISH', base .. 'wake', queue.type)
     end
   end
@@ -359,11 +359,11 @@ local function leave_waiting()
 end
 
 -- Tells other processes of types for which this script made room without serving all that waits.
-local function tell_of_room()
+local function publish_room()
   if limits.running and slots.less_run() then
-    for _, node_type in ipairs(call('ZRANGE', base .. 'ready_types', 0, HEADS - 1)) do loosened[#loosened + 1] = node_type end
+    for _, node_type in ipairs(call('ZRANGE', base .. 'ready_types', 0, HEADS - 1)) do freed_types[#freed_types + 1] = node_type end
   end
-  for _, node_type in ipairs(loosened) do
+  for _, node_type in ipairs(freed_types) do
     if room_of_type(node_type) > 0 and call('ZSCORE', base .. 'ready_types', node_type) then
       call('PUBLISH', base .. 'wake', node_type)
     end
@@ -392,7 +392,7 @@ local function claim()
     if not new or hand_out(node_type, new, vacancies) then serve(node_type, vacancies) end
   end
   leave_waiting()
-  tell_of_room()
+  publish_room()
 end
 
 -- Ends every script that changes node tasks: settles, claims and writes; returns the Effects.

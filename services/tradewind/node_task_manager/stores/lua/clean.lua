@@ -6,7 +6,7 @@
 --!include walks
 budget = limits.clean_keys
 swept = {runs = 0, node_tasks = 0, entries = 0}
-local LOOKS = 100
+local MOST = 100
 
 local function leads()
   local holder = call('GET', base .. 'cleaner')
@@ -16,13 +16,13 @@ local function leads()
 end
 
 -- Whether the scheduler has acknowledged all events of a partition up to a time: until then it may ask for ended runs.
-local unheard_since = {}
+local first_pending = {}
 local function acknowledged(partition, at)
-  if unheard_since[partition] == nil then
+  if first_pending[partition] == nil then
     local first = call('XRANGE', base .. 'events:' .. partition, '-', '+', 'COUNT', 1)[1]
-    unheard_since[partition] = first and cmsgpack.unpack(first[2][2])[1]
+    first_pending[partition] = first and cmsgpack.unpack(first[2][2])[1]
   end
-  return not unheard_since[partition] or unheard_since[partition] > at
+  return not first_pending[partition] or first_pending[partition] > at
 end
 
 -- Removes the runs of a cycle up to a number, together with the latest of them.
@@ -47,8 +47,8 @@ local function is_gone(run) return call('EXISTS', base .. 'run:' .. run) == 0 en
 local function trim(flow, keep, run)
   local index = base .. 'flow_runs:' .. flow
   local excess = call('ZCOUNT', index, '-inf', '(' .. flow_runs.OPEN) - keep
-  if excess > LOOKS then call('ZADD', base .. 'to_clean', time, 'run:' .. run) end
-  for _, name in ipairs(excess > 0 and call('ZRANGE', index, 0, math.min(excess, LOOKS) - 1) or {}) do
+  if excess > MOST then call('ZADD', base .. 'to_clean', time, 'run:' .. run) end
+  for _, name in ipairs(excess > 0 and call('ZRANGE', index, 0, math.min(excess, MOST) - 1) or {}) do
     spend(2)
     call('ZREM', index, name)
     drop_cycle(flow, string.match(name, '^(%d+):(%d+)$'))
@@ -59,10 +59,10 @@ local function trim(flow, keep, run)
   end
 end
 
-local LOOK = {}
+local CLEAN = {}
 
 -- Adds a run that ended a while ago to the ended ones of its flow, and trims these.
-function LOOK.run(run)
+function CLEAN.run(run)
   local flow, cycle, number = string.match(run, '^([^:]+):(%d+):(%d+)$')
   local name = cycle .. ':' .. number
   number = tonumber(number)
@@ -94,23 +94,23 @@ function LOOK.run(run)
 end
 
 -- Clears a flow's index of expired runs, for a flow that has not run for a while: no other run does it.
-function LOOK.flow(flow)
+function CLEAN.flow(flow)
   local index, gone = 'flow_runs:' .. flow, 0
-  for _, name in ipairs(call('ZRANGE', base .. index, 0, LOOKS - 1)) do
+  for _, name in ipairs(call('ZRANGE', base .. index, 0, MOST - 1)) do
     if is_gone(flow .. ':' .. name) then
       gone = gone + 1
       forget(index, name)
     end
   end
   if call('EXISTS', base .. index) == 1 then
-    call('ZADD', base .. 'to_clean', gone == LOOKS and time or time + limits.retention, 'flow:' .. flow)
+    call('ZADD', base .. 'to_clean', gone == MOST and time or time + limits.retention, 'flow:' .. flow)
   end
 end
 
 -- Clears the list of a silent worker of all that is not a valid lease.
-function LOOK.worker(worker)
+function CLEAN.worker(worker)
   local list = 'worker_tasks:' .. worker
-  for _, id in ipairs(call('ZRANGEBYSCORE', base .. list, '-inf', time, 'LIMIT', 0, LOOKS)) do
+  for _, id in ipairs(call('ZRANGEBYSCORE', base .. list, '-inf', time, 'LIMIT', 0, MOST)) do
     spend(1)
     local record = task(id)
     if not record or record.status ~= 'running' or record.worker_id ~= worker then forget(list, id) end
@@ -124,22 +124,22 @@ local function is_on_record(id)
 end
 
 -- Removes dead letters whose records are gone.
-function LOOK.dead_letters(user)
+function CLEAN.dead_letters(user)
   local list = 'dead_letters:' .. user
-  for _, id in ipairs(call('ZRANGE', base .. list, 0, LOOKS - 1)) do
+  for _, id in ipairs(call('ZRANGE', base .. list, 0, MOST - 1)) do
     spend(1)
     if not is_on_record(id) then forget(list, id) end
   end
   if call('EXISTS', base .. list) == 1 then call('ZADD', base .. 'to_clean', time + limits.tombstone, list) end
 end
 
-local function look_at_what_is_due()
-  for _, name in ipairs(call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, LOOKS)) do
+local function clean_due()
+  for _, name in ipairs(call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, MOST)) do
     if budget <= 0 then return end
     spend(1)
     call('ZREM', base .. 'to_clean', name)
     local kind, rest = string.match(name, '^([^:]+):(.+)$')
-    LOOK[kind](rest)
+    CLEAN[kind](rest)
   end
 end
 
@@ -155,14 +155,14 @@ end
 
 -- Goes on through the list of all node tasks, oldest first, and removes those without a record. Returns the place at
 -- which to go on, nil after the last one that is old enough.
-local function look_through_list(from)
-  local list, gone, count = base .. 'node_tasks_list', {}, math.min(budget, LOOKS)
+local function sweep_list(from)
+  local list, gone, count = base .. 'node_tasks_list', {}, math.min(budget, MOST)
   if count <= 0 then return from end
   local oldest = call('ZRANGE', list, from, from + count - 1, 'WITHSCORES')
-  local through = #oldest < 2 * count
+  local done = #oldest < 2 * count
   for i = 1, #oldest, 2 do
     if tonumber(oldest[i + 1]) > time - limits.retention then
-      through = true
+      done = true
       break
     end
     spend(1)
@@ -170,7 +170,7 @@ local function look_through_list(from)
   end
   in_pieces('ZREM', list, gone)
   swept.entries = swept.entries + #gone
-  if not through then return from end
+  if not done then return from end
 end
 
 local waits, place, more = false, nil, false
@@ -178,10 +178,10 @@ local function clean()
   waits = #call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, 1) > 0
   if waits then return end
   walk()
-  look_at_what_is_due()
+  clean_due()
   walk()
   unlist_expired()
-  if args.place then place = look_through_list(args.place) end
+  if args.place then place = sweep_list(args.place) end
   more = place ~= nil or budget <= 0 or call('EXISTS', base .. 'walks') == 1
     or #call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, 1) > 0
   for what, count in pairs(swept) do

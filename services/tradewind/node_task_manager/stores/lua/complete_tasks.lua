@@ -7,7 +7,7 @@
 -- Returns Effects; results, one for each outcome: "" when it takes effect or already had, else why not.
 --!include eager
 -- Returns why an outcome changes nothing, "" when it took effect before; nil when it counts.
-local function lost(record, attempt, nonce, kind)
+local function refusal(record, attempt, nonce, kind)
   if not record then return 'no such node task' end
   if TERMINAL[record.status] then
     if record.nonce == nonce then return '' end
@@ -22,14 +22,14 @@ local function lost(record, attempt, nonce, kind)
 end
 
 -- Applies the outcome of an attempt whose lease has been released.
-local function take_effect(record, comp, kind, outputs, error, wish, cache, wait)
+local function apply_outcome(record, comp, kind, outputs, error, wish, cache, wait)
   if kind == 'failed' then
     retries.fail(record, comp, error, wish)
   elseif kind == 'completed' then
     emit(record, outputs)
     if cache ~= '' then
       note(record, 'cached', cache)
-      restate(record, 'worker_id', '')
+      set_fact(record, 'worker_id', '')
       comp.cached = (comp.cached or tonumber(stored(comp, 'cached') or 0)) + 1
       write(comp, 'cached', comp.cached)
     end
@@ -44,29 +44,29 @@ end
 
 local function complete(task_id, attempt, nonce, kind, ...)
   local record = task(task_id)
-  local refused = lost(record, attempt, nonce, kind)
+  local refused = refusal(record, attempt, nonce, kind)
   if refused then return refused end
   local comp = component_of(record)
   if not comp then return 'the run is gone' end
   record.entry = node(comp.plan, record.index)
-  if record.entry.map and fan_out.owns(record) then
+  if record.entry.map and not fan_out.is_item(record.id) then
     return 'the node runs once for each item of a list; only its items are given to workers'
   end
   if record.status == 'running' then release_lease(record) else dequeue(record, comp) end
   if record.nonce ~= nonce then
-    restate(record, 'nonce', nonce)
-    restate(record, 'attempt', attempt)
+    set_fact(record, 'nonce', nonce)
+    set_fact(record, 'attempt', attempt)
   end
-  take_effect(record, comp, kind, ...)
+  apply_outcome(record, comp, kind, ...)
   return ''
 end
 
 -- Completes an attempt that a worker began by itself on outputs of `source`, whose outcome counts unless it is
 -- `refused`.
-local function follow(worker_id, source, refused, task_id, attempt, nonce, kind, ...)
+local function complete_eager(worker_id, source, refused, task_id, attempt, nonce, kind, ...)
   local ALIKE = 'the outcome it was begun on was refused: '
   if refused ~= '' then return string.sub(refused, 1, #ALIKE) == ALIKE and refused or ALIKE .. refused end
-  todo.work_ahead()
+  todo.do_early()
   local record = task(task_id)
   if not record or record.status ~= 'pending' or record.attempt then
     if kind ~= 'begun' then return complete(task_id, attempt, nonce, kind, ...) end
@@ -80,7 +80,7 @@ local function follow(worker_id, source, refused, task_id, attempt, nonce, kind,
     leasing.begin(record, till)
   else
     free_slots(record)
-    take_effect(record, comp, kind, ...)
+    apply_outcome(record, comp, kind, ...)
   end
   return ''
 end
@@ -96,7 +96,7 @@ for i = 1, args.count do
   if rest then error, wish, cache, wait = unpack(rest, 1, 4) end
   if begun and begun[i] then
     local refused = effects.results[i - 1]
-    effects.results[i] = follow(begun[i], before, refused, id, attempt, nonce, kind, outputs, error, wish, cache, wait)
+    effects.results[i] = complete_eager(begun[i], before, refused, id, attempt, nonce, kind, outputs, error, wish, cache, wait)
   else
     effects.results[i] = complete(id, attempt, nonce, kind, outputs, error, wish, cache, wait)
   end

@@ -7,8 +7,8 @@ local dead_letters = {}
 do
   local HISTORY, DEAD_LETTERS = 20, 10000
 
-  function dead_letters.remember(record, how)
-    local past = more(record).history and cmsgpack.unpack(record.history) or {}
+  function dead_letters.add_to_history(record, how)
+    local past = read_rest(record).history and cmsgpack.unpack(record.history) or {}
     past[#past + 1] = {attempt = record.attempt or 0, worker_id = record.worker_id or '', began = tonumber(record.started_at or 0),
       ended = time, how = how}
     if #past > HISTORY then table.remove(past, 1) end
@@ -17,7 +17,7 @@ do
 
   -- Notifies the user: for a batch of the first dead letter, for a flow once a minute; an ad-hoc task's end does it
   -- itself.
-  local function tell(record, comp, error)
+  local function notify_user(record, comp, error)
     local QUIET_MS = 60000
     record.given_up = true
     if record.id == comp.run then return end
@@ -32,7 +32,7 @@ do
     local key = 'dead_letters:' .. comp.user_id
     put(key, record.id, time)
     buried[key] = true
-    tell(record, comp, error)
+    notify_user(record, comp, error)
   end
 
   -- Keeps the newest dead letters of each user, for as long as their runs may stay.

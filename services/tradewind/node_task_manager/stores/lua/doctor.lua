@@ -4,9 +4,9 @@
 -- mending what the second pass finds.
 local doctor = {}
 do
-  local function scored(set, member) return call('ZSCORE', base .. set, member) end
-  local function life(key) return call('PTTL', base .. key) end
-  local function leaves(set, member) return function() take(set, member) end end
+  local function score_of(set, member) return call('ZSCORE', base .. set, member) end
+  local function ttl(key) return call('PTTL', base .. key) end
+  local function removal(set, member) return function() remove(set, member) end end
 
   -- `idle`: whether earlier scripts have left no work; nil while unknown.
   local idle, walking, standing_plans, seen
@@ -23,7 +23,7 @@ do
   end
 
   -- Whether records of a run are being removed, or stay only for a later run of its cycle.
-  local function walks_over(run)
+  local function is_being_removed(run)
     if walking[run] == nil then
       local cycle, number = string.match(run, '^([^:]+:%d+:)(%d+)$')
       walking[run] = call('HEXISTS', base .. 'run:' .. run, 'dropped') == 1
@@ -40,25 +40,25 @@ do
   end
 
   local function holds_lease(record) return record and record.status == 'running' and record.worker_id end
-  local function is_delayed(record) return (tonumber(more(record).retry_at) or 0) > 0 end
+  local function is_delayed(record) return (tonumber(read_rest(record).retry_at) or 0) > 0 end
   local function notes_slot(record, limit)
     return holds_lease(record) and string.find(' ' .. (record.slots or '') .. ' ', ' ' .. limit .. ' ', 1, true)
   end
 
   local function free_slot(limit, id)
-    return function() slots.let_go(limit, id) end
+    return function() slots.release(limit, id) end
   end
 
   local function examine_lease(id, record)
     local worker = 'worker_tasks:' .. record.worker_id
-    if not scored('inflight', id) or not scored(worker, id) then
+    if not score_of('inflight', id) or not score_of(worker, id) then
       found('task-without-lease', id, 'it runs on ' .. record.worker_id .. ', but no lease of it is on record', function()
         put('inflight', id, time + limits.lease)
         put(worker, id, time + limits.lease)
       end)
     end
     for limit in string.gmatch(record.slots or '', '%S+') do
-      if not scored('slots:' .. limit, id) then
+      if not score_of('slots:' .. limit, id) then
         found('holder-without-slot', id, 'it runs but does not count for the limit ' .. limit,
           function() put('slots:' .. limit, id, stamp) end)
       end
@@ -68,34 +68,34 @@ do
   -- A ready node task is in its queue, or among those that a limit holds back; its user has turns, or is parked.
   local function examine_place(id, record, comp, entry)
     local user = comp.user_id
-    local function again_ready()
-      if more(record).blocked then set(record, 'blocked', '') end
+    local function requeue()
+      if read_rest(record).blocked then set(record, 'blocked', '') end
       enqueue(record, comp)
     end
-    if more(record).blocked and record.blocked ~= '' then
+    if read_rest(record).blocked and record.blocked ~= '' then
       local limit, group = string.match(record.blocked, '^([^|]*)|(.+)$')
-      if not scored('blocked:' .. record.blocked, id) then
-        found('ready-not-queued', id, 'it is ready but does not wait for the limit ' .. limit .. ', as its record says', again_ready)
-      elseif not scored('blocked_of', user .. '|' .. record.blocked)
+      if not score_of('blocked:' .. record.blocked, id) then
+        found('ready-not-queued', id, 'it is ready but does not wait for the limit ' .. limit .. ', as its record says', requeue)
+      elseif not score_of('blocked_of', user .. '|' .. record.blocked)
         or call('SISMEMBER', base .. 'blocked_by:' .. limit, group) == 0 then
         found('waiters-not-indexed', record.blocked, 'node tasks wait for this limit, but no index leads to them', function()
           call('SADD', base .. 'blocked_by:' .. limit, group)
           call('ZADD', base .. 'blocked_of', 0, user .. '|' .. record.blocked)
         end)
       end
-    elseif not scored('ready:' .. entry.type .. ':' .. user, id) then
-      found('ready-not-queued', id, 'it is ready but in no queue', again_ready)
-    elseif scored('ring:' .. entry.type, user) then
-      if not scored('ready_types', entry.type) then
+    elseif not score_of('ready:' .. entry.type .. ':' .. user, id) then
+      found('ready-not-queued', id, 'it is ready but in no queue', requeue)
+    elseif score_of('ring:' .. entry.type, user) then
+      if not score_of('ready_types', entry.type) then
         found('queue-without-turn', entry.type, 'users have turns of this node type, but it is not among those to be served',
           function() call('ZADD', base .. 'ready_types', 'NX', time, entry.type) end)
       end
-    elseif not scored('parked', user .. ':' .. entry.type) then
+    elseif not score_of('parked', user .. ':' .. entry.type) then
       found('queue-without-turn', entry.type .. ':' .. user, 'node tasks are queued, but their user has no turn',
         function() queue_of(entry.type, user).rejoins = true end)
     end
-    local start_by = entry.start > 0 and time + entry.start or entry.total and tonumber(more(record).total_at)
-    if start_by and not scored('start_deadlines', id) then
+    local start_by = entry.start > 0 and time + entry.start or entry.total and tonumber(read_rest(record).total_at)
+    if start_by and not score_of('start_deadlines', id) then
       found('ready-without-deadline', id, 'it is ready, but its wait for a worker would never end',
         function() put('start_deadlines', id, start_by) end)
     end
@@ -110,7 +110,7 @@ do
       if not limit[3] then names[#names + 1] = limit[1] end
     end
     for _, limit in ipairs(names) do
-      if scored('slots:' .. limit, id) and not notes_slot(record, limit) then
+      if score_of('slots:' .. limit, id) and not notes_slot(record, limit) then
         found('slot-without-holder', limit .. ' ' .. id, 'it does not run under this limit but holds a slot of it',
           free_slot(limit, id))
       end
@@ -126,7 +126,7 @@ do
   function doctor.count(job)
     local run, id, place, began, counts = job[1], job[2], job[3], job[4], job[5]
     local comp = component(run, id)
-    if not comp or not has_plan(comp) or comp.status == 'finished' and walks_over(run) then return end
+    if not comp or not has_plan(comp) or comp.status == 'finished' and is_being_removed(run) then return end
     local ids, before
     local last = math.min(place + PIECES, comp.nodes) - 1
     for at = place, last do
@@ -174,15 +174,15 @@ do
     end
   end
 
-  local function examine_lives(comp, open, parts)
-    local name, left = 'run:' .. comp.run, life('run:' .. comp.run)
+  local function examine_ttls(comp, open, parts)
+    local name, left = 'run:' .. comp.run, ttl('run:' .. comp.run)
     if open and left >= 0 then
       found('open-run-expires', name, 'it is open but would expire in ' .. left .. ' ms', function() call('PERSIST', comp.key) end)
     elseif not open and left == -1 and all_done() then
       found('no-time-to-live', name, 'it has ended but would stay for ever',
         function() call('PEXPIRE', comp.key, limits.retention) end)
     end
-    if comp.status == 'running' and has_plan(comp) and life('plan:' .. comp.plan) >= 0 then
+    if comp.status == 'running' and has_plan(comp) and ttl('plan:' .. comp.plan) >= 0 then
       found('open-run-expires', 'plan:' .. comp.plan, 'an open run needs it, but it would expire',
         function() call('PERSIST', base .. 'plan:' .. comp.plan) end)
     end
@@ -197,7 +197,7 @@ do
   local function examine_index(comp, open)
     if comp.partition == NO_PARTITION then
       local list = 'user_runs:' .. comp.user_id .. ':' .. string.match(comp.run, '^[^:]+')
-      if open and not scored(list, comp.run) then
+      if open and not score_of(list, comp.run) then
         found('run-not-listed', comp.run, 'it is open but not in the list of its user',
           function() put(list, comp.run, string.format('%.0f', select(10, cmsgpack.unpack(stored(comp, 'facts'))))) end)
       end
@@ -205,24 +205,24 @@ do
     end
     local flow, name = flow_runs.names(comp.run)
     local index = 'flow_runs:' .. flow
-    local score = tonumber(scored(index, name))
+    local score = tonumber(score_of(index, name))
     if open and (not score or score < flow_runs.OPEN) then
       found('run-not-listed', comp.run, 'it is open, but deleting its flow would leave it behind',
         function() put(index, name, flow_runs.OPEN + flow_runs.number(name)) end)
-    elseif not open and (not score or score >= flow_runs.OPEN) and not scored('to_clean', 'run:' .. comp.run) and all_done() then
+    elseif not open and (not score or score >= flow_runs.OPEN) and not score_of('to_clean', 'run:' .. comp.run) and all_done() then
       found('run-not-listed', comp.run, 'it has ended, but the index of its flow does not say so',
         function() put('to_clean', 'run:' .. comp.run, time) end)
     end
     for _, other in ipairs(call('ZRANGE', base .. index, flow_runs.OPEN, 'inf', 'BYSCORE', 'LIMIT', 0, 20)) do
       if call('EXISTS', base .. 'run:' .. flow .. ':' .. other) == 0 then
-        found('index-without-record', index .. ' ' .. other, 'no such run is on record', leaves(index, other))
+        found('index-without-record', index .. ' ' .. other, 'no such run is on record', removal(index, other))
       end
     end
   end
 
   -- Examines a component, and with the first one of a run the run itself.
   local function examine_component(comp, jobs)
-    if comp.status == 'finished' and walks_over(comp.run) then return end
+    if comp.status == 'finished' and is_being_removed(comp.run) then return end
     local ids = cmsgpack.unpack(call('HGET', comp.key, 'components') or cmsgpack.pack({}))
     if #ids == 0 then
       found('component-without-run', comp.run .. ':' .. comp.id, 'nothing else is on record of its run')
@@ -237,7 +237,7 @@ do
     end
     doctor.records = doctor.records + #ids
     open = open or parts > 0
-    examine_lives(comp, open, #ids > 1 and ids[1] == comp.id and parts)
+    examine_ttls(comp, open, #ids > 1 and ids[1] == comp.id and parts)
     examine_index(comp, open)
     jobs[#jobs + 1] = {comp.run, comp.id, 0, ended_of(comp), {}}
     return open
@@ -245,11 +245,11 @@ do
 
   local function missing(id, listed_at)
     local run = run_of(id)
-    local open = run and call('EXISTS', base .. 'run:' .. run) == 1 and life('run:' .. run) == -1
+    local open = run and call('EXISTS', base .. 'run:' .. run) == 1 and ttl('run:' .. run) == -1
     -- The cleaner sweeps ended node tasks when everything that may refer to them is gone.
     local SWEPT_MS = 3600 * 1000
     if open or listed_at <= time - limits.retention - SWEPT_MS then
-      found('index-without-record', 'node_tasks_list ' .. id, 'no such node task is on record', leaves('node_tasks_list', id))
+      found('index-without-record', 'node_tasks_list ' .. id, 'no such node task is on record', removal('node_tasks_list', id))
     end
   end
 
@@ -260,7 +260,7 @@ do
     local comp = component_of(record)
     if not comp then
       local key = record.key
-      if not call('HGET', key, record.component_id .. '/status') and life('run:' .. record.run) == -1 then
+      if not call('HGET', key, record.component_id .. '/status') and ttl('run:' .. record.run) == -1 then
         local ids = cmsgpack.unpack(call('HGET', key, 'components') or cmsgpack.pack({}))
         found('task-without-component', id, 'its component is not on record, and it would stay for ever',
           #ids < 2 and function() call('PEXPIRE', key, limits.retention) end or nil)
@@ -276,12 +276,12 @@ do
     local entry = node(comp.plan, record.index)
     if holds_lease(record) then
       examine_lease(id, record)
-    elseif scored('inflight', id) then
-      found('lease-without-task', id, 'it is ' .. record.status .. ', but a lease of it is on record', leaves('inflight', id))
+    elseif score_of('inflight', id) then
+      found('lease-without-task', id, 'it is ' .. record.status .. ', but a lease of it is on record', removal('inflight', id))
     end
     examine_slots(id, record, comp, entry)
     local at = is_delayed(record) and not TERMINAL[record.status] and tonumber(record.retry_at)
-    if at and tonumber(scored('delayed', id)) ~= at then
+    if at and tonumber(score_of('delayed', id)) ~= at then
       found('waiting-not-delayed', id, 'it is due for another attempt, but nothing would begin it', function() put('delayed', id, at) end)
     elseif not at and record.status == 'pending' then
       examine_place(id, record, comp, entry)
@@ -294,8 +294,8 @@ do
   -- Entries of indexes: each names a node task whose record agrees.
   function doctor.lease(id)
     if not holds_lease(task(id)) then
-      found('lease-without-task', id, 'a lease is on record, but no such node task runs', leaves('inflight', id))
-    elseif not scored('node_tasks_list', id) then
+      found('lease-without-task', id, 'a lease is on record, but no such node task runs', removal('inflight', id))
+    elseif not score_of('node_tasks_list', id) then
       found('record-not-listed', id, 'it is not in the list of all node tasks',
         function() put('node_tasks_list', id, stamp) end)
     end
@@ -304,7 +304,7 @@ do
   function doctor.start_deadline(id)
     local record = task(id)
     if not record or record.status ~= 'pending' or is_delayed(record) then
-      found('deadline-without-task', id, 'no node task of this name waits for a worker', leaves('start_deadlines', id))
+      found('deadline-without-task', id, 'no node task of this name waits for a worker', removal('start_deadlines', id))
     end
   end
 
@@ -312,8 +312,8 @@ do
     if string.sub(id, 1, 1) == '|' then return end
     local record = task(id)
     local waits = record and not TERMINAL[record.status] and (record.status ~= 'running' or not record.worker_id)
-    if not waits or tonumber(more(record).retry_at) ~= tonumber(at) then
-      found('delayed-without-task', id, 'no node task of this name is to be tried again then', leaves('delayed', id))
+    if not waits or tonumber(read_rest(record).retry_at) ~= tonumber(at) then
+      found('delayed-without-task', id, 'no node task of this name is to be tried again then', removal('delayed', id))
     end
   end
 
@@ -334,7 +334,7 @@ do
     for _, id in ipairs(ids) do
       local record = task(id)
       local comp = record and component_of(record)
-      if not comp or record.status ~= 'pending' or is_delayed(record) or more(record).blocked and record.blocked ~= ''
+      if not comp or record.status ~= 'pending' or is_delayed(record) or read_rest(record).blocked and record.blocked ~= ''
         or comp.user_id ~= user or has_plan(comp) and node(comp.plan, record.index).type ~= node_type then
         found('queued-not-ready', name .. ' ' .. id, 'no node task of this name is ready there', function()
           local removed = queue_of(node_type, user).removed
@@ -382,16 +382,16 @@ do
     for _, id in ipairs(call('ZRANGE', base .. 'blocked:' .. name, 0, HEADS - 1)) do
       local record = task(id)
       doctor.records = doctor.records + 1
-      if not record or record.status ~= 'pending' or more(record).blocked ~= name then
+      if not record or record.status ~= 'pending' or read_rest(record).blocked ~= name then
         found('queued-not-ready', 'blocked:' .. name .. ' ' .. id, 'no node task of this name waits for the limit',
           function() call('ZREM', base .. 'blocked:' .. name, id) end)
       end
     end
     if call('EXISTS', base .. 'blocked:' .. name) == 0 then return end
     if string.sub(limit, 1, 5) == 'pace:' then
-      if not scored('delayed', '|' .. limit) then
+      if not score_of('delayed', '|' .. limit) then
         found('held-back-with-room', name, 'nothing would check again whether the rate has tokens',
-          function() slots.look_again(limit, 0) end)
+          function() slots.recheck(limit, 0) end)
       end
       return
     end
@@ -409,7 +409,7 @@ do
       doctor.records = doctor.records + 1
       if not holds_lease(record) or record.worker_id ~= worker then
         found('index-without-record', 'worker_tasks:' .. worker .. ' ' .. id, 'the worker does not run it',
-          leaves('worker_tasks:' .. worker, id))
+          removal('worker_tasks:' .. worker, id))
       end
     end
   end

@@ -9,24 +9,24 @@ doctor.open()
 local state = args.at ~= '' and cjson.decode(args.at) or {1, '0', {}}
 local section, cursor, jobs = state[1], state[2], state[3]
 
-local function scan(set, look)
+local function scan(set, examine)
   return function()
     local following, found = unpack(call('ZSCAN', base .. set, cursor, 'COUNT', args.records))
     doctor.records = doctor.records + #found / 2
-    for at = 1, #found, 2 do look(found[at], tonumber(found[at + 1]), jobs) end
+    for at = 1, #found, 2 do examine(found[at], tonumber(found[at + 1]), jobs) end
     return following
   end
 end
 
--- Returns a section that calls `look` with members by rank, as far as the budget goes.
-local function range(members, look)
+-- Returns a section that calls `examine` with members by rank, as far as the budget goes.
+local function range(members, examine)
   return function()
     local first = tonumber(cursor)
     local found = members(first)
     for at, member in ipairs(found) do
       if doctor.records >= args.records then return tostring(first + at - 1) end
       doctor.records = doctor.records + 1
-      look(member)
+      examine(member)
     end
     return #found > 0 and tostring(first + #found) or '0'
   end

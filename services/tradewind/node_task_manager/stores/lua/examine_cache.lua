@@ -7,16 +7,16 @@
 --!include findings
 local MARGIN = 1000
 
-local function lasting(key, subject, ms)
+local function check_ttl(key, subject, ms)
   if call('PTTL', key) == -1 then
     found('no-time-to-live', subject, 'it would stay for ever', function() call('PEXPIRE', key, ms) end)
   end
 end
 
-local function look_at(key, ends)
+local function examine(key, ends)
   local subject = string.match(key, '(cache:.+)$')
   if call('EXISTS', key) == 1 then
-    lasting(key, subject, math.max(1, ends - time))
+    check_ttl(key, subject, math.max(1, ends - time))
   elseif ends > time + MARGIN then
     found('index-without-record', subject, 'the result that the index of its cache names is not there',
       function() call('ZREM', KEYS[1], key) end)
@@ -27,13 +27,13 @@ if args.cleaner ~= '' and call('GET', KEYS[3]) ~= args.cleaner then return cmsgp
 local newest = call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
 if args.at == '' and newest then
   local ms = math.max(1, tonumber(newest) - time)
-  lasting(KEYS[1], 'cache_index:' .. args.name, ms)
+  check_ttl(KEYS[1], 'cache_index:' .. args.name, ms)
   local left = call('PTTL', KEYS[1])
   if left >= 0 and left < ms - MARGIN then
     found('cache-index-expires', args.name, 'it expires before the last of its results', function() call('PEXPIRE', KEYS[1], ms) end)
   end
-  lasting(KEYS[2], 'cache_generation:' .. args.name, GENERATION_MS)
+  check_ttl(KEYS[2], 'cache_generation:' .. args.name, GENERATION_MS)
 end
 local following, members = unpack(call('ZSCAN', KEYS[1], args.at == '' and '0' or args.at, 'COUNT', args.records))
-for at = 1, #members, 2 do look_at(members[at], tonumber(members[at + 1])) end
+for at = 1, #members, 2 do examine(members[at], tonumber(members[at + 1])) end
 return cmsgpack.pack({#members / 2, findings, following ~= '0' and following or ''})

@@ -20,9 +20,6 @@ do
 
   function fan_out.is_item(id) return item_of(id) ~= nil end
 
-  -- Whether this is the mapped node's own node task, not an item.
-  function fan_out.owns(record) return not item_of(record.id) end
-
   -- Returns the counts of a mapped node's items, nil before the split. `halt` is the mark that stops the rest, `code`
   -- why.
   function fan_out.counts(record)
@@ -53,14 +50,14 @@ do
     local counts = record.status == 'running' and fan_out.counts(record) or nil
     if not counts then
       if record.status ~= 'pending' then
-        restate(record, 'ready_at', stamp)
+        set_fact(record, 'ready_at', stamp)
         changed(comp, 0, record, 'queued')
       end
       record.status = 'pending'
     end
     local offers = effects.fan_outs or {}
     effects.fan_outs = offers
-    restate(record, 'nonce', args.nonce .. 'm' .. #offers)
+    set_fact(record, 'nonce', args.nonce .. 'm' .. #offers)
     set(record, 'retry_at', time + limits.fan_out_lease)
     record.comp = comp
     delaying[#delaying + 1] = record
@@ -70,15 +67,15 @@ do
 
   -- Takes back an offer.
   function fan_out.withdraw(record)
-    take('delayed', record.id)
+    remove('delayed', record.id)
     set(record, 'retry_at', 0)
-    restate(record, 'nonce', '')
+    set_fact(record, 'nonce', '')
   end
 
   function fan_out.begin(record, comp)
     fan_out.withdraw(record)
     record.status = 'running'
-    restate(record, 'started_at', stamp)
+    set_fact(record, 'started_at', stamp)
     changed(comp, 0, record, 'running')
   end
 
@@ -142,12 +139,12 @@ do
     return #text <= 500 and text or (string.gsub(string.sub(text, 1, 500), '[\192-\255]?[\128-\191]*$', ''))
   end
 
-  local function why_lost(item, reason)
+  local function loss_reason(item, reason)
     if item.status ~= 'failed' or not item.error then return reason or '' end
     local error = cmsgpack.unpack(item.error)
-    local words = (error.type or '') ~= '' and error.type .. ': ' .. error.message or error.message
-    words = shortened(error.code == 'NODE_ERROR' and words or error.code .. ': ' .. words)
-    return (error.final or '') ~= '' and words .. ', not tried again: ' .. error.final or words
+    local text = (error.type or '') ~= '' and error.type .. ': ' .. error.message or error.message
+    text = shortened(error.code == 'NODE_ERROR' and text or error.code .. ': ' .. text)
+    return (error.final or '') ~= '' and text .. ', not tried again: ' .. error.final or text
   end
 
   local function halt(record, comp, entry, code)
@@ -159,7 +156,7 @@ do
   end
 
   -- Goes on with a mapped node when all items that began have ended, and no other will begin.
-  local function over(record, comp)
+  local function conclude_items(record, comp)
     local counts = record.counts
     if record.stop then return finish(record, comp, 'terminated', cmsgpack.unpack(record.stop).reason) end
     -- If the component is being stopped, the stop reaches this node task as well.
@@ -188,7 +185,7 @@ do
   function fan_out.ended(item, comp, entry, status, reason)
     local owner, place = item_of(item.id)
     if not owner then
-      restate(item, 'nonce', '')
+      set_fact(item, 'nonce', '')
       call('UNLINK', base .. 'items:' .. item.id)
       return false
     end
@@ -202,7 +199,7 @@ do
     else
       local lost = status == 'failed' and 'failed' or 'cancelled'
       counts[lost] = counts[lost] + 1
-      counts.first = counts.first or cmsgpack.pack({item = tonumber(place), status = status, why = why_lost(item, reason)})
+      counts.first = counts.first or cmsgpack.pack({item = tonumber(place), status = status, why = loss_reason(item, reason)})
     end
     if not counts.halt and not record.stop then
       if counts.failed + counts.cancelled > counts.total - counts.need then
@@ -213,7 +210,7 @@ do
     end
     local no_more = counts.begun == counts.total or counts.halt or record.stop or comp.stop
     if no_more and open_of(counts) == 0 then
-      over(record, comp)
+      conclude_items(record, comp)
     elseif not no_more then
       later('fill', comp, record.index, 0)
     end

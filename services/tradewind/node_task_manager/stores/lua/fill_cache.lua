@@ -4,7 +4,7 @@
 -- Returns {whether it was stored, how many were removed}.
 --!include cached
 local AT_ONCE = 100
-if not works(KEYS[2], KEYS[3]) then return cmsgpack.pack({false, 0}) end
+if not holds_flight(KEYS[2], KEYS[3]) then return cmsgpack.pack({false, 0}) end
 store(KEYS[1], args.generation, args.ttl_ms, args.result)
 call('DEL', KEYS[2])
 local ended = call('ZRANGEBYSCORE', KEYS[4], '-inf', time, 'LIMIT', 0, AT_ONCE)

@@ -4,7 +4,7 @@ local GIVE_BACKS = 500
 
 local function fail(record, comp, code, message)
   set(record, 'error', cmsgpack.pack({code = code, message = message}))
-  restate(record, 'nonce', '')
+  set_fact(record, 'nonce', '')
   count_failure(code)
   finish(record, comp, 'failed')
 end
@@ -13,14 +13,14 @@ end
 local function give_back(record, lost)
   local comp = component_of(record)
   release_lease(record)
-  restate(record, 'nonce', '')
+  set_fact(record, 'nonce', '')
   if not comp then return end
   if record.stop then
     return finish(record, comp, 'terminated', cmsgpack.unpack(record.stop).reason)
   end
   if lost then
-    set(record, 'lost', (tonumber(more(record).lost) or 0) + 1)
-    dead_letters.remember(record, 'WORKER_LOST')
+    set(record, 'lost', (tonumber(read_rest(record).lost) or 0) + 1)
+    dead_letters.add_to_history(record, 'WORKER_LOST')
     if record.lost >= limits.losses then
       local message = 'the worker was lost ' .. record.lost .. ' times while it ran; the last one was ' .. record.worker_id
       dead_letters.bury(record, comp, {code = 'WORKER_LOST', message = message})
@@ -42,7 +42,7 @@ local function give_back_all(worker_id, kept, lost)
       if record and record.status == 'running' and record.worker_id == worker_id then
         give_back(record, lost)
       else
-        take('worker_tasks:' .. worker_id, id)
+        remove('worker_tasks:' .. worker_id, id)
       end
     end
   end

@@ -4,7 +4,7 @@
 --!include claim
 for i, id in ipairs(args.task_ids) do
   local record = task(id)
-  local at = record and record.status == 'pending' and tonumber(more(record).retry_at) or 0
+  local at = record and record.status == 'pending' and tonumber(read_rest(record).retry_at) or 0
   local comp = at > 0 and component_of(record)
   if not comp then
     effects.results[i] = 'does not wait'
@@ -12,7 +12,7 @@ for i, id in ipairs(args.task_ids) do
     effects.results[i] = 'waits for its next attempt'
   else
     effects.results[i] = ''
-    take('delayed', id)
+    remove('delayed', id)
     set(record, 'retry_at', 0)
     enqueue(record, comp)
   end

@@ -27,7 +27,7 @@ do
     if entry.outputs == 0 then comp.sinks = comp.sinks + 1 else later('deliver', comp, place, 1, record) end
   end
 
-  local function go_on(comp)
+  local function finish_keeping(comp)
     set_eventful(comp, 'early', 'kept')
     if comp.open == 0 then
       finished[#finished + 1] = comp
@@ -43,7 +43,7 @@ do
     local list, from = base .. 'kept:' .. comp.run .. ':' .. comp.id, string.match(comp.run, '^(.+:)%d+$') .. source
     while budget > 0 do
       local places = call('LPOP', list, budget)
-      if not places then return go_on(comp) end
+      if not places then return finish_keeping(comp) end
       budget = budget - #places
       for _, place in ipairs(places) do keep(comp, from, tonumber(place)) end
     end

@@ -2,7 +2,7 @@
 -- KEYS: flight, generation. args: now, token, generation, flight_ms (0 to give it up).
 -- Returns whether the caller worked on it.
 --!include cached
-if not works(KEYS[1], KEYS[2]) then return cmsgpack.pack(false) end
+if not holds_flight(KEYS[1], KEYS[2]) then return cmsgpack.pack(false) end
 if args.flight_ms > 0 then
   store(KEYS[1], args.generation, args.flight_ms, args.token)
 else

@@ -4,7 +4,7 @@
 local function holds(record, held) return record and record.status == 'running' and record.nonce == held.nonce end
 
 -- Returns why a named attempt that holds no lease is lost; nil when its end was reported.
-local function why_lost(record, held)
+local function loss_reason(record, held)
   if not record then return 'no such node task' end
   if record.nonce == held.nonce and TERMINAL[record.status] or retries.has_failed(record, held.nonce) then return end
   return 'the lease lapsed'
@@ -13,7 +13,7 @@ end
 -- Renews a lease, unless the node task is to stop. If the worker is `back` after it was away, this counts as a sign of
 -- life: until now it could give none.
 local function extend(record, back)
-  if record.stop then return stopping.tell(record, record.stop) end
-  local beat = back and tonumber(more(record).beat)
-  if beat then heard_of(record, beat) else hold(record) end
+  if record.stop then return stopping.add_termination(record, record.stop) end
+  local beat = back and tonumber(read_rest(record).beat)
+  if beat then record_heartbeat(record, beat) else renew(record) end
 end

@@ -4,9 +4,9 @@
 -- one does)}.
 --!include cached
 local generation = generation_of(KEYS[3])
-local result = standing(KEYS[1], generation)
+local result = valid_entry(KEYS[1], generation)
 if result then return cmsgpack.pack({generation = generation, result = result[3], busy_ms = 0}) end
-local flight = standing(KEYS[2], generation)
+local flight = valid_entry(KEYS[2], generation)
 if flight and flight[3] ~= args.token then
   return cmsgpack.pack({generation = generation, result = '', busy_ms = flight[2] - time})
 end

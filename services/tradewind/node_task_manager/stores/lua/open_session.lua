@@ -17,7 +17,7 @@ for _, held in ipairs(args.held) do
   if holds(record, held) then
     kept[held.task_id] = true
     extend(record, true)
-  elseif why_lost(record, held) then
+  elseif loss_reason(record, held) then
     lost[#lost + 1] = held.nonce
   end
 end

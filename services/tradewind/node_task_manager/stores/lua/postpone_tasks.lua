@@ -7,13 +7,13 @@
 local function postpone(record, wait)
   local comp = component_of(record)
   release_lease(record)
-  restate(record, 'nonce', '')
+  set_fact(record, 'nonce', '')
   if not comp then return false end
   if record.stop then
     finish(record, comp, 'terminated', cmsgpack.unpack(record.stop).reason)
     return false
   end
-  if node(comp.plan, record.index).total then wait = math.min(wait, tonumber(more(record).total_at) - time) end
+  if node(comp.plan, record.index).total then wait = math.min(wait, tonumber(read_rest(record).total_at) - time) end
   set(record, 'retry_at', time + math.max(1, wait))
   set(record, 'postponed', record.retry_at)
   changed(comp, -1, record, 'waiting')

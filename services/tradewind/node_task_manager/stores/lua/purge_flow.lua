@@ -38,14 +38,14 @@ local function drop(id, comp)
   -- Nothing more is written of this record.
   record.sheet = {n = 0, changes = {}}
   if record.status == 'pending' or record.status == 'suspended' then dequeue(record, comp) end
-  if record.status == 'failed' then take('dead_letters:' .. comp.user_id, id) end
+  if record.status == 'failed' then remove('dead_letters:' .. comp.user_id, id) end
   if record.status == 'running' and record.worker_id then
     release_lease(record)
-    stopping.tell(record, mark)
+    stopping.add_termination(record, mark)
   elseif record.status == 'running' then
     fan_out.withdraw(record)
   end
-  take('node_tasks_list', id)
+  remove('node_tasks_list', id)
   call('HDEL', record.key, record.at .. 'status')
   records[id] = false
   removed = removed + 1

@@ -20,15 +20,15 @@ end
 
 local function enqueue(record, comp)
   local entry = record.entry or node(comp.plan, record.index)
-  if entry.map and fan_out.owns(record) then return fan_out.offer(record, comp) end
+  if entry.map and not fan_out.is_item(record.id) then return fan_out.offer(record, comp) end
   if entry.wait or record.status == 'suspended' then return suspension.ready(record, comp, entry) end
   changed(comp, record.status == 'running' and -1 or 0, record, 'queued')
   record.status = 'pending'
-  record.ready_at, record.restated = stamp, true
+  record.ready_at, record.facts_changed = stamp, true
   record.comp = comp
   record.start_by = entry.start > 0 and time + entry.start
   if entry.total then
-    if not more(record).total_at then set(record, 'total_at', time + entry.total) end
+    if not read_rest(record).total_at then set(record, 'total_at', time + entry.total) end
     record.start_by = math.min(record.start_by or math.huge, tonumber(record.total_at))
   end
   -- A node task with a higher priority is queued as if it had waited longer.
@@ -43,8 +43,8 @@ local function enqueue(record, comp)
 end
 
 -- Lets in node tasks that limits held back.
-local loosened = {}
-fresh(function() if #loosened > 0 then loosened = {} end end)
+local freed_types = {}
+fresh(function() if #freed_types > 0 then freed_types = {} end end)
 local readmission = {}
 do
   -- Puts up to `count` node tasks of a group that a limit held back into their queue again; returns how many.
@@ -72,7 +72,7 @@ do
     local count = short > 0 and 0 or math.min(most, math.floor(-short / length) + 1)
     if count > 0 then readmission.group(limit, group, count) end
     if call('SISMEMBER', base .. 'blocked_by:' .. limit, group) == 1 then
-      slots.look_again(limit, count > 0 and count * length or short)
+      slots.recheck(limit, count > 0 and count * length or short)
     end
   end
 
@@ -101,7 +101,7 @@ do
         end
       end
     elseif kind == 'type' then
-      loosened[#loosened + 1] = rest
+      freed_types[#freed_types + 1] = rest
     else
       for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do some_of(limit, group, count, PACED_AT_ONCE) end
     end
@@ -131,13 +131,13 @@ end
 -- Takes out a node task that waits in a queue, for its next attempt, or suspended.
 local function dequeue(record, comp)
   local entry = node(comp.plan, record.index)
-  if entry.map and fan_out.owns(record) then return fan_out.withdraw(record) end
+  if entry.map and not fan_out.is_item(record.id) then return fan_out.withdraw(record) end
   if record.status == 'pending' and not slots.withdraw(record, entry, comp, own_limits(entry, comp)) then
     local items = queue_of(entry.type, comp.user_id).removed
     items[#items + 1] = record.id
   end
-  take('start_deadlines', record.id)
-  take('delayed', record.id)
+  remove('start_deadlines', record.id)
+  remove('delayed', record.id)
   set(record, 'retry_at', 0)
 end
 

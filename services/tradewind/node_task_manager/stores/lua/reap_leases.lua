@@ -7,35 +7,35 @@
 local AT_ONCE = 250
 
 -- Returns the error of the clock that has run out for an attempt, nil when it was the lease.
-local function which_ran_out(record, entry)
-  local close_at, beat_by = record.close_at or 0, tonumber(more(record).beat_by)
+local function expired_clock_error(record, entry)
+  local close_at, beat_by = record.close_at or 0, tonumber(read_rest(record).beat_by)
   local attempt = 'attempt ' .. record.attempt
   if entry.total and tonumber(record.total_at) <= time then
-    return {code = 'TOTAL_TIMEOUT', message = attempt .. ' was still running when the total time of ' .. lasting(entry.total) .. ' ended'}
+    return {code = 'TOTAL_TIMEOUT', message = attempt .. ' was still running when the total time of ' .. duration_text(entry.total) .. ' ended'}
   elseif close_at > 0 and close_at <= time then
     return {code = 'TIMEOUT', message = attempt .. ' took longer than its timeout of '
-      .. lasting(close_at - tonumber(record.started_at)) .. ' on worker ' .. record.worker_id}
+      .. duration_text(close_at - tonumber(record.started_at)) .. ' on worker ' .. record.worker_id}
   elseif entry.beat and beat_by <= time then
-    return {code = 'HEARTBEAT_TIMEOUT', message = attempt .. ' sent no heartbeat for ' .. lasting(entry.beat) .. ' on worker '
+    return {code = 'HEARTBEAT_TIMEOUT', message = attempt .. ' sent no heartbeat for ' .. duration_text(entry.beat) .. ' on worker '
       .. record.worker_id}
   end
 end
 
 -- Whether a ready node task waits for a limit, not for a worker.
-local function is_held_up(record, entry, comp)
-  return more(record).blocked and record.blocked ~= '' or room_of_type(entry.type) <= 0 or room_of_user(comp.user_id) <= 0
+local function waits_for_limit(record, entry, comp)
+  return read_rest(record).blocked and record.blocked ~= '' or room_of_type(entry.type) <= 0 or room_of_user(comp.user_id) <= 0
 end
 
 local function reap(record)
   local comp = component_of(record)
-  local ran_out = comp and not record.stop and which_ran_out(record, node(comp.plan, record.index))
-  if not ran_out then return give_back(record, true) end
-  if ran_out.code == 'HEARTBEAT_TIMEOUT' then
-    stopping.tell(record, cmsgpack.pack({reason = ran_out.message, by = 'system', at = time}))
+  local error = comp and not record.stop and expired_clock_error(record, node(comp.plan, record.index))
+  if not error then return give_back(record, true) end
+  if error.code == 'HEARTBEAT_TIMEOUT' then
+    stopping.add_termination(record, cmsgpack.pack({reason = error.message, by = 'system', at = time}))
   end
   release_lease(record)
-  restate(record, 'nonce', '')
-  retries.fail(record, comp, ran_out)
+  set_fact(record, 'nonce', '')
+  retries.fail(record, comp, error)
 end
 
 local spare_till = time + args.spare
@@ -50,7 +50,7 @@ local function end_attempts()
       effects.results[#effects.results + 1] = id
       reap(record)
     else
-      take('inflight', id)
+      remove('inflight', id)
     end
   end
 end
@@ -61,22 +61,22 @@ local function end_waits()
     local comp = record and record.status == 'pending' and component_of(record)
     if comp then
       local entry = node(comp.plan, record.index)
-      local total_at = entry.total and tonumber(more(record).total_at)
+      local total_at = entry.total and tonumber(read_rest(record).total_at)
       if total_at and total_at <= time then
         effects.results[#effects.results + 1] = id
         dequeue(record, comp)
-        fail(record, comp, 'TOTAL_TIMEOUT', 'no attempt succeeded within the total time of ' .. lasting(entry.total))
+        fail(record, comp, 'TOTAL_TIMEOUT', 'no attempt succeeded within the total time of ' .. duration_text(entry.total))
       elseif tonumber(record.ready_at) < since then
         call('ZADD', base .. 'start_deadlines', math.min(spare_till, total_at or HUGE), id)
-      elseif is_held_up(record, entry, comp) then
+      elseif waits_for_limit(record, entry, comp) then
         call('ZADD', base .. 'start_deadlines', math.min(time + entry.start, total_at or HUGE), id)
       else
         effects.results[#effects.results + 1] = id
         dequeue(record, comp)
-        fail(record, comp, 'START_TIMEOUT', 'no worker that offers "' .. entry.type .. '" took it within ' .. lasting(entry.start))
+        fail(record, comp, 'START_TIMEOUT', 'no worker that offers "' .. entry.type .. '" took it within ' .. duration_text(entry.start))
       end
     else
-      take('start_deadlines', id)
+      remove('start_deadlines', id)
     end
   end
 end

@@ -4,31 +4,31 @@
 -- attempt, nonce, level, source, message, at}. Returns the number of entries kept.
 --!include clocks
 --!include task_events
-local kept, told = 0, {}
+local kept, events = 0, {}
 -- Whether events of a node task are kept: it is an ad-hoc task, or a watched node task of a flow.
-local function is_told(record)
+local function keeps_events(record)
   if run_of(record.id) == record.id then return true end
   local comp = component_of(record)
   return comp and task_events.watched(comp, record.id)
 end
 
-local function holder(entry, settled)
+local function record_of(entry, settled)
   local record = task(entry.task_id)
-  if record and (record.nonce == entry.nonce or settled and more(record).settled == entry.nonce) then return record end
+  if record and (record.nonce == entry.nonce or settled and read_rest(record).settled == entry.nonce) then return record end
 end
 
 for _, entry in ipairs(args.progress) do
-  local record = holder(entry)
+  local record = record_of(entry)
   if record and record.status == 'running' then
     kept = kept + 1
     local before = stored_all(record, {'progress', 'beat'})
-    if before[2] then heard_of(record, tonumber(before[2])) end
+    if before[2] then record_heartbeat(record, tonumber(before[2])) end
     if (record.progress or tonumber(before[1] or 0)) <= entry.progress then
       set(record, 'progress', entry.progress)
       note(record, 'message', entry.message)
       note(record, 'step', entry.step)
-      if is_told(record) then
-        told[entry.task_id] = {kind = 'progress', at = time, attempt = record.attempt, worker_id = record.worker_id,
+      if keeps_events(record) then
+        events[entry.task_id] = {kind = 'progress', at = time, attempt = record.attempt, worker_id = record.worker_id,
           progress = entry.progress, message = entry.message,
           step = entry.step}
       end
@@ -36,7 +36,7 @@ for _, entry in ipairs(args.progress) do
   end
 end
 
-for id, event in pairs(told) do
+for id, event in pairs(events) do
   task_events.add(id, event)
   call('PUBLISH', base .. 'wake', 'r:' .. id)
 end
@@ -63,7 +63,7 @@ local function lines_of(flow, cycle)
 end
 
 for _, line in ipairs(args.lines) do
-  local record = holder(line, true)
+  local record = record_of(line, true)
   if record then
     kept = kept + 1
     -- A worker whose clock differs from the store's may report a time before the attempt began, or in the future.

@@ -20,7 +20,7 @@ fresh(function()
   if known_nodes > MOST_KNOWN then plans, editions, known_nodes = {}, {}, 0 end
 end)
 
-local function know_edition(plan, edition)
+local function use_edition(plan, edition)
   if editions[plan] ~= edition then plans[plan], editions[plan] = nil, edition end
 end
 
@@ -28,7 +28,7 @@ end
 local PIECE = 500
 local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
 -- Formats a length of time for people: `5 min` for 300000.
-local function lasting(ms)
+local function duration_text(ms)
   for _, unit in ipairs({{3600000, 'h'}, {60000, 'min'}, {1000, 's'}}) do
     if ms > 0 and ms % unit[1] == 0 then return string.format('%.0f %s', ms / unit[1], unit[2]) end
   end
@@ -75,12 +75,12 @@ do
   local firsts = {}
   fresh(function() if next(firsts) then firsts = {} end end)
 
-  local function known_task(id, run, key, at, status, stop, slots, component_id, index, registered_at, ready_at, attempt, nonce,
+  local function new_task(id, run, key, at, status, stop, slots, component_id, index, registered_at, ready_at, attempt, nonce,
     worker_id, started_at, close_at, edge)
     return {id = id, run = run, key = key, at = at, sheet = sheet_of(run, key), noted = nil, status = status, stop = stop,
       waiting = nil, live = nil, slots = slots, component_id = component_id, index = index,
       registered_at = registered_at, ready_at = ready_at, attempt = attempt, nonce = nonce, worker_id = worker_id,
-      started_at = started_at, close_at = close_at, edge = edge, comp = nil, entry = nil, outputs = nil, ended = nil, restated = nil}
+      started_at = started_at, close_at = close_at, edge = edge, comp = nil, entry = nil, outputs = nil, ended = nil, facts_changed = nil}
   end
 
   local function read(id, also)
@@ -105,7 +105,7 @@ do
     else
       v = call('HMGET', key, status, facts, stop, slots, at .. 'waiting', at .. 'live')
     end
-    local record = v[1] and known_task(id, run, key, at, v[1], v[3], v[4], cmsgpack.unpack(v[2]))
+    local record = v[1] and new_task(id, run, key, at, v[1], v[3], v[4], cmsgpack.unpack(v[2]))
     if record and also == 'input' then
       record.input = v[extra]
     elseif record and also then
@@ -131,11 +131,11 @@ do
   -- is 'freed' or 'unwanted'. Rarely used fields are read only if the component is `eventful`.
   local UNEVENTFUL = {}
 
-  local function known_component(id, run, key, status, completed, sinks, eventful, few, run_id, user_id, plan, nodes, policy, partition,
+  local function new_component(id, run, key, status, completed, sinks, eventful, few, run_id, user_id, plan, nodes, policy, partition,
     planned, traceparent, parts, _, _, edition, has_inputs)
     local failed, terminated, skipped = tonumber(few[1] or 0), tonumber(few[2] or 0), tonumber(few[3] or 0)
     completed = completed and tonumber(completed) or 0
-    know_edition(plan, edition)
+    use_edition(plan, edition)
     return {id = id, run = run, key = key, at = id .. '/', sheet = sheet_of(run, key), status = status, completed = completed,
       failed = failed, terminated = terminated, skipped = skipped, sinks = sinks and tonumber(sinks) or 0,
       open = nodes - completed - failed - terminated - skipped, eventful = eventful, stop = few[4], early = few[5],
@@ -145,7 +145,7 @@ do
   end
 
   -- Makes a component of the values that were read: its status at place `from`, and the fields after it.
-  local function made(id, run, v, from)
+  local function component_from(id, run, v, from)
     local status = v[from]
     if not status or status == 'purged' then return false end
     local key, eventful, few = base .. 'run:' .. run, v[from + 4], UNEVENTFUL
@@ -154,7 +154,7 @@ do
       few = call('HMGET', key, at .. 'failed', at .. 'terminated', at .. 'skipped', at .. 'stop', at .. 'early', at .. 'maps',
         at .. 'watched')
     end
-    return known_component(id, run, key, status, v[from + 2], v[from + 3], eventful, few, cmsgpack.unpack(v[from + 1]))
+    return new_component(id, run, key, status, v[from + 2], v[from + 3], eventful, few, cmsgpack.unpack(v[from + 1]))
   end
 
   function component(run, id)
@@ -163,10 +163,10 @@ do
     if comp == nil then
       local first = id == '0' and firsts[run]
       if first then
-        comp = made(id, run, first, 5)
+        comp = component_from(id, run, first, 5)
       else
         local at = id .. '/'
-        comp = made(id, run, call('HMGET', base .. 'run:' .. run, at .. 'status', at .. 'facts', at .. 'completed', at .. 'sinks',
+        comp = component_from(id, run, call('HMGET', base .. 'run:' .. run, at .. 'status', at .. 'facts', at .. 'completed', at .. 'sinks',
           at .. 'eventful'), 1)
       end
       components[name] = comp
@@ -176,7 +176,7 @@ do
 end
 
 -- Reads the fields of a node task that not every change needs, and returns the record.
-local function more(record)
+local function read_rest(record)
   if not record.whole then
     local MORE = {'lost', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
       'history', 'postponed', 'resumed', 'blocked'}
@@ -238,9 +238,9 @@ local function set(record, field, value)
 end
 
 -- Sets a value that is part of the `facts` of a node task.
-local function restate(record, field, value)
+local function set_fact(record, field, value)
   record[field] = value
-  record.restated = true
+  record.facts_changed = true
 end
 
 -- Sets a field that few components have; see `component`.
@@ -310,7 +310,7 @@ local function withdraw(items, member)
   return found
 end
 
-local function take(key, member)
+local function remove(key, member)
   local items = removed[key]
   if not items then items = {} removed[key] = items end
   items[#items + 1] = member
@@ -331,7 +331,7 @@ do
   end
 
   -- Ends a lease, even one that this script has begun or has moved to the end of a stop's grace.
-  function leasing.over(record)
+  function leasing.finish(record)
     withdraw(begun[record.worker_id], record.id)
     withdraw(added.inflight, record.id)
     local ids = ended[record.worker_id]
@@ -394,7 +394,7 @@ do
       write(record, 'waiting', record.waiting)
       write(record, 'live', record.live)
     end
-    if record.restated then write(record, 'facts', pack_task(record)) end
+    if record.facts_changed then write(record, 'facts', pack_task(record)) end
     write(record, 'status', record.status)
   end
 
@@ -425,7 +425,7 @@ do
     before_writing()
     for name, count in pairs(totals) do call('HINCRBY', base .. 'queue:stats', name, count) end
     for _, record in pairs(records) do
-      if record and (record.noted or record.signalled or record.restated) then write_task(record) end
+      if record and (record.noted or record.signalled or record.facts_changed) then write_task(record) end
     end
     for _, comp in pairs(components) do if comp then write_component(comp) end end
     for _, sheet in pairs(sheets) do write_sheet(sheet) end

@@ -9,7 +9,7 @@ local function recount(record, entry, comp)
   local names = had
   local function need(limit)
     if string.find(' ' .. had .. ' ', ' ' .. limit .. ' ', 1, true) then return end
-    put('slots:' .. limit, record.id, tonumber(more(record).started_at))
+    put('slots:' .. limit, record.id, tonumber(read_rest(record).started_at))
     names = names == '' and limit or names .. ' ' .. limit
   end
   if limits.user_running then need('user:' .. comp.user_id) end

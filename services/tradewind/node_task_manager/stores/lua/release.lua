@@ -19,7 +19,7 @@ end
 
 local function release_lease(record)
   free_slots(record)
-  leasing.over(record)
+  leasing.finish(record)
 end
 
 -- Gives a run its time to live, if this was its last open component.
@@ -43,7 +43,7 @@ end
 local finish
 do
   -- Adds the outputs of a component's only sink to the component, to be sent along with the event if they are small.
-  local function remember_answer(comp, entry, outputs)
+  local function remember_sink_outputs(comp, entry, outputs)
     if not outputs then return end
     local size = 0
     for _, output in ipairs(outputs) do size = size + #output[2] end
@@ -51,7 +51,7 @@ do
   end
 
   -- Packs when a node task ended, and the handles that it emitted.
-  local function ended_with(outputs)
+  local function pack_end(outputs)
     local ended = {stamp, nil}
     for i = 1, outputs and #outputs or 0 do ended[i + 1] = outputs[i][1] end
     return cmsgpack.pack(ended)
@@ -64,7 +64,7 @@ do
     changed(comp, record.status == 'running' and -1 or 0, record, status)
     record.status = status
     record.ended = true
-    note(record, 'ended', ended_with(record.outputs))
+    note(record, 'ended', pack_end(record.outputs))
     totals[status] = (totals[status] or 0) + 1
     if entry.map and fan_out.ended(record, comp, entry, status, reason) then return end
     comp[status] = comp[status] + 1
@@ -74,7 +74,7 @@ do
     if entry.outputs == 0 then
       if status == 'completed' then
         comp.sinks = comp.sinks + 1
-        if entry.only_sink then remember_answer(comp, entry, record.outputs) end
+        if entry.only_sink then remember_sink_outputs(comp, entry, record.outputs) end
       end
     elseif not comp.stop then
       record.comp = comp
@@ -95,7 +95,7 @@ local function create(comp, id, entry, index)
   local record = {id = id, run = comp.run, key = comp.key, at = place_of(id, comp.run), sheet = comp.sheet, noted = nil, status = 'registered',
     component_id = comp.id, index = index, waiting = entry.inputs, live = 0, whole = true, created = true, comp = comp, entry = entry,
     registered_at = stamp, ready_at = false, attempt = nil, nonce = false, worker_id = false, started_at = false, close_at = nil,
-    edge = entry.inputs == 1 and entry.into[1] or nil, restated = true}
+    edge = entry.inputs == 1 and entry.into[1] or nil, facts_changed = true}
   records[id] = record
   put('node_tasks_list', id, stamp)
   return record
@@ -118,7 +118,7 @@ end
 local WORK = {}
 
 do
-  local function wanted(run_if, edges, live)
+  local function should_run(run_if, edges, live)
     if run_if == 'all_succeeded' then return live == edges end
     return run_if == 'all_done' or live > 0
   end
@@ -137,16 +137,16 @@ do
       if value then
         set(record, edge[3], #value <= limits.signal_bytes and value or '@')
       end
-    elseif not more(record).dead then
+    elseif not read_rest(record).dead then
       local why = source.status == 'completed' and 'did not emit "' .. edge[1] .. '"' or source.status == 'failed' and 'failed'
         or 'was ' .. source.status
       set(record, 'dead', 'node "' .. entry.id .. '" ' .. why)
     end
     if record.waiting > 0 then return end
-    if wanted(target.run_if, target.inputs, record.live or 0) then
+    if should_run(target.run_if, target.inputs, record.live or 0) then
       enqueue(record, comp)
     else
-      finish(record, comp, 'skipped', more(record).dead)
+      finish(record, comp, 'skipped', read_rest(record).dead)
     end
   end
 
@@ -182,7 +182,7 @@ end
 
 -- Stopping: a stop is noted at the component or node task that it is meant for, and then reaches every node.
 do
-  function stopping.tell(record, mark)
+  function stopping.add_termination(record, mark)
     effects.terminations = effects.terminations or {}
     table.insert(effects.terminations, {worker_id = record.worker_id, task_id = record.id, attempt = record.attempt,
       nonce = record.nonce, stop = cmsgpack.unpack(mark)})
@@ -195,7 +195,7 @@ do
     if record.stop then return end
     set(record, 'stop', mark)
     put('inflight', record.id, time + limits.stop_grace)
-    stopping.tell(record, mark)
+    stopping.add_termination(record, mark)
     local comp = component_of(record)
     if comp then changed(comp, 0, record, 'stopping') end
   end
@@ -203,7 +203,7 @@ do
   -- Ends a node task that no worker has: it is terminated if it is suspended, else skipped.
   function stopping.end_idle(record, comp, reason)
     local status = record.status == 'suspended' and 'terminated' or 'skipped'
-    if status == 'terminated' then suspension.leave(record, comp) end
+    if status == 'terminated' then suspension.abandon(record, comp) end
     if record.status ~= 'registered' then dequeue(record, comp) end
     finish(record, comp, status, reason)
   end
@@ -262,29 +262,29 @@ do
   end
 
   -- Returns the function that does a kind of work.
-  function todo.doing(kind) return stopping[kind] or keeping[kind] or fan_out[kind] end
+  function todo.handler_of(kind) return stopping[kind] or keeping[kind] or fan_out[kind] end
 end
 
-local work_off
+local do_work
 do
   -- Does the work at a place of the list; returns true when it is done, else leaves the rest there.
-  local function do_own(at)
+  local function do_item(at)
     local item, offset = work[at], nil
     if item.key then
       offset = WORK.deliver(item.comp, 1, item.index, item)
       if offset then work[at] = todo.delivery(item, offset) end
     else
-      offset = (WORK[item[1]] or todo.doing(item[1]))(item[2], item[4], item[3], item[5])
+      offset = (WORK[item[1]] or todo.handler_of(item[1]))(item[2], item[4], item[3], item[5])
       item[4] = offset or item[4]
     end
     return not offset
   end
 
   -- Does the work that has come up in this script so far, as far as the budget goes.
-  function todo.work_ahead()
+  function todo.do_early()
     local at, left = 1, {}
     while budget > 0 and work[at] do
-      if do_own(at) then at = at + 1 end
+      if do_item(at) then at = at + 1 end
     end
     for rest = at, #work do left[#left + 1] = work[rest] end
     work = left
@@ -292,7 +292,7 @@ do
 
   -- Does the work of this script, then what earlier ones left, as far as the budget goes; leaves the rest to later
   -- scripts.
-  function work_off()
+  function do_work()
     local at, own = 1, true
     drained = false
     while budget > 0 do
@@ -302,13 +302,13 @@ do
       if popped then
         budget = budget - 1
         local item = todo.unpacked(popped)
-        local offset = item and (WORK[item[1]] or todo.doing(item[1]))(item[2], item[4], item[3], item[5])
+        local offset = item and (WORK[item[1]] or todo.handler_of(item[1]))(item[2], item[4], item[3], item[5])
         if offset then
           item[4] = offset
           todo.put_back(item)
         end
       elseif work[at] then
-        if do_own(at) then at = at + 1 end
+        if do_item(at) then at = at + 1 end
       else
         drained = true
         break
@@ -319,12 +319,12 @@ do
   end
 end
 
-local function announce(comp)
+local function finish_component(comp)
   comp.status = 'finished'
   write(comp, 'status', 'finished')
   write(comp, 'finished_at', stamp)
   if comp.partition == NO_PARTITION then return end_ad_hoc(comp, node(comp.plan, 0).type) end
-  scheduler.tell(comp.partition, 'finished', {time, comp.run, comp.run_id, comp.id, comp.nodes, comp.completed, comp.failed,
+  scheduler.add_event(comp.partition, 'finished', {time, comp.run, comp.run_id, comp.id, comp.nodes, comp.completed, comp.failed,
     comp.terminated, comp.skipped, comp.sinks, comp.sink or '', comp.outputs or {}, comp.stop and cmsgpack.unpack(comp.stop) or nil})
   if comp.failed > 0 or comp.stop and comp.early ~= 'unwanted' then notices.component_failed(comp) end
 end
@@ -338,11 +338,11 @@ local function close_plan(plan, count, ad_hoc)
 end
 
 local function settle()
-  work_off()
+  do_work()
   if #finished == 0 then return end
   local closed, ad_hoc = {}, {}
   for _, comp in ipairs(finished) do
-    announce(comp)
+    finish_component(comp)
     closed[comp.plan] = (closed[comp.plan] or 0) + 1
     ad_hoc[comp.plan] = comp.partition == NO_PARTITION
   end

@@ -17,7 +17,7 @@ if current then
       named[held.task_id] = true
       extend(record, args.back)
     else
-      local why = why_lost(record, held)
+      local why = loss_reason(record, held)
       if why then lost[#lost + 1] = {held.nonce, why} end
     end
   end
@@ -29,12 +29,12 @@ if current and args.session ~= 0 and args.named then
   for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. args.worker_id, 0, -1)) do
     local record = not named[id] and task(id)
     if record == false and not named[id] then
-      take('worker_tasks:' .. args.worker_id, id)
+      remove('worker_tasks:' .. args.worker_id, id)
     elseif record and record.status == 'running' and record.worker_id == args.worker_id and not record.stop
       and tonumber(record.started_at) + limits.unnamed <= time then
       local comp = component_of(record)
       if comp then
-        hand_over(record, comp, node(comp.plan, record.index), record.close_at or 0, 0)
+        add_assignment(record, comp, node(comp.plan, record.index), record.close_at or 0, 0)
       end
     end
     if #effects.assignments == RESENT then break end

@@ -5,7 +5,7 @@
 -- Returns Effects; results, one for each report: "" if a node task waits, or waited until now, for that cycle, else why
 -- not.
 --!include claim
-local function take_report(report)
+local function handle_report(report)
   local record = task(report.task_id)
   local comp = record and component_of(record)
   if not comp or comp.run_id ~= report.run_id then return 'no such node task' end
@@ -19,7 +19,7 @@ local function take_report(report)
   if report.kind == 'completed' then
     suspension.resume(record, comp, nil, 'output', report.output)
   else
-    take('delayed', record.id)
+    remove('delayed', record.id)
     set(record, 'retry_at', 0)
     retries.fail(record, comp, report.error, {none = report.final})
   end
@@ -27,5 +27,5 @@ local function take_report(report)
 end
 
 budget = budget - #args.reports
-for i, report in ipairs(args.reports) do effects.results[i] = take_report(report) end
+for i, report in ipairs(args.reports) do effects.results[i] = handle_report(report) end
 return cmsgpack.pack(conclude())

@@ -17,7 +17,7 @@ do
   end
 
   -- Returns why no further attempt follows a failed one, or nil; `wish` is what the attempt itself asked for.
-  local function why_final(record, comp, policy, error, wish, wait)
+  local function final_reason(record, comp, policy, error, wish, wait)
     if wish and wish.none then return 'the node asked not to be retried' end
     for _, name in ipairs(policy.non_retryable) do
       if name == error.type or name == error.code then return name .. ' is not retried' end
@@ -33,14 +33,14 @@ do
   function retries.fail(record, comp, error, wish)
     local policy = not record.stop and not comp.stop and node(comp.plan, record.index).retry
     if policy then
-      set(record, 'failures', (tonumber(more(record).failures) or 0) + 1)
-      dead_letters.remember(record, error.code)
+      set(record, 'failures', (tonumber(read_rest(record).failures) or 0) + 1)
+      dead_letters.add_to_history(record, error.code)
       local wait = math.max(1, wish and wish.after_ms or delay_of(policy, record.id, record.failures))
-      local final = why_final(record, comp, policy, error, wish, wait)
+      local final = final_reason(record, comp, policy, error, wish, wait)
       if not final then
         set(record, 'error', cmsgpack.pack(error))
         set(record, 'settled', record.nonce)
-        restate(record, 'nonce', '')
+        set_fact(record, 'nonce', '')
         set(record, 'retry_at', time + wait)
         changed(comp, record.status == 'running' and -1 or 0, record, 'retrying')
         record.status, record.comp = 'pending', comp
@@ -56,7 +56,7 @@ do
   end
 
   -- Whether this is the nonce of the latest attempt that failed with another to follow, or that was suspended.
-  function retries.has_failed(record, nonce) return more(record).settled == nonce end
+  function retries.has_failed(record, nonce) return read_rest(record).settled == nonce end
 end
 
 -- Queues delayed node tasks that are due; returns the time in ms until the next one is due, or nil, and whether more
@@ -73,17 +73,17 @@ local function wake_delayed()
     budget = budget - 1
     local limit = string.match(due[at], '^|(.+)$')
     if limit then
-      -- Not by `take`: this script may add it again at its end.
+      -- Not by `remove`: this script may add it again at its end.
       call('ZREM', base .. 'delayed', due[at])
       freed[limit] = (freed[limit] or 0) + 1
     else
-      take('delayed', due[at])
+      remove('delayed', due[at])
     end
     local record = not limit and task(due[at])
     local open = record and not TERMINAL[record.status] and (record.status ~= 'running' or not record.worker_id)
     local comp = open and component_of(record)
     -- An entry that this script has taken out is still in the set, and its node task may have been delayed anew.
-    if comp and tonumber(more(record).retry_at) == tonumber(due[at + 1]) then
+    if comp and tonumber(read_rest(record).retry_at) == tonumber(due[at + 1]) then
       set(record, 'retry_at', 0)
       enqueue(record, comp)
     end

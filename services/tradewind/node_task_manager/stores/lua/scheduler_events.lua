@@ -7,12 +7,12 @@ do
   fresh(function() if #firsts > 0 then last, firsts = {}, {} end end)
 
   -- Adds an event; `facts` begins with the time.
-  function scheduler.tell(partition, kind, facts)
-    local id, told = call('XADD', base .. 'events:' .. partition, '*', kind, cmsgpack.pack(facts)), effects.events or {}
-    effects.events = told
+  function scheduler.add_event(partition, kind, facts)
+    local id, events = call('XADD', base .. 'events:' .. partition, '*', kind, cmsgpack.pack(facts)), effects.events or {}
+    effects.events = events
     local event = {last[partition] or '0', {kind, id, partition, unpack(facts)}}
     if not last[partition] then firsts[#firsts + 1] = event end
-    last[partition], told[#told + 1] = id, event
+    last[partition], events[#events + 1] = id, event
   end
 
   function scheduler.write_last()

@@ -11,13 +11,13 @@ local field = comp and place_of(given.task_id, comp.run) .. 'asked'
 local asked = comp and given.request_id ~= '' and call('HGET', comp.key, field)
 asked = asked and cmsgpack.unpack(asked) or {}
 
-local function answer_before()
+local function known_answer()
   for _, each in ipairs(asked) do
     if each[1] == given.request_id then return each[2] end
   end
 end
 
-local function take_effect()
+local function deliver()
   local record = task(given.task_id)
   if record and TERMINAL[record.status] then return 'ended' end
   if comp.stop or record and record.stop then return 'stopping' end
@@ -32,8 +32,8 @@ local function take_effect()
   return 'resumed'
 end
 
-local before = answer_before()
-effects.results[1] = before or comp and take_effect() or 'unknown'
+local before = known_answer()
+effects.results[1] = before or comp and deliver() or 'unknown'
 if not before and given.request_id ~= '' and (effects.results[1] == 'resumed' or effects.results[1] == 'kept') then
   asked[#asked + 1] = {given.request_id, effects.results[1]}
   if #asked > args.requests then table.remove(asked, 1) end

@@ -81,7 +81,7 @@ do
     return short > 0
   end
 
-  function slots.look_again(limit, us)
+  function slots.recheck(limit, us)
     local at = time + math.max(1, math.ceil(us / 1000))
     paced[limit] = math.min(paced[limit] or at, at)
   end
@@ -115,14 +115,14 @@ do
     if names or record.slots then set(record, 'slots', names or '') end
   end
 
-  function slots.let_go(limit, id)
+  function slots.release(limit, id)
     held[limit] = slots.held(limit) - 1
     freed[limit] = (freed[limit] or 0) + 1
-    take('slots:' .. limit, id)
+    remove('slots:' .. limit, id)
   end
 
   function slots.free(record)
-    for limit in string.gmatch(record.slots, '%S+') do slots.let_go(limit, record.id) end
+    for limit in string.gmatch(record.slots, '%S+') do slots.release(limit, record.id) end
     -- While a node task does not run, the slots noted in its record mean nothing.
     record.slots = ''
   end
@@ -146,7 +146,7 @@ do
     call('ZADD', base .. 'blocked_of', 0, comp.user_id .. '|' .. record.blocked)
     if limit[3] then
       local _, _, short = slots.pace(name, group)
-      slots.look_again(name, short)
+      slots.recheck(name, short)
     end
     if record.start_by then call('ZADD', base .. 'start_deadlines', record.start_by, record.id) end
     -- It leaves room for another one under the rest of its limits.
@@ -158,7 +158,7 @@ do
   -- Takes out a ready node task that is not to run. If it was about to be let in, it makes room for another one.
   -- Returns true when it was blocked.
   function slots.withdraw(record, entry, comp, own)
-    if more(record).blocked and record.blocked ~= '' then
+    if read_rest(record).blocked and record.blocked ~= '' then
       call('ZREM', base .. 'blocked:' .. record.blocked, record.id)
       if call('EXISTS', base .. 'blocked:' .. record.blocked) == 0 then
         slots.forget_group(string.match(record.blocked, '^([^|]*)|(.+)$'))

@@ -6,16 +6,16 @@
 local at = base .. 'stop:' .. args.run .. (args.component == '' and '' or ':' .. args.component)
 local packed_mark = call('GET', at)
 local mark = packed_mark and cmsgpack.unpack(packed_mark)
-local standing = call('HMGET', base .. 'run:' .. args.run, 'run_id', 'components')
+local on_record = call('HMGET', base .. 'run:' .. args.run, 'run_id', 'components')
 if not mark or mark.run_id ~= args.run_id then
   mark = {run_id = args.run_id, reason = args.reason, by = args.by, at = time}
   -- If the run was removed with its flow, the mark stays only as long as the tombstone.
-  local purged = not standing[1] and call('EXISTS', base .. 'purged:' .. string.match(args.run, '^[^:]+')) == 1
+  local purged = not on_record[1] and call('EXISTS', base .. 'purged:' .. string.match(args.run, '^[^:]+')) == 1
   call('SET', at, cmsgpack.pack(mark), 'PX', purged and math.min(args.mark_ms, limits.tombstone) or args.mark_ms)
 end
-if standing[1] == args.run_id then
+if on_record[1] == args.run_id then
   local stop = cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at})
-  for _, id in ipairs(cmsgpack.unpack(standing[2])) do
+  for _, id in ipairs(cmsgpack.unpack(on_record[2])) do
     local comp = (args.component == '' or args.component == id) and component(args.run, id)
     -- Components that handle the outcome of the run are not stopped with it, only by name.
     local spared = comp and args.component == '' and (comp.early == 'held' or comp.early == 'freed')

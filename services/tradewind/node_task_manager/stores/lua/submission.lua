@@ -3,12 +3,12 @@
 local submission = {}
 do
   local ACCEPTED = {outcome = 'accepted'}
-  local backlog, known_plans, opened, begun, standing, queued, waiting_types, against
+  local backlog, known_plans, opened, begun, existing_runs, queued, waiting_types, obstacles
 
   -- To be called first.
   function submission.open()
-    backlog, known_plans, opened, begun, standing = {}, {}, {}, {}, 0
-    queued, waiting_types, against = {}, nil, {}
+    backlog, known_plans, opened, begun, existing_runs = {}, {}, {}, {}, 0
+    queued, waiting_types, obstacles = {}, nil, {}
   end
 
   local function plan_facts(digest)
@@ -42,7 +42,7 @@ do
 
   -- Reads what stands in the way of runs, by key: a tombstone of their flow, and marks that stop them or one of their
   -- components. Also counts how many of these run names are on record.
-  function submission.look_up_what_stands_against(runs)
+  function submission.load_obstacles(runs)
     local keys = {}
     for _, run in ipairs(runs) do
       local stop = base .. 'stop:' .. run.run
@@ -51,12 +51,12 @@ do
       for _, part in ipairs(run.components) do keys[#keys + 1] = stop .. ':' .. part[1] end
     end
     for first = 1, #keys, 1000 do
-      for i, value in ipairs(call('MGET', unpack(keys, first, math.min(first + 999, #keys)))) do against[keys[first + i - 1]] = value end
+      for i, value in ipairs(call('MGET', unpack(keys, first, math.min(first + 999, #keys)))) do obstacles[keys[first + i - 1]] = value end
     end
     local names = {}
     for i, run in ipairs(runs) do names[i] = base .. 'run:' .. run.run end
     for first = 1, #names, 1000 do
-      standing = standing + call('EXISTS', unpack(names, first, math.min(first + 999, #names)))
+      existing_runs = existing_runs + call('EXISTS', unpack(names, first, math.min(first + 999, #names)))
     end
   end
 
@@ -64,7 +64,7 @@ do
 
   -- Returns why a run of a flow is refused.
   local function flow_refusal(run)
-    local purged = against[base .. 'purged:' .. run.flow_id]
+    local purged = obstacles[base .. 'purged:' .. run.flow_id]
     if purged and run.begun_ms <= tonumber(purged) then return {outcome = 'flow_purged'} end
     local events = base .. 'events:' .. run.partition
     backlog[events] = backlog[events] or call('XLEN', events)
@@ -72,7 +72,7 @@ do
   end
 
   function submission.refusal(run)
-    local run_id = begun[run.run] or standing > 0 and call('HGET', base .. 'run:' .. run.run, 'run_id')
+    local run_id = begun[run.run] or existing_runs > 0 and call('HGET', base .. 'run:' .. run.run, 'run_id')
     if run_id == run.run_id then return {outcome = 'duplicate'} end
     if run_id then return {outcome = 'run_conflict', existing_run_id = run_id} end
     if run.partition ~= NO_PARTITION then
@@ -88,15 +88,15 @@ do
       if not plan_facts(part[2]) then unknown[#unknown + 1] = part[2] end
     end
     if #unknown > 0 then return {outcome = 'plan_unknown', unknown_plans = unknown} end
-    local coming = queued_of(run.user_id)
-    for _, part in ipairs(run.components) do coming = coming + plan_facts(part[2]).entries end
-    if coming > limits.user_queue then return {outcome = 'queue_full'} end
-    queued[run.user_id] = coming
+    local total = queued_of(run.user_id)
+    for _, part in ipairs(run.components) do total = total + plan_facts(part[2]).entries end
+    if total > limits.user_queue then return {outcome = 'queue_full'} end
+    queued[run.user_id] = total
   end
 
   -- Returns the stop mark that is meant for this very run (by its run_id), of the two that may exist.
   local function stop_mark(run, stopped, id)
-    local own = against[base .. 'stop:' .. run.run .. ':' .. id]
+    local own = obstacles[base .. 'stop:' .. run.run .. ':' .. id]
     if not stopped and not own then return end
     for _, text in ipairs({stopped or '', own or ''}) do
       local mark = text ~= '' and cmsgpack.unpack(text)
@@ -111,7 +111,7 @@ do
       user_id = run.user_id, plan = digest, nodes = facts.nodes, policy = facts.policy, partition = run.partition, planned = run.planned_ms,
       traceparent = run.traceparent ~= '' and run.traceparent, parts = #run.components > 1 and #run.components,
       has_inputs = run.inputs_json ~= '', counted = nil, sink = nil, outputs = nil}
-    know_edition(digest, facts.edition)
+    use_edition(digest, facts.edition)
     components[run.run .. '/' .. id] = comp
     write(comp, 'status', 'running')
     write(comp, 'facts', pack_facts(comp, run.node_type, facts.edition))
@@ -129,12 +129,12 @@ do
   end
 
   -- Keeps the previous run on record for as long as the rerun. Returns the nodes whose results are kept, by component.
-  local function hold_source(run)
+  local function persist_source(run)
     local source, kept = source_of(run), {}
     local flow, name = flow_runs.names(source)
     local cycle = string.match(run.run, '^(.+:)%d+$')
     for at = run.source, 0, -1 do call('PERSIST', base .. 'run:' .. cycle .. at) end
-    take('flow_runs:' .. flow, name)
+    remove('flow_runs:' .. flow, name)
     for _, each in ipairs(run.kept) do kept[each[1]] = each[2] end
     return kept
   end
@@ -145,8 +145,8 @@ do
       held = {}
       for _, id in ipairs(run.withheld) do held[id] = true end
     end
-    local kept = run.source >= 0 and hold_source(run)
-    local stopped = against[base .. 'stop:' .. run.run]
+    local kept = run.source >= 0 and persist_source(run)
+    local stopped = obstacles[base .. 'stop:' .. run.run]
     for i, part in ipairs(run.components) do
       local id = part[1]
       ids[i] = id
@@ -171,7 +171,7 @@ do
   end
 
   -- Takes the time to live off plans that are now in use.
-  function submission.keep_plans()
+  function submission.persist_plans()
     for digest, count in pairs(opened) do
       if call('HINCRBY', base .. 'plan:' .. digest, 'open', count) == count then call('PERSIST', base .. 'plan:' .. digest) end
     end

@@ -18,7 +18,7 @@ for i = 1, args.count do
   at = last + 2
 end
 submission.open()
-submission.look_up_what_stands_against(runs)
+submission.load_obstacles(runs)
 for i, run in ipairs(runs) do results[i] = submission.refusal(run) or submission.begin(run) end
-submission.keep_plans()
+submission.persist_plans()
 return cmsgpack.pack({results = results, effects = conclude()})

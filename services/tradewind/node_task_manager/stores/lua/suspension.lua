@@ -6,7 +6,7 @@ do
   local function kept_in(comp, id) return comp.key, place_of(id, comp.run) .. 'signals' end
 
   -- Takes the first signal of a name that came before the node task waited; returns it, or nil.
-  local function take_kept(record, comp, name)
+  local function pop_kept(record, comp, name)
     local run, field = kept_in(comp, record.id)
     local text = call('HGET', run, field)
     local kept = text and cmsgpack.unpack(text) or {}
@@ -35,15 +35,15 @@ do
   local function flow_of(entry) return entry.wait and entry.wait.flow_id or '' end
 
   -- Tells the scheduler that a node task waits for a cycle of another flow, or that nobody waits for `child` any more.
-  local function tell_of_flow(record, comp, child)
-    scheduler.tell(comp.partition, 'sub_flow', {time, comp.run, comp.run_id, record.id, comp.user_id, child})
+  local function notify_scheduler(record, comp, child)
+    scheduler.add_event(comp.partition, 'sub_flow', {time, comp.run, comp.run_id, record.id, comp.user_id, child})
   end
 
   -- Tells the scheduler if a suspended node task ends before the cycle that it waits for.
-  function suspension.leave(record, comp)
+  function suspension.abandon(record, comp)
     if flow_of(node(comp.plan, record.index)) == '' then return end
     local child = stored(record, 'child')
-    if child and child ~= '' then tell_of_flow(record, comp, child) end
+    if child and child ~= '' then notify_scheduler(record, comp, child) end
   end
 
   function suspension.of(record) return cmsgpack.unpack(record.wait or stored(record, 'wait')) end
@@ -51,7 +51,7 @@ do
   -- Ends a wait; `resumed` is the signal or time that ended it, if any. With a handle, the node task emits `value` by
   -- it and is completed; without one, it runs again.
   function suspension.resume(record, comp, resumed, handle, value)
-    take('delayed', record.id)
+    remove('delayed', record.id)
     set(record, 'retry_at', 0)
     if resumed then set(record, 'resumed', cmsgpack.pack(resumed)) end
     if handle ~= '' then
@@ -70,10 +70,10 @@ do
     record.status, record.comp = 'suspended', comp
     set(record, 'wait', cmsgpack.pack(wait))
     local till = wait.till > 0 and wait.till or HUGE
-    if entry.total then till = math.min(till, tonumber(more(record).total_at)) end
+    if entry.total then till = math.min(till, tonumber(read_rest(record).total_at)) end
     set(record, 'retry_at', till < HUGE and math.max(till, time + 1) or 0)
     changed(comp, ran, record, 'suspended')
-    local early = wait.signal ~= '' and wait.form == '' and take_kept(record, comp, wait.signal)
+    local early = wait.signal ~= '' and wait.form == '' and pop_kept(record, comp, wait.signal)
     if early then return suspension.resume(record, comp, early, wait.completes, early.payload) end
     if record.retry_at > 0 then delaying[#delaying + 1] = record end
     if wait.form ~= '' then
@@ -82,7 +82,7 @@ do
   end
 
   -- Returns the value of the first live edge into a node, or null.
-  local function passed(record, comp, entry)
+  local function passed_value(record, comp, entry)
     for _, source in ipairs(entry.wait.sources) do
       local edge, node_id, handle = unpack(source)
       local field = field_of(entry, edge)
@@ -103,7 +103,7 @@ do
 
   local function fail(record, comp, code, message)
     set(record, 'error', cmsgpack.pack({code = code, message = message}))
-    restate(record, 'nonce', '')
+    set_fact(record, 'nonce', '')
     count_failure(code)
     finish(record, comp, 'failed')
   end
@@ -112,31 +112,31 @@ do
   local function due(record, comp, entry)
     -- If the component is being stopped, the stop reaches this node task as well.
     if comp.stop then return end
-    if entry.total and tonumber(more(record).total_at) <= time then
-      suspension.leave(record, comp)
-      return fail(record, comp, 'TOTAL_TIMEOUT', 'it was still waiting when the total time of ' .. lasting(entry.total) .. ' ended')
+    if entry.total and tonumber(read_rest(record).total_at) <= time then
+      suspension.abandon(record, comp)
+      return fail(record, comp, 'TOTAL_TIMEOUT', 'it was still waiting when the total time of ' .. duration_text(entry.total) .. ' ended')
     end
     local wait, resumed = suspension.of(record), {at = time, signal = '', payload = 'null', by = ''}
     if wait.late_error ~= '' then return fail(record, comp, 'WAIT_TIMEOUT', wait.late_error) end
     local handle, value = wait.completes, 'null'
     if wait.late then handle, value = wait.late[1], wait.late[2] end
-    if wait.passes then value = passed(record, comp, entry) end
+    if wait.passes then value = passed_value(record, comp, entry) end
     suspension.resume(record, comp, resumed, handle, value)
   end
 
   -- Begins the wait of a ready node that needs no worker, or ends a suspended one whose time has come.
   function suspension.ready(record, comp, entry)
     if record.status == 'suspended' then return due(record, comp, entry) end
-    restate(record, 'ready_at', stamp)
-    restate(record, 'started_at', stamp)
-    if entry.total and not more(record).total_at then set(record, 'total_at', time + entry.total) end
+    set_fact(record, 'ready_at', stamp)
+    set_fact(record, 'started_at', stamp)
+    if entry.total and not read_rest(record).total_at then set(record, 'total_at', time + entry.total) end
     local wait = {}
     for name, value in pairs(entry.wait) do wait[name] = value end
     if flow_of(entry) ~= '' then
-      restate(record, 'attempt', (record.attempt or 0) + 1)
-      restate(record, 'nonce', '')
+      set_fact(record, 'attempt', (record.attempt or 0) + 1)
+      set_fact(record, 'nonce', '')
       note(record, 'child', '')
-      tell_of_flow(record, comp, '')
+      notify_scheduler(record, comp, '')
     end
     suspension.begin(record, comp, wait)
   end

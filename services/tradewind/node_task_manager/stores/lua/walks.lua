@@ -102,10 +102,10 @@ do
     if v[1] ~= run_id then return true end
     local ids = cmsgpack.unpack(v[2])
     for at = part, #ids do
-      local left, left_of = place, item
-      if budget > 0 then left, left_of = walk_component(run, ids[at], place, item) end
+      local left, item_left = place, item
+      if budget > 0 then left, item_left = walk_component(run, ids[at], place, item) end
       if left then
-        walked[3], walked[4], walked[5] = at, left, left_of
+        walked[3], walked[4], walked[5] = at, left, item_left
         return false
       end
       place, item = 0, 0

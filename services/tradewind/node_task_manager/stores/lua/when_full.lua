@@ -4,11 +4,11 @@ local when_full = {}
 do
   local HOLDERS, PAGE, WAITERS = 500, 100, 100
   -- By limit, how many of its holders, from the first on, this script need not look at again: none of them can be stopped.
-  local passed = {}
-  fresh(function() if next(passed) then passed = {} end end)
+  local checked = {}
+  fresh(function() if next(checked) then checked = {} end end)
 
   local function skip(record, comp, reason)
-    take('start_deadlines', record.id)
+    remove('start_deadlines', record.id)
     finish(record, comp, 'skipped', reason)
   end
 
@@ -16,22 +16,22 @@ do
   -- none among the first HOLDERS.
   local function stop_oldest(limit, reason)
     local oldest
-    local function look(id)
+    local function consider(id)
       local record = task(id)
       if record and record.status == 'running' and not record.stop and record.slots ~= '' then
-        local at = tonumber(more(record).started_at)
+        local at = tonumber(read_rest(record).started_at)
         if not oldest or at < oldest.at or (at == oldest.at and id < oldest.record.id) then oldest = {at = at, record = record} end
       end
     end
-    local first, ids = passed[limit] or 0, nil
+    local first, ids = checked[limit] or 0, nil
     repeat
-      passed[limit] = first
+      checked[limit] = first
       ids = call('ZRANGE', base .. 'slots:' .. limit, first, first + PAGE - 1)
-      for _, id in ipairs(ids) do look(id) end
+      for _, id in ipairs(ids) do consider(id) end
       first = first + PAGE
     until oldest or #ids < PAGE or first >= HOLDERS
     local new = added['slots:' .. limit] or {}
-    for at = 2, #new, 2 do look(new[at]) end
+    for at = 2, #new, 2 do consider(new[at]) end
     if oldest then stopping.request(oldest.record, cmsgpack.pack({reason = reason, by = 'system', at = time})) end
     return oldest ~= nil
   end
@@ -52,7 +52,7 @@ do
   -- Handles a node task for which `limit`, one of its `own` (its name, and how many it lets run), has no room. Each
   -- node task is judged once, and then waits its turn.
   function when_full.hold_back(record, entry, comp, limit, own, rank)
-    if entry.when_full and string.sub(limit[1], 1, 4) == 'key:' and not more(record).blocked then
+    if entry.when_full and string.sub(limit[1], 1, 4) == 'key:' and not read_rest(record).blocked then
       local group = limit[1] .. '|' .. entry.type .. ':' .. comp.user_id .. ':' .. limit[2]
       local reason = 'key "' .. entry.key .. '" is full (' .. limit[2] .. ' of ' .. limit[2] .. ' running) and when_full is ' .. entry.when_full
       if entry.when_full == 'drop_new' then return skip(record, comp, reason) end

@@ -47,18 +47,18 @@ class MemoryStores(NoLink):
         self.connected = MemoryConnectedWorkers(clock)
         self._shard = shard
         self._listeners: list[Callable[[str], None]] = []
-        shard.tell = self._tell
+        shard.on_news = self._publish
 
     async def publish(self, shard: int, message: str) -> None:
-        self._tell(message)
+        self._publish(message)
 
-    async def listen(self, shard: int, hear: Callable[[str], None], look: Callable[[], None]) -> None:
-        self._listeners.append(hear)
+    async def listen(self, shard: int, on_message: Callable[[str], None], on_gap: Callable[[], None]) -> None:
+        self._listeners.append(on_message)
 
     def next_ms(self) -> int | None:
         """Return when (epoch ms) the store next has something to do by itself: 0 for now or soon, None for never."""
         return self._shard.next_ms()
 
-    def _tell(self, message: str) -> None:
-        for hear in self._listeners:
-            hear(message)
+    def _publish(self, message: str) -> None:
+        for on_message in self._listeners:
+            on_message(message)

@@ -10,7 +10,7 @@ from tradewind.node_task_manager.ports.caches import CacheLookup
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
+class _Stored:
     generation: str
     until: int
     value: str
@@ -23,57 +23,57 @@ class MemoryCacheStore:
         self._clock = clock
         self._numbers = map(str, itertools.count(1))
         self._generations: dict[str, str] = defaultdict(lambda: next(self._numbers))
-        self._results: dict[Entry, _Standing] = {}
-        self._flights: dict[Entry, _Standing] = {}
+        self._results: dict[Entry, _Stored] = {}
+        self._flights: dict[Entry, _Stored] = {}
 
     async def look_up(self, entry: Entry, token: str, flight_ms: int) -> CacheLookup:
         generation = self._generations[entry.cache]
-        if found := self._standing(self._results, entry):
+        if found := self._valid(self._results, entry):
             return CacheLookup(generation, found.value)
-        flight = self._standing(self._flights, entry)
+        flight = self._valid(self._flights, entry)
         if flight and flight.value != token:
             return CacheLookup(generation, busy_ms=flight.until - self._clock())
-        self._flights[entry] = _Standing(generation, self._clock() + flight_ms, token)
+        self._flights[entry] = _Stored(generation, self._clock() + flight_ms, token)
         return CacheLookup(generation)
 
     async def extend(self, entry: Entry, token: str, generation: str, flight_ms: int) -> bool:
-        if not self._works(entry, token, generation):
+        if not self._holds_flight(entry, token, generation):
             return False
-        self._flights[entry] = _Standing(generation, self._clock() + flight_ms, token)
+        self._flights[entry] = _Stored(generation, self._clock() + flight_ms, token)
         return True
 
     async def fill(
         self, entry: Entry, token: str, generation: str, result: str, ttl_ms: int, max_entries: int
     ) -> tuple[bool, int]:
-        if not self._works(entry, token, generation):
+        if not self._holds_flight(entry, token, generation):
             return False, 0
         del self._flights[entry]
-        self._results[entry] = _Standing(generation, self._clock() + ttl_ms, result)
-        by_end = sorted(self._of(entry.cache), key=lambda each: (self._results[each].until, each.digest))
-        out = by_end[: max(0, len(by_end) - max_entries)]
-        for each in out:
+        self._results[entry] = _Stored(generation, self._clock() + ttl_ms, result)
+        by_end = sorted(self._entries_of(entry.cache), key=lambda each: (self._results[each].until, each.digest))
+        evicted = by_end[: max(0, len(by_end) - max_entries)]
+        for each in evicted:
             del self._results[each]
-        return True, len(out)
+        return True, len(evicted)
 
     async def clear(self, name: str) -> int:
-        standing = self._of(name)
-        for entry in standing:
+        valid = self._entries_of(name)
+        for entry in valid:
             del self._results[entry]
         self._generations[name] = next(self._numbers)
-        return len(standing)
+        return len(valid)
 
     async def size(self, name: str) -> int:
-        return len(self._of(name))
+        return len(self._entries_of(name))
 
-    def _of(self, name: str) -> list[Entry]:
-        return [entry for entry in self._results if entry.cache == name and self._standing(self._results, entry)]
+    def _entries_of(self, name: str) -> list[Entry]:
+        return [entry for entry in self._results if entry.cache == name and self._valid(self._results, entry)]
 
-    def _works(self, entry: Entry, token: str, generation: str) -> bool:
-        flight = self._standing(self._flights, entry)
+    def _holds_flight(self, entry: Entry, token: str, generation: str) -> bool:
+        flight = self._valid(self._flights, entry)
         return flight is not None and (flight.value, flight.generation) == (token, generation)
 
-    def _standing(self, among: dict[Entry, _Standing], entry: Entry) -> _Standing | None:
-        found = among.get(entry)
+    def _valid(self, stored: dict[Entry, _Stored], entry: Entry) -> _Stored | None:
+        found = stored.get(entry)
         counts = found is not None and found.generation == self._generations[entry.cache]
         return found if counts and found is not None and found.until > self._clock() else None
 

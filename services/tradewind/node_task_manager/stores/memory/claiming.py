@@ -9,11 +9,11 @@ from tradewind.node_task_manager.domain.limits import MOST_AHEAD_MS
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.work import Assignment, Vacancy
+from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences
 from tradewind.node_task_manager.stores.memory.queues import HEADS
 from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.slots import Most
-from tradewind.node_task_manager.stores.memory.turn import Turn
 
 MANY_INPUTS = 500
 INPUT_BYTES = 256 * 1024
@@ -22,37 +22,37 @@ INPUT_BYTES = 256 * 1024
 class MemoryClaiming(MemoryConsequences):
     """Ends each call: carries out its consequences, and gives out ready node tasks."""
 
-    def _conclude(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
-        self._settle(turn)
-        self._wake_delayed(turn)
-        self._settle(turn)
+    def _conclude(self, vacancies: Sequence[Vacancy], call: Call) -> None:
+        self._settle(call)
+        self._wake_delayed(call)
+        self._settle(call)
         self._wake_paced()
         self._reopen()
         self._queues.tidy()
-        self._claim(vacancies, turn)
+        self._claim(vacancies, call)
         # Node tasks that claiming skipped or put aside have consequences too; what is ready then goes out next call.
-        self._settle(turn)
-        self._slots.spared += turn.owed
+        self._settle(call)
+        self._slots.spared += call.owed
         self._reopen()
         self._queues.tidy()
         self._forget_paced()
         for node_type in self._queues.take_fresh():
-            self.tell(node_type)
-        turn.events = self.new_events()
+            self.on_news(node_type)
+        call.events = self.new_events()
         due = [*self._delayed.values(), *self._paced.values()]
-        turn.due_in = min((*(at - self._clock() for at in due), *turn.tokens), default=-1)
+        call.due_in = min((*(at - self._clock() for at in due), *call.tokens), default=-1)
 
-    def _claim(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
+    def _claim(self, vacancies: Sequence[Vacancy], call: Call) -> None:
         open_ = [v for v in vacancies if v.session in (0, self._sessions.get(v.worker_id))]
-        turn.stale += [v.worker_id for v in vacancies if v not in open_]
+        call.stale += [v.worker_id for v in vacancies if v not in open_]
         credits = {at: v.credits for at, v in enumerate(open_)}
         types = sorted({node_type for v in open_ for node_type in v.node_types} & self._queues.served.keys())
         for node_type in sorted(types, key=lambda at: (self._queues.served[at], at)):
             takers = [at for at, v in enumerate(open_) if node_type in v.node_types]
-            self._serve(node_type, takers, open_, credits, turn)
+            self._serve(node_type, takers, open_, credits, call)
 
     def _serve(
-        self, node_type: str, takers: list[int], open_: list[Vacancy], credits: dict[int, int], turn: Turn
+        self, node_type: str, takers: list[int], open_: list[Vacancy], credits: dict[int, int], call: Call
     ) -> None:
         held_back = 0
         while held_back < HEADS:
@@ -69,29 +69,29 @@ class MemoryClaiming(MemoryConsequences):
                 continue
             given = 0
             for task_id, rank in self._queues.take(node_type, user, min(wanted, HEADS, room) if alone else 1):
-                limit = self._full(self._tasks[task_id])
+                limit = self._full_limit(self._tasks[task_id])
                 if limit is not None:
-                    self._hold_back(self._tasks[task_id], limit, rank, turn)
+                    self._hold_back(self._tasks[task_id], limit, rank, call)
                     held_back += 1
                     continue
                 at = max(takers, key=lambda taker: credits[taker] / open_[taker].capacity)
                 credits[at] -= 1
                 given += 1
-                self._assign(self._tasks[task_id], open_[at].worker_id, turn)
+                self._assign(self._tasks[task_id], open_[at].worker_id, call)
             self._queues.end_turn(node_type, user, given, self._config.weight(user))
         if node_type in self._queues.served:
             self._queues.served[node_type] = self._clock()
             if wait := self._token_in(node_type):
-                turn.tokens.append(wait)
+                call.tokens.append(wait)
             if self._room_of_type(node_type) > 0:
-                turn.ready_types.append(node_type)
+                call.ready_types.append(node_type)
 
-    def _hold_back(self, task: NodeTask, limit: tuple[str, Most], rank: int, turn: Turn) -> None:
+    def _hold_back(self, task: NodeTask, limit: tuple[str, Most], rank: int, call: Call) -> None:
         """Treat a ready node task that a limit of its own holds back as its key demands."""
         action, reason = self._when_full(task, limit)
         newer = f"{reason}: {task.task_id} is newer"
         if action is WhenFull.DROP_NEW:
-            self._skip(task, reason, turn)
+            self._skip(task, reason, call)
             return
         group = self._group(task, limit)
         skipped: list[str] = []
@@ -100,28 +100,28 @@ class MemoryClaiming(MemoryConsequences):
         elif action is WhenFull.CANCEL_OLDEST:
             oldest = self._oldest_holder(limit[0])
             if oldest is not None:
-                self._request_stop(oldest, StopMark(newer, "system", self._clock()), turn)
+                self._request_stop(oldest, StopMark(newer, "system", self._clock()), call)
             else:
                 skipped = self._slots.waiting(group)[:1]
         for task_id in skipped:
             self._slots.unblock(task_id)
-            self._skip(replace(self._tasks[task_id], blocked=""), newer, turn)
-        turn.owed.update(self._block(task, limit, rank))
+            self._skip(replace(self._tasks[task_id], blocked=""), newer, call)
+        call.owed.update(self._block(task, limit, rank))
 
-    def _skip(self, task: NodeTask, reason: str, turn: Turn) -> None:
+    def _skip(self, task: NodeTask, reason: str, call: Call) -> None:
         self._queues.waits.pop(task.task_id, None)
-        self._finish(task, NodeTaskStatus.SKIPPED, reason, turn)
+        self._finish(task, NodeTaskStatus.SKIPPED, reason, call)
 
-    def _assign(self, task: NodeTask, worker_id: str, turn: Turn) -> None:
+    def _assign(self, task: NodeTask, worker_id: str, call: Call) -> None:
         node = self._node(task)
         self._queues.waits.pop(task.task_id, None)
         task = replace(task, status=NodeTaskStatus.RUNNING, attempt=task.attempt + 1, progress=0, message="", step="")
         task = self._lease(self._take_slots(task), worker_id)
-        self._happened(task, TaskEventKind.RUNNING)
+        self._add_event(task, TaskEventKind.RUNNING)
         if node.retry and node.retry.attempts > 1:
             self._budgets.begin(self._spender(task))
         waited_ms = max(0, self._clock() - task.ready_at)
-        turn.assignments.append(structs.replace(self._assignment(task), waited_ms=waited_ms))
+        call.assignments.append(structs.replace(self._assignment(task), waited_ms=waited_ms))
 
     def _lease(self, task: NodeTask, worker_id: str) -> NodeTask:
         """Give an attempt to a worker, under a new nonce, and start its clocks."""
@@ -134,7 +134,7 @@ class MemoryClaiming(MemoryConsequences):
         private.beat_by = begin + node.heartbeat_ms if node.heartbeat_ms else 0
         task = replace(task, nonce=f"n{next(self._numbers):x}", worker_id=worker_id, started_at=begin)
         self._tasks[task.task_id] = task
-        self._hold(task)
+        self._renew_lease(task)
         return task
 
     def _assignment(self, task: NodeTask) -> Assignment:

@@ -6,7 +6,7 @@ from tradewind.node_task_manager.domain.plan import PlanNode
 from tradewind.node_task_manager.stores.memory.records import Private
 
 
-def which_ran_out(task: NodeTask, node: PlanNode, private: Private, now: int) -> TaskError | None:
+def expired_clock_error(task: NodeTask, node: PlanNode, private: Private, now: int) -> TaskError | None:
     """Return the error of the clock that ended an attempt, None when that was the lease."""
     attempt = f"attempt {task.attempt}"
     if node.total_ms and private.total_at <= now:

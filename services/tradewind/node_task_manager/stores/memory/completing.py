@@ -5,32 +5,32 @@ from collections.abc import Sequence
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.work import Effects, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.suspension import MemorySuspension
-from tradewind.node_task_manager.stores.memory.turn import Turn
 
-_ALIKE = "the outcome it was begun on was refused: "
+_REFUSED_BEFORE = "the outcome it was begun on was refused: "
 
 
 class MemoryCompleting(MemorySuspension):
     """Takes outcomes."""
 
     async def complete(self, outcomes: Sequence[Outcome], vacancies: Sequence[Vacancy] = ()) -> Effects:
-        turn = Turn()
+        call = Call()
         before: Outcome | None = None
         for outcome in outcomes:
             if outcome.eager and before is not None:
-                refused = self._follow(before, turn.results[-1], outcome, turn)
+                refused = self._complete_eager(before, call.results[-1], outcome, call)
             else:
-                refused = self._complete(outcome, turn)
-            turn.results.append(refused)
+                refused = self._complete(outcome, call)
+            call.results.append(refused)
             before = outcome
-        self._conclude(vacancies, turn)
-        return turn.effects()
+        self._conclude(vacancies, call)
+        return call.effects()
 
-    def _complete(self, outcome: Outcome, turn: Turn) -> str:
+    def _complete(self, outcome: Outcome, call: Call) -> str:
         """End an attempt; returns why not, "" when it ended now or had already ended so."""
-        refused = self._why_refused(outcome)
+        refused = self._outcome_refusal(outcome)
         task = self._tasks.get(outcome.task_id)
         if refused is not None or task is None:
             return refused or ""
@@ -54,30 +54,30 @@ class MemoryCompleting(MemorySuspension):
             component = self._components[self._owner(task)]
             self._components[self._owner(task)] = replace(component, cached=component.cached + 1)
         if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
-            self._fail_attempt(task, outcome.error, outcome.retry_request, turn)
+            self._fail_attempt(task, outcome.error, outcome.retry_request, call)
         elif waits and outcome.wait is not None:
-            self._suspend(task, outcome.wait, turn)
+            self._suspend(task, outcome.wait, call)
         else:
-            self._finish(task, NodeTaskStatus(kind), reason, turn)
+            self._finish(task, NodeTaskStatus(kind), reason, call)
         return ""
 
-    def _follow(self, before: Outcome, refused: str, outcome: Outcome, turn: Turn) -> str:
+    def _complete_eager(self, before: Outcome, refused: str, outcome: Outcome, call: Call) -> str:
         """Take an eager attempt; returns why not, "" when it counts."""
         if refused:
-            return refused if refused.startswith(_ALIKE) else f"{_ALIKE}{refused}"
-        self._settle(turn)
+            return refused if refused.startswith(_REFUSED_BEFORE) else f"{_REFUSED_BEFORE}{refused}"
+        self._settle(call)
         task = self._tasks.get(outcome.task_id)
         begun = outcome.kind is OutcomeKind.BEGUN
         if task is not None and task.status is NodeTaskStatus.PENDING and not task.attempt:
             why = self._begin_eagerly(outcome.eager, self._tasks[before.task_id], task, outcome.nonce)
-            return why or ("" if begun else self._complete(outcome, turn))
+            return why or ("" if begun else self._complete(outcome, call))
         if not begun:
-            return self._complete(outcome, turn)
+            return self._complete(outcome, call)
         if task is not None and task.nonce == outcome.nonce:
             return ""
         return f"the node task is {task.status if task else 'not ready'}"
 
-    def _why_refused(self, outcome: Outcome) -> str | None:
+    def _outcome_refusal(self, outcome: Outcome) -> str | None:
         """Say why an outcome changes nothing, "" when it took effect before; None when it should take effect."""
         task = self._tasks.get(outcome.task_id)
         if task is None:
@@ -89,8 +89,8 @@ class MemoryCompleting(MemorySuspension):
                 return "the node runs once for each item of a list; only its items are given to workers"
             return None
         if task.nonce != outcome.nonce or task.status is not NodeTaskStatus.RUNNING:
-            said = outcome.kind in (OutcomeKind.FAILED, OutcomeKind.SUSPENDED)
-            if said and self._private[task.task_id].settled == outcome.nonce:
+            reported = outcome.kind in (OutcomeKind.FAILED, OutcomeKind.SUSPENDED)
+            if reported and self._private[task.task_id].settled == outcome.nonce:
                 return ""
             return f"the lease lapsed; this is attempt {outcome.attempt}, the latest is {task.attempt}"
         return None
@@ -108,7 +108,7 @@ class MemoryCompleting(MemorySuspension):
             return "limits are set, so it has to wait for its turn"
         task = self._lease(replace(self._dequeue(task), status=NodeTaskStatus.RUNNING, attempt=1), worker_id)
         task = self._tasks[task.task_id] = replace(task, nonce=nonce)
-        self._happened(task, TaskEventKind.RUNNING)
+        self._add_event(task, TaskEventKind.RUNNING)
         if node.retry and node.retry.attempts > 1:
             self._budgets.begin(self._spender(task))
         return ""

@@ -22,16 +22,18 @@ class MemoryConnectedWorkers:
         self._last: dict[str, LastOffer] = {}
 
     async def record(self, replica: str, keep_ms: int, changes: ConnectionChanges) -> bool:
-        here = self._here()
-        if not changes.whole and replica not in here:
+        present = self._present()
+        if not changes.whole and replica not in present:
             return False
-        told = _Replica() if changes.whole else here[replica]
-        told.until_ms = self._clock() + keep_ms
-        told.workers.update(changes.workers)
-        told.workers = {worker_id: since for worker_id, since in told.workers.items() if since}
-        told.node_types |= {name for name, last in changes.node_types.items() if last is None}
-        told.node_types -= {name for name, last in changes.node_types.items() if last is not None}
-        self._replicas = {**here, replica: told} if keep_ms else {name: here[name] for name in here if name != replica}
+        report = _Replica() if changes.whole else present[replica]
+        report.until_ms = self._clock() + keep_ms
+        report.workers.update(changes.workers)
+        report.workers = {worker_id: since for worker_id, since in report.workers.items() if since}
+        report.node_types |= {name for name, last in changes.node_types.items() if last is None}
+        report.node_types -= {name for name, last in changes.node_types.items() if last is not None}
+        self._replicas = (
+            {**present, replica: report} if keep_ms else {name: present[name] for name in present if name != replica}
+        )
         for name, last in changes.node_types.items():
             if last is None:
                 self._last.pop(name, None)
@@ -43,12 +45,12 @@ class MemoryConnectedWorkers:
         return {name: self._last.get(name, LastOffer()) for name in node_types if not self._offered(name)}
 
     async def since(self, worker_ids: Sequence[str]) -> Mapping[str, int]:
-        told = [replica.workers for replica in self._here().values()]
-        found = {name: max(workers.get(name, 0) for workers in told) for name in worker_ids if told}
+        reports = [replica.workers for replica in self._present().values()]
+        found = {name: max(workers.get(name, 0) for workers in reports) for name in worker_ids if reports}
         return {name: since for name, since in found.items() if since}
 
-    def _here(self) -> dict[str, _Replica]:
+    def _present(self) -> dict[str, _Replica]:
         return {name: replica for name, replica in self._replicas.items() if replica.until_ms > self._clock()}
 
     def _offered(self, node_type: str) -> bool:
-        return any(node_type in replica.node_types for replica in self._here().values())
+        return any(node_type in replica.node_types for replica in self._present().values())

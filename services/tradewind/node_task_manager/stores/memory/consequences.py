@@ -22,19 +22,19 @@ from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.events import ComponentEvent
 from tradewind.node_task_manager.ports.work import Termination
 from tradewind.node_task_manager.stores.memory.budget import RetryBudgets
+from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.events import MemoryEvents
 from tradewind.node_task_manager.stores.memory.limiting import MemoryLimiting
 from tradewind.node_task_manager.stores.memory.notices import MemoryNotices
 from tradewind.node_task_manager.stores.memory.records import Private
 from tradewind.node_task_manager.stores.memory.replacing import replace
-from tradewind.node_task_manager.stores.memory.retries import wait_ms, why_final
-from tradewind.node_task_manager.stores.memory.turn import Turn
+from tradewind.node_task_manager.stores.memory.retries import final_reason, wait_ms
 
 HISTORY = 20
 
 
 class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
-    """Carries out the consequences of changes; the Turn of each call collects them."""
+    """Carries out the consequences of changes; the Call collects them."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
         MemoryLimiting.__init__(self, limits, clock)
@@ -70,7 +70,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         node, user = self._node(task), self._components[self._owner(task)].user_id
         private = self._private[task.task_id]
         self._tasks[task.task_id] = replace(task, status=NodeTaskStatus.PENDING, ready_at=self._clock())
-        self._happened(task, TaskEventKind.QUEUED)
+        self._add_event(task, TaskEventKind.QUEUED)
         self._queues.put(node.node_type, user, task.task_id, node.schedule_to_start_ms, node.priority)
         if node.total_ms:
             private.total_at = private.total_at or self._clock() + node.total_ms
@@ -82,31 +82,31 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._delayed.pop(task.task_id, None)
         return replace(super()._dequeue(task), retry_at=0)
 
-    def _fail_attempt(self, task: NodeTask, error: TaskError, retry_request: RetryRequest | None, turn: Turn) -> None:
+    def _fail_attempt(self, task: NodeTask, error: TaskError, retry_request: RetryRequest | None, call: Call) -> None:
         """End an attempt that did not succeed: delay the node task, or fail it for good."""
         policy = self._node(task).retry
         task = self._release(task)
         if policy and policy.attempts > 1 and not task.stop and not self._components[self._owner(task)].stop:
-            task = self._remembering(replace(task, failures=task.failures + 1), error.code)
+            task = self._with_history(replace(task, failures=task.failures + 1), error.code)
             at = self._clock() + wait_ms(task, policy, retry_request)
-            final = why_final(task, policy, error, retry_request, at, self._private[task.task_id].total_at)
+            final = final_reason(task, policy, error, retry_request, at, self._private[task.task_id].total_at)
             final = final or self._budgets.refuse(self._spender(task))
             if not final:
                 self._delayed[task.task_id] = at
                 self._private[task.task_id].settled = task.nonce
                 task = replace(task, status=NodeTaskStatus.PENDING, nonce="", error=error, retry_at=at)
                 self._tasks[task.task_id] = task
-                self._happened(task, TaskEventKind.RETRYING, error)
+                self._add_event(task, TaskEventKind.RETRYING, error)
                 return
             error = replace(error, final=final)
             self._bury(task, error)
-        self._finish(replace(task, error=error), NodeTaskStatus.FAILED, "", turn)
+        self._finish(replace(task, error=error), NodeTaskStatus.FAILED, "", call)
 
     def _bury(self, task: NodeTask, error: TaskError) -> None:
         self._dead[task.task_id] = self._clock()
         self._notify_given_up(task.task_id, self._components[self._owner(task)], self._node(task).node_type, error)
 
-    def _remembering(self, task: NodeTask, how: str) -> NodeTask:
+    def _with_history(self, task: NodeTask, how: str) -> NodeTask:
         """Add the latest attempt of a node task to its history."""
         past = PastAttempt(task.attempt, task.worker_id, task.started_at, self._clock(), how)
         return replace(task, history=(*task.history, past)[-HISTORY:])
@@ -118,17 +118,17 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             return f'flow "{run.partition(":")[0]}"'
         return f'user "{self._components[self._owner(task)].user_id}"'
 
-    def _wake_delayed(self, turn: Turn) -> None:
+    def _wake_delayed(self, call: Call) -> None:
         for at, task_id in sorted((at, task_id) for task_id, at in self._delayed.items()):
             if at <= self._clock():
                 del self._delayed[task_id]
-                self._wake(self._tasks[task_id], turn)
+                self._wake(self._tasks[task_id], call)
 
-    def _wake(self, task: NodeTask, turn: Turn) -> None:
+    def _wake(self, task: NodeTask, call: Call) -> None:
         """Go on with a node task whose time has come."""
         self._enqueue(replace(task, retry_at=0))
 
-    def _hold(self, task: NodeTask) -> None:
+    def _renew_lease(self, task: NodeTask) -> None:
         """Renew a lease, though never beyond the attempt's other clocks."""
         private = self._private[task.task_id]
         till = self._clock() + self._limits.lease_ms
@@ -138,86 +138,86 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             till = min(till, private.beat_by)
         self._leases[task.task_id] = till
 
-    def _heard_of(self, task: NodeTask) -> None:
-        """Take a sign of life: restart the time for which the attempt may be silent."""
+    def _record_heartbeat(self, task: NodeTask) -> None:
+        """Note a sign of life: restart the time for which the attempt may be silent."""
         beat = self._node(task).heartbeat_ms
         if beat and not task.stop:
             self._private[task.task_id].beat_by = self._clock() + beat
-            self._hold(task)
+            self._renew_lease(task)
 
-    def _extend(self, task: NodeTask, turn: Turn) -> None:
+    def _extend(self, task: NodeTask, call: Call) -> None:
         """Renew a lease; if the node task is to stop, say so again instead."""
         if task.stop:
-            turn.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, task.stop))
+            call.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, task.stop))
         else:
-            self._hold(task)
+            self._renew_lease(task)
 
-    def _request_stop(self, task: NodeTask, mark: StopMark, turn: Turn) -> None:
+    def _request_stop(self, task: NodeTask, mark: StopMark, call: Call) -> None:
         if task.stop is None:
             self._tasks[task.task_id] = task = replace(task, stop=mark)
-            self._happened(task, TaskEventKind.STOPPING)
+            self._add_event(task, TaskEventKind.STOPPING)
             self._leases[task.task_id] = self._clock() + self._limits.stop_grace_ms
-            turn.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, mark))
+            call.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, mark))
 
-    def _give_back(self, task: NodeTask, *, lost: bool, turn: Turn) -> None:
+    def _give_back(self, task: NodeTask, *, lost: bool, call: Call) -> None:
         task = replace(self._release(task), nonce="")
         if task.stop:
-            self._finish(task, NodeTaskStatus.TERMINATED, task.stop.reason, turn)
+            self._finish(task, NodeTaskStatus.TERMINATED, task.stop.reason, call)
             return
         task = replace(task, lost=task.lost + lost)
         if lost:
-            task = self._remembering(task, "WORKER_LOST")
+            task = self._with_history(task, "WORKER_LOST")
         if lost and task.lost >= self._limits.losses:
             message = f"the worker was lost {task.lost} times while it ran; the last one was {task.worker_id}"
             self._bury(task, TaskError("WORKER_LOST", message))
-            self._fail(task, "WORKER_LOST", message, turn)
+            self._fail(task, "WORKER_LOST", message, call)
         else:
             self._enqueue(task)
 
-    def _fail(self, task: NodeTask, code: str, message: str, turn: Turn) -> None:
+    def _fail(self, task: NodeTask, code: str, message: str, call: Call) -> None:
         self._finish(
-            replace(self._release(task), nonce="", error=TaskError(code, message)), NodeTaskStatus.FAILED, "", turn
+            replace(self._release(task), nonce="", error=TaskError(code, message)), NodeTaskStatus.FAILED, "", call
         )
 
-    def _finish(self, task: NodeTask, status: NodeTaskStatus, reason: str, turn: Turn) -> None:
+    def _finish(self, task: NodeTask, status: NodeTaskStatus, reason: str, call: Call) -> None:
         """End a node task; `_settle` carries out the consequences."""
         owner = self._owner(task)
         self._close(task, status, reason)
-        turn.work.append((owner, task.task_id))
+        call.work.append((owner, task.task_id))
         policy = self._runs[owner[0]].policy[owner[1]]
         if status is NodeTaskStatus.FAILED and policy is FailurePolicy.FAIL_FAST:
             name = self._node(task).node_id
             self._stop_component(
-                owner, StopMark(f'node "{name}" failed and the flow fails fast', "system", self._clock()), turn
+                owner, StopMark(f'node "{name}" failed and the flow fails fast', "system", self._clock()), call
             )
 
-    def _settle(self, turn: Turn) -> None:
+    def _settle(self, call: Call) -> None:
         """Carry out consequences in the order they arose in: deliver signals of ended node tasks, stop components.
 
         In a stopped component no signals are delivered: the stop reaches every node.
         """
         touched = []
-        while turn.work:
-            owner, task_id = turn.work.popleft()
+        while call.work:
+            owner, task_id = call.work.popleft()
             if owner not in touched:
                 touched.append(owner)
             if task_id is None:
-                self._stop_nodes(owner, turn)
+                self._stop_nodes(owner, call)
             elif callable(task_id):
                 task_id()
             elif self._components[owner].stop is None:
                 source = self._tasks[task_id]
                 for at in self._plan(source).outputs[source.index]:
-                    self._deliver(owner, source, at, turn)
+                    self._deliver(owner, source, at, call)
         for owner in touched:
-            self._announce(owner)
+            self._finish_component(owner)
 
     def _end(self, task: NodeTask, status: NodeTaskStatus, reason: str) -> None:
         """Record that a node task has ended."""
         self._tasks[task.task_id] = replace(task, status=status, ended_at=self._clock(), reason=reason or task.reason)
         self._totals[status] += 1
         error = task.error if status is NodeTaskStatus.FAILED else None
-        self._happened(task, TaskEventKind(status), error, reason)
+        self._add_event(task, TaskEventKind(status), error, reason)
         if task.error is not None and status is NodeTaskStatus.FAILED:
             self._totals[f"failed:{task.error.code if task.error.code in KNOWN_CODES else 'OTHER'}"] += 1
 
@@ -238,9 +238,9 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
                 component = replace(component, skipped=component.skipped + 1)
         self._components[owner] = component
         if component.run.ad_hoc:
-            self.tell(f"r:{component.run}")
+            self.on_news(f"r:{component.run}")
 
-    def _deliver(self, owner: tuple[str, str], source: NodeTask, at: int, turn: Turn) -> None:
+    def _deliver(self, owner: tuple[str, str], source: NodeTask, at: int, call: Call) -> None:
         """Send the signal of an edge."""
         edge = self._plan(source).edges[at]
         component = self._components[owner]
@@ -249,8 +249,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         if target.status is not NodeTaskStatus.REGISTERED:
             return
         value = dict(source.outputs).get(edge.source_handle) if source.status is NodeTaskStatus.COMPLETED else None
-        carries_on = self._runs[owner[0]].policy[owner[1]] is FailurePolicy.CONTINUE
-        live = value is not None or (source.status is NodeTaskStatus.FAILED and carries_on)
+        continues = self._runs[owner[0]].policy[owner[1]] is FailurePolicy.CONTINUE
+        live = value is not None or (source.status is NodeTaskStatus.FAILED and continues)
         target = replace(target, waiting=target.waiting - 1, live=target.live + live)
         private = self._private[target.task_id]
         if value is not None:
@@ -258,45 +258,45 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             kept = value if small else ELSEWHERE
             target = replace(target, inputs=(*target.inputs, (at, kept)))
         elif not live:
-            private.dead = private.dead or _why_dead(source, self._node(source).node_id, edge.source_handle)
+            private.dead = private.dead or _dead_edge_reason(source, self._node(source).node_id, edge.source_handle)
         self._tasks[target.task_id] = target
         if target.waiting:
             return
         if node.run_if.wants(len(self._plan(source).inputs[edge.target]), target.live):
             self._enqueue(target)
         else:
-            self._finish(target, NodeTaskStatus.SKIPPED, private.dead, turn)
+            self._finish(target, NodeTaskStatus.SKIPPED, private.dead, call)
 
-    def _stop_component(self, owner: tuple[str, str], mark: StopMark, turn: Turn) -> None:
+    def _stop_component(self, owner: tuple[str, str], mark: StopMark, call: Call) -> None:
         component = self._components[owner]
         if component.stop is None and component.status is ComponentStatus.RUNNING:
             self._components[owner] = replace(component, stop=mark)
-            turn.work.append((owner, None))
+            call.work.append((owner, None))
 
-    def _stop_nodes(self, owner: tuple[str, str], turn: Turn) -> None:
+    def _stop_nodes(self, owner: tuple[str, str], call: Call) -> None:
         component = self._components[owner]
         mark = component.stop
         assert mark is not None
         for place, node in enumerate(self._plans[component.plan].nodes):
             task = self._tasks.get(component.run.task_id(node.node_id)) or self._create(owner, place)
             if task.status is NodeTaskStatus.RUNNING:
-                self._request_stop(task, mark, turn)
+                self._request_stop(task, mark, call)
             elif not task.status.terminal:
-                self._end_idle(task, mark.reason, turn)
+                self._end_idle(task, mark.reason, call)
 
-    def _end_idle(self, task: NodeTask, reason: str, turn: Turn) -> None:
+    def _end_idle(self, task: NodeTask, reason: str, call: Call) -> None:
         """End a node task that no worker has: terminate it if it is suspended, else skip it."""
         suspended = task.status is NodeTaskStatus.SUSPENDED
         if suspended:
-            self._leave(task)
+            self._abandon(task)
         if task.status is not NodeTaskStatus.REGISTERED:
             task = self._dequeue(task)
-        self._finish(task, NodeTaskStatus.TERMINATED if suspended else NodeTaskStatus.SKIPPED, reason, turn)
+        self._finish(task, NodeTaskStatus.TERMINATED if suspended else NodeTaskStatus.SKIPPED, reason, call)
 
-    def _leave(self, task: NodeTask) -> None:
+    def _abandon(self, task: NodeTask) -> None:
         """End the wait of a suspended node task by something else than what it waits for."""
 
-    def _announce(self, owner: tuple[str, str]) -> None:
+    def _finish_component(self, owner: tuple[str, str]) -> None:
         component = self._components[owner]
         if component.open or component.status is ComponentStatus.FINISHED:
             return
@@ -306,7 +306,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             only = self._tasks.get(owner[0])
             given_up = owner[0] in self._dead
             self._notify_end(component, self._plans[component.plan].nodes[0].node_type, only, given_up=given_up)
-            self.tell(f"f:{component.run}")
+            self.on_news(f"f:{component.run}")
             return
         if owner not in self._unwanted:
             self._notify_component(component)
@@ -326,11 +326,11 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             skipped=component.skipped,
             sinks=component.sinks_completed,
             stop=component.stop,
-            **self._answer(component),
+            **self._sink_outputs(component),
         )
         self.append(event)
 
-    def _answer(self, component: Component) -> dict[str, Any]:
+    def _sink_outputs(self, component: Component) -> dict[str, Any]:
         """Return what the only sink has emitted, if that is small."""
         plan = self._plans[component.plan]
         if plan.only_sink < 0:
@@ -343,7 +343,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         return {"sink": node_id, "outputs": sink.outputs}
 
 
-def _why_dead(source: NodeTask, node_id: str, handle: str) -> str:
+def _dead_edge_reason(source: NodeTask, node_id: str, handle: str) -> str:
     match source.status:
         case NodeTaskStatus.COMPLETED:
             return f'node "{node_id}" did not emit "{handle}"'

@@ -20,11 +20,11 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTask, NodeTaskStatus, StopMark, TaskError
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.work import Effects, Vacancy
+from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
 from tradewind.node_task_manager.stores.memory.records import task_name
-from tradewind.node_task_manager.stores.memory.turn import Turn
 
-_LONGEST_WHY = 500
+_MAX_REASON_BYTES = 500
 
 
 @dataclass
@@ -47,13 +47,13 @@ class MemoryFanOut(MemoryClaiming):
         self._offers: list[FanOutOffer] = []
 
     async def fan_out(self, steps: Sequence[FanOutStep], vacancies: Sequence[Vacancy] = ()) -> Effects:
-        turn = Turn()
+        call = Call()
         for step in steps:
-            turn.results.append(self._carry_out(step, turn))
-        self._conclude(vacancies, turn)
-        return turn.effects()
+            call.results.append(self._carry_out(step, call))
+        self._conclude(vacancies, call)
+        return call.effects()
 
-    def _carry_out(self, step: FanOutStep, turn: Turn) -> str:
+    def _carry_out(self, step: FanOutStep, call: Call) -> str:
         task = self._tasks.get(step.task_id)
         if task is None:
             return "no such node task"
@@ -66,25 +66,25 @@ class MemoryFanOut(MemoryClaiming):
         task = self._withdraw(task)
         if task.status is NodeTaskStatus.PENDING:
             task = replace(task, status=NodeTaskStatus.RUNNING, started_at=self._clock())
-            self._happened(task, TaskEventKind.RUNNING)
+            self._add_event(task, TaskEventKind.RUNNING)
         if step.kind is StepKind.SPLIT:
             self._mapped[task.task_id] = Mapped(list(step.items))
             self._tasks[task.task_id] = replace(task, items=ItemCounts(len(step.items), step.need))
-            turn.work.append((self._owner(task), partial(self._fill, task.task_id, turn)))
+            call.work.append((self._owner(task), partial(self._fill, task.task_id, call)))
         elif step.error is not None:
-            self._finish(replace(task, error=step.error), NodeTaskStatus.FAILED, "", turn)
+            self._finish(replace(task, error=step.error), NodeTaskStatus.FAILED, "", call)
         else:
             emitted = tuple(handle for handle, _ in step.outputs)
-            self._finish(replace(task, outputs=step.outputs, emitted=emitted), NodeTaskStatus.COMPLETED, "", turn)
+            self._finish(replace(task, outputs=step.outputs, emitted=emitted), NodeTaskStatus.COMPLETED, "", call)
         return ""
 
     def _is_mapped(self, task: NodeTask) -> bool:
         """Whether this is a mapped node's own node task."""
         return self._node(task).fan_out is not None and task_name(task.task_id).item < 0
 
-    def _conclude(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
-        super()._conclude(vacancies, turn)
-        turn.fan_outs += self._offers
+    def _conclude(self, vacancies: Sequence[Vacancy], call: Call) -> None:
+        super()._conclude(vacancies, call)
+        call.fan_outs += self._offers
         self._offers = []
 
     def _enqueue(self, task: NodeTask) -> None:
@@ -94,7 +94,7 @@ class MemoryFanOut(MemoryClaiming):
         if task.status is not NodeTaskStatus.RUNNING:
             if task.status is not NodeTaskStatus.PENDING:
                 task = replace(task, ready_at=self._clock())
-                self._happened(task, TaskEventKind.QUEUED)
+                self._add_event(task, TaskEventKind.QUEUED)
             task = replace(task, status=NodeTaskStatus.PENDING)
         self._offer(task)
 
@@ -124,7 +124,7 @@ class MemoryFanOut(MemoryClaiming):
     def _dequeue(self, task: NodeTask) -> NodeTask:
         return self._withdraw(task) if self._is_mapped(task) else super()._dequeue(task)
 
-    def _fill(self, task_id: str, turn: Turn) -> None:
+    def _fill(self, task_id: str, call: Call) -> None:
         """Begin items while there is room."""
         task = self._tasks[task_id]
         if self._closed(task):
@@ -153,12 +153,12 @@ class MemoryFanOut(MemoryClaiming):
         self._tasks[task_id] = replace(task, items=counts)
         return counts
 
-    def _finish(self, task: NodeTask, status: NodeTaskStatus, reason: str, turn: Turn) -> None:
+    def _finish(self, task: NodeTask, status: NodeTaskStatus, reason: str, call: Call) -> None:
         name = task_name(task.task_id)
         if name.item < 0:
             if self._is_mapped(task):
                 task = replace(task, nonce="")
-            super()._finish(task, status, reason, turn)
+            super()._finish(task, status, reason, call)
             return
         self._end(task, status, reason)
         counts, mapped = _counts(self._tasks[name.mapped]), self._mapped[name.mapped]
@@ -170,31 +170,31 @@ class MemoryFanOut(MemoryClaiming):
                 counts = self._recount(name.mapped, failed=counts.failed + 1)
             else:
                 counts = self._recount(name.mapped, cancelled=counts.cancelled + 1)
-            mapped.first = mapped.first or FirstLoss(name.item, status, _why(task, status, reason))
+            mapped.first = mapped.first or FirstLoss(name.item, status, _loss_reason(task, status, reason))
         owner = self._tasks[name.mapped]
         if mapped.halt is None and owner.stop is None:
             if counts.out_of_reach:
-                self._halt(owner, TOO_FEW, turn)
+                self._halt(owner, TOO_FEW, call)
             elif mapped.size > self._limits.output_bytes:
-                self._halt(owner, TOO_LARGE, turn)
+                self._halt(owner, TOO_LARGE, call)
         if not self._closed(owner) and counts.begun < counts.total:
-            turn.work.append((self._owner(owner), partial(self._fill, owner.task_id, turn)))
+            call.work.append((self._owner(owner), partial(self._fill, owner.task_id, call)))
         elif not counts.open:
-            self._over(owner, turn)
+            self._conclude_items(owner, call)
 
-    def _halt(self, owner: NodeTask, code: str, turn: Turn) -> None:
+    def _halt(self, owner: NodeTask, code: str, call: Call) -> None:
         mapped, node_id = self._mapped[owner.task_id], self._node(owner).node_id
         mapped.code, reason = code, f'too few items of node "{node_id}" can complete'
         if code == TOO_LARGE:
             reason = f'the combined results of the items of node "{node_id}" are too large'
         mapped.halt = StopMark(reason, "system", self._clock())
-        turn.work.append((self._owner(owner), partial(self._stop_items, owner.task_id, turn)))
+        call.work.append((self._owner(owner), partial(self._stop_items, owner.task_id, call)))
 
-    def _over(self, owner: NodeTask, turn: Turn) -> None:
+    def _conclude_items(self, owner: NodeTask, call: Call) -> None:
         """Go on once all items that began have ended and no other will begin."""
         counts, mapped = _counts(owner), self._mapped[owner.task_id]
         if owner.stop is not None:
-            self._finish(owner, NodeTaskStatus.TERMINATED, owner.stop.reason, turn)
+            self._finish(owner, NodeTaskStatus.TERMINATED, owner.stop.reason, call)
         elif self._components[self._owner(owner)].stop is not None:
             # The stop reaches this node task as well.
             return
@@ -213,20 +213,20 @@ class MemoryFanOut(MemoryClaiming):
                     f"{counts.cancelled} cancelled, {counts.total - counts.begun} never begun; the first is "
                     f"item {first.item} ({first.status}): {first.why}"
                 )
-            self._finish(replace(owner, error=TaskError(mapped.code, message)), NodeTaskStatus.FAILED, "", turn)
+            self._finish(replace(owner, error=TaskError(mapped.code, message)), NodeTaskStatus.FAILED, "", call)
 
-    def _request_stop(self, task: NodeTask, mark: StopMark, turn: Turn) -> None:
+    def _request_stop(self, task: NodeTask, mark: StopMark, call: Call) -> None:
         if not self._is_mapped(task):
-            super()._request_stop(task, mark, turn)
+            super()._request_stop(task, mark, call)
         elif task.stop is None:
             task = self._tasks[task.task_id] = replace(task, stop=mark)
-            self._happened(task, TaskEventKind.STOPPING)
+            self._add_event(task, TaskEventKind.STOPPING)
             if _counts(task).open:
-                turn.work.append((self._owner(task), partial(self._stop_items, task.task_id, turn)))
+                call.work.append((self._owner(task), partial(self._stop_items, task.task_id, call)))
             else:
-                self._finish(self._withdraw(task), NodeTaskStatus.TERMINATED, mark.reason, turn)
+                self._finish(self._withdraw(task), NodeTaskStatus.TERMINATED, mark.reason, call)
 
-    def _stop_items(self, task_id: str, turn: Turn) -> None:
+    def _stop_items(self, task_id: str, call: Call) -> None:
         """Stop the items that have begun."""
         for place in range(_counts(self._tasks[task_id]).begun):
             owner = self._tasks[task_id]
@@ -235,9 +235,9 @@ class MemoryFanOut(MemoryClaiming):
                 return
             item = self._tasks[f"{task_id}:{place}"]
             if item.status is NodeTaskStatus.RUNNING:
-                self._request_stop(item, mark, turn)
+                self._request_stop(item, mark, call)
             elif not item.status.terminal:
-                self._end_idle(item, mark.reason, turn)
+                self._end_idle(item, mark.reason, call)
 
 
 def _counts(task: NodeTask) -> ItemCounts:
@@ -245,13 +245,13 @@ def _counts(task: NodeTask) -> ItemCounts:
     return task.items
 
 
-def _why(item: NodeTask, status: NodeTaskStatus, reason: str) -> str:
+def _loss_reason(item: NodeTask, status: NodeTaskStatus, reason: str) -> str:
     """Return why an item did not complete, in at most 500 bytes, and why it was not tried again."""
     if status is not NodeTaskStatus.FAILED or item.error is None:
         return reason
-    words = loss_text(item.error.code, item.error.message, item.error.type).encode()
-    if len(words) > _LONGEST_WHY:
+    text = loss_text(item.error.code, item.error.message, item.error.type).encode()
+    if len(text) > _MAX_REASON_BYTES:
         # As in the script: the last character goes unless it is plain ASCII.
-        words = re.sub(rb"[\xc0-\xff]?[\x80-\xbf]*$", b"", words[:_LONGEST_WHY])
+        text = re.sub(rb"[\xc0-\xff]?[\x80-\xbf]*$", b"", text[:_MAX_REASON_BYTES])
     final = item.error.final
-    return words.decode() + (f", not tried again: {final}" if final else "")
+    return text.decode() + (f", not tried again: {final}" if final else "")

@@ -42,11 +42,11 @@ class MemoryLimiting(MemoryRecords):
         """When (us) the bucket of a type or of `<user>:<key>` is full again; each node task that begins delays it."""
         return max(self._clock() * 1000, self._full_at.get(name, 0))
 
-    def _short(self, limit: str, rate: KeyRate) -> int:
+    def _shortfall_us(self, limit: str, rate: KeyRate) -> int:
         """By how many microseconds the bucket of a key falls short of what a node task takes; 0 or less is enough."""
         return self._bucket(_bucket_of(limit)) + rate.length_us - self._clock() * 1000 - rate.rate.period_us
 
-    def _look_again(self, limit: str, us: int) -> None:
+    def _recheck_in(self, limit: str, us: int) -> None:
         """Look at the node tasks that wait for the rate of a key again in `us` microseconds."""
         at = self._clock() + max(1, -(-us // 1000))
         self._paced[limit] = min(self._paced.get(limit, at), at)
@@ -61,12 +61,12 @@ class MemoryLimiting(MemoryRecords):
         """Let in up to `most` node tasks that wait for the rate of a key, as far as it has tokens."""
         limit, rate = group[0], group[3]
         assert isinstance(rate, KeyRate)
-        short = self._short(limit, rate)
+        short = self._shortfall_us(limit, rate)
         count = 0 if short > 0 else min(most, -short // rate.length_us + 1)
-        self._let_in(self._slots.take_out(group, count))
+        self._readmit(self._slots.remove(group, count))
         self._forget_paced()
         if self._slots.waiting(group):
-            self._look_again(limit, count * rate.length_us if count else short)
+            self._recheck_in(limit, count * rate.length_us if count else short)
 
     def _forget_paced(self) -> None:
         """Do not look again at the rates of keys that nobody waits for."""
@@ -126,7 +126,7 @@ class MemoryLimiting(MemoryRecords):
         self._slots.take(task.task_id, names)
         return replace(task, slots=tuple(sorted(names)))
 
-    def _count_anew(self, task: NodeTask) -> NodeTask:
+    def _take_new_slots(self, task: NodeTask) -> NodeTask:
         """Give a running node task the slots of limits that were set after it began."""
         new = set(self._slots_of(task)) - set(task.slots)
         self._slots.take(task.task_id, new)
@@ -148,7 +148,7 @@ class MemoryLimiting(MemoryRecords):
             self._slots.spared.update(self._groups(task))
         return replace(task, blocked="")
 
-    def _held_up(self, task: NodeTask) -> bool:
+    def _waits_for_limit(self, task: NodeTask) -> bool:
         """Whether a limit, rather than a lack of workers, keeps a ready node task waiting."""
         full = self._room_of_type(self._node(task).node_type) <= 0 or self._room_of_user(self._user(task)) <= 0
         return bool(task.blocked) or full
@@ -165,22 +165,22 @@ class MemoryLimiting(MemoryRecords):
                 for group in self._slots.groups(limit):
                     self._readmit_paced(group, PACED_AT_ONCE)
             elif kind != "type":
-                self._let_in(self._slots.readmit(limit, count))
+                self._readmit(self._slots.readmit(limit, count))
         spared, self._slots.spared = self._slots.spared, type(self._slots.spared)()
         for group, count in spared.items():
             if not isinstance(group[3], int):
                 self._readmit_paced(group, count)
             elif group[3] > self._slots.held(group[0]):
-                self._let_in(self._slots.take_out(group, count))
+                self._readmit(self._slots.remove(group, count))
 
-    def _let_in(self, back: list[tuple[Group, str, int]]) -> None:
-        for (_, node_type, user, _), task_id, rank in back:
+    def _readmit(self, readmitted: list[tuple[Group, str, int]]) -> None:
+        for (_, node_type, user, _), task_id, rank in readmitted:
             self._tasks[task_id] = replace(self._tasks[task_id], blocked="")
             self._queues.put_back(node_type, user, task_id, rank)
 
-    def _full(self, task: NodeTask) -> tuple[str, Most] | None:
+    def _full_limit(self, task: NodeTask) -> tuple[str, Most] | None:
         for limit, most in self._own_limits(task):
-            if self._slots.held(limit) >= most if isinstance(most, int) else self._short(limit, most) > 0:
+            if self._slots.held(limit) >= most if isinstance(most, int) else self._shortfall_us(limit, most) > 0:
                 return limit, most
         return None
 
@@ -197,7 +197,7 @@ class MemoryLimiting(MemoryRecords):
         self._tasks[task.task_id] = replace(task, blocked=limit[0])
         self._slots.block(self._group(task, limit), task.task_id, rank)
         if isinstance(limit[1], KeyRate):
-            self._look_again(limit[0], self._short(limit[0], limit[1]))
+            self._recheck_in(limit[0], self._shortfall_us(limit[0], limit[1]))
         return [group for group in self._groups(task) if group[0] != limit[0]]
 
     def _when_full(self, task: NodeTask, limit: tuple[str, Most]) -> tuple[WhenFull, str]:

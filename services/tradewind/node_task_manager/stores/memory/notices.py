@@ -74,7 +74,7 @@ class MemoryNotices:
         self._quiet: dict[tuple[str, str], int] = {}
         self._watched: dict[str, str] = {}
         """Node tasks of flows whose events are kept, with the ids of their components."""
-        self.tell: Callable[[str], None] = lambda news: None
+        self.on_news: Callable[[str], None] = lambda news: None
         """Called, with the scripts' messages, whenever there is something new to read."""
 
     async def task_events(self, task_id: str, after: str, limit: int) -> Stretch[TaskEvent]:
@@ -127,22 +127,22 @@ class MemoryNotices:
     def _notify(self, user: str, fact: Fact) -> None:
         stream = self._notifications.setdefault(user, Stream(self._caps.notifications))
         stream.add(self._time(), replace(fact, at=self._time()))
-        self.tell(f"n:{user}")
+        self.on_news(f"n:{user}")
 
-    def _once(self, user: str, what: str, ms: int) -> bool:
-        """Whether to tell a user about `what`: only once within `ms`."""
-        if self._quiet.get((user, what), 0) > self._time():
+    def _once(self, user: str, name: str, ms: int) -> bool:
+        """Whether to notify a user of `name`: only once within `ms`."""
+        if self._quiet.get((user, name), 0) > self._time():
             return False
-        self._quiet[user, what] = self._time() + ms
+        self._quiet[user, name] = self._time() + ms
         return True
 
-    def _happened(self, task: NodeTask, kind: TaskEventKind, error: TaskError | None = None, reason: str = "") -> None:
+    def _add_event(self, task: NodeTask, kind: TaskEventKind, error: TaskError | None = None, reason: str = "") -> None:
         """Keep an event of an ad-hoc task, or of a watched node task of a flow."""
         if not task.task_id.startswith("task:") and task.task_id not in self._watched:
             return
         if error:
             error = replace(error, message=brief(error.message), traceback="")
-        told = kind is TaskEventKind.PROGRESS
+        is_progress = kind is TaskEventKind.PROGRESS
         self._task_events.setdefault(task.task_id, Stream(self._caps.task_events)).add(
             self._time(),
             TaskEvent(
@@ -150,16 +150,16 @@ class MemoryNotices:
                 at=self._time(),
                 attempt=task.attempt,
                 worker_id=task.worker_id,
-                progress=task.progress if told else 0,
-                message=task.message if told else "",
-                step=task.step if told else "",
+                progress=task.progress if is_progress else 0,
+                message=task.message if is_progress else "",
+                step=task.step if is_progress else "",
                 reason=reason,
                 retry_at=task.retry_at if kind in _AHEAD else 0,
                 stop=task.stop if kind is TaskEventKind.STOPPING else None,
                 error=error,
             ),
         )
-        self.tell(f"r:{task.task_id}")
+        self.on_news(f"r:{task.task_id}")
 
     def _notify_end(self, component: Component, node_type: str, task: NodeTask | None, *, given_up: bool) -> None:
         """Notify the user of the end of an ad-hoc task or a batch."""
@@ -195,8 +195,8 @@ class MemoryNotices:
         """Notify the user, at most once a minute for each flow, of a component that ended badly, unless somebody
         stopped it."""
         stop, run = component.stop, component.run
-        badly = stop.by == "system" if stop else component.failed > 0
-        if badly and self._once(component.user_id, f"failed:{run.flow_id}", QUIET_MS):
+        notable = stop.by == "system" if stop else component.failed > 0
+        if notable and self._once(component.user_id, f"failed:{run.flow_id}", QUIET_MS):
             fact = Fact(
                 NotificationKind.CYCLE_FAILED,
                 str(run),

@@ -66,7 +66,7 @@ class MemoryRecords:
         """Runs that had ended by then are no longer listed."""
         self._signals: dict[str, list[Resumption]] = {}
         """Signals that came before their node tasks waited."""
-        self._asked: dict[str, dict[str, str]] = {}
+        self._signal_requests: dict[str, dict[str, str]] = {}
         """Results of the latest signal requests, by node task and request id."""
 
     async def save(self, plan: Plan, keep_ms: int | None = None) -> None:
@@ -101,8 +101,8 @@ class MemoryRecords:
         return replace(component, running=sum(task is not None and task.status is RUNNING for task in tasks))
 
     async def component_ids(self, run: RunName) -> tuple[str, ...]:
-        standing = self._runs.get(str(run))
-        return tuple(at for at, _ in standing.submission.components) if standing else ()
+        run_record = self._runs.get(str(run))
+        return tuple(at for at, _ in run_record.submission.components) if run_record else ()
 
     async def runs_of(
         self, user_id: str, kind: str, after: tuple[int, str] | None, limit: int
@@ -150,7 +150,9 @@ class MemoryRecords:
 
     def _forget_signals(self, gone: Callable[[RunName], bool]) -> None:
         self._signals = {name: kept for name, kept in self._signals.items() if not gone(TaskName.parse(name).run)}
-        self._asked = {name: asked for name, asked in self._asked.items() if not gone(TaskName.parse(name).run)}
+        self._signal_requests = {
+            name: requests for name, requests in self._signal_requests.items() if not gone(TaskName.parse(name).run)
+        }
 
     def _plan(self, task: NodeTask) -> Plan:
         return self._plans[self._components[self._owner(task)].plan]

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.cleaning import MemoryCleaning
-from tradewind.node_task_manager.stores.memory.turn import Turn
 
 
 class MemoryReruns(MemoryCleaning):
@@ -17,7 +17,7 @@ class MemoryReruns(MemoryCleaning):
         source = self._runs.get(str(run.run._replace(run=run.source)))
         return source is None or source.submission.run_id != run.source_id
 
-    def _keep_results(self, run: RunSubmission, owner: tuple[str, str], turn: Turn) -> None:
+    def _keep_results(self, run: RunSubmission, owner: tuple[str, str], call: Call) -> None:
         """Complete the nodes of a component whose results are kept, so that their signals are delivered."""
         if run.source < 0:
             return
@@ -30,7 +30,7 @@ class MemoryReruns(MemoryCleaning):
             source, task_id = self._tasks.get(source_run.task_id(node_id)), run.run.task_id(node_id)
             if source is not None and source.status is NodeTaskStatus.COMPLETED and task_id not in self._tasks:
                 self._keep(source, owner, place)
-                turn.work.append((owner, task_id))
+                call.work.append((owner, task_id))
 
     def _keep(self, source: NodeTask, owner: tuple[str, str], place: int) -> None:
         task = replace(

@@ -4,7 +4,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, TaskError
 from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryRequest
 
 
-def why_final(
+def final_reason(
     task: NodeTask, policy: RetryPolicy, error: TaskError, retry_request: RetryRequest | None, at: int, total_at: int
 ) -> str:
     """Say why no attempt follows a failed one at `at`, "" when one does; `task.failures` includes the failed one."""

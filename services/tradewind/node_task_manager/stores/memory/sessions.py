@@ -8,8 +8,8 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.node_tasks import Renewal, Session
 from tradewind.node_task_manager.ports.work import Effects, Held, Vacancy
+from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
-from tradewind.node_task_manager.stores.memory.turn import Turn
 
 
 class MemorySessions(MemoryClaiming):
@@ -22,7 +22,7 @@ class MemorySessions(MemoryClaiming):
     async def open_session(
         self, worker_id: str, incarnation: str, held: Sequence[Held], vacancies: Sequence[Vacancy] = ()
     ) -> Session:
-        turn = Turn()
+        call = Call()
         self._sessions[worker_id] = session = self._sessions.get(worker_id, 0) + 1
         same = self._incarnations.get(worker_id) == incarnation
         self._incarnations[worker_id] = incarnation
@@ -31,27 +31,27 @@ class MemorySessions(MemoryClaiming):
             task = self._tasks.get(token.task_id)
             if task is not None and _holds(task, token):
                 kept.add(token.task_id)
-                self._extend(task, turn)
-                self._heard_of(task)
-            elif self._why_lost(task, token):
+                self._extend(task, call)
+                self._record_heartbeat(task)
+            elif self._loss_reason(task, token):
                 lost.append(token.nonce)
         for task_id in await self.held_by(worker_id):
             if task_id not in kept:
-                self._give_back(self._tasks[task_id], lost=not same, turn=turn)
-        self._conclude(vacancies, turn)
-        return Session(session, tuple(lost), turn.effects())
+                self._give_back(self._tasks[task_id], lost=not same, call=call)
+        self._conclude(vacancies, call)
+        return Session(session, tuple(lost), call.effects())
 
     async def begin_process(self, worker_id: str, incarnation: str) -> Effects:
-        turn = Turn()
+        call = Call()
         if self._incarnations.get(worker_id, incarnation) != incarnation:
             for task_id in await self.held_by(worker_id):
-                self._give_back(self._tasks[task_id], lost=True, turn=turn)
+                self._give_back(self._tasks[task_id], lost=True, call=call)
         self._incarnations[worker_id] = incarnation
-        self._conclude((), turn)
-        return turn.effects()
+        self._conclude((), call)
+        return call.effects()
 
     async def renew(self, worker_id: str, session: int, held: Sequence[Held]) -> Renewal:
-        turn, now = Turn(), self._clock()
+        call, now = Call(), self._clock()
         deadline = now + self._limits.lease_ms
         current = session in (0, self._sessions.get(worker_id))
         lost, named = [], set()
@@ -59,17 +59,17 @@ class MemorySessions(MemoryClaiming):
             task = self._tasks.get(token.task_id)
             if task is not None and _holds(task, token):
                 named.add(task.task_id)
-                self._extend(task, turn)
-            elif why := self._why_lost(task, token):
+                self._extend(task, call)
+            elif why := self._loss_reason(task, token):
                 lost.append((token.nonce, why))
         if current and session:
             for task_id in await self.held_by(worker_id):
                 task = self._tasks[task_id]
                 if task_id not in named and not task.stop and task.started_at + self._limits.unnamed_ms <= now:
-                    turn.assignments.append(self._assignment(task))
-        return Renewal(current, tuple(lost), deadline, turn.effects())
+                    call.assignments.append(self._assignment(task))
+        return Renewal(current, tuple(lost), deadline, call.effects())
 
-    def _why_lost(self, task: NodeTask | None, token: Held) -> str:
+    def _loss_reason(self, task: NodeTask | None, token: Held) -> str:
         """Say why a token that holds no lease is lost; "" when the end of its attempt was reported."""
         if task is None:
             return "no such node task"
@@ -79,29 +79,29 @@ class MemorySessions(MemoryClaiming):
     async def give_back(
         self, worker_id: str, session: int, held: Sequence[Held] | None, vacancies: Sequence[Vacancy] = ()
     ) -> Effects:
-        turn = Turn()
+        call = Call()
         if session and self._sessions.get(worker_id) != session:
-            turn.results.append("replaced")
+            call.results.append("replaced")
         else:
-            turn.results.append("given_back")
+            call.results.append("given_back")
             if held is None:
                 given = [self._tasks[task_id] for task_id in await self.held_by(worker_id)]
             else:
                 named = [(self._tasks.get(token.task_id), token) for token in held]
                 given = [task for task, token in named if task is not None and _holds(task, token)]
             for task in given:
-                self._give_back(task, lost=held is None, turn=turn)
-        self._conclude(vacancies, turn)
-        return turn.effects()
+                self._give_back(task, lost=held is None, call=call)
+        self._conclude(vacancies, call)
+        return call.effects()
 
     async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:
-        turn = Turn()
+        call = Call()
         task = self._tasks.get(held.task_id)
         if task is not None and _holds(task, held) and task.worker_id == worker_id and task.stop is None:
             task = self._lease(replace(task, progress=0, message="", step=""), to)
-            self._happened(task, TaskEventKind.RUNNING)
-            turn.assignments.append(self._assignment(task))
-        return turn.effects()
+            self._add_event(task, TaskEventKind.RUNNING)
+            call.assignments.append(self._assignment(task))
+        return call.effects()
 
 
 def _holds(task: NodeTask, token: Held) -> bool:

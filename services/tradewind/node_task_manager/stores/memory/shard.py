@@ -19,14 +19,14 @@ from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.node_tasks import Purge, Submitted
 from tradewind.node_task_manager.ports.reading import Line, Progress, Queue, StoredLine
 from tradewind.node_task_manager.ports.work import Effects, Postponed, Termination, Vacancy
-from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
+from tradewind.node_task_manager.stores.memory.call import Call
+from tradewind.node_task_manager.stores.memory.clocks import expired_clock_error
 from tradewind.node_task_manager.stores.memory.completing import MemoryCompleting
 from tradewind.node_task_manager.stores.memory.records import Run, run_of, task_name
 from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.reruns import MemoryReruns
 from tradewind.node_task_manager.stores.memory.sessions import MemorySessions
 from tradewind.node_task_manager.stores.memory.sub_flows import MemorySubFlows
-from tradewind.node_task_manager.stores.memory.turn import Turn
 from tradewind.node_task_manager.stores.memory.watching import MemoryWatching
 from tradewind.node_task_manager.stores.memory.withheld import MemoryWithheld
 
@@ -55,18 +55,18 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
         return self._queues.place(node_type, user, task_id)
 
     async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:
-        turn = Turn()
-        coming = {run.user_id: self._queues.queued(run.user_id) + self._slots.blocked(run.user_id) for run in runs}
-        results = [self._refusal(run, coming) or self._begin(run, turn) for run in runs]
-        self._conclude(vacancies, turn)
-        return Submitted(tuple(results), turn.effects())
+        call = Call()
+        queued = {run.user_id: self._queues.queued(run.user_id) + self._slots.blocked(run.user_id) for run in runs}
+        results = [self._refusal(run, queued) or self._begin(run, call) for run in runs]
+        self._conclude(vacancies, call)
+        return Submitted(tuple(results), call.effects())
 
-    def _refusal(self, run: RunSubmission, coming: dict[str, int]) -> SubmitResult | None:
-        standing = self._runs.get(str(run.run))
-        if standing is not None:
-            if standing.submission.run_id == run.run_id:
+    def _refusal(self, run: RunSubmission, queued: dict[str, int]) -> SubmitResult | None:
+        existing = self._runs.get(str(run.run))
+        if existing is not None:
+            if existing.submission.run_id == run.run_id:
                 return SubmitResult(SubmitOutcome.DUPLICATE)
-            return SubmitResult(SubmitOutcome.RUN_CONFLICT, existing_run_id=standing.submission.run_id)
+            return SubmitResult(SubmitOutcome.RUN_CONFLICT, existing_run_id=existing.submission.run_id)
         if not run.run.ad_hoc:
             if run.begun_ms <= self._purged.get(run.run.flow_id, -1):
                 return SubmitResult(SubmitOutcome.FLOW_PURGED)
@@ -78,12 +78,12 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
         if unknown:
             return SubmitResult(SubmitOutcome.PLAN_UNKNOWN, unknown)
         entries = sum(len(self._plans[digest].entries) for _, digest in run.components)
-        if coming[run.user_id] + entries > self._limits.user_queue:
+        if queued[run.user_id] + entries > self._limits.user_queue:
             return SubmitResult(SubmitOutcome.QUEUE_FULL)
-        coming[run.user_id] += entries
+        queued[run.user_id] += entries
         return None
 
-    def _begin(self, run: RunSubmission, turn: Turn) -> SubmitResult:
+    def _begin(self, run: RunSubmission, call: Call) -> SubmitResult:
         name = str(run.run)
         plans = {component_id: self._plans[digest] for component_id, digest in run.components}
         self._runs[name] = Run(run, {at: plan.failure_policy for at, plan in plans.items()})
@@ -99,11 +99,11 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
                 submitted_at=self._clock(),
                 node_type=run.node_type,
             )
-            marks = self._marks(run, component_id)
-            self._keep_results(run, (name, component_id), turn)
+            marks = self._stop_marks(run, component_id)
+            self._keep_results(run, (name, component_id), call)
             held = self._withhold(run, (name, component_id))
             if marks:
-                self._stop_component((name, component_id), marks[0], turn)
+                self._stop_component((name, component_id), marks[0], call)
             elif not held:
                 for place in plan.entries:
                     if run.run.task_id(plan.nodes[place].node_id) not in self._tasks:
@@ -111,51 +111,51 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
         return SubmitResult(SubmitOutcome.ACCEPTED)
 
     async def claim(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
-        turn = Turn()
-        self._conclude(vacancies, turn)
-        return turn.effects()
+        call = Call()
+        self._conclude(vacancies, call)
+        return call.effects()
 
     async def postpone(self, postponed: Sequence[Postponed]) -> Effects:
-        turn = Turn()
+        call = Call()
         for given in postponed:
             task = self._tasks.get(given.task_id)
             if task is None or task.status is not NodeTaskStatus.RUNNING or task.nonce != given.nonce:
-                turn.results.append("lost")
+                call.results.append("lost")
             elif task.stop:
-                turn.results.append("lost")
-                self._finish(replace(self._release(task), nonce=""), NodeTaskStatus.TERMINATED, task.stop.reason, turn)
+                call.results.append("lost")
+                self._finish(replace(self._release(task), nonce=""), NodeTaskStatus.TERMINATED, task.stop.reason, call)
             else:
-                turn.results.append("")
+                call.results.append("")
                 at = self._clock() + max(1, given.wait_ms)
                 if total_at := self._private[task.task_id].total_at:
                     at = max(self._clock() + 1, min(at, total_at))
                 self._delayed[task.task_id] = at
                 task = replace(self._release(task), status=NodeTaskStatus.PENDING, nonce="", retry_at=at, postponed=at)
                 self._tasks[task.task_id] = task
-                self._happened(task, TaskEventKind.WAITING)
-        self._conclude((), turn)
-        return turn.effects()
+                self._add_event(task, TaskEventKind.WAITING)
+        self._conclude((), call)
+        return call.effects()
 
     async def hasten(self, task_ids: Sequence[str]) -> Effects:
-        turn = Turn()
+        call = Call()
         for task_id in task_ids:
             task = self._tasks.get(task_id)
             if task is None or task.status is not NodeTaskStatus.PENDING or not task.retry_at:
-                turn.results.append("does not wait")
+                call.results.append("does not wait")
             elif task.retry_at != task.postponed:
-                turn.results.append("waits for its next attempt")
+                call.results.append("waits for its next attempt")
             else:
-                turn.results.append("")
+                call.results.append("")
                 del self._delayed[task_id]
                 self._enqueue(replace(task, retry_at=0))
-        self._conclude((), turn)
-        return turn.effects()
+        self._conclude((), call)
+        return call.effects()
 
     async def reap(self, vacancies: Sequence[Vacancy] = (), spare_ms: int = 0, by_ms: int = 0) -> Effects:
-        turn, now = Turn(), self._clock()
+        call, now = Call(), self._clock()
         if 0 < by_ms < now:
-            self._conclude(vacancies, turn)
-            return structs.replace(turn.effects(), late=True)
+            self._conclude(vacancies, call)
+            return structs.replace(call.effects(), late=True)
         spare_till = now + spare_ms
         since = spare_till - self._limits.lease_ms if spare_ms else 0
         for _, task_id in sorted((at, task_id) for task_id, at in self._leases.items() if at <= now):
@@ -163,94 +163,94 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
             if task.started_at < since:
                 self._leases[task_id] = spare_till
                 continue
-            error = None if task.stop else which_ran_out(task, self._node(task), self._private[task_id], now)
-            turn.results.append(task_id)
+            error = None if task.stop else expired_clock_error(task, self._node(task), self._private[task_id], now)
+            call.results.append(task_id)
             if error is None:
-                self._give_back(task, lost=True, turn=turn)
+                self._give_back(task, lost=True, call=call)
                 continue
             if error.code == "HEARTBEAT_TIMEOUT":
                 mark = StopMark(error.message, "system", now)
-                turn.terminations.append(Termination(task.worker_id, task_id, task.attempt, task.nonce, mark))
-            self._fail_attempt(replace(task, nonce=""), error, None, turn)
+                call.terminations.append(Termination(task.worker_id, task_id, task.attempt, task.nonce, mark))
+            self._fail_attempt(replace(task, nonce=""), error, None, call)
         for _, task_id in sorted((at, task_id) for task_id, at in self._queues.waits.items() if at <= now):
             task = self._tasks[task_id]
             node, total_at = self._node(task), self._private[task_id].total_at
             spared = task.ready_at < since
-            if (spared or self._held_up(task)) and not (node.total_ms and total_at <= now):
+            if (spared or self._waits_for_limit(task)) and not (node.total_ms and total_at <= now):
                 till = spare_till if spared else now + node.schedule_to_start_ms
                 self._queues.waits[task_id] = min([till, *([total_at] if node.total_ms else [])])
                 continue
-            turn.results.append(task_id)
+            call.results.append(task_id)
             task = self._dequeue(task)
             if node.total_ms and self._private[task_id].total_at <= now:
                 message = f"no attempt succeeded within the total time of {duration_text(node.total_ms)}"
-                self._fail(task, "TOTAL_TIMEOUT", message, turn)
+                self._fail(task, "TOTAL_TIMEOUT", message, call)
             else:
                 limit = duration_text(node.schedule_to_start_ms)
                 message = f'no worker that offers "{node.node_type}" took it within {limit}'
-                self._fail(task, "START_TIMEOUT", message, turn)
-        self._conclude(vacancies, turn)
-        return turn.effects()
+                self._fail(task, "START_TIMEOUT", message, call)
+        self._conclude(vacancies, call)
+        return call.effects()
 
     async def reopen(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
-        turn = Turn()
+        call = Call()
         for task_id in self._leases:
-            self._tasks[task_id] = self._count_anew(self._tasks[task_id])
+            self._tasks[task_id] = self._take_new_slots(self._tasks[task_id])
         self._queues.unpark_all()
-        self._let_in(self._slots.readmit_all())
-        self._conclude(vacancies, turn)
-        return turn.effects()
+        self._readmit(self._slots.readmit_all())
+        self._conclude(vacancies, call)
+        return call.effects()
 
     async def stop(self, run: RunName, run_id: str, component_id: str, reason: str, by: str, mark_ms: int) -> Effects:
-        turn, name = Turn(), str(run)
+        call, name = Call(), str(run)
         known = self._stops.get((name, component_id))
         mark = known[1] if known and known[0] == run_id else StopMark(reason, by, self._clock())
         self._stops[name, component_id] = (run_id, mark)
         before = self._count(name, NodeTaskStatus.SKIPPED)
-        standing = self._runs.get(name)
-        if standing is not None and standing.submission.run_id == run_id:
-            for other, _ in standing.submission.components:
-                spared = component_id == "" and other in standing.submission.withheld
+        existing = self._runs.get(name)
+        if existing is not None and existing.submission.run_id == run_id:
+            for other, _ in existing.submission.components:
+                spared = component_id == "" and other in existing.submission.withheld
                 if component_id in ("", other) and not spared:
-                    self._stop_component((name, other), mark, turn)
-        self._settle(turn)
-        turn.results += [
+                    self._stop_component((name, other), mark, call)
+        self._settle(call)
+        call.results += [
             str(self._count(name, NodeTaskStatus.SKIPPED) - before),
-            str(len(turn.terminations)),
+            str(len(call.terminations)),
         ]
-        self._conclude((), turn)
-        return turn.effects()
+        self._conclude((), call)
+        return call.effects()
 
     async def release(self, run: RunName, run_id: str, components: Sequence[Release]) -> Effects:
-        turn, standing = Turn(), self._runs.get(str(run))
-        for each in components if standing is not None and standing.submission.run_id == run_id else ():
-            self._release_component((str(run), each.component_id), each, turn)
-        self._conclude((), turn)
-        return turn.effects()
+        call, existing = Call(), self._runs.get(str(run))
+        for each in components if existing is not None and existing.submission.run_id == run_id else ():
+            self._release_component((str(run), each.component_id), each, call)
+        self._conclude((), call)
+        return call.effects()
 
     def _count(self, run: str, status: NodeTaskStatus) -> int:
         tasks = self._tasks.items()
         return sum(run_of(task_id) == run and task.status is status for task_id, task in tasks)
 
     async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
-        turn = Turn()
+        call = Call()
         owner = (run_of(task_id), component_id)
         if owner not in self._components:
             return Effects(results=("unknown",))
         if task_name(task_id).item >= 0 and task_id not in self._tasks:
             return Effects(results=("unknown",))
-        turn.results.append("")
+        call.results.append("")
         task = self._tasks.get(task_id) or self._create(owner, index)
         mark = StopMark(reason, by, self._clock())
         if task.status is NodeTaskStatus.RUNNING:
-            self._request_stop(task, mark, turn)
+            self._request_stop(task, mark, call)
         elif not task.status.terminal:
-            self._end_idle(replace(task, stop=mark), reason, turn)
-        self._conclude((), turn)
-        return turn.effects()
+            self._end_idle(replace(task, stop=mark), reason, call)
+        self._conclude((), call)
+        return call.effects()
 
     async def purge(self, flow_id: str) -> Purge:
-        turn = Turn()
+        call = Call()
         self._purged[flow_id] = self._clock()
         self._budgets.forget(f'flow "{flow_id}"')
         mark = StopMark("the flow was deleted", "system", self._clock())
@@ -259,7 +259,7 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
             if task.status in (NodeTaskStatus.PENDING, NodeTaskStatus.SUSPENDED):
                 self._dequeue(task)
             if task.status is NodeTaskStatus.RUNNING and task.worker_id:
-                turn.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, mark))
+                call.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, mark))
             self._release(self._withdraw(task) if self._is_mapped(task) else task)
             self._dead.pop(task.task_id, None)
             del self._tasks[task.task_id], self._private[task.task_id]
@@ -278,21 +278,21 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
         self._logs = {key: lines for key, lines in self._logs.items() if key[0] != flow_id}
         self._reopen()
         self._queues.tidy()
-        return Purge(len(gone) + len(components), True, turn.effects())
+        return Purge(len(gone) + len(components), True, call.effects())
 
     async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
         kept = 0
-        told: dict[str, NodeTask] = {}
+        updated: dict[str, NodeTask] = {}
         for entry in progress:
             task = self._tasks.get(entry.task_id)
             if task is not None and task.status is NodeTaskStatus.RUNNING and task.nonce == entry.nonce:
                 kept += 1
-                self._heard_of(task)
+                self._record_heartbeat(task)
                 if entry.progress >= task.progress:
                     task = replace(task, progress=entry.progress, message=entry.message, step=entry.step)
-                    self._tasks[task.task_id] = told[task.task_id] = task
-        for task in told.values():
-            self._happened(task, TaskEventKind.PROGRESS)
+                    self._tasks[task.task_id] = updated[task.task_id] = task
+        for task in updated.values():
+            self._add_event(task, TaskEventKind.PROGRESS)
         for line in lines:
             task = self._tasks.get(line.task_id)
             if task is not None and line.nonce in (task.nonce, self._private[line.task_id].settled):

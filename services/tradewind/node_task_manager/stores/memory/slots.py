@@ -72,7 +72,7 @@ class MemorySlots:
         back = []
         for group in self._blocked:
             if group[0] == limit and isinstance(group[3], int) and group[3] > self.held(limit):
-                back += self.take_out(group, count)
+                back += self.remove(group, count)
         return back
 
     def groups(self, limit: str) -> list[Group]:
@@ -81,9 +81,9 @@ class MemorySlots:
 
     def readmit_all(self) -> list[tuple[Group, str, int]]:
         """Take out all waiting node tasks."""
-        return [each for group, waiting in self._blocked.items() for each in self.take_out(group, len(waiting))]
+        return [each for group, waiting in self._blocked.items() for each in self.remove(group, len(waiting))]
 
-    def take_out(self, group: Group, count: int) -> list[tuple[Group, str, int]]:
+    def remove(self, group: Group, count: int) -> list[tuple[Group, str, int]]:
         """Take out up to `count` of a group, with their places in the queue."""
         waiting = self._blocked.get(group, {})
         return [(group, task_id, waiting.pop(task_id)) for task_id in self.waiting(group)[:count]]

@@ -10,24 +10,24 @@ from tradewind.node_task_manager.domain.sub_flow import ReportKind, SubFlowRepor
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.events import SubFlowEvent
 from tradewind.node_task_manager.ports.work import Effects
+from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.suspension import MemorySuspension
-from tradewind.node_task_manager.stores.memory.turn import Turn
 
 
 class MemorySubFlows(MemorySuspension):
     """Tells the scheduler about these node tasks, and takes its reports."""
 
     async def report_sub_flows(self, reports: Sequence[SubFlowReport]) -> Effects:
-        turn = Turn()
-        turn.results += [self._take_report(report, turn) for report in reports]
-        self._conclude((), turn)
-        return turn.effects()
+        call = Call()
+        call.results += [self._handle_report(report, call) for report in reports]
+        self._conclude((), call)
+        return call.effects()
 
     async def run_inputs(self, run: RunName, component_id: str) -> str:
         owner = (str(run), component_id)
         return self._inputs.get(owner) or self._runs[str(run)].submission.inputs_json
 
-    def _take_report(self, report: SubFlowReport, turn: Turn) -> str:
+    def _handle_report(self, report: SubFlowReport, call: Call) -> str:
         task = self._tasks.get(report.task_id)
         component = self._components.get(self._owner(task)) if task else None
         if task is None or component is None or component.run_id != report.run_id:
@@ -44,23 +44,23 @@ class MemorySubFlows(MemorySuspension):
         if report.kind is ReportKind.BEGUN:
             return ""
         if report.kind is ReportKind.COMPLETED:
-            self._resume(task, None, "output", report.output, turn)
+            self._resume(task, None, "output", report.output, call)
         elif report.error is not None:
-            self._fail_attempt(self._dequeue(task), report.error, RetryRequest(none=report.final), turn)
+            self._fail_attempt(self._dequeue(task), report.error, RetryRequest(none=report.final), call)
         return ""
 
     def _wait(self, task: NodeTask, wait: Wait) -> NodeTask:
         if wait.flow_id:
             task = replace(task, attempt=task.attempt + 1, nonce="", child="")
-            self._tell_of_flow(task, "")
+            self._notify_scheduler(task, "")
         return super()._wait(task, wait)
 
-    def _leave(self, task: NodeTask) -> None:
+    def _abandon(self, task: NodeTask) -> None:
         wait = self._node(task).wait
         if wait is not None and wait.flow_id and task.child:
-            self._tell_of_flow(task, task.child)
+            self._notify_scheduler(task, task.child)
 
-    def _tell_of_flow(self, task: NodeTask, child: str) -> None:
+    def _notify_scheduler(self, task: NodeTask, child: str) -> None:
         owner = self._owner(task)
         submission = self._runs[owner[0]].submission
         event_id = f"{self._clock()}-{next(self._numbers)}"

@@ -16,28 +16,28 @@ from tradewind.node_task_manager.domain.waiting import (
     Wait,
 )
 from tradewind.node_task_manager.ports.work import Effects
+from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut
-from tradewind.node_task_manager.stores.memory.turn import Turn
 
 
 class MemorySuspension(MemoryFanOut):
     """Suspends node tasks, and ends their waits."""
 
     async def signal(self, signal: Signal) -> Effects:
-        turn = Turn()
-        asked = self._asked.setdefault(signal.task_id, {})
-        if signal.request_id in asked:
-            turn.results.append(asked[signal.request_id])
+        call = Call()
+        known = self._signal_requests.setdefault(signal.task_id, {})
+        if signal.request_id in known:
+            call.results.append(known[signal.request_id])
         else:
-            turn.results.append(self._take_signal(signal, turn))
-            if signal.request_id and turn.results[0] in ("resumed", "kept"):
-                asked[signal.request_id] = turn.results[0]
-                if len(asked) > MOST_REQUESTS:
-                    del asked[next(iter(asked))]
-        self._conclude((), turn)
-        return turn.effects()
+            call.results.append(self._handle_signal(signal, call))
+            if signal.request_id and call.results[0] in ("resumed", "kept"):
+                known[signal.request_id] = call.results[0]
+                if len(known) > MOST_REQUESTS:
+                    del known[next(iter(known))]
+        self._conclude((), call)
+        return call.effects()
 
-    def _take_signal(self, signal: Signal, turn: Turn) -> str:
+    def _handle_signal(self, signal: Signal, call: Call) -> str:
         name = TaskName.parse(signal.task_id)
         task = self._tasks.get(signal.task_id)
         component = self._components.get((str(name.run), signal.component_id))
@@ -49,33 +49,33 @@ class MemorySuspension(MemoryFanOut):
             return "stopping"
         if task is None and name.item >= 0:
             return "unknown"
-        came = Resumption(self._clock(), signal.signal, signal.payload, signal.by)
+        resumption = Resumption(self._clock(), signal.signal, signal.payload, signal.by)
         if task is None or task.status is not NodeTaskStatus.SUSPENDED:
             if signal.attempt >= 0:
                 return "changed"
-            return self._keep_signal(signal.task_id, came)
+            return self._store_signal(signal.task_id, resumption)
         if task.attempt != signal.attempt:
             return "changed"
-        self._resume(task, came, signal.handle, signal.payload, turn)
+        self._resume(task, resumption, signal.handle, signal.payload, call)
         return "resumed"
 
-    def _keep_signal(self, task_id: str, came: Resumption) -> str:
+    def _store_signal(self, task_id: str, resumption: Resumption) -> str:
         run = TaskName.parse(task_id).run
         of_run = sum(len(kept) for other, kept in self._signals.items() if TaskName.parse(other).run == run)
         kept = self._signals.setdefault(task_id, [])
         if len(kept) >= MOST_KEPT or of_run >= MOST_KEPT_OF_RUN:
             return "full"
-        kept.append(came)
+        kept.append(resumption)
         return "kept"
 
-    def _suspend(self, task: NodeTask, wait: Wait, turn: Turn) -> None:
+    def _suspend(self, task: NodeTask, wait: Wait, call: Call) -> None:
         """Begin the wait of a node task that ran; its lease has been released."""
         self._private[task.task_id].settled = task.nonce
         task = self._wait(task, wait)
         early = next((each for each in self._signals.get(task.task_id, ()) if each.signal == wait.signal), None)
         if early is not None and wait.signal and not wait.form:
             self._signals[task.task_id].remove(early)
-            self._resume(task, early, wait.completes, early.payload, turn)
+            self._resume(task, early, wait.completes, early.payload, call)
 
     def _wait(self, task: NodeTask, wait: Wait) -> NodeTask:
         now = self._clock()
@@ -87,22 +87,22 @@ class MemorySuspension(MemoryFanOut):
             self._delayed[task.task_id] = at
         task = replace(task, status=NodeTaskStatus.SUSPENDED, wait=wait, retry_at=at)
         self._tasks[task.task_id] = task
-        self._happened(task, TaskEventKind.SUSPENDED)
+        self._add_event(task, TaskEventKind.SUSPENDED)
         if wait.form:
             wanted = NotificationKind.ANSWER_WANTED
             fact = Fact(wanted, task.task_id, node_type=self._node(task).node_type, message=wait.title)
             self._notify(self._user(task), fact)
         return task
 
-    def _resume(self, task: NodeTask, came: Resumption | None, handle: str, value: str, turn: Turn) -> None:
-        """End a wait; `came` is the signal or the time that ended it, if either did.
+    def _resume(self, task: NodeTask, resumption: Resumption | None, handle: str, value: str, call: Call) -> None:
+        """End a wait; `resumption` is the signal or the time that ended it, if either did.
 
         With a handle, the node task completes and emits `value` by it; otherwise it runs again.
         """
-        task = replace(self._dequeue(task), resumed=came or task.resumed)
+        task = replace(self._dequeue(task), resumed=resumption or task.resumed)
         if handle:
             task = replace(task, outputs=((handle, value),), emitted=(handle,))
-            self._finish(task, NodeTaskStatus.COMPLETED, "", turn)
+            self._finish(task, NodeTaskStatus.COMPLETED, "", call)
         else:
             self._enqueue(replace(task, status=NodeTaskStatus.PENDING))
 
@@ -117,9 +117,9 @@ class MemorySuspension(MemoryFanOut):
             private.total_at = private.total_at or now + node.total_ms
         self._wait(replace(task, ready_at=now, started_at=now), wait)
 
-    def _wake(self, task: NodeTask, turn: Turn) -> None:
+    def _wake(self, task: NodeTask, call: Call) -> None:
         if task.status is not NodeTaskStatus.SUSPENDED:
-            super()._wake(task, turn)
+            super()._wake(task, call)
             return
         if self._components[self._owner(task)].stop is not None:
             # The stop reaches this node task as well.
@@ -128,16 +128,18 @@ class MemorySuspension(MemoryFanOut):
         assert wait is not None
         task = self._dequeue(task)
         if node.total_ms and self._private[task.task_id].total_at <= self._clock():
-            self._leave(task)
+            self._abandon(task)
             message = f"it was still waiting when the total time of {duration_text(node.total_ms)} ended"
-            self._fail(task, "TOTAL_TIMEOUT", message, turn)
+            self._fail(task, "TOTAL_TIMEOUT", message, call)
         elif wait.late_error:
-            self._fail(task, "WAIT_TIMEOUT", wait.late_error, turn)
+            self._fail(task, "WAIT_TIMEOUT", wait.late_error, call)
         else:
             handle, value = wait.late or (wait.completes, "null")
-            self._resume(task, Resumption(self._clock()), handle, self._passed(task) if wait.passes else value, turn)
+            self._resume(
+                task, Resumption(self._clock()), handle, self._passed_value(task) if wait.passes else value, call
+            )
 
-    def _passed(self, task: NodeTask) -> str:
+    def _passed_value(self, task: NodeTask) -> str:
         """Return the value of the first live edge into a node, or null."""
         for at, value in sorted(task.inputs):
             edge = self._plan(task).edges[at]

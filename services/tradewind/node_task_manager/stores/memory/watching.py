@@ -17,8 +17,8 @@ class MemoryWatching(MemoryClaiming):
             return WatchOutcome.ENDED
         if task_id in self._watched:
             return WatchOutcome.WATCHED
-        beside = [each for each, owner in self._watched.items() if (run_of(each), owner) == (str(run), component_id)]
-        if sum(not self._has_ended(each) for each in beside) >= MOST_WATCHED:
+        others = [each for each, owner in self._watched.items() if (run_of(each), owner) == (str(run), component_id)]
+        if sum(not self._has_ended(each) for each in others) >= MOST_WATCHED:
             return WatchOutcome.FULL
         self._watched[task_id] = component_id
         return WatchOutcome.NEW

@@ -11,7 +11,7 @@ from tradewind.node_task_manager.stores.memory.slots import Group
 
 
 @dataclass
-class Turn:
+class Call:
     """The effects of one call so far."""
 
     assignments: list[Assignment] = field(default_factory=list)
