@@ -13,7 +13,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `flow_runs:<flow>` | zset | the latest run `<cycle>:<run>` of each cycle by number, open ones on top | with the run |
 | `purged:<flow>` | string | when the flow was purged | 1 h |
 | `node_tasks_list` | zset | node tasks by creation | go with the run; swept from a day on |
-| `to_clean` | zset | `run:`, `worker:`, `flow:`, `dead_letters:` and a name, by when to look at it | empties itself |
+| `to_clean` | zset | `run:`, `worker:`, `flow:`, `dead_letters:` and a name, by when to check it | empties itself |
 | `walks` | list | ended runs that are being removed, and how far each is | empties itself |
 | `cleaner` | string | the replica that cleans | 15 s after its last step |
 | `queue:cleaned` | hash | how much was removed | kept, one |
@@ -35,8 +35,8 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `user_weights` | hash | weights of users in taking turns | kept, one |
 | `inflight` | zset | running node tasks by lease deadline | empties itself |
 | `worker_tasks:<worker>` | zset | node tasks of a worker by lease deadline | empties itself |
-| `worker_session:<worker>` | string | number of its latest stream | 8 d after it was last heard |
-| `worker_incarnation:<worker>` | string | process behind its latest stream | 8 d after it was last heard |
+| `worker_session:<worker>` | string | number of its latest stream | 8 d after it was last seen |
+| `worker_incarnation:<worker>` | string | process behind its latest stream | 8 d after it was last seen |
 | `replicas` | zset | node task managers by the end of their presence; first shard only | 10 min after the last |
 | `connected` | zset | node task managers by how long their reports, next line, are valid | 30 s after the last |
 | `connected:<replica>` | hash | since when each `worker:<id>` is connected there; each `type:<type>` offered | 30 s |
@@ -50,11 +50,11 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `logs:<ad-hoc run>` | stream | log lines of its nodes, newest 10 000 | 24 h after the last |
 | `user_runs:<user>:<kind>` | zset | tasks, batches of a user by submission | expired ones are swept by `clean` |
 | `ended_runs` | zset | ended tasks and batches by when they expire | as above |
-| `told:<run>` | string | that watchers of a task or batch were told just now | 100 ms |
+| `told:<run>` | string | that watchers of a task or batch were notified just now | 100 ms |
 | `task_events:<node task>` | stream | events of an ad-hoc or watched node task, newest 250 | 24 h from its end |
 | `notifications:<user>` | stream | notifications of a user, newest 1000 | 7 d after the last |
 | `notifications_read:<user>` | string | up to where they are read | 7 d after it was set |
-| `notified:<user>:<what>` | string | when a user may be told of something again | 1 min of a flow, else 24 h |
+| `notified:<user>:<what>` | string | when a user may be notified of something again | 1 min of a flow, else 24 h |
 | `logs:<flow>:<cycle>` | stream | log lines of nodes, 10 000; for older cycles 100 | newest 100 cycles, 8 d |
 | `flow_logs:<flow>` | zset | cycles that have logs | 8 d after the last |
 | `cache:<name>:<digest>` | string | a result, its generation and end | 90 to 100 % of its time to live |

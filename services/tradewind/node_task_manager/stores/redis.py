@@ -323,20 +323,20 @@ def _as_text(limits: dict[str, Any]) -> str:
 def _flat_runs(runs: Sequence[RunSubmission]) -> list[object]:
     """Return the runs as submit_runs.lua reads them: in one list, as making a list costs Lua more than filling it."""
     flat: list[object] = []
-    for one in runs:
+    for run in runs:
         flat += (
-            str(one.run),
-            one.run.flow_id,
-            one.run_id,
-            one.user_id,
-            one.partition,
-            one.inputs_json,
-            one.traceparent,
+            str(run.run),
+            run.run.flow_id,
+            run.run_id,
+            run.user_id,
+            run.partition,
+            run.inputs_json,
+            run.traceparent,
         )
-        flat += (one.planned_ms, one.begun_ms, one.node_type, len(one.components))
-        for part in one.components:
+        flat += (run.planned_ms, run.begun_ms, run.node_type, len(run.components))
+        for part in run.components:
             flat += part
-        rest = one[_FIRST_RARE_FIELD:]
+        rest = run[_FIRST_RARE_FIELD:]
         flat.append(False if rest == _RARE_DEFAULTS else rest)
     return flat
 
@@ -344,12 +344,12 @@ def _flat_runs(runs: Sequence[RunSubmission]) -> list[object]:
 def _flat_outcomes(outcomes: Sequence[Outcome]) -> list[object]:
     """Return the outcomes as complete_tasks.lua reads them."""
     flat: list[object] = []
-    for one in outcomes:
-        flat += (one.task_id, one.attempt, one.nonce, one.kind, len(one.outputs))
-        for output in one.outputs:
+    for outcome in outcomes:
+        flat += (outcome.task_id, outcome.attempt, outcome.nonce, outcome.kind, len(outcome.outputs))
+        for output in outcome.outputs:
             flat += output
-        plain = one.error is None and one.retry_request is None and not one.cache and one.wait is None
-        flat.append(False if plain else (one.error, one.retry_request, one.cache, one.wait))
+        plain = outcome.error is None and outcome.retry_request is None and not outcome.cache and outcome.wait is None
+        flat.append(False if plain else (outcome.error, outcome.retry_request, outcome.cache, outcome.wait))
     return flat
 
 

@@ -11,13 +11,13 @@ from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
 
 
-class _Looked(msgspec.Struct, array_like=True):
+class _Reply(msgspec.Struct, array_like=True):
     records: int
     findings: list[tuple[str, str, str, bool]]
     at: str
 
 
-_EXAMINE = Script(__name__, "examine_cache", _Looked)
+_EXAMINE = Script(__name__, "examine_cache", _Reply)
 
 
 class RedisCacheDoctor:
@@ -42,5 +42,5 @@ class RedisCacheDoctor:
         }
         if recheck is not None:
             args["recheck"] = list(recheck)
-        looked = await _EXAMINE(self._client, keys, args)
-        return Examined(looked.records, tuple(Finding(*each) for each in looked.findings), looked.at)
+        reply = await _EXAMINE(self._client, keys, args)
+        return Examined(reply.records, tuple(Finding(*each) for each in reply.findings), reply.at)

@@ -14,14 +14,14 @@ from tradewind.server.redis.script import Script
 
 
 @dataclass(frozen=True, slots=True)
-class _Looked:
+class _Reply:
     records: int
     findings: tuple[tuple[str, str, str, bool], ...]
     at: str
     effects: Effects
 
 
-_EXAMINE = Script(__name__, "examine", _Looked)
+_EXAMINE = Script(__name__, "examine", _Reply)
 
 
 class RedisShardDoctor:
@@ -38,6 +38,6 @@ class RedisShardDoctor:
         more: dict[str, Any] = {"at": at, "records": records, "mend": mend, "cleaner": cleaner}
         if recheck is not None:
             more["recheck"] = list(recheck)
-        looked = await _EXAMINE(self._client, self._any_key, self._tasks.script_args(more))
-        findings = tuple(Finding(*finding) for finding in looked.findings)
-        return ShardExamination(Examined(looked.records, findings, looked.at), looked.effects)
+        reply = await _EXAMINE(self._client, self._any_key, self._tasks.script_args(more))
+        findings = tuple(Finding(*finding) for finding in reply.findings)
+        return ShardExamination(Examined(reply.records, findings, reply.at), reply.effects)

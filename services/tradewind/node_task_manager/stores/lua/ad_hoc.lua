@@ -1,6 +1,6 @@
 --!include task_events
 --!include notifications
--- Runs outside any flow, which are ad-hoc tasks and batches: counts their running nodes and tells those who watch them.
+-- Runs outside any flow, which are ad-hoc tasks and batches: counts their running nodes and notifies those who watch them.
 local NO_PARTITION = -1
 local NOTIFY_MS = 100
 local running, touched, events = {}, {}, {}
@@ -9,9 +9,9 @@ fresh(function()
   if #events > 0 then events = {} end
 end)
 
--- Notes that a run has changed, and that `more` of its nodes run. Changes of a batch are told at most ten times a
--- second, and its end always, so whoever was told looks again a little later. What happens (`kind`) to the node task of
--- an ad-hoc task, or to a watched node task of a flow, is an event and is told at once.
+-- Notes that a run has changed, and that `more` of its nodes run. Changes of a batch are published at most ten times a
+-- second, and its end always, so whoever was notified checks again a little later. What happens (`kind`) to the node
+-- task of an ad-hoc task, or to a watched node task of a flow, is an event and is published at once.
 local function changed(comp, more, record, kind)
   local is_event = kind and comp.watched and task_events.watched(comp, record.id)
   if comp.partition == NO_PARTITION then

@@ -335,7 +335,8 @@ local function hand_out(node_type, fresh, vacancies)
   return left
 end
 
--- Leaves node tasks that became ready in this script waiting for a taker, some with a deadline; tells other processes.
+-- Leaves node tasks that became ready in this script waiting for a taker, some with a deadline; notifies other
+-- processes.
 local function leave_waiting()
   if not next(queues) then return end
   local published = {}
@@ -358,7 +359,7 @@ local function leave_waiting()
   queues = {}
 end
 
--- Tells other processes of types for which this script made room without serving all that waits.
+-- Notifies other processes of types for which this script made room without serving all that waits.
 local function publish_room()
   if limits.running and slots.less_run() then
     for _, node_type in ipairs(call('ZRANGE', base .. 'ready_types', 0, HEADS - 1)) do freed_types[#freed_types + 1] = node_type end

@@ -184,8 +184,8 @@ local function clean()
   if args.place then place = sweep_list(args.place) end
   more = place ~= nil or budget <= 0 or call('EXISTS', base .. 'walks') == 1
     or #call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, 1) > 0
-  for what, count in pairs(swept) do
-    if count > 0 then call('HINCRBY', base .. 'queue:cleaned', what, count) end
+  for name, count in pairs(swept) do
+    if count > 0 then call('HINCRBY', base .. 'queue:cleaned', name, count) end
   end
 end
 

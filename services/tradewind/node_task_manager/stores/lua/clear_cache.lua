@@ -3,6 +3,6 @@
 -- more}.
 local call = redis.call
 if args.fresh then call('SET', KEYS[1], args.fresh, 'PX', 400 * 24 * 3600 * 1000) end
-local out = call('ZPOPMIN', KEYS[2], args.most)
-for i = 1, #out, 2 do call('UNLINK', out[i]) end
-return cmsgpack.pack({#out / 2, call('EXISTS', KEYS[2]) == 1})
+local removed = call('ZPOPMIN', KEYS[2], args.most)
+for i = 1, #removed, 2 do call('UNLINK', removed[i]) end
+return cmsgpack.pack({#removed / 2, call('EXISTS', KEYS[2]) == 1})

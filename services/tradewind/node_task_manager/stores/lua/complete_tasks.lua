@@ -74,8 +74,8 @@ local function complete_eager(worker_id, source, refused, task_id, attempt, nonc
   end
   local comp = component_of(record)
   if not comp then return 'the run is gone' end
-  local why, till = eager.begin(worker_id, task(source), record, comp, nonce)
-  if why then return why end
+  local refusal, till = eager.begin(worker_id, task(source), record, comp, nonce)
+  if refusal then return refusal end
   if kind == 'begun' then
     leasing.begin(record, till)
   else

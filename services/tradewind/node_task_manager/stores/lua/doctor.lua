@@ -9,12 +9,12 @@ do
   local function removal(set, member) return function() remove(set, member) end end
 
   -- `idle`: whether earlier scripts have left no work; nil while unknown.
-  local idle, walking, standing_plans, seen
+  local idle, walking, plans_on_record, seen
 
   -- To be called first.
   function doctor.open()
     doctor.records = 0
-    idle, walking, standing_plans, seen = nil, {}, {}, {}
+    idle, walking, plans_on_record, seen = nil, {}, {}, {}
   end
 
   local function all_done()
@@ -33,10 +33,10 @@ do
   end
 
   local function has_plan(comp)
-    if standing_plans[comp.plan] == nil then
-      standing_plans[comp.plan] = call('EXISTS', base .. 'plan:' .. comp.plan) == 1
+    if plans_on_record[comp.plan] == nil then
+      plans_on_record[comp.plan] = call('EXISTS', base .. 'plan:' .. comp.plan) == 1
     end
-    return standing_plans[comp.plan]
+    return plans_on_record[comp.plan]
   end
 
   local function holds_lease(record) return record and record.status == 'running' and record.worker_id end

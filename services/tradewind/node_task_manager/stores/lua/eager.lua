@@ -33,8 +33,8 @@ do
 
   -- Begins a ready node task that has had no attempt; returns why not, or nil and when its lease lapses.
   function eager.begin(worker_id, source, record, comp, nonce)
-    local why = refusal(source, record, comp)
-    if why then return why end
+    local reason = refusal(source, record, comp)
+    if reason then return reason end
     local entry = record.entry or node(comp.plan, record.index)
     leave_queue(record, entry, comp)
     take_slots(record)

@@ -12,9 +12,9 @@ if #ended > 0 then call('ZREM', KEYS[4], unpack(ended)) end
 call('ZADD', KEYS[4], time + args.ttl_ms, KEYS[1])
 call('PEXPIRE', KEYS[4], args.ttl_ms, 'NX')
 call('PEXPIRE', KEYS[4], args.ttl_ms, 'GT')
-local over = math.min(AT_ONCE, call('ZCARD', KEYS[4]) - args.max_entries)
-if over > 0 then
-  local out = call('ZPOPMIN', KEYS[4], over)
-  for i = 1, #out, 2 do call('UNLINK', out[i]) end
+local excess = math.min(AT_ONCE, call('ZCARD', KEYS[4]) - args.max_entries)
+if excess > 0 then
+  local evicted = call('ZPOPMIN', KEYS[4], excess)
+  for i = 1, #evicted, 2 do call('UNLINK', evicted[i]) end
 end
-return cmsgpack.pack({true, math.max(0, over)})
+return cmsgpack.pack({true, math.max(0, excess)})

@@ -179,9 +179,9 @@ local function write_queues(changed)
         heads[queue.type] = begun
         if not begun then call('ZADD', base .. 'ready_types', 'NX', time, queue.type) end
       end
-      local stood = begun and call('ZSCORE', left, queue.user)
-      call('ZADD', ring, 'NX', math.max(begun or 0, tonumber(stood or 0)), queue.user)
-      if stood then call('ZREM', left, queue.user) end
+      local last_place = begun and call('ZSCORE', left, queue.user)
+      call('ZADD', ring, 'NX', math.max(begun or 0, tonumber(last_place or 0)), queue.user)
+      if last_place then call('ZREM', left, queue.user) end
     end
   end
 end

@@ -138,9 +138,9 @@ do
         set(record, edge[3], #value <= limits.signal_bytes and value or '@')
       end
     elseif not read_rest(record).dead then
-      local why = source.status == 'completed' and 'did not emit "' .. edge[1] .. '"' or source.status == 'failed' and 'failed'
+      local reason = source.status == 'completed' and 'did not emit "' .. edge[1] .. '"' or source.status == 'failed' and 'failed'
         or 'was ' .. source.status
-      set(record, 'dead', 'node "' .. entry.id .. '" ' .. why)
+      set(record, 'dead', 'node "' .. entry.id .. '" ' .. reason)
     end
     if record.waiting > 0 then return end
     if should_run(target.run_if, target.inputs, record.live or 0) then

@@ -17,8 +17,8 @@ if current then
       named[held.task_id] = true
       extend(record, args.back)
     else
-      local why = loss_reason(record, held)
-      if why then lost[#lost + 1] = {held.nonce, why} end
+      local reason = loss_reason(record, held)
+      if reason then lost[#lost + 1] = {held.nonce, reason} end
     end
   end
 end

@@ -34,12 +34,12 @@ do
 
   local function flow_of(entry) return entry.wait and entry.wait.flow_id or '' end
 
-  -- Tells the scheduler that a node task waits for a cycle of another flow, or that nobody waits for `child` any more.
+  -- Notifies the scheduler that a node task waits for a cycle of another flow, or that nobody waits for `child` any more.
   local function notify_scheduler(record, comp, child)
     scheduler.add_event(comp.partition, 'sub_flow', {time, comp.run, comp.run_id, record.id, comp.user_id, child})
   end
 
-  -- Tells the scheduler if a suspended node task ends before the cycle that it waits for.
+  -- Notifies the scheduler if a suspended node task ends before the cycle that it waits for.
   function suspension.abandon(record, comp)
     if flow_of(node(comp.plan, record.index)) == '' then return end
     local child = stored(record, 'child')

@@ -8,11 +8,11 @@ do
     return comp.watched and string.find(comp.watched, ' ' .. string.sub(id, #comp.run + 2) .. ' ', 1, true) ~= nil
   end
 
-  function task_events.add(id, event, over)
+  function task_events.add(id, event, final)
     local key = base .. 'task_events:' .. id
     -- A position in the stream is the time of the script that wrote the entry, and a number within that time.
     call('XADD', key, 'MAXLEN', limits.task_events, args.now == 0 and '*' or stamp .. '-*', 'e', cmsgpack.pack(event))
-    if over then
+    if final then
       -- A growing stream reserves 4 KiB; a copy of it takes no more than it needs.
       local copy = key .. ':copy'
       call('COPY', key, copy)

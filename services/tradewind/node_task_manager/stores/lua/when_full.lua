@@ -3,7 +3,7 @@
 local when_full = {}
 do
   local HOLDERS, PAGE, WAITERS = 500, 100, 100
-  -- By limit, how many of its holders, from the first on, this script need not look at again: none of them can be stopped.
+  -- By limit, how many of its holders, from the first on, this script need not check again: none of them can be stopped.
   local checked = {}
   fresh(function() if next(checked) then checked = {} end end)
 

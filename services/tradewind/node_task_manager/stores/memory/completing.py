@@ -69,8 +69,8 @@ class MemoryCompleting(MemorySuspension):
         task = self._tasks.get(outcome.task_id)
         begun = outcome.kind is OutcomeKind.BEGUN
         if task is not None and task.status is NodeTaskStatus.PENDING and not task.attempt:
-            why = self._begin_eagerly(outcome.eager, self._tasks[before.task_id], task, outcome.nonce)
-            return why or ("" if begun else self._complete(outcome, call))
+            refusal = self._begin_eagerly(outcome.eager, self._tasks[before.task_id], task, outcome.nonce)
+            return refusal or ("" if begun else self._complete(outcome, call))
         if not begun:
             return self._complete(outcome, call)
         if task is not None and task.nonce == outcome.nonce:

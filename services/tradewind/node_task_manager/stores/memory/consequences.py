@@ -43,7 +43,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._totals: Counter[str] = Counter()
         self._budgets = RetryBudgets(limits.retries, limits.retry_percent, clock)
         self._ends: dict[str, int] = {}
-        """When cleaning should look at each ended run of a flow."""
+        """When cleaning should check each ended run of a flow."""
         self._sessions: dict[str, int] = {}
         self._numbers = itertools.count(1)
         self._inputs: dict[tuple[str, str], str] = {}

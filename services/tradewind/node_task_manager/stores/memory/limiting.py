@@ -52,7 +52,7 @@ class MemoryLimiting(MemoryRecords):
         self._paced[limit] = min(self._paced.get(limit, at), at)
 
     def _wake_paced(self) -> None:
-        """Mark limits on the rate of a key as freed when the time to look at them has come."""
+        """Mark limits on the rate of a key as freed when the time to check them has come."""
         for limit in [limit for limit, at in self._paced.items() if at <= self._clock()]:
             del self._paced[limit]
             self._slots.freed[limit] += 1

@@ -60,8 +60,8 @@ class MemorySessions(MemoryClaiming):
             if task is not None and _holds(task, token):
                 named.add(task.task_id)
                 self._extend(task, call)
-            elif why := self._loss_reason(task, token):
-                lost.append((token.nonce, why))
+            elif reason := self._loss_reason(task, token):
+                lost.append((token.nonce, reason))
         if current and session:
             for task_id in await self.held_by(worker_id):
                 task = self._tasks[task_id]

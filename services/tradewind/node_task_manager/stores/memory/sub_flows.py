@@ -15,7 +15,7 @@ from tradewind.node_task_manager.stores.memory.suspension import MemorySuspensio
 
 
 class MemorySubFlows(MemorySuspension):
-    """Tells the scheduler about these node tasks, and takes its reports."""
+    """Notifies the scheduler about these node tasks, and handles its reports."""
 
     async def report_sub_flows(self, reports: Sequence[SubFlowReport]) -> Effects:
         call = Call()
