@@ -326,7 +326,6 @@ def _check_counts(keys: Keys) -> None:
                 owner
             )
             assert int(component.get("running", 0)) == counts[name]["running"], (name, component)
-            continue
 
 
 def _check_times_to_live(keys: Keys) -> None:

@@ -124,7 +124,7 @@ async def test_queued_node_task_may_begin_eagerly(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "node_id", "why"),
+    ("text", "node_id", "reason"),
     [
         ("a>b a>d b>d", "d", "the lease lapsed"),
         ("a>b a>c c>d", "d", "no such node task"),
@@ -133,12 +133,12 @@ async def test_queued_node_task_may_begin_eagerly(bench: Bench) -> None:
     ],
 )
 async def test_only_the_ready_successor_of_the_previous_node_may_begin_eagerly(
-    bench: Bench, text: str, node_id: str, why: str
+    bench: Bench, text: str, node_id: str, reason: str
 ) -> None:
     await bench.submit(plan_of(text))
     (a,) = await bench.take(1)
     (_, refused) = (await complete(bench, ended(a, out="1"), eager(node_id, out="3"))).results
-    assert refused.startswith(why)
+    assert refused.startswith(reason)
 
 
 async def test_node_without_an_input_value_may_not_begin_eagerly(bench: Bench) -> None:

@@ -19,19 +19,6 @@ async def test_renewing_extends_held_leases_and_reports_lost_ones(bench: Bench) 
     assert (await bench.shard.renew("w1", 0, held(b))).lost == ((b.nonce, "the lease lapsed"),)
 
 
-async def test_third_lost_worker_fails_a_node_task(bench: Bench) -> None:
-    await bench.submit(plan_of("a"))
-    for _ in range(3):
-        assert len(await bench.take()) == 1
-        bench.clock.advance(30_001)
-        await bench.shard.reap()
-    (record,) = await bench.shard.tasks(["flow:0:0:a"])
-    assert record is not None
-    assert record.status is NodeTaskStatus.FAILED
-    assert record.error is not None
-    assert record.error.code == "WORKER_LOST"
-
-
 async def test_an_attempt_cannot_outlive_its_timeout_by_renewing(bench: Bench) -> None:
     await bench.submit(plan_of("a", start_to_close_ms=40_000))
     (a,) = await bench.take()

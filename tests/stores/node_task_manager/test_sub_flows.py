@@ -125,3 +125,4 @@ async def test_component_released_with_inputs_gets_them_instead_of_the_run_input
     await bench.shard.release(run, "r0", [Release("1", '{"y":2}'), Release("2")])
     inputs = [await bench.shard.run_inputs(run, component_id) for component_id in "012"]
     assert inputs == ['{"x":1}', '{"y":2}', '{"x":1}']
+    assert await bench.shard.run_inputs(RunName("unknown", 0, 0), "0") == ""

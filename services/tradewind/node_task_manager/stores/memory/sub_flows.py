@@ -24,8 +24,8 @@ class MemorySubFlows(MemorySuspension):
         return call.effects()
 
     async def run_inputs(self, run: RunName, component_id: str) -> str:
-        owner = (str(run), component_id)
-        return self._inputs.get(owner) or self._runs[str(run)].submission.inputs_json
+        found = self._runs.get(str(run))
+        return self._inputs.get((str(run), component_id)) or (found.submission.inputs_json if found else "")
 
     def _handle_report(self, report: SubFlowReport, call: Call) -> str:
         task = self._tasks.get(report.task_id)
