@@ -1,7 +1,7 @@
 """What happens to runs and node tasks, and who gets them: the contract of the node task store, for every store."""
 
 from tests.stores.node_task_manager.shards import RUN, Bench, only_component, plan_of
-from tradewind.node_task_manager.domain.component import ComponentStatus, RunSubmission
+from tradewind.node_task_manager.domain.component import ComponentStatus, Release, RunSubmission
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import FailurePolicy, RunIf
 from tradewind.node_task_manager.ports.events import ComponentEvent
@@ -221,6 +221,19 @@ async def test_inputs_of_a_run_reach_the_entry_nodes_of_every_component(bench: B
     await bench.complete(taken[0], out="1")
     (b,) = await bench.take()
     assert b.run_inputs == ""
+
+
+async def test_inputs_of_a_released_component_do_not_reach_a_later_run_of_the_same_name(bench: Bench) -> None:
+    plan = plan_of("a")
+    await bench.shard.save(plan)
+    run = RunSubmission(RUN, "r0", "default", (("0", plan.digest),), 3, inputs_json='{"x":1}', begun_ms=bench.clock())
+    await bench.shard.submit([run._replace(withheld=("0",))])
+    await bench.shard.release(RUN, "r0", [Release("0", '{"y":2}')])
+    assert [each.run_inputs for each in await bench.take()] == ['{"y":2}']
+    await bench.shard.purge("flow")
+    bench.clock.advance(1)
+    await bench.shard.submit([run._replace(run_id="r1", begun_ms=bench.clock())])
+    assert [each.run_inputs for each in await bench.take()] == ['{"x":1}']
 
 
 async def test_purged_flow_is_gone_and_refuses_late_completions_and_older_runs(bench: Bench) -> None:

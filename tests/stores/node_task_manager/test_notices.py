@@ -6,7 +6,7 @@ import pytest
 
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import Bench, plan_of
-from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.component import Release, RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
@@ -138,6 +138,20 @@ async def test_failures_and_dead_letters_of_a_flow_notify_once_a_minute(bench: B
     told = sorted((fact.kind, fact.subject) for fact in await facts(bench))
     letters = [(NotificationKind.DEAD_LETTER, f"flow:{cycle}:0:a") for cycle in (0, 2)]
     assert told == [*((NotificationKind.CYCLE_FAILED, f"flow:{cycle}:0") for cycle in (0, 2)), *letters]
+
+
+async def test_skipping_a_withheld_component_does_not_silence_a_later_run_of_the_same_name(bench: Bench) -> None:
+    plan, name = plan_of("a"), RunName("flow", 0, 0)
+    await bench.shard.save(plan)
+    run = RunSubmission(name, "r0", USER, (("0", plan.digest),), 3, begun_ms=bench.clock())
+    await bench.shard.submit([run._replace(withheld=("0",))])
+    await bench.shard.release(name, "r0", [Release("0", skip="not needed")])
+    assert await facts(bench) == []
+    await bench.shard.purge("flow")
+    bench.clock.advance(1)
+    await bench.shard.submit([run._replace(run_id="r1", begun_ms=bench.clock())])
+    await fail(bench, *await bench.take())
+    assert [fact.kind for fact in await facts(bench)] == [NotificationKind.CYCLE_FAILED]
 
 
 @pytest.mark.parametrize(("by", "told"), [("ann", []), ("system", ["too slow"])])

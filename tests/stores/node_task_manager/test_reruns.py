@@ -146,6 +146,26 @@ async def test_runs_of_a_cycle_are_kept_and_removed_together(bench: Bench, store
     assert (await bench.shard.submit([rerun_of(rerun, 0)])).results[0].outcome == "results_expired"
 
 
+async def test_eleven_runs_of_a_cycle_are_removed_together(bench: Bench) -> None:
+    """The names of the last two are not in the order of their numbers."""
+    plan = plan_of("a>b")
+    await bench.shard.save(plan)
+    before = first_run(bench, plan, keep_cycles=1)
+    await run_all(bench, before._replace(run=RunName("flow", 1, 0), run_id="newer"))
+    await _settle(bench)
+    runs = [before]
+    await run_all(bench, before)
+    for _ in range(10):
+        runs.append(rerun_of(runs[-1], 0))
+        await run_all(bench, runs[-1])
+    # The scheduler has not acknowledged them yet, so all are checked again at the same time.
+    bench.clock.advance(SETTLE)
+    await clean(bench)
+    await _settle(bench)
+    await _settle(bench)
+    assert [await bench.shard.component_ids(each.run) for each in runs] == [()] * 11
+
+
 class RemovesRun:
     """A client that removes a run of the flow as soon as something was read."""
 

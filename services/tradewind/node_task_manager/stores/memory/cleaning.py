@@ -29,7 +29,9 @@ class MemoryCleaning(MemoryClaiming):
             return Cleaned(leads=True, waits=True)
         before = self._cleaned.copy()
         for _, name in sorted((at, name) for name, at in self._ends.items() if at <= now):
-            self._settle_run(name, now)
+            # It may have been removed with a later run of its cycle.
+            if name in self._ends:
+                self._settle_run(name, now)
         self._unlisted_ms = now - self._limits.retention_ms
         removed = self._cleaned - before
         return Cleaned(leads=True, runs=removed["runs"], node_tasks=removed["node_tasks"])
@@ -74,9 +76,7 @@ class MemoryCleaning(MemoryClaiming):
             del self._tasks[task_id], self._private[task_id]
         self._forget_events([task_id for task_id in self._watched if run_of(task_id) == name])
         self._forget_signals(lambda other: other == run)
-        for component_id, _ in self._runs.pop(name).submission.components:
-            del self._components[name, component_id]
-        self._stops = {key: mark for key, mark in self._stops.items() if key[0] != name}
+        self._forget_run(name)
         if not any(other.cycle == run.cycle for other in self._kept.get(run.flow_id, ())):
             self._logs.pop((run.flow_id, run.cycle), None)
         self._cleaned.update(runs=1, node_tasks=len(gone))

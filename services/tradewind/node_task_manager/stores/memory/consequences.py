@@ -51,6 +51,16 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._unwanted: set[tuple[str, str]] = set()
         """Withheld components that were skipped."""
 
+    def _forget_run(self, name: str) -> None:
+        """Forget a run and its components, but not its node tasks: a later run may have the same name."""
+        for component_id, _ in self._runs.pop(name).submission.components:
+            owner = (name, component_id)
+            del self._components[owner]
+            self._inputs.pop(owner, None)
+            self._unwanted.discard(owner)
+        self._ends.pop(name, None)
+        self._stops = {key: mark for key, mark in self._stops.items() if key[0] != name}
+
     def _create(self, owner: tuple[str, str], place: int, task_id: str = "") -> NodeTask:
         component = self._components[owner]
         plan = self._plans[component.plan]

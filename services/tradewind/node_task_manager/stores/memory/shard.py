@@ -265,20 +265,16 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
             del self._tasks[task.task_id], self._private[task.task_id]
             self._mapped.pop(task.task_id, None)
         runs = [name for name, run in self._runs.items() if run.submission.run.flow_id == flow_id]
-        components = [key for key in self._components if key[0] in runs]
-        for key in components:
-            del self._components[key]
+        components = sum(key[0] in runs for key in self._components)
         self._forget_events([task_id for task_id in self._watched if task_name(task_id).run.flow_id == flow_id])
         for name in runs:
-            del self._runs[name]
-            self._ends.pop(name, None)
+            self._forget_run(name)
         self._kept.pop(flow_id, None)
         self._forget_signals(lambda run: run.flow_id == flow_id)
-        self._stops = {key: mark for key, mark in self._stops.items() if key[0] not in runs}
         self._logs = {key: lines for key, lines in self._logs.items() if key[0] != flow_id}
         self._reopen()
         self._queues.tidy()
-        return Purge(len(gone) + len(components), True, call.effects())
+        return Purge(len(gone) + components, True, call.effects())
 
     async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
         kept = 0
