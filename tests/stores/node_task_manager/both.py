@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from tests.stores.node_task_manager.fan_outs import Offered, public
+from tests.stores.node_task_manager.fan_outs import Offered, without_nonce
 from tests.stores.node_task_manager.invariants import run_of
 from tests.stores.node_task_manager.random_plans import TYPES
 from tests.stores.node_task_manager.shards import RedisShard, ShardStores
@@ -101,7 +101,7 @@ class BothStores:
         return structs.replace(drained, todo=0, due_in=due_in, fan_outs=tuple(fan_outs))
 
     def _compare(self, verb: str, memory: Effects, redis: Effects) -> None:
-        assert [_public(a) for a in memory.assignments] == [_public(a) for a in redis.assignments], verb
+        assert [_without_nonce(a) for a in memory.assignments] == [_without_nonce(a) for a in redis.assignments], verb
         stops = [
             sorted((t.worker_id, t.task_id, t.attempt, t.stop) for t in each.terminations) for each in (memory, redis)
         ]
@@ -113,9 +113,9 @@ class BothStores:
                 last[event.partition] = event.event_id
         assert sorted(memory.stale_workers) == sorted(redis.stale_workers), verb
         assert sorted(memory.ready_types) == sorted(redis.ready_types), verb
-        offers = zip(sorted(memory.fan_outs, key=public), sorted(redis.fan_outs, key=public), strict=True)
+        offers = zip(sorted(memory.fan_outs, key=without_nonce), sorted(redis.fan_outs, key=without_nonce), strict=True)
         for of_memory, of_redis in offers:
-            assert public(of_memory) == public(of_redis), verb
+            assert without_nonce(of_memory) == without_nonce(of_redis), verb
             self.offered[of_memory.task_id] = Offered(of_memory, of_redis)
         # Redis may report one that the same script removed: this wakes somebody too early, but never too late.
         assert memory.due_in < 0 or 0 <= redis.due_in <= memory.due_in, verb
@@ -123,7 +123,7 @@ class BothStores:
             assert self.waits.pop(assignment.task_id, 0) <= self.clock(), f"{assignment.task_id} began before its time"
             retry = self.plans[assignment.plan].nodes[assignment.index].retry
             if retry and retry.attempts > 1 and verb not in ("renew", "pass_on"):
-                self.begun.append((self.clock(), _spender(assignment.task_id, assignment.user_id)))
+                self.begun.append((self.clock(), _budget_of(assignment.task_id, assignment.user_id)))
         # A stop reports only what its own script did.
         if verb != "stop" or not self.cut:
             assert memory.results == redis.results, verb
@@ -156,7 +156,7 @@ class BothStores:
             elif task is not None and task.status is NodeTaskStatus.PENDING and task.retry_at and task.failures:
                 if self.waits.get(task.task_id) != task.retry_at != task.postponed:
                     user_id = self.runs[str(TaskName.parse(task.task_id).run)].user_id
-                    self._grant(_spender(task.task_id, user_id))
+                    self._grant(_budget_of(task.task_id, user_id))
                 self.waits[task.task_id] = task.retry_at
 
     def _is_mapped(self, task: NodeTask) -> bool:
@@ -178,13 +178,13 @@ class BothStores:
         sizes = {task.task_id: task.items.total for task in await self.redis.tasks(ids) if task and task.items}
         return ids + [f"{task_id}:{place}" for task_id, total in sizes.items() for place in range(total)]
 
-    def _grant(self, spender: str) -> None:
+    def _grant(self, budget: str) -> None:
         """Note a further attempt: within a minute a flow has no more of them than its budget allows."""
         now = self.clock()
-        self.granted.append((now, spender))
-        granted = sum(at > now - 60_000 and by == spender for at, by in self.granted)
-        begun = sum(at > now - 65_000 and by == spender for at, by in self.begun)
-        assert granted <= max(RETRIES, begun * 20 // 100), f"{granted} further attempts of {spender} in a minute"
+        self.granted.append((now, budget))
+        granted = sum(at > now - 60_000 and by == budget for at, by in self.granted)
+        begun = sum(at > now - 65_000 and by == budget for at, by in self.begun)
+        assert granted <= max(RETRIES, begun * 20 // 100), f"{granted} further attempts of {budget} in a minute"
 
     async def _dead_letters(self, shard: ShardStores, user: str) -> list[tuple[int, str]]:
         """Read the dead letters in pages of two."""
@@ -297,7 +297,7 @@ def _check_events(task: NodeTask, events: Sequence[TaskEvent], *, mapped: bool) 
     assert left == replace(task, lease_deadline=left.lease_deadline), "the newest event leaves what is on record"
 
 
-def _spender(task_id: str, user_id: str) -> str:
+def _budget_of(task_id: str, user_id: str) -> str:
     """Return whose budget the further attempts of a node task are on."""
     return TaskName.parse(task_id).run.flow_id or f"user {user_id}"
 
@@ -306,7 +306,7 @@ def _belongs_to(task: Any, component: Any) -> bool:
     return bool(task and component and str(TaskName.parse(task["task_id"]).run) == str(component.run))
 
 
-def _public(assignment: Assignment) -> tuple[Any, ...]:
+def _without_nonce(assignment: Assignment) -> tuple[Any, ...]:
     return tuple(getattr(assignment, name) for name in Assignment.__struct_fields__ if name != "nonce")
 
 

@@ -18,7 +18,7 @@ class Offered:
     redis: FanOutOffer
 
 
-def public(offer: FanOutOffer) -> tuple[object, ...]:
+def without_nonce(offer: FanOutOffer) -> tuple[object, ...]:
     """Return everything but the nonce."""
     return tuple(getattr(offer, name) for name in FanOutOffer.__slots__ if name != "nonce")
 
