@@ -11,8 +11,8 @@ from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
 
-_LOOK = Script(__name__, "look_up_cache", CacheLookup)
-_KEEP = Script(__name__, "keep_flight", bool)
+_LOOK_UP = Script(__name__, "look_up_cache", CacheLookup)
+_EXTEND = Script(__name__, "extend_flight", bool)
 _FILL = Script(__name__, "fill_cache", tuple[bool, int])
 _CLEAR = Script(__name__, "clear_cache", tuple[int, bool])
 _COUNT = Script(__name__, "count_cached", int)
@@ -32,12 +32,12 @@ class RedisCacheStore:
         keys = self._keys_of(entry)
         args = {"now": self._clock(), "fresh": secrets.token_hex(8), "token": token, "flight_ms": flight_ms}
         named = [keys.cached(entry), keys.cache_flight(entry), keys.cache_generation(entry.cache)]
-        return await _LOOK(self._client, named, args)
+        return await _LOOK_UP(self._client, named, args)
 
     async def extend(self, entry: Entry, token: str, generation: str, flight_ms: int) -> bool:
         args = {"now": self._clock(), "token": token, "generation": generation, "flight_ms": flight_ms}
         keys = self._keys_of(entry)
-        return await _KEEP(self._client, [keys.cache_flight(entry), keys.cache_generation(entry.cache)], args)
+        return await _EXTEND(self._client, [keys.cache_flight(entry), keys.cache_generation(entry.cache)], args)
 
     async def fill(
         self, entry: Entry, token: str, generation: str, result: str, ttl_ms: int, max_entries: int

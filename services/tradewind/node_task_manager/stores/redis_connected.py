@@ -7,7 +7,7 @@ from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
 
-_TELL = Script(__name__, "tell_connected", bool)
+_RECORD = Script(__name__, "record_connected", bool)
 
 
 class RedisConnectedWorkers:
@@ -32,7 +32,7 @@ class RedisConnectedWorkers:
                 (name, last.worker_id, last.until_ms) for name, last in changes.node_types.items() if last is not None
             ],
         }
-        return await _TELL(self._client, [self._keys.connected()], args)
+        return await _RECORD(self._client, [self._keys.connected()], args)
 
     async def unoffered(self, node_types: Sequence[str]) -> Mapping[str, LastOffer]:
         reports = await self._reports([f"type:{name}" for name in node_types])

@@ -6,7 +6,7 @@ from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
 
-_MEET = Script(__name__, "meet_replicas", list[str])
+_CHECK_IN = Script(__name__, "check_in_replica", list[str])
 
 
 class RedisReplicas:
@@ -18,7 +18,7 @@ class RedisReplicas:
         self._clock = clock
 
     async def check_in(self, name: str, keep_ms: int) -> Sequence[str]:
-        return await _MEET(self._client, self._keys, {"now": self._clock(), "name": name, "keep": keep_ms})
+        return await _CHECK_IN(self._client, self._keys, {"now": self._clock(), "name": name, "keep": keep_ms})
 
     async def leave(self, name: str) -> None:
         await self.check_in(name, 0)

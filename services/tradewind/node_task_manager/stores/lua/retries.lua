@@ -16,9 +16,9 @@ do
     return math.floor(math.min(delay, policy.max_ms) * (1 - policy.jitter * drawn))
   end
 
-  -- Returns why no further attempt follows a failed one, or nil; `wish` is what the attempt itself asked for.
-  local function final_reason(record, comp, policy, error, wish, wait)
-    if wish and wish.none then return 'the node asked not to be retried' end
+  -- Returns why no further attempt follows a failed one, or nil; `retry_request` is what the attempt itself asked for.
+  local function final_reason(record, comp, policy, error, retry_request, wait)
+    if retry_request and retry_request.none then return 'the node asked not to be retried' end
     for _, name in ipairs(policy.non_retryable) do
       if name == error.type or name == error.code then return name .. ' is not retried' end
     end
@@ -30,13 +30,13 @@ do
   end
 
   -- Ends an attempt that did not succeed: the node task is delayed, or fails for good.
-  function retries.fail(record, comp, error, wish)
+  function retries.fail(record, comp, error, retry_request)
     local policy = not record.stop and not comp.stop and node(comp.plan, record.index).retry
     if policy then
       set(record, 'failures', (tonumber(read_rest(record).failures) or 0) + 1)
       dead_letters.add_to_history(record, error.code)
-      local wait = math.max(1, wish and wish.after_ms or delay_of(policy, record.id, record.failures))
-      local final = final_reason(record, comp, policy, error, wish, wait)
+      local wait = math.max(1, retry_request and retry_request.after_ms or delay_of(policy, record.id, record.failures))
+      local final = final_reason(record, comp, policy, error, retry_request, wait)
       if not final then
         set(record, 'error', cmsgpack.pack(error))
         set(record, 'settled', record.nonce)
