@@ -41,7 +41,7 @@ async def admin(guarded: Standalone) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_the_first_admin_makes_users_who_see_their_own_only(guarded: Standalone, admin: Client) -> None:
+async def test_users_reach_only_their_own_flows_and_tasks(guarded: Standalone, admin: Client) -> None:
     """Flows, their cycles, ad-hoc tasks and notifications, by unary calls and by streams."""
     pool = await admin.create_token("pool", role=Role.WORKER)
     tokens = {name: (await admin.create_token(name, role=Role.USER)).token for name in ("ann", "bob")}
@@ -87,7 +87,7 @@ async def test_the_first_admin_makes_users_who_see_their_own_only(guarded: Stand
             await ann.set_user("ann", Role.ADMIN)
 
 
-async def test_what_is_done_is_on_record_under_the_name_of_who_did_it(guarded: Standalone, admin: Client) -> None:
+async def test_revisions_and_stops_name_the_user_who_made_them(guarded: Standalone, admin: Client) -> None:
     token = (await admin.create_token("ann", role=Role.USER)).token
     async with Client(guarded.address, token=token) as ann:
         await ann.register_flow("sums", flows.sums(), note="first")
@@ -100,7 +100,7 @@ async def test_what_is_done_is_on_record_under_the_name_of_who_did_it(guarded: S
         assert stop.by == "admin"
 
 
-async def test_who_scales_workers_needs_no_token(guarded: Standalone) -> None:
+async def test_keda_scaler_needs_no_token(guarded: Standalone) -> None:
     """KEDA cannot send a token."""
     async with open_channel(guarded.address) as channel:
         reference = external_scaler_pb2.ScaledObjectRef(name="worker")
@@ -109,7 +109,9 @@ async def test_who_scales_workers_needs_no_token(guarded: Standalone) -> None:
         assert not answer.result
 
 
-async def test_no_look_up_comes_with_nodes(guarded: Standalone, admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_node_tasks_and_repeated_calls_cause_no_token_lookups(
+    guarded: Standalone, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many node tasks go over the open stream, and however often a known token calls."""
     asked: list[str] = []
     authorize = RedisSessions.authorize
@@ -134,7 +136,7 @@ async def test_no_look_up_comes_with_nodes(guarded: Standalone, admin: Client, m
         assert len(asked) - known <= 2
 
 
-async def test_a_revoked_worker_leaves_and_a_wrong_token_is_refused(guarded: Standalone, admin: Client) -> None:
+async def test_worker_needs_token_and_leaves_once_it_is_revoked(guarded: Standalone, admin: Client) -> None:
     with pytest.raises(WorkerError):
         async with Worker(load_nodes(NODES), address=guarded.address):
             pass
@@ -181,7 +183,7 @@ async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, 
     assert "log in with a token: tradewind login" in refused
 
 
-async def test_logout_ends_what_login_began_and_no_token_of_a_program(
+async def test_logout_ends_login_session_and_no_other_token(
     guarded: Standalone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell = Shell(guarded.address)
@@ -200,7 +202,7 @@ async def test_logout_ends_what_login_began_and_no_token_of_a_program(
     assert "not logged in" in await shell("logout", ends=1)
 
 
-async def test_who_is_logged_in_can_measure(guarded: Standalone) -> None:
+async def test_bench_uses_saved_login(guarded: Standalone) -> None:
     """The clients and the worker of the benchmark use the saved token."""
     shell = Shell(guarded.address)
     await shell("login", "--token-file", str(guarded.admin_token_file))
@@ -215,7 +217,7 @@ async def _is(client: Client, role: Role | None) -> bool:
         return role is None
 
 
-async def test_the_admin_stays_over_a_restart(tmp_path: Path) -> None:
+async def test_admin_token_survives_restart(tmp_path: Path) -> None:
     async with Standalone(data=tmp_path / "data", port=0, auth=True) as stack:
         token = stack.new_admin_token
     async with (
@@ -226,7 +228,7 @@ async def test_the_admin_stays_over_a_restart(tmp_path: Path) -> None:
         assert (await client.who_am_i()).role is Role.ADMIN
 
 
-async def test_an_admin_who_lost_the_token_gets_another(tmp_path: Path) -> None:
+async def test_restart_replaces_lost_admin_token(tmp_path: Path) -> None:
     async with Standalone(data=tmp_path, port=0, auth=True) as stack:
         before = stack.new_admin_token
     stack.admin_token_file.unlink()
@@ -239,7 +241,7 @@ async def test_an_admin_who_lost_the_token_gets_another(tmp_path: Path) -> None:
         assert (await client.who_am_i()).role is Role.ADMIN
 
 
-async def test_an_admin_with_too_many_tokens_for_another_is_told_so(tmp_path: Path) -> None:
+async def test_start_fails_when_admin_has_too_many_tokens_for_a_new_one(tmp_path: Path) -> None:
     async with (
         Standalone(data=tmp_path, port=0, auth=True) as stack,
         Client(stack.address, token=stack.new_admin_token) as client,
@@ -252,7 +254,7 @@ async def test_an_admin_with_too_many_tokens_for_another_is_told_so(tmp_path: Pa
         await Standalone(data=tmp_path, port=0, auth=True).start()
 
 
-async def test_an_admin_is_made_only_while_there_is_none(tmp_path: Path) -> None:
+async def test_start_makes_an_admin_only_when_there_is_none(tmp_path: Path) -> None:
     """One whom somebody else has demoted stays so, even if the file with the token is gone."""
     async with (
         Standalone(data=tmp_path, port=0, auth=True) as stack,
@@ -280,9 +282,7 @@ async def test_an_admin_is_made_only_while_there_is_none(tmp_path: Path) -> None
         assert (await client.who_am_i()).role is Role.ADMIN
 
 
-async def test_a_secret_in_the_settings_makes_an_admin_when_none_has_a_token(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_accepted_service_token_can_create_an_admin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As docs/access.md says."""
     secret = "sixteen characters or more"
     monkeypatch.setenv("TRADEWIND_SERVICE_TOKENS_ACCEPTED", secret)
@@ -293,7 +293,7 @@ async def test_a_secret_in_the_settings_makes_an_admin_when_none_has_a_token(
             assert (await client.who_am_i()).role is Role.ADMIN
 
 
-async def test_a_daily_quota_counts_what_was_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_daily_quota_counts_only_accepted_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It covers unary calls, streams and bulk calls, is shown on the command line, and refuses when used up."""
     monkeypatch.setenv("TRADEWIND_QUOTAS", "RunFlow=3")
     async with (
@@ -332,9 +332,7 @@ async def test_a_daily_quota_counts_what_was_not_refused(tmp_path: Path, monkeyp
         assert "RunFlow" in await shell("user", "quotas", "ann")
 
 
-async def test_a_limit_of_runs_holds_over_streams_and_bulk_calls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rate_limit_covers_streamed_unary_and_bulk_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_RATE_LIMITS", "RunFlow=3/d")
     async with (
         Standalone(data=tmp_path / "data", port=0, auth=True) as stack,

@@ -160,7 +160,7 @@ async def run_nodes(place: Place, stub: Any, servant: Any, run: int) -> int:
     return spent["fcall"]
 
 
-async def test_nodes_on_an_open_stream_cost_access_nothing(
+async def test_node_tasks_on_open_stream_cause_no_access_calls(
     tmp_path: Path, served: Counter[str], heard: set[Gate]
 ) -> None:
     """No calls, no commands in its store, and no additional commands in the store of the nodes."""
@@ -189,7 +189,7 @@ async def test_nodes_on_an_open_stream_cost_access_nothing(
 
 
 @pytest.mark.parametrize(("cache_s", "most"), [(60, 1), (0, CALLS)])
-async def test_a_unary_call_costs_one_look_up_at_most(
+async def test_unary_call_costs_at_most_one_token_lookup(
     tmp_path: Path, served: Counter[str], heard: set[Gate], cache_s: float, most: int
 ) -> None:
     async with (

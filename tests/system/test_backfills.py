@@ -11,7 +11,7 @@ from tradewind.flow import Flow
 START = datetime(2026, 10, 1, tzinfo=UTC)
 
 
-async def test_a_past_range_is_filled(client: Client, shell: Shell) -> None:
+async def test_backfill_runs_each_planned_time_of_past_range(client: Client, shell: Shell) -> None:
     flow = Flow("daily", schedule={"cron": "30 9 * * *", "zone": "Europe/Berlin"})
     flow.node("numbers", "numbers", {"start": 0, "count": 1})
     await client.register_flow("daily", flow)

@@ -31,7 +31,7 @@ async def completed(client: Client, flow_id: str) -> int:
     return max(numbers, default=-1)
 
 
-async def test_all_is_lost_and_comes_back(tmp_path: Path) -> None:
+async def test_stack_is_restored_from_backup_of_data_directory(tmp_path: Path) -> None:
     """This uses `tradewind up` and its append-only files."""
     data, kept = tmp_path / "data", tmp_path / "backups"
     async with (
@@ -59,7 +59,7 @@ async def test_all_is_lost_and_comes_back(tmp_path: Path) -> None:
         await _goes_on(stack, before)
 
 
-async def test_a_snapshot_over_the_network_comes_back(tmp_path: Path) -> None:
+async def test_stack_is_restored_from_snapshot_of_separate_store(tmp_path: Path) -> None:
     """This uses a separate store, as on Kubernetes."""
     kept = tmp_path / "backups"
     store = EmbeddedStore(tmp_path / "store", acl_users=ACL_USERS)

@@ -28,7 +28,7 @@ from tradewind.standalone import Standalone
 from tradewind.worker import Worker, node
 
 
-async def test_a_task_gives_what_its_node_emits(client: Client) -> None:
+async def test_task_returns_outputs_of_its_node(client: Client) -> None:
     handle = await client.submit_task("numbers", {"start": 5, "count": 2})
     assert handle.warnings == ()
     assert await handle.result(30) == {"numbers": [5, 6]}
@@ -43,7 +43,7 @@ async def test_a_task_gives_what_its_node_emits(client: Client) -> None:
     assert (await client.get_node_task(handle.task_id)).outputs == {"numbers": [5, 6]}
 
 
-async def test_a_task_that_fails_says_why(client: Client) -> None:
+async def test_failed_task_and_batch_report_error(client: Client) -> None:
     failing = await client.submit_task("failing", {"total": 3})
     with pytest.raises(TaskFailed, match="ended with status failed: ValueError: will not have 3") as caught:
         await failing.result(30)
@@ -57,7 +57,7 @@ async def test_a_task_that_fails_says_why(client: Client) -> None:
         await failed.result(30)
 
 
-async def test_parameters_that_workers_do_not_take_are_refused_at_once(client: Client) -> None:
+async def test_invalid_task_parameters_are_refused_at_submission(client: Client) -> None:
     with pytest.raises(InvalidInput) as caught:
         await client.submit_task("numbers", {"begin": 5, "count": "three", "start": {"$secret": "first"}})
     assert {(fault.path, fault.message) for fault in caught.value.violations} == {
@@ -68,7 +68,7 @@ async def test_parameters_that_workers_do_not_take_are_refused_at_once(client: C
         await client.submit_task("failing")
 
 
-async def test_the_faults_of_all_items_are_told_before_anything_is_taken(client: Client) -> None:
+async def test_batch_with_faulty_items_is_refused_whole_with_all_faults(client: Client) -> None:
     given: list[dict[str, Any] | str | None] = [
         {"start": 1},
         {"begin": 5, "count": "three"},
@@ -106,7 +106,7 @@ async def after(width: int) -> int:
     return width
 
 
-async def test_what_was_accepted_stays_so_when_workers_declare_other_parameters(stack: Standalone) -> None:
+async def test_repeated_request_stays_accepted_after_workers_change_parameters(stack: Standalone) -> None:
     async with Client(stack.address) as client:
         async with Worker([before], address=stack.address):
             task = await client.submit_task("renamed", {"window": 3}, request_id="first")
@@ -140,7 +140,7 @@ async def test_a_running_task_is_watched_and_cancelled(client: Client, tmp_path:
     assert (task.status, task.reason) == (NodeTaskStatus.TERMINATED, "enough")
 
 
-async def test_a_batch_gives_what_its_items_emit_in_order(client: Client) -> None:
+async def test_batch_returns_outputs_in_item_order(client: Client) -> None:
     handle = await client.submit_batch("numbers", ({"start": at, "count": 1} for at in range(300)))
     seen = [batch async for batch in handle.watch()]
     for batch in seen:
@@ -161,7 +161,7 @@ async def uneven(x: int) -> int:
     return x
 
 
-async def test_twenty_workers_add_up_at_every_moment(stack: Standalone) -> None:
+async def test_batch_counts_always_add_up_with_twenty_workers(stack: Standalone) -> None:
     async with AsyncExitStack() as running:
         for at in range(20):
             await running.enter_async_context(Worker([uneven], address=stack.address, worker_id=f"w{at}", capacity=3))
@@ -180,7 +180,7 @@ async def test_twenty_workers_add_up_at_every_moment(stack: Standalone) -> None:
     assert [item.outputs.get("out") for item in items] == [x if x % 10 else None for x in range(2000)]
 
 
-async def test_a_batch_of_which_some_fail_is_partial(stack: Standalone, client: Client) -> None:
+async def test_batch_with_failed_items_ends_as_partial(stack: Standalone, client: Client) -> None:
     async with Worker([uneven], address=stack.address):
         handle = await client.submit_batch("uneven", [{"x": 1}, {"x": 10}, {"x": 3}])
         with pytest.raises(BatchFailed, match="2 of 3 completed, 1 failed") as caught:
@@ -198,7 +198,7 @@ async def test_a_batch_larger_than_a_message_is_submitted_whole(client: Client) 
     ("items", "cache", "fault"),
     [(60, None, "parameters_json: must have at most 8 MiB in all"), (20, "nowhere", 'cache.name: no cache "nowhere"')],
 )
-async def test_a_batch_that_is_refused_before_all_of_it_has_come_is_told_why(
+async def test_batch_refused_during_upload_reports_reason(
     client: Client, items: int, cache: str | None, fault: str
 ) -> None:
     for _ in range(5):
@@ -206,7 +206,7 @@ async def test_a_batch_that_is_refused_before_all_of_it_has_come_is_told_why(
             await client.submit_batch("numbers", [{"start": 5, "note": "x" * 200_000}] * items, cache=cache)
 
 
-async def test_items_have_retries_and_time_limits(client: Client, tmp_path: Path) -> None:
+async def test_retries_and_timeouts_apply_to_batch_items_and_tasks(client: Client, tmp_path: Path) -> None:
     retry = Retry(2, initial="1ms", jitter=0)
     handle = await client.submit_batch("failing", [{"total": 1}, {"total": 2}], retry=retry, priority=3)
     with pytest.raises(BatchFailed) as caught:
@@ -221,7 +221,7 @@ async def test_items_have_retries_and_time_limits(client: Client, tmp_path: Path
         await client.submit_task("failing", retry=Retry(2, initial="soon"))
 
 
-async def test_what_nobody_offers_waits_or_is_refused(client: Client) -> None:
+async def test_unoffered_node_type_waits_or_is_refused_on_request(client: Client) -> None:
     handle = await client.submit_batch("nobodys", [{}, {}])
     assert handle.warnings == ('no live worker offers node type "nobodys"; it waits until one does',)
     assert (await handle.get()).reason == 'no live worker offers node type "nobodys"'
@@ -236,7 +236,7 @@ async def test_what_nobody_offers_waits_or_is_refused(client: Client) -> None:
     assert [task.node_type async for task in client.list_tasks()] == ["numbrs"]
 
 
-async def test_a_request_id_is_good_once(client: Client) -> None:
+async def test_repeated_request_id_returns_same_batch_or_conflicts(client: Client) -> None:
     first = await client.submit_batch("numbers", [{"start": 1}], request_id="monday")
     assert (await client.submit_batch("numbers", [{"start": 1}], request_id="monday")).batch_id == first.batch_id
     with pytest.raises(Conflict):
@@ -245,7 +245,7 @@ async def test_a_request_id_is_good_once(client: Client) -> None:
         await client.submit_batch("numbers", [])
 
 
-async def test_tasks_as_a_person_types_them(shell: Shell) -> None:
+async def test_task_commands(shell: Shell) -> None:
     shown = await shell("task", "submit", "numbers", "--param", "start=4", "--param", "count=1", "--wait")
     assert re.search(r"type +numbers\nstatus +completed(.|\n)*output +numbers = \[4\]", shown)
     (task,) = await shell.json("task", "list", "--status", "completed")
@@ -267,7 +267,7 @@ async def test_tasks_as_a_person_types_them(shell: Shell) -> None:
     assert "no node type" in await shell("task", "submit", "nobodys", "--require-worker", ends=2)
 
 
-async def test_batches_as_a_person_types_them(shell: Shell, tmp_path: Path) -> None:
+async def test_batch_commands(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "items.jsonl"
     file.write_text("".join(f'{{"start": {at}, "count": 1}}\n' for at in range(20)), encoding="utf-8")
     lines = (await shell("batch", "submit", "numbers", str(file), "--watch")).splitlines()
@@ -294,7 +294,7 @@ async def test_batches_as_a_person_types_them(shell: Shell, tmp_path: Path) -> N
     assert "cancelled  enough (by default)" in await shell("batch", "show", waits["batch_id"])
 
 
-async def test_a_batch_at_a_terminal_has_a_bar(
+async def test_batch_submit_shows_progress_bar_at_terminal(
     client: Client, stack: Standalone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second item waits at its gate until the first has ended."""
@@ -318,7 +318,7 @@ async def test_a_batch_at_a_terminal_has_a_bar(
     assert re.search(r"batch \w{20} completed in .+: 2 completed of 2", ran.out)
 
 
-async def test_a_bad_file_is_told_by_line(shell: Shell) -> None:
+async def test_batch_file_faults_are_reported_by_line(shell: Shell) -> None:
     told = await shell("batch", "submit", "numbers", "-", input='{}\n[1]\n{"a"\n', ends=2)
     assert "line 2: not a JSON object" in told
     assert "line 3: invalid JSON" in told

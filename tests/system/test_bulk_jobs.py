@@ -22,7 +22,7 @@ def needy(flow_id: str, folder: Path) -> Flow:
     return flow
 
 
-async def test_what_failed_is_run_again_by_filter(client: Client, shell: Shell, tmp_path: Path) -> None:
+async def test_bulk_job_reruns_failed_cycles_of_matching_flows(client: Client, shell: Shell, tmp_path: Path) -> None:
     for flow_id in ("eu.a", "eu.b", "us.a"):
         await client.register_flow(flow_id, needy(flow_id, tmp_path))
         for _ in range(25):
@@ -55,7 +55,7 @@ async def test_what_failed_is_run_again_by_filter(client: Client, shell: Shell, 
         await client.get_bulk_job("job-none")
 
 
-async def test_cycles_of_one_number_are_run_again_in_all_flows(client: Client, tmp_path: Path) -> None:
+async def test_bulk_rerun_covers_equal_cycle_numbers_of_many_flows(client: Client, tmp_path: Path) -> None:
     flow_ids = [f"desk.{number}" for number in range(PARTITIONS + 1)]
     for flow_id in flow_ids:
         await client.register_flow(flow_id, needy(flow_id, tmp_path))
@@ -67,7 +67,7 @@ async def test_cycles_of_one_number_are_run_again_in_all_flows(client: Client, t
         assert (await client.cycle(flow_id, 0, 1).wait(30)).status is CycleStatus.COMPLETED
 
 
-async def test_what_runs_is_stopped_and_what_cannot_be_done_is_told(
+async def test_bulk_job_stops_running_cycles_and_reports_failed_items(
     client: Client, shell: Shell, tmp_path: Path
 ) -> None:
     flow = Flow("held", "1h", overlap="allow")

@@ -32,7 +32,7 @@ async def called(started: Processes, stack: Standalone, worker_id: str) -> Proce
     return process
 
 
-async def test_a_flow_runs_on_workers_that_are_called(stack: Standalone) -> None:
+async def test_flow_runs_on_called_workers(stack: Standalone) -> None:
     @node("chain", outputs=["value"])
     async def chain(ctx: Context, value: int = 0) -> int:
         ctx.log("at %s", value)
@@ -53,7 +53,7 @@ async def test_a_flow_runs_on_workers_that_are_called(stack: Standalone) -> None
         assert len(listed) == 2
 
 
-async def test_what_a_killed_worker_ran_runs_once_more_elsewhere(
+async def test_node_task_of_killed_called_worker_runs_again_elsewhere(
     stack: Standalone, started: Processes, tmp_path: Path
 ) -> None:
     """The worker is killed in the middle of a node: its connection breaks, which counts as a lost worker at once."""
@@ -78,7 +78,7 @@ async def test_what_a_killed_worker_ran_runs_once_more_elsewhere(
         assert (await later.get()).attempt == 1
 
 
-async def test_a_stop_reaches_it(stack: Standalone, started: Processes, tmp_path: Path) -> None:
+async def test_called_worker_stops_cancelled_task(stack: Standalone, started: Processes, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     await called(started, stack, "w1")
     async with Client(stack.address) as client:
@@ -88,7 +88,7 @@ async def test_a_stop_reaches_it(stack: Standalone, started: Processes, tmp_path
         assert (await task.wait(timeout=30)).status == "terminated"
 
 
-async def test_on_ctrl_c_it_finishes_what_it_runs_and_leaves(
+async def test_interrupted_called_worker_finishes_its_node_task_and_leaves(
     stack: Standalone, started: Processes, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -104,6 +104,6 @@ async def test_on_ctrl_c_it_finishes_what_it_runs_and_leaves(
         assert [worker async for worker in client.list_workers()] == []
 
 
-async def test_an_address_that_cannot_be_reached_is_refused() -> None:
+async def test_unreachable_listen_address_is_refused() -> None:
     said = await Shell("localhost:1")("worker", NODES, "--listen", "0.0.0.0:0", ends=2)
     assert "set api_url to the one that others can reach" in said

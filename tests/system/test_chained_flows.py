@@ -15,7 +15,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_SCHEDULER_LISTENERS_SECONDS", "600")
 
 
-async def test_the_end_of_one_flow_runs_another(client: Client) -> None:
+async def test_trigger_on_flow_end_runs_another_flow(client: Client) -> None:
     for flow_id in ("prices", "report"):
         flow = Flow(flow_id, "1h", overlap="allow")
         flow.node("numbers", "numbers", {"start": 0, "count": 1})

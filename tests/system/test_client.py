@@ -26,7 +26,7 @@ from tradewind.standalone import Standalone
 from tradewind.worker import Worker, load_nodes
 
 
-async def test_a_run_gives_its_outputs(client: Client) -> None:
+async def test_run_returns_outputs(client: Client) -> None:
     registered = await client.register_flow("sums", flows.sums(), labels={"team": "a"})
     run = await client.run_flow("sums", {"start": 10})
 
@@ -39,7 +39,7 @@ async def test_a_run_gives_its_outputs(client: Client) -> None:
     assert run.record.inputs == {"start": 10}
 
 
-async def test_more_runs_of_a_flow_than_it_keeps_give_their_outputs(client: Client) -> None:
+async def test_concurrent_runs_beyond_retention_return_outputs(client: Client) -> None:
     await client.register_flow("sums", flows.sums(overlap="allow"))
 
     async def result_of(start: int) -> object:
@@ -49,7 +49,7 @@ async def test_more_runs_of_a_flow_than_it_keeps_give_their_outputs(client: Clie
     assert await asyncio.gather(*map(result_of, range(200))) == [[at, at + 1, at + 2] for at in range(200)]
 
 
-async def test_the_wait_is_the_schedulers(client: Client) -> None:
+async def test_scheduler_can_wait_for_end_of_run(client: Client) -> None:
     await client.register_flow("sums", flows.sums())
     run = await client.run_flow("sums", wait=10)
 
@@ -58,7 +58,7 @@ async def test_the_wait_is_the_schedulers(client: Client) -> None:
     assert await run.result() == {"sort": {"even": 10}, "alone": {"numbers": [7, 8, 9]}}
 
 
-async def test_a_failed_run_says_why(client: Client) -> None:
+async def test_failed_run_reports_error(client: Client) -> None:
     await client.register_flow("failing", flows.failing())
 
     with pytest.raises(CycleFailed) as caught:
@@ -68,7 +68,7 @@ async def test_a_failed_run_says_why(client: Client) -> None:
     assert str(caught.value.failures[0]) == "bad (failing) failed: ValueError: will not have 6"
 
 
-async def test_a_bulk(client: Client) -> None:
+async def test_run_flows_begins_many_runs_and_reports_unknown_flow(client: Client) -> None:
     await client.register_flow("sums", flows.sums(overlap="allow"))
     requests = [RunRequest("sums", {"start": start}) for start in range(20)]
 
@@ -81,7 +81,7 @@ async def test_a_bulk(client: Client) -> None:
     assert [result["alone"]["numbers"][0] for result in results] == list(range(20))
 
 
-async def test_every_fault_at_once(client: Client) -> None:
+async def test_invalid_definition_reports_every_fault_at_once(client: Client) -> None:
     definition = {
         "interval": -1,
         "nodes": [{"id": "a", "type": "numbers"}, {"id": "a", "type": "numbers"}],
@@ -121,7 +121,7 @@ async def test_a_started_flow_is_watched_and_stopped(client: Client) -> None:
     assert [cycle.cycle async for cycle in flow.cycles()][-3:] == [2, 1, 0]
 
 
-async def test_a_stop_reaches_a_running_node(client: Client, tmp_path: Path) -> None:
+async def test_stopping_flow_terminates_running_node(client: Client, tmp_path: Path) -> None:
     await client.register_flow("gated", flows.gated(tmp_path / "open"))
     run = await client.run_flow("gated")
     await until(lambda: (tmp_path / "open.begun").exists(), "the gate has begun")
@@ -143,7 +143,7 @@ async def test_a_stop_reaches_a_running_node(client: Client, tmp_path: Path) -> 
     assert gate.stop_reason == "enough"
 
 
-async def test_a_node_task_is_terminated(client: Client, tmp_path: Path) -> None:
+async def test_terminated_node_task_fails_cycle(client: Client, tmp_path: Path) -> None:
     await client.register_flow("gated", flows.gated(tmp_path / "open"))
     run = await client.run_flow("gated")
     await until(lambda: (tmp_path / "open.begun").exists(), "the gate has begun")
@@ -170,7 +170,7 @@ async def test_logs_come_from_scheduler_and_nodes(client: Client) -> None:
     assert "numbers from 7" in followed
 
 
-async def test_nothing_is_left_of_a_deleted_flow(client: Client) -> None:
+async def test_deleted_flow_leaves_nothing_behind(client: Client) -> None:
     await client.register_flow("sums", flows.sums())
     await (await client.run_flow("sums")).result(30)
 
@@ -183,7 +183,7 @@ async def test_nothing_is_left_of_a_deleted_flow(client: Client) -> None:
     assert (await client.run_flow("sums")).cycle == 0
 
 
-async def test_workers_and_node_types(client: Client, worker: Worker) -> None:
+async def test_client_lists_workers_and_node_types(client: Client, worker: Worker) -> None:
     workers = [each async for each in client.list_workers()]
     node_types = {each.type: each async for each in client.list_node_types()}
 
@@ -195,7 +195,7 @@ async def test_workers_and_node_types(client: Client, worker: Worker) -> None:
     assert (await client.drain_worker(worker.worker_id)).status == "draining"
 
 
-async def test_without_an_event_loop(stack: Standalone, worker: Worker) -> None:
+async def test_sync_client_runs_flow_without_event_loop(stack: Standalone, worker: Worker) -> None:
     def use() -> object:
         with SyncClient(stack.address) as client:
             client.wait_ready()
@@ -205,7 +205,7 @@ async def test_without_an_event_loop(stack: Standalone, worker: Worker) -> None:
     assert await asyncio.to_thread(use) == {"sort": {"even": 10}, "alone": {"numbers": [1, 2, 3]}}
 
 
-async def test_outputs_that_do_not_go_into_one_answer_are_brought_in_many(client: Client) -> None:
+async def test_outputs_too_large_for_one_message_arrive_in_several(client: Client) -> None:
     flow = Flow("large", 0, overlap="allow")
     for at in range(6):
         flow.node(f"n{at}", "numbers", {"start": 0, "count": 140_000})

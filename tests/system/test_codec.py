@@ -33,7 +33,7 @@ def flow() -> Flow:
     return flow
 
 
-async def test_only_who_has_the_codec_can_read_payloads(
+async def test_payloads_are_readable_only_with_the_codec(
     tmp_path: Path, stack: Standalone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = " ".join(f"{PLANTED}-{at}" for at in range(3))
@@ -71,7 +71,7 @@ async def test_only_who_has_the_codec_can_read_payloads(
     assert PLANTED.upper().encode() not in kept
 
 
-async def test_what_is_many_is_cut_into_messages_as_it_is_encoded(stack: Standalone) -> None:
+async def test_bulk_requests_are_split_by_encoded_size(stack: Standalone) -> None:
     """Small values take ten times their size when encoded."""
     many = [{f"p{at}": at for at in range(8)}] * 9000
     async with Client(stack.address, codec=CODEC) as client:
@@ -84,7 +84,7 @@ async def test_what_is_many_is_cut_into_messages_as_it_is_encoded(stack: Standal
         assert (await batch.cancel()).progress.total == 9000
 
 
-async def test_a_worker_without_the_key_fails_the_node_and_says_why(stack: Standalone) -> None:
+async def test_worker_without_the_key_fails_node_with_reason(stack: Standalone) -> None:
     worker = Worker(load_nodes(NODES), address=stack.address, codec=AesGcm({"2027": KEY}), process_capacity=0)
     async with worker, Client(stack.address, codec=CODEC) as client:
         task = await client.submit_task("join", {"words": ["a"]})

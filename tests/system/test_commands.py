@@ -47,7 +47,7 @@ async def test_a_flow_from_registration_to_deletion(shell: Shell, tmp_path: Path
     assert await shell.json("flow", "list") == []
 
 
-async def test_starting_watching_and_stopping(shell: Shell) -> None:
+async def test_flow_start_watch_and_stop_commands(shell: Shell) -> None:
     await shell("flow", "register", "sums", "-", input=flows.sums("200ms").to_json())
     assert (await shell("flow", "start", "sums")).startswith("sums is running")
 
@@ -64,7 +64,7 @@ async def test_starting_watching_and_stopping(shell: Shell) -> None:
     assert "by default: enough" in await shell("flow", "status", "sums")
 
 
-async def test_a_calendar_a_pause_and_what_became_of_planned_times(shell: Shell, tmp_path: Path) -> None:
+async def test_commands_show_pause_and_firings_of_cron_flow(shell: Shell, tmp_path: Path) -> None:
     flow = Flow("ticks", schedule={"cron": "* * * * * *"}, overlap="queue_one")
     flow.node("feed", "numbers")
     await shell("flow", "register", "ticks", "-", input=flow.to_json())
@@ -100,7 +100,7 @@ async def test_a_calendar_a_pause_and_what_became_of_planned_times(shell: Shell,
     await shell("flow", "stop", "once")
 
 
-async def test_a_failure_is_told_and_exits_with_1(shell: Shell) -> None:
+async def test_failed_run_is_reported_with_exit_code_1(shell: Shell) -> None:
     await shell("flow", "register", "failing", "-", input=flows.failing().to_json())
 
     lines = (await shell("flow", "run", "failing", "--wait", ends=1)).splitlines()
@@ -113,7 +113,7 @@ async def test_a_failure_is_told_and_exits_with_1(shell: Shell) -> None:
     assert (await shell("cycle", "show", "failing", "--output", "bad", ends=1)).startswith("error: bad has no output")
 
 
-async def test_a_node_task_is_terminated(shell: Shell, started: Processes, tmp_path: Path) -> None:
+async def test_terminate_command_fails_run_that_is_waited_for(shell: Shell, started: Processes, tmp_path: Path) -> None:
     await shell("flow", "register", "gated", "-", input=flows.gated(tmp_path / "open").to_json())
     waiting = started.start("flow", "run", "gated", "--wait", address=shell.address)
     following = started.start("flow", "logs", "gated", "-f", address=shell.address)
@@ -143,7 +143,7 @@ async def test_bad_input_lists_every_fault(shell: Shell, tmp_path: Path) -> None
     assert re.search(r'edges\[0\].target: .*did you mean "add"', told)
 
 
-async def test_a_worker_that_is_drained_finishes_what_it_runs_now(
+async def test_drain_command_counts_node_tasks_still_running(
     client: Client, worker: Worker, shell: Shell, tmp_path: Path
 ) -> None:
     """The worker's own count is as old as its last heartbeat, which comes only every 20 s."""
@@ -155,7 +155,7 @@ async def test_a_worker_that_is_drained_finishes_what_it_runs_now(
     assert told == f"worker {worker.worker_id} is draining, with 1 node tasks to finish\n"
 
 
-async def test_workers(shell: Shell, started: Processes) -> None:
+async def test_worker_list_follows_workers_that_join_and_leave(shell: Shell, started: Processes) -> None:
     second = await started.worker(shell.address, "--id", "second", "--capacity", "7", "--label", "zone=b")
 
     listed = {worker["worker_id"]: worker for worker in await shell.json("worker", "list")}
@@ -167,7 +167,7 @@ async def test_workers(shell: Shell, started: Processes) -> None:
     assert "second" not in await shell("worker", "list")
 
 
-async def test_a_node_type_that_nobody_offers_is_said(shell: Shell) -> None:
+async def test_unoffered_node_type_is_reported(shell: Shell) -> None:
     definition = {"interval": "1h", "nodes": [{"id": "moon", "type": "lunar"}], "edges": []}
 
     registered = await shell("flow", "register", "moon", "-", input=json.dumps(definition))
@@ -191,7 +191,7 @@ async def test_run_with_wait_notes_what_the_cycle_waits_for(shell: Shell, starte
     assert running.printed.count("note: ") == 1
 
 
-async def test_a_running_stack_is_measured(shell: Shell) -> None:
+async def test_bench_measures_running_stack_and_leaves_no_flows(shell: Shell) -> None:
     measured = await shell.json("bench", "chain-1", "single-1000", "--scale", "0.02")
 
     assert [each["workload"] for each in measured] == ["chain-1", "single-1000"]

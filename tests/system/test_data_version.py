@@ -41,7 +41,7 @@ def store(redis_servers: RedisServers) -> RedisServer:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-async def test_a_service_notes_the_version_and_refuses_a_later_one(store: RedisServer, name: str) -> None:
+async def test_service_stores_data_version_and_refuses_later_one(store: RedisServer, name: str) -> None:
     settings, build, key = SERVICES[name]
     await store.flush()
     server = Server([build(settings(store_url=store.url(name), service_token="a-token-of-the-services"))], drain_s=0)
@@ -59,7 +59,7 @@ async def test_a_service_notes_the_version_and_refuses_a_later_one(store: RedisS
         await store.close_clients()
 
 
-async def test_shards_are_fixed_once_there_are_data(store: RedisServer) -> None:
+async def test_shard_count_is_fixed_once_there_is_data(store: RedisServer) -> None:
     await store.flush()
     url = store.url("node_task_manager")
     first = Server([NodeTaskManager(NodeTaskManagerSettings(store_url=url, node_task_manager_shards=2))], drain_s=0)

@@ -30,7 +30,7 @@ async def stack(embedded: RedisServer, tmp_path: Path) -> AsyncIterator[Standalo
     await embedded.close_clients()
 
 
-async def test_a_busy_stack_is_healthy_and_a_damaged_one_is_mended(stack: Standalone, embedded: RedisServer) -> None:
+async def test_doctor_finds_busy_stack_healthy_and_mends_damage(stack: Standalone, embedded: RedisServer) -> None:
     shell = Shell(stack.address)
     async with Client(stack.address) as client, Worker(load_nodes(NODES), address=stack.address):
         await client.register_flow("sums", flows.sums("200ms"))
@@ -63,7 +63,7 @@ async def test_a_busy_stack_is_healthy_and_a_damaged_one_is_mended(stack: Standa
         assert sorted(mended) == [("node_task_manager", True), ("registry", True)]
 
 
-async def test_access_is_asked_where_there_is_one(
+async def test_doctor_examines_access_when_auth_is_on(
     embedded: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await embedded.flush()
@@ -88,7 +88,7 @@ async def test_access_is_asked_where_there_is_one(
     await embedded.close_clients()
 
 
-async def test_commands_of_access_say_where_there_is_none(stack: Standalone) -> None:
+async def test_access_commands_fail_with_reason_when_auth_is_off(stack: Standalone) -> None:
     shell = Shell(stack.address)
     for command in (("whoami",), ("token", "list"), ("user", "list")):
         assert "this stack has no access service, so calls need no token" in await shell(*command, ends=1)

@@ -9,7 +9,7 @@ from tradewind.flow import Flow
 from tradewind.standalone import Standalone
 
 
-async def test_flows_and_nodes_say_why_they_wait(stack: Standalone) -> None:
+async def test_explain_shows_why_flows_and_nodes_wait(stack: Standalone) -> None:
     shell = Shell(stack.address)
     async with Client(stack.address) as client:
         await client.register_flow(
@@ -44,7 +44,7 @@ async def test_flows_and_nodes_say_why_they_wait(stack: Standalone) -> None:
         assert [each.code for each in await client.explain_node_task(ad_hoc.task_id)] == ["no_live_worker", "queued"]
 
 
-async def test_items_of_a_list_and_ad_hoc_tasks_are_explained_by_their_names(client: Client, shell: Shell) -> None:
+async def test_explain_accepts_names_of_list_items_and_ad_hoc_tasks(client: Client, shell: Shell) -> None:
     flow = Flow("f", "1h")
     numbers = flow.node("numbers", "numbers", {"start": 7, "count": 2})
     wide = flow.node("wide", "nobody", map="item", max_parallel=1)
@@ -67,7 +67,7 @@ async def test_items_of_a_list_and_ad_hoc_tasks_are_explained_by_their_names(cli
     assert "give FLOW" in await shell("explain", "f:0:0:wide", "wide", ends=2)
 
 
-async def test_the_first_open_nodes_of_a_cycle_are_told(stack: Standalone) -> None:
+async def test_explain_shows_first_open_nodes_of_cycle(stack: Standalone) -> None:
     shell = Shell(stack.address)
     async with Client(stack.address) as client:
         await client.register_flow(
@@ -82,7 +82,7 @@ async def test_the_first_open_nodes_of_a_cycle_are_told(stack: Standalone) -> No
         assert "nobody" not in await shell("explain", "f")
 
 
-async def test_a_worker_that_was_killed_is_told_of_within_seconds(stack: Standalone, started: Processes) -> None:
+async def test_killed_worker_is_reported_within_seconds(stack: Standalone, started: Processes) -> None:
     shell = Shell(stack.address)
     worker = await started.worker(stack.address, "--id", "w3")
     async with Client(stack.address) as client:

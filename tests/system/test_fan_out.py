@@ -25,7 +25,7 @@ def halving(count: int, **fan_out: Any) -> Flow:
     return flow
 
 
-async def test_results_reach_the_successors_in_order(client: Client) -> None:
+async def test_item_results_reach_successors_in_order(client: Client) -> None:
     flow = Flow("doubles", "1h")
     numbers = flow.node("numbers", "numbers", {"start": 10, "count": 250})
     label = flow.node("label", "total", {"numbers": [7]})
@@ -47,7 +47,7 @@ async def test_results_reach_the_successors_in_order(client: Client) -> None:
     assert described.statistics.completed_nodes == described.statistics.total_nodes == 4
 
 
-async def test_enough_items_make_it_succeed_and_the_others_are_null(client: Client, shell: Shell) -> None:
+async def test_node_succeeds_with_enough_items_and_null_for_failed_ones(client: Client, shell: Shell) -> None:
     await client.register_flow("halving", halving(6, min_success=0.5))
     handle = await client.run_flow("halving")
     assert (await handle.wait(30)).status is CycleStatus.COMPLETED
@@ -72,7 +72,7 @@ async def test_enough_items_make_it_succeed_and_the_others_are_null(client: Clie
     assert re.search(r"error: ValueError: 5 is odd", await shell("task", "get", "halving:0:0:half:5"))
 
 
-async def test_items_of_a_kept_node_are_those_of_the_run_that_it_is_kept_from(client: Client, shell: Shell) -> None:
+async def test_kept_node_shows_items_of_its_original_run(client: Client, shell: Shell) -> None:
     await client.register_flow("halving", halving(6, min_success=0.5))
     assert (await (await client.run_flow("halving")).wait(30)).status is CycleStatus.COMPLETED
     for run in (1, 2):
@@ -91,7 +91,7 @@ async def test_items_of_a_kept_node_are_those_of_the_run_that_it_is_kept_from(cl
     )
 
 
-async def test_too_few_end_it_and_say_so(client: Client, shell: Shell) -> None:
+async def test_node_fails_once_too_few_items_can_succeed(client: Client, shell: Shell) -> None:
     await client.register_flow("halving", halving(1000, max_parallel=1, min_success=998, retry=Retry(2, "10ms")))
     handle = await client.run_flow("halving")
     assert (await handle.wait(30)).status is CycleStatus.FAILED
@@ -115,7 +115,7 @@ async def test_too_few_end_it_and_say_so(client: Client, shell: Shell) -> None:
         (list(range(10_001)), "INPUT_TOO_LARGE", 'the list at input "number" has 10001 items, over 10000: map over'),
     ],
 )
-async def test_what_is_no_list_or_too_long_fails_the_node(
+async def test_input_that_is_no_list_or_too_long_fails_node(
     client: Client, numbers: object, code: str, message: str
 ) -> None:
     flow = Flow("odd", "1h")
@@ -133,16 +133,14 @@ async def test_what_is_no_list_or_too_long_fails_the_node(
     assert node.error.message.startswith(message.partition(", is {")[0])
 
 
-async def test_an_empty_list_succeeds_at_once(client: Client) -> None:
+async def test_empty_list_succeeds(client: Client) -> None:
     await client.register_flow("halving", halving(0, min_success=3))
     assert (await (await client.run_flow("halving")).wait(30)).status is CycleStatus.COMPLETED
     listed = await client.get_node_task("halving:0:0:listed")
     assert listed.outputs["listed"] == {"values": [], "errors": []}
 
 
-async def test_a_stop_reaches_items_that_run_and_those_that_have_not_begun(
-    client: Client, shell: Shell, tmp_path: Path
-) -> None:
+async def test_stopping_node_ends_running_and_waiting_items(client: Client, shell: Shell, tmp_path: Path) -> None:
     flow = Flow("gated", "1h")
     numbers = flow.node("numbers", "numbers", {"count": 40})
     gate = flow.node("gate", "gate", {"file": str(tmp_path / "never")}, map="total", max_parallel=3)
@@ -174,7 +172,7 @@ async def test_a_stop_reaches_items_that_run_and_those_that_have_not_begun(
     assert node.items == ItemCounts(40, 40, begun=3, cancelled=3)
 
 
-async def test_bad_definitions_name_what_is_wrong(client: Client) -> None:
+async def test_invalid_fan_out_fields_are_refused_with_path(client: Client) -> None:
     weather = halving(3, max_parallel=4, min_success=0.9).to_weather()
     half = next(node for node in weather["nodes"] if node["id"] == "half")
     assert (half["map"], half["max_parallel"], half["min_success"]) == ("number", 4, 0.9)
@@ -191,6 +189,6 @@ async def test_bad_definitions_name_what_is_wrong(client: Client) -> None:
             await client.register_flow("broken", broken)
 
 
-async def test_the_picture_of_a_flow_shows_what_runs_over_a_list(client: Client, shell: Shell) -> None:
+async def test_flow_graph_shows_fan_out(client: Client, shell: Shell) -> None:
     await client.register_flow("halving", halving(3, max_parallel=4))
     assert "half (half)  for each of number, 4 at once" in await shell("flow", "graph", "halving")

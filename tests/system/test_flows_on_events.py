@@ -25,7 +25,7 @@ async def firings(shell: Shell, flow_id: str) -> list[tuple[str, str, int | None
     return [(line["event_id"], line["outcome"], line["cycle"]) for line in reversed(lines)]
 
 
-async def test_an_event_begins_one_flow_and_its_end_another(shell: Shell, client: Client, tmp_path: Path) -> None:
+async def test_event_begins_flow_and_its_end_begins_another(shell: Shell, client: Client, tmp_path: Path) -> None:
     sums = Flow("sums", schedule=ON_ORDER, overlap="queue_all")
     sums.node("numbers", "numbers", {"count": 2})["numbers"] >> sums.node("total", "total")["numbers"]
     after = Flow("after", schedule={"flow_finished": {"flow_ids": ["sums"], "statuses": ["completed"]}})

@@ -49,7 +49,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzedStack]:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_no_message_makes_an_rpc_fail_within(stack: FuzzedStack, name: str) -> None:
+def test_no_message_causes_an_internal_error(stack: FuzzedStack, name: str) -> None:
     end = time.monotonic() + SHARE_S
     for round in itertools.count():
         fuzz(stack, name, round)
@@ -59,7 +59,7 @@ def test_no_message_makes_an_rpc_fail_within(stack: FuzzedStack, name: str) -> N
 
 @pytest.mark.fuzz
 @pytest.mark.timeout(LASTS_S + 600)
-def test_no_message_does_so_as_long_as_one_likes(stack: FuzzedStack) -> None:
+def test_prolonged_fuzzing_causes_no_internal_error(stack: FuzzedStack) -> None:
     end = time.monotonic() + LASTS_S
     for round in itertools.count(1):
         for name in METHODS:

@@ -21,7 +21,7 @@ def guarded(folder: Path) -> Flow:
     return flow
 
 
-async def test_they_run_after_all_others_and_are_told_the_outcome(client: Client, tmp_path: Path) -> None:
+async def test_handlers_run_in_order_after_other_nodes_and_receive_outcome(client: Client, tmp_path: Path) -> None:
     await client.register_flow("guarded", guarded(tmp_path))
     handle = await client.run_flow("guarded", {"greeting": "hello"})
     ended = await handle.wait(30)
@@ -46,7 +46,7 @@ async def test_they_run_after_all_others_and_are_told_the_outcome(client: Client
     assert nodes["b"].ended_at <= nodes["c"].started_at <= nodes["c"].ended_at <= nodes["d"].started_at
 
 
-async def test_many_run_last_whatever_they_are_told_takes(client: Client, tmp_path: Path) -> None:
+async def test_many_finally_nodes_run_with_large_inputs(client: Client, tmp_path: Path) -> None:
     flow = Flow("cleaned", "1h")
     flow.node("main", "counted", {"ledger": str(tmp_path / "ledger")})
     flow.finally_(*(flow.node(f"last-{place}", "told") for place in range(10)))
@@ -56,7 +56,9 @@ async def test_many_run_last_whatever_they_are_told_takes(client: Client, tmp_pa
     assert (ended.status, ended.counts.completed) == (CycleStatus.COMPLETED, 11)
 
 
-async def test_a_good_end_skips_what_runs_on_failure_and_a_rerun_has_its_own(client: Client, tmp_path: Path) -> None:
+async def test_successful_rerun_skips_failure_handlers_and_repeats_finally_nodes(
+    client: Client, tmp_path: Path
+) -> None:
     await client.register_flow("guarded", guarded(tmp_path))
     assert (await (await client.run_flow("guarded")).wait(30)).status is CycleStatus.FAILED
     (tmp_path / "there").touch()
@@ -69,7 +71,9 @@ async def test_a_good_end_skips_what_runs_on_failure_and_a_rerun_has_its_own(cli
     assert nodes["d"].outputs["told"]["status"] == "completed"
 
 
-async def test_a_stop_spares_what_runs_last_and_a_second_does_not(client: Client, shell: Shell, tmp_path: Path) -> None:
+async def test_first_stop_spares_finally_nodes_and_second_stop_ends_them(
+    client: Client, shell: Shell, tmp_path: Path
+) -> None:
     flow = Flow("guarded", "1h")
     flow.node("long", "gate", {"file": str(tmp_path / "long")})
     flow.on_failure(flow.node("c", "told"))
@@ -89,7 +93,7 @@ async def test_a_stop_spares_what_runs_last_and_a_second_does_not(client: Client
     assert nodes == {"long": "terminated", "c": "skipped", "last": "terminated"}
 
 
-async def test_a_job_that_stops_cycles_is_no_second_stop(client: Client, tmp_path: Path) -> None:
+async def test_bulk_stop_does_not_count_as_second_stop(client: Client, tmp_path: Path) -> None:
     flow = Flow("guarded", "1h")
     flow.node("long", "gate", {"file": str(tmp_path / "long")})
     flow.finally_(flow.node("last", "gate", {"file": str(tmp_path / "last")}))

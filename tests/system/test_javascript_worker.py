@@ -139,7 +139,7 @@ async def test_the_example_runs_beside_a_python_worker(stack: Standalone, client
     assert "4 of 5 shares have 12 months" in [line.message for line in described.logs]
 
 
-async def test_registering_checks_what_it_declares(stack: Standalone, client: Client, started: Started) -> None:
+async def test_flow_is_checked_against_declared_node_types(stack: Standalone, client: Client, started: Started) -> None:
     started.run(EXAMPLE / "worker.js", TRADEWIND_ADDRESS=stack.address)
     await until_there(client, 1)
     definition = json.loads((EXAMPLE / "flow.json").read_text())
@@ -152,7 +152,7 @@ async def test_registering_checks_what_it_declares(stack: Standalone, client: Cl
     assert {each.path for each in refused.value.violations} == {"edges[1].source_handle", "nodes[1].config.months"}
 
 
-async def test_inputs_and_config_fill_its_parameters(
+async def test_inputs_and_secret_config_fill_node_parameters(
     stack: Standalone, client: Client, started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRADEWIND_SECRET_JOIN_KEY", "opened")
@@ -172,7 +172,9 @@ async def test_inputs_and_config_fill_its_parameters(
     assert skipped.status is NodeTaskStatus.SKIPPED
 
 
-async def test_a_failure_says_what_was_thrown(stack: Standalone, client: Client, started: Started) -> None:
+async def test_failure_reports_thrown_error_and_is_retried_unless_fatal(
+    stack: Standalone, client: Client, started: Started
+) -> None:
     started.worker("one", stack.address)
     again = Retry(3, initial="10ms")
 
@@ -186,7 +188,7 @@ async def test_a_failure_says_what_was_thrown(stack: Standalone, client: Client,
 
 
 @pytest.mark.parametrize("node_type", ["linger", "deaf"])
-async def test_it_keeps_deadlines(stack: Standalone, client: Client, started: Started, node_type: str) -> None:
+async def test_node_fails_at_its_timeout(stack: Standalone, client: Client, started: Started, node_type: str) -> None:
     started.worker("one", stack.address)
 
     late = await task_of(client, await run_one(client, node_type, {"lingering": 1}, timeout="100ms"))
@@ -195,7 +197,7 @@ async def test_it_keeps_deadlines(stack: Standalone, client: Client, started: St
     assert (late.status, late.error.code) == (NodeTaskStatus.FAILED, "TIMEOUT")
 
 
-async def test_it_stops_what_is_to_stop(stack: Standalone, client: Client, started: Started) -> None:
+async def test_stopped_node_is_terminated(stack: Standalone, client: Client, started: Started) -> None:
     started.worker("one", stack.address)
     run = await run_one(client, "linger", {"lingering": 1})
     await until(lambda: started.begun, "the node has begun")
@@ -206,7 +208,9 @@ async def test_it_stops_what_is_to_stop(stack: Standalone, client: Client, start
     assert (stopped.status, stopped.reason) == (NodeTaskStatus.TERMINATED, "enough")
 
 
-async def test_what_a_killed_one_ran_runs_again_elsewhere(stack: Standalone, client: Client, started: Started) -> None:
+async def test_node_task_of_killed_worker_runs_again_elsewhere(
+    stack: Standalone, client: Client, started: Started
+) -> None:
     first = started.worker("one", stack.address)
     run = await run_one(client, "linger", {"lingering": 1})
     await until(lambda: started.begun, "the node has begun")
@@ -219,7 +223,9 @@ async def test_what_a_killed_one_ran_runs_again_elsewhere(stack: Standalone, cli
     assert started.begun == ["one 1", "two 2"]
 
 
-async def test_it_finishes_what_it_runs_and_leaves(stack: Standalone, client: Client, started: Started) -> None:
+async def test_terminated_worker_finishes_its_node_task_and_leaves(
+    stack: Standalone, client: Client, started: Started
+) -> None:
     worker = started.worker("one", stack.address)
     run = await run_one(client, "linger", {"ms": 500})
     await until(lambda: started.begun, "the node has begun")
@@ -231,7 +237,7 @@ async def test_it_finishes_what_it_runs_and_leaves(stack: Standalone, client: Cl
     assert [each async for each in client.list_workers()] == []
 
 
-async def test_what_it_runs_outlives_the_servers(tmp_path: Path, started: Started) -> None:
+async def test_running_node_task_survives_server_restart(tmp_path: Path, started: Started) -> None:
     port = free_port()
     worker = started.worker("one", f"127.0.0.1:{port}")
     async with Standalone(data=tmp_path / "data", port=port) as stack, Client(stack.address) as client:
@@ -245,7 +251,7 @@ async def test_what_it_runs_outlives_the_servers(tmp_path: Path, started: Starte
     assert started.begun == ["one 1"]
 
 
-async def test_another_process_with_its_id_ends_it(stack: Standalone, client: Client, started: Started) -> None:
+async def test_worker_ends_when_another_takes_its_id(stack: Standalone, client: Client, started: Started) -> None:
     first = started.worker("one", stack.address)
     await until_there(client, 1)
 

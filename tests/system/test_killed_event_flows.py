@@ -13,7 +13,7 @@ ON_ORDER = {"event": {"name": "order"}}
 AFTER_FIRST = {"flow_finished": {"flow_ids": ["first"]}}
 
 
-def test_an_event_begins_one_cycle_and_its_end_one_more() -> None:
+def test_event_begins_one_cycle_and_its_end_begins_one_more() -> None:
     def begin() -> tuple[Ledger, Callable[[World], Awaitable[None]]]:
         ledger = Ledger()
 

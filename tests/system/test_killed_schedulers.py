@@ -92,7 +92,7 @@ def test_handlers_run_once(fails: bool) -> None:
     killed_at_each_step(begin, 10)
 
 
-def test_a_stop_is_carried_out_and_what_runs_last_runs_once() -> None:
+def test_stop_is_carried_out_and_finally_nodes_run_once() -> None:
     def begin() -> tuple[Ledger, Callable[[World], Awaitable[None]]]:
         ledger = Ledger()
 
@@ -112,7 +112,7 @@ def test_a_stop_is_carried_out_and_what_runs_last_runs_once() -> None:
     killed_at_each_step(begin, 8)
 
 
-def test_each_cycle_of_a_job_is_run_again_once() -> None:
+def test_bulk_rerun_repeats_each_cycle_once() -> None:
     def begin() -> tuple[Ledger, Callable[[World], Awaitable[None]]]:
         ledger = Ledger("b")
 
@@ -142,7 +142,7 @@ def test_each_cycle_of_a_job_is_run_again_once() -> None:
     killed_at_each_step(begin, 20)
 
 
-def test_each_cycle_of_a_job_is_stopped() -> None:
+def test_bulk_stop_stops_each_cycle() -> None:
     def begin() -> tuple[Ledger, Callable[[World], Awaitable[None]]]:
         ledger = Ledger()
 

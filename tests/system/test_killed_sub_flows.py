@@ -26,7 +26,7 @@ async def cycles_below(world: World) -> list[CycleStatus]:
     return [cycle.status async for cycle in world.client.list_cycles("below")]
 
 
-def test_the_cycle_below_runs_once_and_its_outputs_come_up() -> None:
+def test_sub_flow_cycle_runs_once_and_returns_outputs() -> None:
     def begin() -> tuple[Ledger, Scenario]:
         ledger = Ledger()
 
@@ -45,7 +45,7 @@ def test_the_cycle_below_runs_once_and_its_outputs_come_up() -> None:
     killed_at_each_step(begin, 12)
 
 
-def test_a_stop_above_reaches_the_cycle_below() -> None:
+def test_stop_of_parent_reaches_sub_flow_cycle() -> None:
     def begin() -> tuple[Ledger, Scenario]:
         ledger = Ledger()
 
@@ -64,7 +64,7 @@ def test_a_stop_above_reaches_the_cycle_below() -> None:
     killed_at_each_step(begin, 6)
 
 
-def test_a_failure_below_is_told_once() -> None:
+def test_sub_flow_failure_is_reported_once() -> None:
     def begin() -> tuple[Ledger, Scenario]:
         ledger = Ledger("main")
 

@@ -11,7 +11,7 @@ from tradewind.flow import Flow
 EVERY_S = 10
 
 
-def test_cycles_of_the_schedule_that_were_forgotten_are_found_again_and_run_once() -> None:
+def test_scheduled_cycles_lost_from_store_are_recovered_and_run_once() -> None:
     ledger = Ledger()
     flow = Flow("f", schedule={"interval": EVERY_S, "catch_up": "all"}, overlap="allow")
     flow.node("first", "work")["output"] >> flow.node("second", "work")["after"]
@@ -41,7 +41,7 @@ def test_cycles_of_the_schedule_that_were_forgotten_are_found_again_and_run_once
     run_in_world(scenario, ledger.nodes, 0)
 
 
-def test_planned_times_outlast_an_outage_of_the_store_of_the_scheduler_alone() -> None:
+def test_planned_times_survive_outage_of_scheduler_store() -> None:
     ledger = Ledger()
     flow = Flow("f", schedule={"interval": EVERY_S, "catch_up": "all"}, overlap="allow")
     flow.node("only", "work")

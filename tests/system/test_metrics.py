@@ -32,7 +32,7 @@ ONCE = {
 }
 
 
-async def test_a_cycle_is_in_the_metrics_of_services_store_and_worker(
+async def test_cycle_appears_in_metrics_of_services_store_and_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Processes
 ) -> None:
     port, workers_port = free_port(), free_port()
@@ -118,7 +118,7 @@ def of_the_store(after: Scraped) -> None:
     assert after.sum("tradewind_store_keyspace_hits") > 0
 
 
-async def test_a_port_that_is_taken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_taken_metrics_port_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     monkeypatch.setenv("TRADEWIND_METRICS_PORT", str(port))
     async with Standalone(data=tmp_path / "one", port=0):

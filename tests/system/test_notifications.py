@@ -24,7 +24,7 @@ from tradewind.standalone import Standalone
 from tradewind.worker import Worker, node
 
 
-async def test_what_happens_to_a_task_is_told_again_from_any_event(client: Client) -> None:
+async def test_task_events_can_be_replayed_from_any_event(client: Client) -> None:
     handle = await client.submit_task("numbers", {"start": 5, "count": 2})
     assert await handle.result(30) == {"numbers": [5, 6]}
     whole = [task async for task in client.watch_task(handle.task_id, after="0-0")]
@@ -39,7 +39,7 @@ async def test_what_happens_to_a_task_is_told_again_from_any_event(client: Clien
     assert [task.event_id for task in rest] == [task.event_id for task in whole[1:]]
 
 
-async def test_a_user_hears_of_tasks_batches_and_failed_cycles(client: Client) -> None:
+async def test_user_is_notified_of_tasks_batches_and_failed_cycles(client: Client) -> None:
     await (await client.submit_task("numbers", {})).wait(30)
     batch = await client.submit_batch("failing", [{"total": 1}] * 3)
     await batch.wait(30)
@@ -63,7 +63,7 @@ async def test_a_user_hears_of_tasks_batches_and_failed_cycles(client: Client) -
     assert [each.read async for each in client.list_notifications()] == [False, True, True]
 
 
-async def test_watches_go_on_where_they_were_when_the_server_comes_back(tmp_path: Path) -> None:
+async def test_watches_resume_after_server_restart(tmp_path: Path) -> None:
     release = asyncio.Event()
 
     @node("held")
@@ -122,7 +122,7 @@ async def _end(task: "asyncio.Task[None]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_the_synchronous_client_reads_and_marks(client: Client) -> None:
+async def test_sync_client_sends_lists_and_marks_notifications(client: Client) -> None:
     def run() -> tuple[bool, list[str], int]:
         with SyncClient(addresses=client.addresses) as tradewind:
             sent = tradewind.send_notification("noon", "the store is moved", severity="warning", key="k")
@@ -134,7 +134,7 @@ async def test_the_synchronous_client_reads_and_marks(client: Client) -> None:
     assert await asyncio.to_thread(run) == (True, ["noon: the store is moved"], 0)
 
 
-async def test_the_commands(shell: Shell) -> None:
+async def test_task_watch_and_notification_commands(shell: Shell) -> None:
     submitted = await shell.json("task", "submit", "numbers", "--param", "start=3", "--wait")
     task_id = submitted["node_task_id"]
     lines = (await shell("task", "watch", task_id, "--after", "0-0")).splitlines()

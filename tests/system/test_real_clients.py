@@ -48,7 +48,7 @@ async def grpcurl(stack: Standalone, method: str, **request: Any) -> tuple[int, 
     return code, json.loads(out) if out else None, err
 
 
-async def test_the_specifications_flow_registers_by_grpcurl(stack: Standalone) -> None:
+async def test_grpcurl_registers_flow_of_the_specification(stack: Standalone) -> None:
     code, answer, err = await grpcurl(stack, "RegisterFlow", flow_id="spec", weather=WEATHER)
     assert code == 0, err
     component = answer["flow"]["structure"]["components"]["0"]
@@ -65,14 +65,14 @@ CIRCLE = {
 }
 
 
-async def test_grpcurl_shows_that_edges_go_round(stack: Standalone) -> None:
+async def test_grpcurl_shows_that_graph_contains_cycle(stack: Standalone) -> None:
     code, answer, err = await grpcurl(stack, "AnalyzeFlow", definition={"weather": CIRCLE})
     assert code == 0, err
     component = answer["structure"]["components"]["0"]
     assert (component["is_dag"], component["error"]) == (False, "Contains cycle")
 
 
-async def test_grpcurl_shows_an_answer_that_is_no_or_none(stack: Standalone) -> None:
+async def test_grpcurl_shows_false_and_zero_in_answers(stack: Standalone) -> None:
     """JSON omits values that are false or 0, except where the contract asks for them."""
     trigger = "tradewind.api.trigger.v1.TriggerService"
     manager = "tradewind.api.node_task_manager.v1.NodeTaskManagerService"
@@ -111,12 +111,12 @@ async def test_grpcurl_shows_every_fault_with_its_path(stack: Standalone) -> Non
         assert path in err
 
 
-async def test_an_unknown_flow_is_not_found_with_its_reason(stack: Standalone) -> None:
+async def test_grpcurl_shows_reason_for_unknown_flow(stack: Standalone) -> None:
     code, _, err = await grpcurl(stack, "StartFlow", flow_id="nobody")
     assert (code, "FLOW_NOT_FOUND" in err) == (64 + 5, True)
 
 
-async def test_grpcurl_lists_and_describes_everything_without_files(stack: Standalone) -> None:
+async def test_grpcurl_lists_and_describes_services_by_reflection(stack: Standalone) -> None:
     code, out, _ = await run(str(BIN / "grpcurl"), "-plaintext", stack.address, "list")
     assert code == 0
     for name in ("scheduler", "node_task_manager", "registry", "trigger"):
@@ -125,7 +125,7 @@ async def test_grpcurl_lists_and_describes_everything_without_files(stack: Stand
     assert (code, "RunFlowRequest" in out) == (0, True)
 
 
-async def test_grpcurl_runs_a_cycle_and_prints_what_it_emitted(stack: Standalone, worker: Worker) -> None:
+async def test_grpcurl_runs_cycle_and_prints_outputs(stack: Standalone, worker: Worker) -> None:
     weather = {"interval": 0, "nodes": [{"id": "only", "type": "numbers", "config": {"count": 2}}]}
     assert (await grpcurl(stack, "RegisterFlow", flow_id="one", weather=weather))[0] == 0
     code, answer, err = await grpcurl(stack, "RunFlow", flow_id="one", wait="20s", include_outputs=True)
@@ -138,7 +138,7 @@ async def test_grpcurl_runs_a_cycle_and_prints_what_it_emitted(stack: Standalone
 
 
 @pytest.mark.parametrize("health", ["liveness", "readiness", SCHEDULER])
-async def test_buf_curl_asks_for_health(stack: Standalone, health: str) -> None:
+async def test_buf_curl_gets_serving_status(stack: Standalone, health: str) -> None:
     command = [str(BIN / "buf"), "curl", "--protocol", "grpc", "--http2-prior-knowledge", "--reflect", "-d"]
     url = f"http://{stack.address}/grpc.health.v1.Health/Check"
     code, out, err = await run(*command, json.dumps({"service": health}), url)
@@ -165,7 +165,7 @@ async def test_grpcurl_submits_and_follows_a_batch(stack: Standalone, worker: Wo
     assert [item["outputs"][0]["value_json"] for item in results] == ["3", "3"]
 
 
-async def test_a_worker_that_is_called_takes_a_node_task_by_grpcurl(stack: Standalone) -> None:
+async def test_called_worker_runs_node_task_sent_by_grpcurl(stack: Standalone) -> None:
     ran: list[int] = []
 
     @node("remember")
@@ -193,7 +193,7 @@ async def test_a_worker_that_is_called_takes_a_node_task_by_grpcurl(stack: Stand
         await until(lambda: ran == [7], "it runs")
 
 
-async def test_triggers_and_events_by_grpcurl(stack: Standalone) -> None:
+async def test_grpcurl_saves_triggers_and_publishes_event(stack: Standalone) -> None:
     service = "tradewind.api.trigger.v1.TriggerService"
     nightly = {"trigger_id": "nightly", "queue": "reports", "schedule": {"cron": {"expression": "30 2 * * *"}}}
     listens = {"trigger_id": "apples", "queue": "reports", "schedule": {"event": {"name": "price"}}}

@@ -52,7 +52,7 @@ async def refused(client: Client, calls: dict[str, Call]) -> set[tuple[type[Trad
     return seen
 
 
-async def test_whoever_may_not_is_told_why_and_nothing_is_done(stack: Standalone) -> None:
+async def test_unauthorized_calls_are_refused_with_reason_and_change_nothing(stack: Standalone) -> None:
     async with Client(stack.address, token=stack.new_admin_token) as admin:
         ann = (await admin.create_token("ann", role=Role.USER)).token
         bob = (await admin.create_token("bob", role=Role.USER)).token

@@ -79,7 +79,7 @@ async def test_a_rerun_keeps_good_results_and_runs_the_rest(client: Client, shel
     assert kept == {"a": "ladder:0:0:a", "b": "ladder:0:1:b", "c": "ladder:0:1:c", "f": "ladder:0:0:f"}
 
 
-async def test_inputs_of_a_rerun_replace_those_before(client: Client, shell: Shell, tmp_path: Path) -> None:
+async def test_rerun_inputs_replace_earlier_ones(client: Client, shell: Shell, tmp_path: Path) -> None:
     await client.register_flow("ladder", ladder(tmp_path))
     (tmp_path / "there").touch()
     await client.run_flow("ladder", {"value": 5}, wait=30)
@@ -92,7 +92,7 @@ async def test_inputs_of_a_rerun_replace_those_before(client: Client, shell: She
     assert refused.value.reason == "NOTHING_TO_RERUN"
 
 
-async def test_repeating_the_request_gives_the_first_answer(client: Client, tmp_path: Path) -> None:
+async def test_repeated_rerun_request_runs_once(client: Client, tmp_path: Path) -> None:
     await client.register_flow("ladder", ladder(tmp_path))
     await client.run_flow("ladder", wait=30)
     (tmp_path / "there").touch()
@@ -101,7 +101,7 @@ async def test_repeating_the_request_gives_the_first_answer(client: Client, tmp_
     assert ran(tmp_path).count("b:1") == 1
 
 
-async def test_a_stopped_cycle_says_who_why_and_when_and_runs_again(
+async def test_stopped_cycle_shows_user_reason_and_time_and_can_be_rerun(
     client: Client, shell: Shell, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -126,7 +126,7 @@ async def test_a_stopped_cycle_says_who_why_and_when_and_runs_again(
     assert refused.value.reason == "CYCLE_ENDED"
 
 
-async def test_a_node_and_a_component_are_stopped_by_themselves(client: Client, shell: Shell, tmp_path: Path) -> None:
+async def test_single_node_or_component_can_be_stopped(client: Client, shell: Shell, tmp_path: Path) -> None:
     flow = gated(tmp_path / "gate")
     other = tmp_path / "other"
     flow.node("lone", "gate", {"file": str(other)})

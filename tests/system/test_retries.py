@@ -15,7 +15,7 @@ def failing(retry: Retry) -> Flow:
     return flow
 
 
-async def test_what_waits_for_its_next_attempt_says_so(client: Client, shell: Shell) -> None:
+async def test_node_waiting_for_next_attempt_shows_it(client: Client, shell: Shell) -> None:
     await client.register_flow("failing", failing(Retry(3, "60s", jitter=0)))
     await client.run_flow("failing")
 
@@ -41,7 +41,7 @@ async def test_what_waits_for_its_next_attempt_says_so(client: Client, shell: Sh
     await until(ended, "the cycle ends though a node waited for its time")
 
 
-async def test_dead_letters_are_listed_and_a_node_of_a_flow_is_not_redriven(client: Client, shell: Shell) -> None:
+async def test_dead_letters_are_listed_and_flow_nodes_are_not_redriven(client: Client, shell: Shell) -> None:
     await client.register_flow("failing", failing(Retry(2, "10ms")))
     handle = await client.run_flow("failing")
     assert (await handle.wait(20)).status is CycleStatus.FAILED

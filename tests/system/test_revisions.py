@@ -55,7 +55,7 @@ async def test_plan_register_update_diff_and_roll_back(shell: Shell, tmp_path: P
     assert "sums cycle 0 completed" in await shell("flow", "run", "sums", "--wait")
 
 
-async def test_a_plan_of_what_would_be_refused_is_told_as_wrong_input(shell: Shell) -> None:
+async def test_plan_reports_faults_and_limits(shell: Shell) -> None:
     bad = json.dumps({"interval": 60, "nodes": [{"id": "feed", "type": "numbers", "retry": {"attempts": 0}}]})
     told = await shell("flow", "plan", "-", "--name", "bad", input=bad, ends=2)
     assert told.startswith("bad would be refused: 1 fault\n  nodes[0].retry.attempts: ")
@@ -73,7 +73,7 @@ def wide() -> Flow:
     return flow
 
 
-async def test_the_client_changes_only_what_it_read(client: Client) -> None:
+async def test_client_revises_diffs_plans_and_rolls_back(client: Client) -> None:
     await client.register_flow("sums", flows.sums(), note="first")
     read = (await client.get_flow("sums")).flow.etag
     flow = client.flow("sums")
@@ -103,7 +103,7 @@ async def test_the_client_changes_only_what_it_read(client: Client) -> None:
     assert (await client.get_revision("sums")).config == (await client.get_revision("sums", 1)).config
 
 
-async def test_the_same_without_an_event_loop(stack: Standalone) -> None:
+async def test_sync_client_revises_and_rolls_back(stack: Standalone) -> None:
     def use() -> list[int]:
         with SyncClient(stack.address) as client:
             client.register_flow("sums", flows.sums())

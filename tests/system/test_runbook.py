@@ -72,7 +72,7 @@ needs_grpcurl = pytest.mark.skipif(
 )
 
 
-def test_each_task_has_one_line_of_each() -> None:
+def test_each_runbook_task_has_a_grpcurl_and_a_tradewind_line() -> None:
     assert [name for name, _ in TASKS] == list(TELLS)
     assert [name for name, _ in GUARDED_TASKS] == list(GUARDED_TELLS)
     for name, block in TASKS + GUARDED_TASKS:
@@ -94,7 +94,7 @@ async def carried_out(line: str, address: str, named: dict[str, str]) -> str:
 
 
 @needs_grpcurl
-async def test_every_line_does_what_it_says(stack: Standalone, tmp_path: Path) -> None:
+async def test_runbook_lines_print_what_they_promise(stack: Standalone, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     async with (
         Worker(load_nodes(NODES), address=stack.address, worker_id="worker-1"),
@@ -113,7 +113,9 @@ async def test_every_line_does_what_it_says(stack: Standalone, tmp_path: Path) -
 
 
 @needs_grpcurl
-async def test_every_line_of_access_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_runbook_lines_about_access_print_what_they_promise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRADEWIND_QUOTAS", "RunFlow=3")
     async with Standalone(data=tmp_path / "data", port=0, auth=True) as stack:
         token = stack.new_admin_token

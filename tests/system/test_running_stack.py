@@ -18,7 +18,7 @@ async def show(value: int) -> None:
     """Show it."""
 
 
-async def test_it_touches_nothing_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_running_stack_ignores_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for server in ("SCHEDULER", "REGISTRY", "NODE_TASK_MANAGER", "TRIGGER", "ACCESS"):
         monkeypatch.setenv(f"TRADEWIND_{server}_ADDRESS", "localhost:1")
     monkeypatch.setenv("TRADEWIND_STORE_URL", "redis://localhost:1")
@@ -33,7 +33,7 @@ async def test_it_touches_nothing_that_the_environment_names(monkeypatch: pytest
         assert await (await client.run_flow("counting")).result(30) == {"count": {"output": 1}}
 
 
-async def test_a_flow_older_than_its_nodes_fails_where_an_edge_leaves_by_a_handle_that_is_gone() -> None:
+async def test_node_fails_if_its_worker_lacks_an_output_handle_of_the_flow() -> None:
     flow = Flow("counting", "1h")
     flow.node("count", "count")["total"] >> flow.node("show", "show")["value"]
     async with running_stack([show]) as client:

@@ -41,7 +41,7 @@ def flow() -> Flow:
     return flow
 
 
-async def test_a_planted_secret_is_in_no_output_log_or_trace_and_not_in_the_store(
+async def test_secret_appears_in_no_output_log_trace_or_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], started: Processes
 ) -> None:
     planted = secrets.token_urlsafe(24)

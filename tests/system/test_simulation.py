@@ -23,7 +23,7 @@ from tradewind.testing import VirtualStack, simulate
 from tradewind.worker import Context, node
 
 
-def test_a_month_takes_seconds_and_is_as_it_must_be() -> None:
+def test_simulated_month_is_correct_and_takes_seconds() -> None:
     begun = time.process_time()
     lines = history_of(days=30).lines
     took = time.process_time() - begun
@@ -50,7 +50,7 @@ def test_a_month_takes_seconds_and_is_as_it_must_be() -> None:
     assert took < 30
 
 
-def test_results_that_have_gone_are_not_taken_for_none() -> None:
+def test_expired_results_are_an_error_rather_than_empty() -> None:
     @node("place")
     async def place(ctx: Context) -> int:
         return ctx.cycle
@@ -77,7 +77,7 @@ def test_results_that_have_gone_are_not_taken_for_none() -> None:
     simulate(main, [place, nothing])
 
 
-def test_a_month_in_which_a_cycle_waits_takes_no_longer() -> None:
+def test_month_long_delay_takes_seconds() -> None:
     async def main(stack: VirtualStack) -> timedelta:
         begun = stack.now
         flow = Flow("one", "1h")
@@ -92,7 +92,7 @@ def test_a_month_in_which_a_cycle_waits_takes_no_longer() -> None:
     assert time.process_time() - begun < 10
 
 
-def test_histories_are_the_same_byte_by_byte() -> None:
+def test_history_is_reproducible_byte_by_byte() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tests.system.simulated", "1"],
         check=True,
@@ -104,7 +104,7 @@ def test_histories_are_the_same_byte_by_byte() -> None:
     assert run.stdout.count(b'"cycle_ended"') == 24
 
 
-def test_another_worker_takes_over_from_a_silent_one() -> None:
+def test_another_worker_takes_over_from_silenced_one() -> None:
     seen: list[str] = []
 
     @node("slow")
@@ -148,7 +148,7 @@ def test_only_secrets_come_from_the_environment(monkeypatch: pytest.MonkeyPatch,
     simulate(main, [keyed])
 
 
-def test_a_worker_is_cut_off_until_the_last_of_its_silences_is_over() -> None:
+def test_overlapping_silences_last_until_the_latest_end() -> None:
     async def main(stack: VirtualStack) -> timedelta:
         await stack.client.register_flow("one", _single("feed"))
         for seconds in (30, 300, 60):
@@ -160,7 +160,7 @@ def test_a_worker_is_cut_off_until_the_last_of_its_silences_is_over() -> None:
     assert timedelta(seconds=300) <= simulate(main, [feed]) < timedelta(seconds=330)
 
 
-def test_what_fails_while_a_worker_is_cut_off_is_told_at_once() -> None:
+def test_error_ends_simulation_at_once_despite_silenced_worker() -> None:
     seen: list[VirtualStack] = []
 
     async def main(stack: VirtualStack) -> None:
@@ -178,7 +178,7 @@ async def _holder(stack: VirtualStack) -> str:
     return task.worker_id
 
 
-def test_time_stands_still_but_for_those_who_wait() -> None:
+def test_time_advances_only_while_something_waits() -> None:
     @node("pause")
     async def pause(ctx: Context) -> float:
         begun = time.time()
@@ -200,7 +200,7 @@ def test_time_stands_still_but_for_those_who_wait() -> None:
     simulate(main, [pause], start=datetime(2030, 5, 1, tzinfo=UTC))
 
 
-def test_the_end_of_a_cycle_is_told_at_once_to_whoever_listens() -> None:
+def test_trigger_on_flow_end_fires_at_once() -> None:
     async def main(stack: VirtualStack) -> None:
         await stack.client.register_flow("one", _single("feed"))
         await stack.client.save_trigger("after", queue="chain", on_finished="one")
@@ -216,7 +216,7 @@ def test_the_end_of_a_cycle_is_told_at_once_to_whoever_listens() -> None:
     simulate(main, [feed])
 
 
-def test_what_is_watched_is_told_at_once() -> None:
+def test_watched_events_and_notifications_arrive_at_once() -> None:
     @node("second")
     async def second(ctx: Context) -> int:
         if ctx.attempt == 1:
@@ -242,7 +242,7 @@ def test_what_is_watched_is_told_at_once() -> None:
     simulate(main, [second])
 
 
-def test_what_comes_last_runs_when_the_time_of_the_cycle_is_over() -> None:
+def test_finally_node_runs_at_once_after_cycle_timeout() -> None:
     @node("endless")
     async def endless() -> None:
         await asyncio.Event().wait()
@@ -261,7 +261,7 @@ def test_what_comes_last_runs_when_the_time_of_the_cycle_is_over() -> None:
     simulate(main, [endless, feed])
 
 
-def test_a_job_goes_on_by_itself() -> None:
+def test_bulk_job_progresses_without_further_calls() -> None:
     @node("fails")
     async def fails() -> None:
         raise ConnectionError
@@ -278,7 +278,7 @@ def test_a_job_goes_on_by_itself() -> None:
     assert simulate(main, [fails]) == 3
 
 
-def test_a_trigger_that_repeats_begins_by_the_clock_of_the_simulation() -> None:
+def test_interval_trigger_first_fires_by_simulated_clock() -> None:
     async def main(stack: VirtualStack) -> None:
         begun = stack.now
         await stack.client.save_trigger("t", queue="q", every=60)
@@ -290,7 +290,7 @@ def test_a_trigger_that_repeats_begins_by_the_clock_of_the_simulation() -> None:
     simulate(main, [feed])
 
 
-def test_a_flow_is_checked_against_what_workers_offer_from_the_first_moment() -> None:
+def test_flow_is_checked_against_node_types_from_the_start() -> None:
     async def main(stack: VirtualStack) -> None:
         flow = Flow("wrong", 0)
         flow.node("only", feed, {"nothing": 1})
@@ -300,7 +300,7 @@ def test_a_flow_is_checked_against_what_workers_offer_from_the_first_moment() ->
     simulate(main, [feed])
 
 
-def test_errors_are_those_of_a_server() -> None:
+def test_unknown_flow_and_naive_start_time_raise_errors() -> None:
     async def main(stack: VirtualStack) -> None:
         await stack.client.wait_ready()
         with pytest.raises(NotFound, match="nothing"):
@@ -311,7 +311,7 @@ def test_errors_are_those_of_a_server() -> None:
         simulate(main, [feed], start=datetime(2030, 1, 1))
 
 
-def test_plain_functions_cannot_wait_for_the_loop_that_they_hold_up() -> None:
+def test_blocking_memory_call_in_plain_function_fails_with_advice() -> None:
     @node("counter")
     def counter(ctx: Context) -> int:
         return len(str(ctx.flow_memory.get("cursor")))
@@ -325,7 +325,7 @@ def test_plain_functions_cannot_wait_for_the_loop_that_they_hold_up() -> None:
     assert "make the node an async def" in simulate(main, [counter])
 
 
-def test_others_keep_their_own_time() -> None:
+def test_other_threads_keep_real_time() -> None:
     async def main(stack: VirtualStack) -> None:
         theirs: list[float] = []
         thread = threading.Thread(target=lambda: theirs.append(time.time()))
@@ -336,7 +336,7 @@ def test_others_keep_their_own_time() -> None:
     simulate(main, [feed, model, order], start=datetime(2000, 1, 1, tzinfo=UTC))
 
 
-def test_a_seed_decides_all_chance() -> None:
+def test_seed_determines_all_random_values() -> None:
     @node("dice")
     async def dice() -> list[str]:
         numbers = [random.random(), random.randint(1, 10**9), gauss(), secrets.randbelow(10**9)]
@@ -363,7 +363,7 @@ def _single(node_type: str, retry: Retry | None = None) -> Flow:
     [{"interval": "1h"}, {"cron": "0 * * * *"}, {"interval": "1h", "start": "2000-01-01T00:00:00Z"}],
     ids=["interval", "cron", "anchored"],
 )
-def test_a_flow_that_is_started_in_the_past_catches_up(schedule: dict[str, str]) -> None:
+def test_flow_started_in_the_past_catches_up(schedule: dict[str, str]) -> None:
     async def main(stack: VirtualStack) -> list[timedelta]:
         full_hour = stack.now.replace(minute=0, second=0, microsecond=0)
         flow = Flow("f", schedule={**schedule, "catch_up": "all", "catch_up_window": "1d"}, overlap="queue_all")
@@ -378,7 +378,7 @@ def test_a_flow_that_is_started_in_the_past_catches_up(schedule: dict[str, str])
 
 
 @pytest.mark.parametrize("on", [{"interval": "1h"}, {"event": {"name": "price"}}, {"cron": "0 * * * *"}], ids=str)
-def test_a_flow_whose_end_passes_while_it_is_paused_says_so_and_completes_when_resumed(on: dict[str, str]) -> None:
+def test_flow_whose_schedule_ends_during_pause_completes_when_resumed(on: dict[str, str]) -> None:
     async def main(stack: VirtualStack) -> None:
         client = stack.client
         flow = Flow("f", schedule={**on, "end": (stack.now + timedelta(hours=3)).isoformat()})

@@ -48,7 +48,7 @@ async def open_silently(channel: grpc.aio.Channel) -> list[Any]:
     ]
 
 
-async def test_streams_that_nobody_reads_hold_nobody_up(stack: Standalone) -> None:
+async def test_unread_streams_do_not_hold_up_other_clients(stack: Standalone) -> None:
     flow = Flow("large", "1h", overlap="allow", keep_cycles=1000)
     flow.node("keep", "keep")
     async with (

@@ -32,7 +32,7 @@ async def test_each_service_logs_in_as_its_own_user(stack: Standalone, client: C
     assert users == {"admin", "node_task_manager", "registry", "scheduler", "trigger"}
 
 
-async def test_a_store_that_dies_is_started_again(stack: Standalone, client: Client) -> None:
+async def test_killed_store_is_restarted(stack: Standalone, client: Client) -> None:
     await client.register_flow("sums", flows.sums())
     killed = stack.store_pid
     assert killed is not None
@@ -44,7 +44,7 @@ async def test_a_store_that_dies_is_started_again(stack: Standalone, client: Cli
     assert await run.result(30) == {"sort": {"even": 10}, "alone": {"numbers": [7, 8, 9]}}
 
 
-async def test_a_stack_may_be_stopped_and_started_over_the_same_data(tmp_path: Path) -> None:
+async def test_stack_can_be_restarted_over_the_same_data(tmp_path: Path) -> None:
     port = free_port()
     for expected in (None, 0):
         async with Standalone(data=tmp_path, port=port) as stack, Client(stack.address) as client:
@@ -57,7 +57,7 @@ async def test_a_stack_may_be_stopped_and_started_over_the_same_data(tmp_path: P
             await client.get_flow("sums")
 
 
-async def test_stopping_takes_no_longer_than_it_must(stack: Standalone, worker: Worker) -> None:
+async def test_stop_takes_bounded_time_and_can_be_repeated(stack: Standalone, worker: Worker) -> None:
     loop = asyncio.get_running_loop()
     begun = loop.time()
 
@@ -67,7 +67,7 @@ async def test_stopping_takes_no_longer_than_it_must(stack: Standalone, worker: 
     await stack.stop()
 
 
-async def test_the_number_of_shards_is_fixed_with_the_data(tmp_path: Path) -> None:
+async def test_shard_count_is_fixed_with_the_data(tmp_path: Path) -> None:
     async with Standalone(data=tmp_path, port=0, node_task_manager_shards=3):
         pass
     with pytest.raises(StandaloneError, match="has 3 shards of node tasks, not 2: leave the number out"):
@@ -76,7 +76,7 @@ async def test_the_number_of_shards_is_fixed_with_the_data(tmp_path: Path) -> No
         await client.wait_ready()
 
 
-async def test_a_number_of_shards_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+async def test_unreadable_shard_count_is_reported(tmp_path: Path) -> None:
     (tmp_path / "stack.json").write_text("{}")
     with pytest.raises(
         StandaloneError, match=r"stack\.json does not say how many shards .* the number of shards that the data has"
@@ -84,7 +84,7 @@ async def test_a_number_of_shards_that_cannot_be_read_is_told(tmp_path: Path) ->
         await Standalone(data=tmp_path, port=0).start()
 
 
-async def test_a_store_of_somebody_else(stack: Standalone, tmp_path: Path) -> None:
+async def test_stack_uses_given_store_instead_of_its_own(stack: Standalone, tmp_path: Path) -> None:
     assert stack._store is not None
     await stack.stop()
     await stack._store.start()
@@ -97,14 +97,14 @@ async def test_a_store_of_somebody_else(stack: Standalone, tmp_path: Path) -> No
         await stack._store.stop()
 
 
-async def test_a_store_that_is_not_there(tmp_path: Path) -> None:
+async def test_unreachable_store_and_invalid_store_url_fail_start(tmp_path: Path) -> None:
     with pytest.raises(StandaloneError, match="the store does not answer"):
         await Standalone(port=0, store_url=f"redis://127.0.0.1:{free_port()}").start()
     with pytest.raises(StandaloneError, match='unknown scheme "http"'):
         await Standalone(port=0, store_url="http://here").start()
 
 
-async def test_a_store_that_goes_away_during_the_start(
+async def test_store_lost_during_start_is_reported(
     stack: Standalone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, has_flows = stack._store, Scheduler.has_flows
@@ -124,7 +124,7 @@ async def test_a_store_that_goes_away_during_the_start(
         _ = other.address
 
 
-async def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+async def test_unwritable_data_directory_fails_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StandaloneError, match="file/data"):
         await Standalone(data=tmp_path / "file" / "data", port=0).start()
@@ -133,7 +133,7 @@ async def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variable", "value"), [("ACCESS_ADDRESS", "localhost:7705"), ("QUOTAS", "RunFlow=3"), ("TLS_ROLES", "a=worker")]
 )
-async def test_nobody_is_let_in_where_access_was_meant_to_be(
+async def test_start_fails_if_settings_need_access_but_auth_is_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     monkeypatch.setenv(f"TRADEWIND_{variable}", value)
@@ -141,7 +141,7 @@ async def test_nobody_is_let_in_where_access_was_meant_to_be(
         await Standalone(data=tmp_path, port=0).start()
 
 
-async def test_who_holds_a_port(stack: Standalone) -> None:
+async def test_listen_error_names_process_that_holds_the_port(stack: Standalone) -> None:
     port = int(stack.address.rpartition(":")[2])
 
     assert holder_of(port).startswith(f"process {os.getpid()} (")

@@ -74,7 +74,7 @@ def played(main: Callable[[VirtualStack], Awaitable[Any]], *flows: Flow) -> Any:
     return simulate(play, NODES)
 
 
-def test_inputs_go_down_and_outputs_come_up() -> None:
+def test_sub_flow_receives_inputs_and_returns_outputs() -> None:
     above = Flow("above", "1h")
     number = above.node("number", double, {"x": 5})
     sub = above.sub_flow("sub", "below", {"x": 1, "unused": [1, "a"]})
@@ -94,7 +94,7 @@ def test_inputs_go_down_and_outputs_come_up() -> None:
     played(main, one("below", double, {"x": 3}), above)
 
 
-def test_inputs_of_the_run_reach_the_cycle_and_flows_may_be_nested() -> None:
+def test_run_inputs_reach_nested_sub_flows() -> None:
     async def main(stack: VirtualStack) -> None:
         handle = await stack.client.run_flow("top", {"x": 21})
         below = {"only": {"output": 42}}
@@ -106,7 +106,7 @@ def test_inputs_of_the_run_reach_the_cycle_and_flows_may_be_nested() -> None:
     played(main, one("below", double, {"x": 3}), over("below"), over("above", "top"))
 
 
-def test_a_failure_names_the_cycle_and_a_retry_runs_a_new_one() -> None:
+def test_error_names_failed_cycle_and_retry_runs_a_new_one() -> None:
     async def main(stack: VirtualStack) -> None:
         client = stack.client
         ended = await (await client.run_flow("above")).wait(600)
@@ -123,7 +123,7 @@ def test_a_failure_names_the_cycle_and_a_retry_runs_a_new_one() -> None:
     played(main, below, over("below", retry=Retry(5, initial="1s")))
 
 
-def test_a_cycle_that_fails_fails_the_node() -> None:
+def test_failed_cycle_fails_node() -> None:
     async def main(stack: VirtualStack) -> None:
         described = await (await stack.client.run_flow("above")).wait(60)
         assert described.status is CycleStatus.FAILED
@@ -134,7 +134,7 @@ def test_a_cycle_that_fails_fails_the_node() -> None:
     played(main, one("below", unlucky), over("below"))
 
 
-def test_the_failure_of_a_flow_far_below_is_told_at_the_top() -> None:
+def test_failure_of_nested_sub_flow_is_reported_at_the_top() -> None:
     async def main(stack: VirtualStack) -> None:
         await (await stack.client.run_flow("top")).wait(60)
         (failure,) = (await stack.client.describe_cycle("top")).failures
@@ -144,7 +144,7 @@ def test_the_failure_of_a_flow_far_below_is_told_at_the_top() -> None:
     played(main, one("below", unlucky), over("below"), over("above", "top"))
 
 
-def test_of_many_failures_the_first_are_told() -> None:
+def test_error_shows_only_first_failures() -> None:
     below = Flow("below", "1h")
     for number in range(5):
         below.node(f"n{number}", unlucky)
@@ -158,7 +158,7 @@ def test_of_many_failures_the_first_are_told() -> None:
     played(main, below, over("below"))
 
 
-def test_a_stop_above_stops_the_cycle_below_and_a_stop_below_fails_the_node() -> None:
+def test_stop_of_parent_stops_sub_flow_and_stop_of_sub_flow_fails_node() -> None:
     async def main(stack: VirtualStack) -> None:
         client = stack.client
         handle = await client.run_flow("above")
@@ -182,7 +182,7 @@ def test_a_stop_above_stops_the_cycle_below_and_a_stop_below_fails_the_node() ->
     played(main, one("below", slow), over("below"))
 
 
-def test_time_limits_above_end_the_cycle_below() -> None:
+def test_timeouts_of_parent_end_sub_flow_cycle() -> None:
     timed = over("below", "timed", timeouts=Timeouts(total="20s"))
     short = Flow("short", "1h", timeout="20s")
     short.sub_flow("sub", "below")
@@ -217,7 +217,7 @@ def test_a_mapped_node_runs_a_cycle_for_each_item() -> None:
     played(main, one("below", double), above)
 
 
-def test_it_runs_beside_the_schedule_whatever_the_overlap_and_is_in_nobodys_way() -> None:
+def test_sub_flow_cycle_and_scheduled_cycles_may_overlap() -> None:
     async def main(stack: VirtualStack) -> None:
         client = stack.client
         await client.start_flow("below")
@@ -236,14 +236,14 @@ def test_it_runs_beside_the_schedule_whatever_the_overlap_and_is_in_nobodys_way(
     played(main, one("below", slow, {"seconds": 25}, "30s"), over("below"))
 
 
-def test_what_the_cycle_gives_is_what_comes_up() -> None:
+def test_sub_flow_node_emits_explicit_result_of_cycle() -> None:
     async def main(stack: VirtualStack) -> None:
         assert await (await stack.client.run_flow("above")).result(60) == {"sub": {"output": {"sum": 12}}}
 
     played(main, one("below", gives), over("below"))
 
 
-def test_the_schedule_of_the_flow_below_does_not_cancel_it() -> None:
+def test_overlap_policy_cancel_running_spares_sub_flow_cycle() -> None:
     async def main(stack: VirtualStack) -> None:
         client = stack.client
         await client.start_flow("below")
@@ -259,7 +259,7 @@ def test_the_schedule_of_the_flow_below_does_not_cancel_it() -> None:
     played(main, one("below", slow, {"seconds": 40}, "30s", overlap="cancel_running"), over("below"))
 
 
-def test_a_failure_of_its_cycle_does_not_pause_the_flow_below() -> None:
+def test_failed_sub_flow_cycle_does_not_pause_its_flow() -> None:
     async def main(stack: VirtualStack) -> None:
         client = stack.client
         await client.start_flow("below")
@@ -271,7 +271,7 @@ def test_a_failure_of_its_cycle_does_not_pause_the_flow_below() -> None:
     played(main, below, over("below"))
 
 
-def test_a_flow_that_is_deleted_meanwhile_fails_the_node() -> None:
+def test_deleting_sub_flow_fails_node() -> None:
     async def main(stack: VirtualStack) -> None:
         client = stack.client
         handle = await client.run_flow("above")
@@ -285,7 +285,7 @@ def test_a_flow_that_is_deleted_meanwhile_fails_the_node() -> None:
     played(main, one("below", slow), over("below"))
 
 
-def test_a_flow_above_that_is_deleted_stops_the_cycle_below() -> None:
+def test_deleting_parent_flow_stops_sub_flow_cycle() -> None:
     async def main(stack: VirtualStack) -> None:
         client = stack.client
         await client.run_flow("above")
@@ -296,7 +296,7 @@ def test_a_flow_above_that_is_deleted_stops_the_cycle_below() -> None:
     played(main, one("below", slow), over("below"))
 
 
-def test_what_runs_last_after_a_stop_may_be_a_flow() -> None:
+def test_finally_node_may_be_a_sub_flow_after_stop() -> None:
     above = Flow("above", "1h")
     above.node("main", slow)
     above.finally_(above.sub_flow("sub", "below", {"x": 4}))
@@ -313,7 +313,7 @@ def test_what_runs_last_after_a_stop_may_be_a_flow() -> None:
     played(main, one("below", double), above)
 
 
-def test_ends_are_told_however_few_cycles_the_flow_below_keeps() -> None:
+def test_results_arrive_though_sub_flow_keeps_one_cycle() -> None:
     above = Flow("above", "1h")
     above.node("items", listing)["output"] >> above.sub_flow("sub", "below", {"x": 4}, map="item")["item"]
 
@@ -324,7 +324,7 @@ def test_ends_are_told_however_few_cycles_the_flow_below_keeps() -> None:
     played(main, one("below", double, keep_cycles=1), above)
 
 
-def test_unknown_flows_warn_at_first_and_fail_the_node_then() -> None:
+def test_unknown_sub_flow_warns_at_registration_and_fails_node_at_run() -> None:
     async def main(stack: VirtualStack) -> None:
         client = stack.client
         registered = await client.register_flow("above", over("below"))
@@ -341,7 +341,7 @@ def test_unknown_flows_warn_at_first_and_fail_the_node_then() -> None:
     played(main)
 
 
-def test_a_flow_that_would_run_itself_is_refused_with_the_way() -> None:
+def test_recursive_flow_is_refused_with_its_path() -> None:
     async def main(stack: VirtualStack) -> None:
         client = stack.client
         await client.register_flow("a", over("b", "a"))
@@ -364,7 +364,7 @@ def test_a_flow_that_would_run_itself_is_refused_with_the_way() -> None:
     played(main)
 
 
-def test_flows_run_flows_eight_deep_and_no_deeper() -> None:
+def test_sub_flows_nest_at_most_eight_deep() -> None:
     chain = [one("f9", double, {"x": 1}), *(over(f"f{at + 1}", f"f{at}") for at in range(8, -1, -1))]
 
     async def main(stack: VirtualStack) -> None:
@@ -377,7 +377,7 @@ def test_flows_run_flows_eight_deep_and_no_deeper() -> None:
     played(main, *chain)
 
 
-def test_a_rerun_keeps_what_a_cycle_below_gave() -> None:
+def test_rerun_keeps_sub_flow_result() -> None:
     above = Flow("above", "1h")
     sub = above.sub_flow("sub", "below")
     sub["output"] >> above.node("after", unlucky)["until_cycle"]
@@ -393,7 +393,7 @@ def test_a_rerun_keeps_what_a_cycle_below_gave() -> None:
     played(main, one("below", double, {"x": 2}), above)
 
 
-async def test_commands_show_both_ends_over_a_whole_stack(client: Client, shell: Shell) -> None:
+async def test_commands_show_parent_and_sub_flow_cycle_of_each_other(client: Client, shell: Shell) -> None:
     await client.register_flow("below", one("below", "payment", {"sum": 5}))
     await client.register_flow("above", over("below"))
     handle = await client.run_flow("above")

@@ -46,7 +46,7 @@ async def test_a_flow_runs_under_mtls(stack: Standalone, authority: Authority, l
     assert [bool(url and url.startswith("grpcs://")) for url in urls] == [listen is not None]
 
 
-async def test_commands_take_certificates(stack: Standalone, authority: Authority) -> None:
+async def test_commands_accept_certificates(stack: Standalone, authority: Authority) -> None:
     files = authority.issue("person")
     shell = Shell(stack.address)
     given = ["--tls-ca", str(files.ca), "--tls-cert", str(files.cert), "--tls-key", str(files.key)]
@@ -59,12 +59,12 @@ async def test_commands_take_certificates(stack: Standalone, authority: Authorit
     assert "--tls-ca" in CliRunner().invoke(app, ["--help"]).output
 
 
-async def test_what_to_try_next_names_the_ca(stack: Standalone, authority: Authority) -> None:
+async def test_welcome_text_names_the_ca(stack: Standalone, authority: Authority) -> None:
     assert f"  export TRADEWIND_TLS_CA={authority.ca}\n" in welcome(stack)
     assert "-plaintext" not in welcome(stack)
 
 
-async def test_nothing_is_done_for_a_caller_without_a_certificate(stack: Standalone, authority: Authority) -> None:
+async def test_caller_without_certificate_is_refused(stack: Standalone, authority: Authority) -> None:
     async with Client(stack.address, patience=0, credentials=TlsFiles(authority.ca)) as stranger:
         with pytest.raises(Exception, match="closed the connection"):
             await stranger.register_flow("sums", sums())

@@ -50,7 +50,7 @@ async def test_a_deleted_flow_leaves_a_tombstone_in_each_service(client: Client,
     assert all(0 < ttl <= HOUR for ttl in left.values())
 
 
-async def test_a_late_worker_brings_nothing_back(
+async def test_late_worker_report_restores_nothing_of_deleted_flow(
     client: Client, stack: Standalone, worker: Worker, tmp_path: Path
 ) -> None:
     gate = tmp_path / "open"

@@ -78,7 +78,7 @@ def branching() -> Flow:
     return flow
 
 
-async def test_a_cycle_with_a_branch_and_a_retry_is_one_tree(
+async def test_cycle_with_branch_and_retry_is_one_trace(
     collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Processes
 ) -> None:
     monkeypatch.setenv("TRADEWIND_LOG_FORMAT", "json")
@@ -113,7 +113,7 @@ async def test_a_cycle_with_a_branch_and_a_retry_is_one_tree(
         assert line["span_id"] in {each.span.hex() for each in spans() if each.name == name}
 
 
-async def test_what_is_not_sampled_is_not_sent(
+async def test_unsampled_cycle_sends_no_spans(
     collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Processes
 ) -> None:
     monkeypatch.setenv("TRADEWIND_TRACE_SAMPLING", "0")

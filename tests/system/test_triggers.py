@@ -13,7 +13,7 @@ from tradewind.client import Client, Exhausted, InvalidInput, NotFound, TriggerS
 from tradewind.testing import running_stack
 
 
-async def test_a_receiver_gets_each_kind_and_answers_it() -> None:
+async def test_receiver_gets_and_answers_triggers_of_each_kind() -> None:
     async with running_stack([screen_share]) as client, client.receive_due("mine", credits=5) as due_triggers:
         await client.save_trigger("at", queue="mine", at=datetime.now(UTC), payload={"n": 1})
         due = await asyncio.wait_for(anext(due_triggers), 20)
@@ -51,7 +51,7 @@ async def _is(client: Client, trigger_id: str, status: TriggerStatus) -> bool:
     return (await client.get_trigger("mine", trigger_id)).status is status
 
 
-async def test_a_waiting_receiver_that_gives_up_keeps_its_connection() -> None:
+async def test_receiver_that_stops_waiting_keeps_its_connection() -> None:
     async with running_stack([screen_share]) as client, client.receive_due("mine") as due_triggers:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(due_triggers), 0.2)
@@ -63,7 +63,7 @@ async def test_a_waiting_receiver_that_gives_up_keeps_its_connection() -> None:
         await due.ack()
 
 
-async def test_what_cannot_be_is_told_before_or_by_the_server() -> None:
+async def test_invalid_trigger_requests_are_refused() -> None:
     async with running_stack([screen_share]) as client:
         with pytest.raises(ValueError, match="exactly one of at, times, after"):
             await client.save_trigger("t", queue="mine")
@@ -83,7 +83,7 @@ async def test_what_cannot_be_is_told_before_or_by_the_server() -> None:
             await client.publish_event("tick", event_id="one-more")
 
 
-async def test_triggers_as_a_person_types_them(shell: Shell) -> None:
+async def test_trigger_and_event_commands(shell: Shell) -> None:
     queue = ("-q", "reports")
     saved = await shell("trigger", "save", "nightly", *queue, "--cron", "30 2 * * *", "--time-zone", "Europe/Berlin")
     assert 'cron "30 2 * * *" Europe/Berlin' in saved

@@ -14,7 +14,7 @@ from tests.waiting import until
 from tradewind.client import Client
 
 
-async def test_goes_on_where_it_was(started: Processes) -> None:
+async def test_restarted_stack_resumes_running_flow(started: Processes) -> None:
     """After Ctrl-C and another start, flows, history and a running flow's next cycle are there."""
     first, address = await started.up()
     await started.worker(address)
@@ -42,7 +42,7 @@ async def test_goes_on_where_it_was(started: Processes) -> None:
     assert json.loads(followed[-1])["status"] == "completed"
 
 
-async def test_a_killed_stack_finishes_its_cycle(started: Processes, tmp_path: Path) -> None:
+async def test_killed_stack_finishes_its_cycle_after_restart(started: Processes, tmp_path: Path) -> None:
     """Work that had finished does not run again; work in progress goes on, with the worker that held it."""
     first, address = await started.up()
     await started.worker(address)
@@ -71,7 +71,7 @@ async def test_a_killed_stack_finishes_its_cycle(started: Processes, tmp_path: P
         assert await client.cycle("gated", 0).result() == {"gate": {"passed": 6}}
 
 
-async def test_waiting_for_a_backfill_outlives_the_stack(started: Processes, tmp_path: Path) -> None:
+async def test_waiting_for_backfill_survives_killed_stack(started: Processes, tmp_path: Path) -> None:
     first, address = await started.up()
     await started.worker(address)
     gate = tmp_path / "open"
@@ -89,7 +89,7 @@ async def test_waiting_for_a_backfill_outlives_the_stack(started: Processes, tmp
     assert waiting.printed == "backfill 1 of gated: 1 planned times, 1 completed\n"
 
 
-async def test_a_second_one_says_who_holds_the_directory(started: Processes) -> None:
+async def test_second_stack_names_process_that_holds_the_directory(started: Processes) -> None:
     first, _ = await started.up()
     second = started.start("up", "--port", "0", "--data", str(started.home / "data"))
 
@@ -99,7 +99,7 @@ async def test_a_second_one_says_who_holds_the_directory(started: Processes) -> 
     )
 
 
-async def test_a_second_one_says_who_holds_the_port(started: Processes, tmp_path: Path) -> None:
+async def test_second_stack_names_process_that_holds_the_port(started: Processes, tmp_path: Path) -> None:
     first, address = await started.up()
     port = address.rpartition(":")[2]
     second = started.start("up", "--port", port, "--data", str(tmp_path / "other"))
@@ -111,7 +111,9 @@ async def test_a_second_one_says_who_holds_the_port(started: Processes, tmp_path
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_ends_in_bounded_time_with_watchers_and_workers(started: Processes, number: signal.Signals) -> None:
+async def test_stack_stops_in_bounded_time_and_watch_resumes_after_restart(
+    started: Processes, number: signal.Signals
+) -> None:
     process, address = await started.up()
     await started.worker(address)
     shell = Shell(address)
@@ -131,7 +133,7 @@ async def test_ends_in_bounded_time_with_watchers_and_workers(started: Processes
     assert "Traceback" not in watching.printed
 
 
-async def test_says_what_to_try_next(started: Processes) -> None:
+async def test_up_prints_next_steps(started: Processes) -> None:
     port = free_port()
     process, address = await started.up(port=port)
     await process.says("grpcurl -plaintext")
@@ -142,7 +144,7 @@ async def test_says_what_to_try_next(started: Processes) -> None:
     assert "Traceback" not in process.printed
 
 
-async def test_wrong_settings_are_named(started: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_invalid_settings_are_named(started: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_DRAIN_SECONDS", "soon")
     process = started.start("up", "--port", "0", "--data", str(started.home / "data"))
 

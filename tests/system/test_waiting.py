@@ -16,7 +16,7 @@ async def status(client: Client, task_id: str) -> NodeTaskStatus:
     return (await client.get_node_task(task_id)).status
 
 
-async def test_a_node_waits_for_a_signal_and_goes_on_with_it(client: Client, shell: Shell) -> None:
+async def test_node_waits_for_signal_and_resumes_with_its_payload(client: Client, shell: Shell) -> None:
     flow = Flow("paying", "1h")
     flow.node("pay", "payment", {"sum": 5})
     await client.register_flow("paying", flow)
@@ -42,7 +42,7 @@ async def test_a_node_waits_for_a_signal_and_goes_on_with_it(client: Client, she
     assert re.search(r'resumed +by signal "paid" of default', await shell("task", "get", task_id))
 
 
-async def test_a_process_waits_too_and_a_delay_passes_on_what_it_got(client: Client) -> None:
+async def test_process_node_can_wait_and_delay_passes_on_its_input(client: Client) -> None:
     flow = Flow("naps", "1h")
     nap = flow.node("nap", "nap", {"seconds": 0.05})
     pause = flow.node("pause", "delay", {"seconds": 0.05})
@@ -91,7 +91,7 @@ async def test_an_approval_is_shown_with_its_form_and_answered(client: Client, s
     ]
 
 
-async def test_a_flow_whose_built_in_nodes_are_wrong_is_refused_with_all_that_is(client: Client) -> None:
+async def test_invalid_built_in_nodes_are_refused_with_all_faults(client: Client) -> None:
     flow = Flow("wrong", "1h")
     flow.node("pause", "delay", {"second": 1})
     flow.node("ask", "approval")
@@ -101,7 +101,7 @@ async def test_a_flow_whose_built_in_nodes_are_wrong_is_refused_with_all_that_is
     assert paths == {"nodes[0].config.second", "nodes[0].config", "nodes[1].config"}
 
 
-async def test_the_end_of_a_cycle_is_the_end_of_what_waits_in_it(client: Client) -> None:
+async def test_cycle_timeout_terminates_waiting_node(client: Client) -> None:
     flow = Flow("hasty", "1h", timeout="1s")
     flow.node("ask", "approval", {"form": FORM})
     await client.register_flow("hasty", flow)
@@ -112,7 +112,7 @@ async def test_the_end_of_a_cycle_is_the_end_of_what_waits_in_it(client: Client)
     assert (ask.status, ask.wait) == (NodeTaskStatus.TERMINATED, None)
 
 
-async def test_a_task_outside_any_flow_waits_and_says_so(client: Client) -> None:
+async def test_ad_hoc_task_waits_for_signal_and_shows_it(client: Client) -> None:
     task = await client.submit_task("payment", {"sum": 7})
     seen = []
     async for state in task.watch():

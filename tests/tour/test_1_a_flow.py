@@ -43,7 +43,7 @@ async def test_a_flow_is_registered_and_run() -> None:
         assert await cycle.result(30) == {"fast": {"average": 102.5}}
 
 
-async def test_a_cycle_stays_on_record() -> None:
+async def test_ended_cycle_stays_on_record() -> None:
     async with running_stack([prices, average]) as client:
         await client.register_flow("momentum", momentum())
         # Inputs of a run reach the nodes that no edge leads to, before their config.

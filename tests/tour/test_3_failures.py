@@ -46,14 +46,14 @@ def _forget() -> None:
     closed.clear()
 
 
-async def test_a_node_is_tried_again() -> None:
+async def test_failed_node_is_retried() -> None:
     async with running_stack([load, trade, page]) as client:
         await client.register_flow("trading", trading())
         assert (await (await client.run_flow("trading")).result(30))["trade"] == {"output": "traded 2"}
         assert loads == [1, 2, 3]
 
 
-async def test_a_cycle_that_failed_says_why_and_is_run_again_from_there() -> None:
+async def test_failed_cycle_gives_reason_and_reruns_from_the_failure() -> None:
     closed.add("AAPL")
     async with running_stack([load, trade, page]) as client:
         await client.register_flow("trading", trading())

@@ -44,7 +44,7 @@ async def _suspended(client: Client, task_id: str) -> None:
     await until(is_suspended, f"{task_id} waits")
 
 
-async def test_signals_and_answers_let_nodes_go_on() -> None:
+async def test_signals_and_answers_resume_waiting_nodes() -> None:
     async with running_stack([pay, ship]) as client:
         await client.register_flow("shop", shop())
         cycle = await client.run_flow("shop")

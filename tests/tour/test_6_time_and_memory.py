@@ -20,7 +20,7 @@ def mornings() -> Flow:
     return flow
 
 
-def test_a_week_of_mornings() -> None:
+def test_cycle_begins_on_each_morning_of_a_week() -> None:
     async def week(stack: VirtualStack) -> None:
         await stack.client.register_flow("mornings", mornings())
         await stack.client.start_flow("mornings")

@@ -14,7 +14,7 @@ async def model(price: float, window: int = 20) -> float:
     return price * window
 
 
-async def test_every_fault_is_told_with_its_path() -> None:
+async def test_every_fault_is_reported_with_its_path() -> None:
     definition = {
         "interval": "soon",
         "nodes": [
@@ -31,7 +31,7 @@ async def test_every_fault_is_told_with_its_path() -> None:
     assert faults["edges[0].target"] == 'no node "modle"; did you mean "model"?'
 
 
-async def test_a_node_that_waits_says_why() -> None:
+async def test_waiting_node_gives_reason() -> None:
     flow = Flow("scores", "1h")
     flow.node("feed", "quotes")["price"] >> flow.node("model", model)["price"]
     async with running_stack([model]) as client:

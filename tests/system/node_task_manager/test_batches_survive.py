@@ -46,7 +46,7 @@ def items(seconds: float) -> list[dict[str, float]]:
     return [{"value": at, "seconds": seconds} for at in range(ITEMS)]
 
 
-async def test_a_worker_that_is_killed(stack: Stack) -> None:
+async def test_batch_completes_exactly_though_worker_is_killed(stack: Stack) -> None:
     _, address = await stack.node_task_manager()
     killed = await stack.worker("killed", address, capacity=5)
     await stack.worker("heir", address, capacity=5)
@@ -57,7 +57,7 @@ async def test_a_worker_that_is_killed(stack: Stack) -> None:
         await ended_exactly(stack, handle)
 
 
-async def test_workers_that_are_killed_again_and_again(stack: Stack) -> None:
+async def test_batch_counts_stay_exact_though_workers_are_killed_repeatedly(stack: Stack) -> None:
     """Twelve kills, whatever each worker is doing: every item ends once, and only unreported items are done again."""
     drawn = random.Random(7)
     _, address = await stack.node_task_manager()
@@ -83,7 +83,7 @@ async def test_workers_that_are_killed_again_and_again(stack: Stack) -> None:
     assert sum(done.values()) - len(done) <= 12 * 4
 
 
-async def test_a_node_task_manager_that_is_killed(stack: Stack) -> None:
+async def test_batch_completes_exactly_though_node_task_manager_is_killed(stack: Stack) -> None:
     replica, address = await stack.node_task_manager()
     await stack.worker("worker", address, capacity=10)
     async with client_of(address) as client:
@@ -96,7 +96,7 @@ async def test_a_node_task_manager_that_is_killed(stack: Stack) -> None:
         await ended_exactly(stack, handle)
 
 
-async def test_a_node_task_manager_that_is_killed_while_it_takes_the_batch(stack: Stack) -> None:
+async def test_batch_is_stored_whole_though_node_task_manager_is_killed_meanwhile(stack: Stack) -> None:
     """The batch that was being submitted exists as a whole or not at all; submitting it again makes it whole."""
     replica, address = await stack.node_task_manager()
     async with client_of(address) as client:

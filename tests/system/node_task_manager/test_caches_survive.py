@@ -8,7 +8,7 @@ from tradewind.flow import Cache
 ONE_RESULT = Cache("screening")
 
 
-async def test_when_the_worker_is_killed_another_runs_it_and_all_are_answered(stack: Stack) -> None:
+async def test_shared_result_of_killed_worker_is_computed_once_by_another(stack: Stack) -> None:
     _, address = await stack.node_task_manager()
     killed = await stack.worker("killed", address)
     gate = {"gate": str(stack.home / "never")}

@@ -37,7 +37,7 @@ async def on_record(scheduler: Scheduler, cycles: range) -> list[int]:
     return sorted({each.cycle for each in found.components})
 
 
-async def test_another_replica_cleans_when_the_one_that_did_was_killed(stack: Stack) -> None:
+async def test_another_replica_cleans_after_cleaning_one_is_killed(stack: Stack) -> None:
     killed, _ = await stack.node_task_manager(settle_seconds=0, clean_seconds=0.5)
     leader = await leader_of(stack)
     _, second = await stack.node_task_manager(settle_seconds=0, clean_seconds=0.5)

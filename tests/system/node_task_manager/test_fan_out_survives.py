@@ -35,7 +35,7 @@ def mapped(node_type: str, count: int, config: dict[str, object], max_parallel: 
     )
 
 
-async def test_an_item_of_a_killed_worker_runs_again_and_results_keep_their_order(stack: Stack) -> None:
+async def test_items_of_killed_worker_run_again_and_results_keep_order(stack: Stack) -> None:
     _, address = await stack.node_task_manager()
     killed = await stack.worker("killed", address, capacity=4)
     gate = stack.home / "gate"
@@ -56,7 +56,7 @@ async def test_an_item_of_a_killed_worker_runs_again_and_results_keep_their_orde
 
 
 @pytest.mark.parametrize("kept_back", ["calls", "answers"])
-async def test_a_list_is_split_once_though_the_node_task_manager_is_killed_over_it(
+async def test_list_is_split_once_though_node_task_manager_is_killed_meanwhile(
     stack: Stack, kept_back: Literal["calls", "answers"]
 ) -> None:
     async with StoreProxy(stack.store.port, FAN_OUT, kept_back) as proxy:
@@ -81,7 +81,7 @@ async def test_a_list_is_split_once_though_the_node_task_manager_is_killed_over_
     assert sorted(ended) == sorted(f"flow:0:0:item:{at}" for at in range(COUNT))
 
 
-async def test_items_go_on_where_they_were_when_the_node_task_manager_was_killed(stack: Stack) -> None:
+async def test_items_resume_after_node_task_manager_is_killed(stack: Stack) -> None:
     killed, address = await stack.node_task_manager()
     await stack.worker("worker", address, capacity=40)
     flows = [f"f{at}" for at in range(5)]

@@ -20,7 +20,7 @@ def shaky(failures: int, initial: Duration) -> component_pb2.Plan:
     return plan
 
 
-async def test_a_node_that_fails_twice_completes_though_its_node_task_manager_is_killed_in_between(
+async def test_retried_node_completes_though_node_task_manager_is_killed_meanwhile(
     stack: Stack,
 ) -> None:
     process, address = await stack.node_task_manager()
@@ -47,7 +47,7 @@ async def test_a_node_that_fails_twice_completes_though_its_node_task_manager_is
     assert stack.noted("begun") == {("shaky:0:0:n0", attempt): 1 for attempt in (1, 2, 3)}
 
 
-async def test_attempts_begin_on_time_though_nobody_else_asks_for_work(stack: Stack) -> None:
+async def test_retries_begin_on_time_without_other_work(stack: Stack) -> None:
     _, address = await stack.node_task_manager()
     await stack.worker("worker", address)
     async with Scheduler(address) as scheduler:
@@ -60,7 +60,7 @@ async def test_attempts_begin_on_time_though_nobody_else_asks_for_work(stack: St
     assert 10 * 20 <= took < 9_000
 
 
-async def test_a_silent_attempt_is_stopped_and_one_that_is_heard_of_goes_on(stack: Stack) -> None:
+async def test_attempt_without_heartbeats_is_stopped_and_one_with_them_continues(stack: Stack) -> None:
     # For one lease after a start, nothing is taken from workers.
     _, address = await stack.node_task_manager(lease_seconds=3)
     await stack.worker("worker", address)

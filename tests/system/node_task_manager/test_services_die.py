@@ -21,7 +21,7 @@ def ran_once(stack: Stack) -> bool:
 
 
 @pytest.mark.parametrize("node_type", STEPS)
-async def test_chains_go_on_where_they_were_when_the_node_task_manager_was_killed(stack: Stack, node_type: str) -> None:
+async def test_chains_resume_after_node_task_manager_is_killed(stack: Stack, node_type: str) -> None:
     killed, address = await stack.node_task_manager()
     await stack.worker("worker", address, capacity=60)
     async with Scheduler(address) as scheduler:
@@ -35,7 +35,7 @@ async def test_chains_go_on_where_they_were_when_the_node_task_manager_was_kille
 
 
 @pytest.mark.parametrize("node_type", STEPS)
-async def test_a_worker_of_a_killed_node_task_manager_goes_on_with_another_one(stack: Stack, node_type: str) -> None:
+async def test_worker_moves_to_another_replica_when_its_own_is_killed(stack: Stack, node_type: str) -> None:
     killed, first = await stack.node_task_manager()
     _, second = await stack.node_task_manager()
     stack.start_worker("stays", second, capacity=30)
@@ -49,7 +49,7 @@ async def test_a_worker_of_a_killed_node_task_manager_goes_on_with_another_one(s
     assert ran_once(stack)
 
 
-async def test_nothing_runs_twice_when_the_only_one_hung_for_longer_than_leases_last(stack: Stack) -> None:
+async def test_nothing_runs_twice_when_sole_replica_hangs_longer_than_leases_last(stack: Stack) -> None:
     hung, address = await stack.node_task_manager(lease_seconds=2)
     await stack.worker("worker", address, capacity=60)
     async with Scheduler(address) as scheduler:
@@ -65,7 +65,7 @@ async def test_nothing_runs_twice_when_the_only_one_hung_for_longer_than_leases_
 
 
 @pytest.mark.parametrize("node_type", STEPS)
-async def test_what_a_worker_held_that_cannot_reach_any_other_runs_again(stack: Stack, node_type: str) -> None:
+async def test_node_tasks_of_stranded_worker_run_again_elsewhere(stack: Stack, node_type: str) -> None:
     killed, first = await stack.node_task_manager(lease_seconds=2)
     _, second = await stack.node_task_manager(lease_seconds=2)
     stack.start_worker("stays", second, capacity=30)
@@ -79,7 +79,7 @@ async def test_what_a_worker_held_that_cannot_reach_any_other_runs_again(stack: 
     assert {key for key, _ in stack.noted("done")} == ALL_NODES
 
 
-async def test_a_worker_of_a_hung_node_task_manager_keeps_what_it_runs_and_goes_on_with_another_one(
+async def test_worker_of_hung_replica_moves_and_keeps_its_node_task(
     stack: Stack,
 ) -> None:
     """The worker notices before the lease of what it holds lapses, so nothing runs again."""

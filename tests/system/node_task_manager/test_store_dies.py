@@ -15,7 +15,7 @@ ALL_NODES = {f"{flow}:0:0:n{at}" for flow in FLOWS for at in range(LENGTH)}
 
 
 @pytest.mark.parametrize("node_type", STEPS)
-async def test_chains_go_on_when_the_store_was_killed_and_is_back(stack: Stack, node_type: str) -> None:
+async def test_chains_resume_after_store_is_killed_and_restarted(stack: Stack, node_type: str) -> None:
     _, address = await stack.node_task_manager()
     await stack.worker("worker", address, capacity=60)
     async with Scheduler(address) as scheduler:
@@ -31,7 +31,7 @@ async def test_chains_go_on_when_the_store_was_killed_and_is_back(stack: Stack, 
 
 
 @pytest.mark.parametrize("node_type", STEPS)
-async def test_nothing_runs_twice_when_the_store_hung_for_longer_than_leases_last(stack: Stack, node_type: str) -> None:
+async def test_nothing_runs_twice_when_store_hangs_longer_than_leases_last(stack: Stack, node_type: str) -> None:
     # An answer after 5 s is lost; assignments in it are sent again 2.1 s later, which must be within a lease.
     manager, address = await stack.node_task_manager(lease_seconds=4)
     await stack.worker("worker", address, capacity=60)
@@ -54,9 +54,7 @@ async def test_nothing_runs_twice_when_the_store_hung_for_longer_than_leases_las
 
 
 @pytest.mark.parametrize("node_type", STEPS)
-async def test_nothing_is_stranded_and_nothing_runs_twice_when_connections_are_cut_mid_script(
-    stack: Stack, node_type: str
-) -> None:
+async def test_every_node_runs_once_though_store_connections_are_cut(stack: Stack, node_type: str) -> None:
     _, address = await stack.node_task_manager()
     await stack.worker("worker", address, capacity=60)
     cuts, enough = 0, asyncio.Event()

@@ -10,7 +10,7 @@ from tests.system.node_task_manager.stack import Stack
 from tests.waiting import until
 
 
-async def test_the_node_of_a_killed_worker_runs_again_elsewhere_within_the_grace(stack: Stack) -> None:
+async def test_node_of_killed_worker_runs_again_before_its_lease_lapses(stack: Stack) -> None:
     _, address = await stack.node_task_manager(lease_seconds=100)
     killed = await stack.worker("killed", address)
     async with Scheduler(address) as scheduler:
@@ -27,7 +27,7 @@ async def test_the_node_of_a_killed_worker_runs_again_elsewhere_within_the_grace
     assert stack.noted("done") == {("flow:0:0:n0", 2): 1}
 
 
-async def test_the_late_result_of_a_worker_that_was_stopped_for_longer_than_its_lease_is_refused(stack: Stack) -> None:
+async def test_result_of_worker_suspended_beyond_its_lease_is_refused(stack: Stack) -> None:
     _, address = await stack.node_task_manager(lease_seconds=3)
     gate = stack.home / "gate"
     stopped = await stack.worker("stopped", address)
@@ -52,7 +52,7 @@ async def test_the_late_result_of_a_worker_that_was_stopped_for_longer_than_its_
 
 
 @pytest.mark.parametrize("node_type", STEPS)
-async def test_chains_of_which_one_worker_dies_are_finished_by_the_other(stack: Stack, node_type: str) -> None:
+async def test_other_worker_finishes_chains_of_killed_worker(stack: Stack, node_type: str) -> None:
     _, address = await stack.node_task_manager()
     stack.start_worker("staying", address)
     killed = await stack.worker("killed", address)
@@ -70,7 +70,7 @@ async def test_chains_of_which_one_worker_dies_are_finished_by_the_other(stack: 
     assert len(again) <= 20
 
 
-async def test_a_node_that_takes_many_leases_runs_once(stack: Stack) -> None:
+async def test_node_that_outlasts_many_leases_runs_once(stack: Stack) -> None:
     _, address = await stack.node_task_manager(lease_seconds=5)
     await stack.worker("slow", address)
     async with Scheduler(address) as scheduler:
@@ -79,7 +79,7 @@ async def test_a_node_that_takes_many_leases_runs_once(stack: Stack) -> None:
     assert stack.noted("begun") == {("flow:0:0:n0", 1): 1}
 
 
-async def test_what_killed_three_workers_is_given_up_with_its_history(stack: Stack) -> None:
+async def test_node_that_killed_three_workers_fails_with_history(stack: Stack) -> None:
     _, address = await stack.node_task_manager()
     async with Scheduler(address) as scheduler:
         await scheduler.submit(single("lethal", "{}"), "flow")

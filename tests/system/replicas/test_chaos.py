@@ -68,7 +68,7 @@ async def nothing_is_held(cluster: Cluster) -> None:
     await until(free, "no lease, slot or work is left", timeout=90)
 
 
-async def test_twenty_killed_schedulers_leave_no_gap(tmp_path: Path, draw: random.Random) -> None:
+async def test_killing_schedulers_twenty_times_leaves_no_gap(tmp_path: Path, draw: random.Random) -> None:
     cluster = Cluster(tmp_path, schedulers=2, workers=2)
     async with running(cluster), cluster.client() as client:
         await begin(client)
@@ -82,7 +82,7 @@ async def test_twenty_killed_schedulers_leave_no_gap(tmp_path: Path, draw: rando
         await nothing_is_held(cluster)
 
 
-async def test_every_cycle_is_accounted_for_whatever_dies(tmp_path: Path, draw: random.Random) -> None:
+async def test_every_cycle_completes_once_whatever_is_killed(tmp_path: Path, draw: random.Random) -> None:
     cluster = Cluster(tmp_path, schedulers=2, node_task_managers=2, workers=3)
     victims = [*cluster.services, *cluster.workers, "store", "connections", "connections"]
     async with running(cluster), cluster.client() as client:

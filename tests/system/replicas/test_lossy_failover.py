@@ -22,7 +22,7 @@ async def all_on_record(cluster: Cluster, client: Client) -> bool:
     return True
 
 
-async def test_what_a_lossy_failover_lost_is_made_up_for(tmp_path: Path) -> None:
+async def test_work_lost_in_failover_is_repeated(tmp_path: Path) -> None:
     """Cycles that had ended before stay as they were.
 
     All others are on record once, under the numbers that they had; nodes whose runs were lost run again, under the same

@@ -49,7 +49,7 @@ async def begin(client: Client) -> None:
         await client.start_flow(name)
 
 
-async def test_no_cycle_is_missing_or_there_twice_whoever_is_killed(tmp_path: Path) -> None:
+async def test_no_cycle_is_missing_or_repeated_whichever_process_is_killed(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, schedulers=2, node_task_managers=2, workers=2)
     async with running(cluster), cluster.client() as client:
         await begin(client)
@@ -66,7 +66,7 @@ async def test_no_cycle_is_missing_or_there_twice_whoever_is_killed(tmp_path: Pa
     assert done.total() == len(ran)
 
 
-async def test_a_sentinel_makes_the_replica_of_the_store_the_master(tmp_path: Path) -> None:
+async def test_flows_continue_after_sentinel_failover(tmp_path: Path) -> None:
     """What the master had not passed on when it died may run again; nothing is missing in the end."""
     store = FailoverStore(tmp_path)
     cluster = Cluster(tmp_path, workers=2, store=store)

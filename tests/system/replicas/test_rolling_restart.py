@@ -60,7 +60,7 @@ async def test_a_rolling_restart_loses_nothing(tmp_path: Path) -> None:
             assert await every_cycle_once(client) == set(cluster.noted("done"))
 
 
-async def test_the_secret_of_servers_changes_without_a_refused_call(tmp_path: Path) -> None:
+async def test_service_token_changes_without_refused_calls(tmp_path: Path) -> None:
     """In the three steps of docs/access.md; processes of adjacent steps call each other all the time."""
     cluster = Cluster(tmp_path, workers=0, accesses=1)
     cluster.environment["TRADEWIND_SERVICE_TOKEN"] = OLD

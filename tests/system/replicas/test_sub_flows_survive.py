@@ -44,7 +44,7 @@ async def below_ran_once(cluster: Cluster, client: Client, below: str, times: in
     return nodes
 
 
-async def test_whoever_is_killed_the_end_below_ends_the_node_above_once(tmp_path: Path) -> None:
+async def test_sub_flow_node_ends_once_whichever_process_is_killed(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     async with running(cluster), cluster.client() as client:
         for below, failures in (("good", 0), ("bad", 9)):

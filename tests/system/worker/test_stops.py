@@ -41,7 +41,7 @@ def gone(pid: int) -> bool:
     return False
 
 
-async def test_a_node_in_a_process_takes_part_in_a_flow(client: Client) -> None:
+async def test_process_node_runs_in_flow(client: Client) -> None:
     flow = Flow("sums", "1h")
     flow.node("squares", "squares", {"count": 5})["sum"] >> flow.node("double", "double")["sum"]
     await client.register_flow("sums", flow)
@@ -52,7 +52,7 @@ async def test_a_node_in_a_process_takes_part_in_a_flow(client: Client) -> None:
     assert "adding 5 squares" in [line.message for line in described.logs]
 
 
-async def test_a_crash_is_told_with_its_signal(client: Client) -> None:
+async def test_crashed_process_node_reports_its_signal(client: Client) -> None:
     await client.register_flow("crashes", single("crashes"))
     run = await client.run_flow("crashes", wait=PATIENCE_S)
 
@@ -64,7 +64,7 @@ async def test_a_crash_is_told_with_its_signal(client: Client) -> None:
 
 
 @pytest.mark.parametrize("node_type", ["deaf_process", "deaf_thread"])
-async def test_stopping_ends_what_heeds_nothing(client: Client, tmp_path: Path, node_type: str) -> None:
+async def test_unresponsive_node_is_terminated(client: Client, tmp_path: Path, node_type: str) -> None:
     file = tmp_path / "begun"
     await client.register_flow(node_type, single(node_type, file=str(file)))
     run = await client.run_flow(node_type)
