@@ -8,7 +8,7 @@ from grpc.aio import _utils
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, ahead_s: float) -> None:
-    """Move this process's clock forward by `seconds`, or back; other processes, such as a store, keep their time.
+    """Move this process's clock forward by `ahead_s` seconds, or back; other processes, such as a store, keep theirs.
 
     gRPC's clock is left alone: only Python's part of gRPC would notice, and calls have timeouts.
     """

@@ -19,11 +19,11 @@ class Scraped:
 
     def sum(self, name: str, **labels: str) -> float:
         """Return the sum of the samples of a name that have these labels."""
-        return sum(value for known, borne, value in self.samples if known == name and labels.items() <= borne.items())
+        return sum(value for each, has, value in self.samples if each == name and labels.items() <= has.items())
 
     def labels(self, name: str) -> set[str]:
         """Return every label of samples whose names begin like this."""
-        return {label for known, labels, _ in self.samples if known.startswith(name) for label in labels}
+        return {label for each, labels, _ in self.samples if each.startswith(name) for label in labels}
 
 
 async def scrape(port: int) -> Scraped:

@@ -20,13 +20,13 @@ REFUSALS = {
         ("REPLICAOF", "NO", "ONE"),
     ),
 }
-"""The reasons that people are told, and the commands that begin and end each state."""
+"""The reasons that users are shown, and the commands that begin and end each state."""
 
 
 @asynccontextmanager
-async def taking_no_writes(store: RedisServer, told: str) -> AsyncIterator[None]:
-    """Make every node refuse writes while the context lasts, for the reason that is `told`."""
-    begin, end = REFUSALS[told]
+async def refusing_writes(store: RedisServer, reason: str) -> AsyncIterator[None]:
+    """Make every node refuse writes while the context lasts, for this reason."""
+    begin, end = REFUSALS[reason]
     for node in store.nodes:
         await store.on_node(node, *begin)
     try:

@@ -82,7 +82,7 @@ class RedisServer:
             found += await self.on_node(node, "KEYS", "*")
         return sorted(key.decode() for key in found)
 
-    async def lasting_keys(self) -> list[str]:
+    async def keys_without_ttl(self) -> list[str]:
         """Return the keys that have no TTL, in order."""
         lasting = []
         for node in self.nodes:
@@ -140,10 +140,10 @@ def redis_kinds() -> list[str]:
     return ["embedded", "cluster", *(["system"] if SYSTEM_REDIS or REDIS_REQUIRED else [])]
 
 
-async def no_leaked_keys(server: RedisServer, allowed: Iterable[str] = ()) -> None:
+async def assert_no_leaked_keys(server: RedisServer, allowed: Iterable[str] = ()) -> None:
     """Assert that every key has a TTL or matches one of the glob patterns `allowed` (braces are literal)."""
     patterns = tuple(allowed)
-    leaked = [key for key in await server.lasting_keys() if not any(fnmatchcase(key, p) for p in patterns)]
+    leaked = [key for key in await server.keys_without_ttl() if not any(fnmatchcase(key, p) for p in patterns)]
     assert not leaked, f"keys without TTL that nobody owns: {leaked}"
 
 
@@ -207,45 +207,45 @@ async def _start_cluster(
             return all({"cluster_state:ok", f"cluster_known_nodes:{_MASTERS}"} <= set(view) for view in views)
 
         await until(formed, "the three masters know each other and serve all slots")
-        await _link(nodes, admins)
+        await _wait_until_linked(nodes, admins)
     finally:
         for admin in admins:
             await admin.end()
     return nodes
 
 
-async def _link(nodes: list[EmbeddedStore], admins: list[Client]) -> None:
+async def _wait_until_linked(nodes: list[EmbeddedStore], admins: list[Client]) -> None:
     """Return once messages published on any node reach all nodes.
 
     Nodes that already know each other need not be linked for messages in both directions; until then messages are lost.
     """
-    heard: list[set[bytes]] = [set() for _ in nodes]
+    received: list[set[bytes]] = [set() for _ in nodes]
     subscribers = [Subscriber(node.url_for(ADMIN)) for node in nodes]
     try:
-        for subscriber, origins in zip(subscribers, heard, strict=True):
+        for subscriber, origins in zip(subscribers, received, strict=True):
             subscriber.start()
-            await subscriber.subscribe("linked", partial(_note, origins))
+            await subscriber.subscribe("linked", partial(_add_origin, origins))
 
         async def linked() -> bool:
             for origin, admin in enumerate(admins):
                 await admin.publish("linked", str(origin))
-            return all(len(origins) == len(nodes) for origins in heard)
+            return all(len(origins) == len(nodes) for origins in received)
 
-        await until(linked, "every node hears every other")
-        await _settle(admins)
+        await until(linked, "messages of every node reach all others")
+        await _wait_until_stable(admins)
     finally:
         for subscriber in subscribers:
             await subscriber.stop()
 
 
-async def _settle(admins: list[Client]) -> None:
+async def _wait_until_stable(admins: list[Client]) -> None:
     """Return once all nodes are linked both ways and no link has changed for a second.
 
     After nodes have met, links are sometimes replaced, and messages on their way are lost.
     """
     before: list[set[tuple[bytes, ...]]] = []
 
-    async def settled() -> bool:
+    async def stable() -> bool:
         nonlocal before
         links = [await admin.execute_command("CLUSTER", "LINKS") for admin in admins]
         now = [{_link_name(link) for link in each} for each in links]
@@ -256,7 +256,7 @@ async def _settle(admins: list[Client]) -> None:
         await asyncio.sleep(1)
         return False
 
-    await until(settled, "the links between the nodes stay")
+    await until(stable, "the links between the nodes are stable")
 
 
 def _link_name(link: Any) -> tuple[bytes, ...]:
@@ -264,7 +264,7 @@ def _link_name(link: Any) -> tuple[bytes, ...]:
     return tuple(str(facts[name]).encode() for name in (b"direction", b"node", b"create-time"))
 
 
-def _note(origins: set[bytes], _channel: str, origin: bytes) -> None:
+def _add_origin(origins: set[bytes], _channel: str, origin: bytes) -> None:
     origins.add(origin)
 
 

@@ -14,7 +14,7 @@ from tradewind.client import Client, Unreachable
 from tradewind.scheduler.app import Scheduler
 from tradewind.server.redis.client import connect
 from tradewind.standalone import Standalone, StandaloneError
-from tradewind.standalone.ports import holder_of, why_taken
+from tradewind.standalone.ports import listen_error, port_holder
 from tradewind.worker import Worker
 
 
@@ -144,11 +144,11 @@ async def test_start_fails_if_settings_need_access_but_auth_is_off(
 async def test_listen_error_names_process_that_holds_the_port(stack: Standalone) -> None:
     port = int(stack.address.rpartition(":")[2])
 
-    assert holder_of(port).startswith(f"process {os.getpid()} (")
-    assert f"port {port} is in use by process {os.getpid()} (" in (why_taken("127.0.0.1", port) or "")
-    assert why_taken("127.0.0.1", 0) is None
-    assert why_taken("127.0.0.1", free_port()) is None
-    assert why_taken("no-such-host.invalid", 7700) == (
+    assert port_holder(port).startswith(f"process {os.getpid()} (")
+    assert f"port {port} is in use by process {os.getpid()} (" in (listen_error("127.0.0.1", port) or "")
+    assert listen_error("127.0.0.1", 0) is None
+    assert listen_error("127.0.0.1", free_port()) is None
+    assert listen_error("no-such-host.invalid", 7700) == (
         'cannot listen on "no-such-host.invalid": it is not an address of this machine'
     )
-    assert holder_of(free_port()) == "another process"
+    assert port_holder(free_port()) == "another process"

@@ -36,7 +36,7 @@ class _TriggerStores:
 
 
 @dataclass(frozen=True, slots=True)
-class CycleNews:
+class CycleChange:
     """News that a run of a cycle has begun or has changed its status."""
 
     flow_id: str
@@ -56,10 +56,10 @@ class InMemory:
 
     def __init__(self, open_channel: OpenChannel, clock: Callable[[], int] | None = None, **settings: Any) -> None:
         clock = clock or SystemClock()
-        registry = RegistrySettings(**_of(RegistrySettings, settings))
-        trigger = TriggerSettings(**_of(TriggerSettings, settings))
-        node_task_manager = NodeTaskManagerSettings(**_of(NodeTaskManagerSettings, settings))
-        scheduler = SchedulerSettings(**_of(SchedulerSettings, settings), scheduler_sole=True)
+        registry = RegistrySettings(**_settings_for(RegistrySettings, settings))
+        trigger = TriggerSettings(**_settings_for(TriggerSettings, settings))
+        node_task_manager = NodeTaskManagerSettings(**_settings_for(NodeTaskManagerSettings, settings))
+        scheduler = SchedulerSettings(**_settings_for(SchedulerSettings, settings), scheduler_sole=True)
         self.triggers = MemoryTriggerStore(clock, trigger.policy())
         """The store of the trigger service."""
         self._node_tasks = NodeTaskManagerStores(node_task_manager.limits(), clock)
@@ -77,25 +77,27 @@ class InMemory:
         ]
         """All services, in the order in which they start."""
 
-    async def follow_cycles(self, hear: Callable[[CycleNews], None]) -> None:
-        """From now on, call `hear` whenever a run has begun or has changed its status."""
+    async def follow_cycles(self, on_change: Callable[[CycleChange], None]) -> None:
+        """From now on, call `on_change` whenever a run has begun or has changed its status."""
         statuses: dict[str, str] = {}
 
-        def heard(changes: Sequence[RunChange]) -> None:
+        def handle_changes(changes: Sequence[RunChange]) -> None:
             for state in (change.state_after(None) for change in changes):
                 if state is not None and statuses.get(str(state.name)) != state.status:
                     statuses[str(state.name)] = state.status
                     name, planned_ms = state.name, state.facts.planned_ms
-                    hear(CycleNews(name.flow_id, name.cycle, name.run, state.status.value, state.reason, planned_ms))
+                    on_change(
+                        CycleChange(name.flow_id, name.cycle, name.run, state.status.value, state.reason, planned_ms)
+                    )
 
         for partition in range(PARTITIONS):
-            await self._flows.changes.subscribe(partition, heard, lambda: None)
+            await self._flows.changes.subscribe(partition, handle_changes, lambda: None)
 
     def next_deadline_ns(self) -> int | None:
         """Return when there is next something to do, in nanoseconds since the epoch: 0 for now, None for never."""
-        told_ms = [store.next_ms() for store in (self._node_tasks, self._flows, self.triggers)]
-        return min((next_ms * 1_000_000 for next_ms in told_ms if next_ms is not None), default=None)
+        next_times_ms = [store.next_ms() for store in (self._node_tasks, self._flows, self.triggers)]
+        return min((next_ms * 1_000_000 for next_ms in next_times_ms if next_ms is not None), default=None)
 
 
-def _of(settings: type[Settings], given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name in settings.model_fields}
+def _settings_for(settings: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in settings.model_fields}

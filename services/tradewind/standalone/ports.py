@@ -9,7 +9,7 @@ from pathlib import Path
 _LISTENING = "0A"
 
 
-def why_taken(host: str, port: int) -> str | None:
+def listen_error(host: str, port: int) -> str | None:
     """Return why it is not possible to listen on `host`:`port` now, None when it is; port 0 is always free."""
     if port == 0:
         return None
@@ -23,16 +23,16 @@ def why_taken(host: str, port: int) -> str | None:
         return f'cannot listen on "{host}": it is not an address of this machine'
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            return f"port {port} is in use by {holder_of(port)}: stop that one, or choose another port"
+            return f"port {port} is in use by {port_holder(port)}: stop that one, or choose another port"
         return f"cannot listen on {host}:{port}: {error.strerror}"
     return None
 
 
-def holder_of(port: int) -> str:
+def port_holder(port: int) -> str:
     """Return `process 123 (its command)`, or `another process` if the system or missing rights hide which one."""
-    inodes = _listeners(port)
+    inodes = _listening_inodes(port)
     for process in Path("/proc").glob("[0-9]*"):
-        if inodes & _sockets(process):
+        if inodes & _socket_inodes(process):
             try:
                 command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
             except OSError:
@@ -41,7 +41,7 @@ def holder_of(port: int) -> str:
     return "another process"
 
 
-def _sockets(process: Path) -> set[str]:
+def _socket_inodes(process: Path) -> set[str]:
     """Return the inodes of a process's sockets; none when it has ended or belongs to somebody else."""
     found: set[str] = set()
     with contextlib.suppress(OSError):
@@ -53,7 +53,7 @@ def _sockets(process: Path) -> set[str]:
     return found
 
 
-def _listeners(port: int) -> set[str]:
+def _listening_inodes(port: int) -> set[str]:
     """Return the inodes of sockets that listen on a port; empty where there is no /proc."""
     found: set[str] = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):

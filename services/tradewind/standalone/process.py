@@ -59,13 +59,13 @@ def run(
 
 
 async def _serve(stack: Standalone) -> None:
-    ended = asyncio.Event()
+    stop_requested = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, _on_signal, ended)
+        asyncio.get_running_loop().add_signal_handler(number, _on_signal, stop_requested)
     starting = asyncio.ensure_future(stack.start())
-    ending = asyncio.ensure_future(ended.wait())
+    stop_wait = asyncio.ensure_future(stop_requested.wait())
     try:
-        await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({starting, stop_wait}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
@@ -75,27 +75,27 @@ async def _serve(stack: Standalone) -> None:
         gc.collect()
         gc.freeze()
         print(welcome(stack), flush=True)
-        await ending
+        await stop_wait
         print("stopping", flush=True)
     finally:
-        ending.cancel()
+        stop_wait.cancel()
         await stack.stop()
 
 
-def _on_signal(ended: asyncio.Event) -> None:
-    if ended.is_set():
+def _on_signal(stop_requested: asyncio.Event) -> None:
+    if stop_requested.is_set():
         # A second signal means: do not wait for calls in flight.
         os._exit(130)
-    ended.set()
+    stop_requested.set()
 
 
 def welcome(stack: Standalone) -> str:
     """Return what a person reads when the stack is up: its address, and what to try next."""
     settings = stack.settings
     port = int(stack.address.rpartition(":")[2])
-    kept = f"data in {settings.data}" if not settings.store_url else "data in the given store"
+    location = f"data in {settings.data}" if not settings.store_url else "data in the given store"
     lines = [
-        f"Tradewind {version('tradewind')} is up at localhost:{port}, {kept}. Ctrl-C stops it; the data stays.",
+        f"Tradewind {version('tradewind')} is up at localhost:{port}, {location}. Ctrl-C stops it; the data stays.",
     ]
     steps = []
     if port != 7700:

@@ -36,9 +36,9 @@ class Login:
     user: str | None = None
     password: str | None = None
 
-    def settings(self, **more: object) -> dict[str, object]:
-        """Return the login as settings, with those of `more` that are not None."""
-        return self._settings() | {name: value for name, value in more.items() if value is not None}
+    def settings(self, **extra: object) -> dict[str, object]:
+        """Return the login as settings, with those of `extra` that are not None."""
+        return self._settings() | {name: value for name, value in extra.items() if value is not None}
 
     def _settings(self) -> dict[str, object]:
         if self.user is None:
@@ -87,12 +87,12 @@ def build_services(
         node_task_manager_address=address,
         scheduler_sole=sole,
     )
-    schedules = Scheduler(scheduler)
+    scheduler_service = Scheduler(scheduler)
     services: list[Service] = [
         Registry(registry),
         TriggerService(trigger),
         NodeTaskManager(node_task_manager),
-        schedules,
+        scheduler_service,
     ]
     if service_token is None:
         if registry.access_address:
@@ -101,8 +101,8 @@ def build_services(
                 f"access service, which {variable_of('auth')} turns on"
             )
         require_open(registry)
-        return Stack(services, schedules)
+        return Stack(services, scheduler_service)
     settings = load_settings(AccessSettings, **login(ACCESS.name).settings(service_token=service_token))
     access = Access(settings)
     services.insert(0, access)
-    return Stack(services, schedules, gate_of(settings, services), access)
+    return Stack(services, scheduler_service, gate_of(settings, services), access)

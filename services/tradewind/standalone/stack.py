@@ -21,12 +21,12 @@ from tradewind.server.redis.watch import METRICS, StoreWatch
 from tradewind.server.settings import CommonSettings, SettingsError, load_settings, variable_of
 from tradewind.server.side_tasks import SideTasks
 from tradewind.server.telemetry import open_tracing
-from tradewind.standalone.ports import why_taken
+from tradewind.standalone.ports import listen_error
 from tradewind.standalone.services import ACL_USERS, Login, build_services
 from tradewind.standalone.settings import StandaloneSettings
 
 _PORT_ATTEMPTS = 5
-_STORE_LOOK_S = 0.2
+_STORE_CHECK_S = 0.2
 
 _log = structlog.get_logger(__name__)
 
@@ -55,7 +55,7 @@ class Standalone:
         auth: bool | None = None,
     ) -> None:
         """Raises StandaloneError when the environment holds wrong settings."""
-        given = {
+        overrides = {
             "data": data,
             "host": host,
             "port": port,
@@ -65,13 +65,13 @@ class Standalone:
         }
         try:
             self.settings = load_settings(
-                StandaloneSettings, **{name: value for name, value in given.items() if value is not None}
+                StandaloneSettings, **{name: value for name, value in overrides.items() if value is not None}
             )
         except SettingsError as error:
             raise StandaloneError(f"invalid settings:\n{error}") from error
         self._store: EmbeddedStore | None = None
         self._server: Server | None = None
-        self._watching_store = SideTasks()
+        self._store_supervision = SideTasks()
         self.new_admin_token: str | None = None
         """The first admin's token if this start has made it; it is in `admin_token_file` as well.
 
@@ -79,14 +79,14 @@ class Standalone:
         self.has_flows = False
         """Whether there were flows when the stack started."""
         self._metrics = MetricsEndpoint(self.settings.metrics_host or self.settings.host, self.settings.metrics_port)
-        self._watching = SideTasks()
+        self._store_metrics = SideTasks()
 
     @property
     def address(self) -> str:
         """`host:port` at which clients on this machine reach every service; known once the stack has started."""
         if self._server is None:
             raise RuntimeError("the stack has not been started")
-        return _reachable(self.settings.host, self._server.port)
+        return _local_address(self.settings.host, self._server.port)
 
     @property
     def admin_token_file(self) -> Path:
@@ -127,35 +127,35 @@ class Standalone:
         server, self._server = self._server, None
         if server is not None:
             await server.stop()
-        await self._watching.end()
+        await self._store_metrics.end()
         await self._metrics.close()
-        await self._watching_store.end()
+        await self._store_supervision.end()
         if self._store is not None:
             await self._store.stop()
 
     async def _start(self) -> None:
         settings = self.settings
-        taken = why_taken(settings.host, settings.port)
-        if taken is not None:
-            raise StandaloneError(taken)
+        error = listen_error(settings.host, settings.port)
+        if error is not None:
+            raise StandaloneError(error)
         shards = settings.node_task_manager_shards or 1
         if not settings.store_url:
             self._store = EmbeddedStore(settings.data, acl_users=ACL_USERS)
             await self._store.start()
-            shards = _lasting_shards(settings.data / "stack.json", settings.node_task_manager_shards)
-            self._watching_store.begin(self._keep_store(self._store))
+            shards = _stored_shards(settings.data / "stack.json", settings.node_task_manager_shards)
+            self._store_supervision.begin(self._supervise_store(self._store))
         await self._metrics.open()
         if settings.metrics_port:
             login = self._login(METRICS.name)
             tls = load_settings(CommonSettings).store_tls_files()
             watch = StoreWatch(login.store_url, login.user, login.password, settings.metrics_seconds, tls)
-            self._watching.begin(watch.run())
+            self._store_metrics.begin(watch.run())
         for attempt in range(_PORT_ATTEMPTS):
             # The services need to know the port before the server has it.
             port = settings.port or free_port()
             stack = build_services(
                 self._login,
-                _reachable(settings.host, port),
+                _local_address(settings.host, port),
                 shards,
                 sole=self._store is not None,
                 service_token=secrets.token_urlsafe(32) if settings.auth else None,
@@ -176,16 +176,16 @@ class Standalone:
                 await server.start()
             except StartError:
                 # Somebody may take the free port before the server listens on it; then try another one.
-                if settings.port or why_taken(settings.host, port) is None or attempt == _PORT_ATTEMPTS - 1:
+                if settings.port or listen_error(settings.host, port) is None or attempt == _PORT_ATTEMPTS - 1:
                     raise
             else:
                 self._server = server
                 self.has_flows = await stack.scheduler.has_flows()
                 if stack.access is not None:
-                    await self._keep_admin_token(stack.access)
+                    await self._write_admin_token(stack.access)
                 return
 
-    async def _keep_admin_token(self, access: Access) -> None:
+    async def _write_admin_token(self, access: Access) -> None:
         """Write a token of the first admin to its file, unless the file exists or others are admins."""
         path = self.admin_token_file
         if path.exists():
@@ -201,10 +201,10 @@ class Standalone:
             return Login(self.settings.store_url)
         return Login(self._store.url_for(user), user, self._store.password_of(user))
 
-    async def _keep_store(self, store: EmbeddedStore) -> None:
+    async def _supervise_store(self, store: EmbeddedStore) -> None:
         """Restart the store whenever it has died, with the same data and at the same address."""
         while True:
-            await asyncio.sleep(_STORE_LOOK_S)
+            await asyncio.sleep(_STORE_CHECK_S)
             if store.pid is not None:
                 continue
             _log.error("store_died", data=str(store.directory))
@@ -215,27 +215,27 @@ class Standalone:
                 _log.error("store_does_not_start", error=str(error))
 
 
-def _lasting_shards(path: Path, wanted: int | None) -> int:
+def _stored_shards(path: Path, requested: int | None) -> int:
     """Return the number of shards of the data beside `path`, which the first start decides."""
     if path.exists():
         try:
-            kept = int(json.loads(path.read_text(encoding="utf-8"))["node_task_manager_shards"])
+            stored = int(json.loads(path.read_text(encoding="utf-8"))["node_task_manager_shards"])
         except (ValueError, KeyError, TypeError):
             raise StandaloneError(
                 f"{path} does not say how many shards of node tasks the data beside it has: remove the file, and set "
                 f"{variable_of('node_task_manager_shards')} to the number of shards that the data has"
             ) from None
-        if wanted is not None and wanted != kept:
+        if requested is not None and requested != stored:
             raise StandaloneError(
-                f"the data in {path.parent} has {kept} shards of node tasks, not {wanted}: leave the number out, or "
-                "choose another directory"
+                f"the data in {path.parent} has {stored} shards of node tasks, not {requested}: leave the number out, "
+                "or choose another directory"
             )
-        return kept
-    write_private(path, json.dumps({"node_task_manager_shards": wanted or 1}) + "\n")
-    return wanted or 1
+        return stored
+    write_private(path, json.dumps({"node_task_manager_shards": requested or 1}) + "\n")
+    return requested or 1
 
 
-def _reachable(host: str, port: int) -> str:
+def _local_address(host: str, port: int) -> str:
     """Return the address at which this machine reaches a server that listens on `host`."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

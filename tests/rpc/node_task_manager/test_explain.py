@@ -7,7 +7,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.json_format import MessageToDict
 
-from tests.no_writes import REFUSALS, taking_no_writes
+from tests.no_writes import REFUSALS, refusing_writes
 from tests.rpc.node_task_manager.conftest import Ntm, Start, plan
 from tests.rpc.node_task_manager.test_ad_hoc import submit_task
 from tests.rpc.node_task_manager.test_calls import claim, complete
@@ -130,7 +130,7 @@ async def test_retry_is_explained_with_its_time_and_last_error(ntm: Ntm) -> None
 @pytest.mark.parametrize("reason", REFUSALS)
 async def test_store_that_refuses_writes_is_the_first_reason(ntm: Ntm, embedded: RedisServer, reason: str) -> None:
     await ntm.submit(CHAIN)
-    async with taking_no_writes(embedded, reason):
+    async with refusing_writes(embedded, reason):
         (code, text, facts), *others = await explained(ntm)
         assert (code, text, facts) == (
             "store_takes_no_writes",
@@ -145,7 +145,7 @@ async def test_store_that_refuses_writes_is_no_reason_for_ended_node_tasks(ntm: 
     await ntm.submit(CHAIN)
     (given,) = await claim(ntm)
     await complete(ntm, given.token)
-    async with taking_no_writes(embedded, next(iter(REFUSALS))):
+    async with refusing_writes(embedded, next(iter(REFUSALS))):
         assert codes(await explained(ntm)) == ["completed"]
 
 

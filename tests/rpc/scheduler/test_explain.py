@@ -5,7 +5,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.no_writes import REFUSALS, taking_no_writes
+from tests.no_writes import REFUSALS, refusing_writes
 from tests.rpc.scheduler.conftest import Client, Peers
 from tests.rpc.scheduler.errors import refused
 from tests.rpc.scheduler.explanations import explain_flow, explain_node, set_node_reasons, submitted
@@ -100,7 +100,7 @@ async def test_read_only_store_is_shown_as_a_reason_for_flows_and_nodes(
     await scheduler.run(wait=0)
     await submitted(peers)
     set_node_reasons(peers, ("running", "runs"))
-    async with taking_no_writes(embedded, refusal):
+    async with refusing_writes(embedded, refusal):
         found = await explain_flow(scheduler)
         assert list(found) == ["store_takes_no_writes", "not_started", "cycle_running"]
         assert found["store_takes_no_writes"] == (

@@ -7,7 +7,7 @@ import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tests.no_writes import REFUSALS, taking_no_writes
+from tests.no_writes import REFUSALS, refusing_writes
 from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.rpc.scheduler.errors import refused
 from tests.servers import RedisServer
@@ -237,7 +237,7 @@ async def test_long_log_lines_are_read_over_several_pages(scheduler: Client, pee
 
 async def test_read_only_store_can_still_be_read(scheduler: Client, embedded: RedisServer) -> None:
     await scheduler.register()
-    async with taking_no_writes(embedded, next(iter(REFUSALS))):
+    async with refusing_writes(embedded, next(iter(REFUSALS))):
         assert (await scheduler.flow()).flow_id == "f"
         assert [each.flow_id for each in (await scheduler.stub.ListFlows(pb2.ListFlowsRequest())).flows] == ["f"]
         assert not (await scheduler.stub.ListCycles(pb2.ListCyclesRequest(flow_id="f"))).cycles

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from tests.rpc.trigger.receiving import Cast, Replica
-from tests.servers import RedisServer, RedisServers, no_leaked_keys
+from tests.servers import RedisServer, RedisServers, assert_no_leaked_keys
 from tests.stores.trigger.bench import LASTING_KEYS
 
 
@@ -24,7 +24,7 @@ async def cast(embedded: RedisServer) -> AsyncIterator[Cast]:
     yield cast
     await cast.stop_all()
     await embedded.close_clients()
-    await no_leaked_keys(embedded, LASTING_KEYS)
+    await assert_no_leaked_keys(embedded, LASTING_KEYS)
 
 
 @pytest_asyncio.fixture

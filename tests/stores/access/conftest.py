@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.servers import RedisServer, no_leaked_keys
+from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.access.bench import LASTING_KEYS, Bench, memory_bench, redis_bench
 from tradewind.server.clock import ManualClock
 from tradewind.server.redis.subscriber import Subscriber
@@ -22,4 +22,4 @@ async def bench(server: RedisServer | None) -> AsyncIterator[Bench]:
     yield redis_bench(server, ManualClock(), subscriber)
     await subscriber.stop()
     await server.close_clients()
-    await no_leaked_keys(server, LASTING_KEYS)
+    await assert_no_leaked_keys(server, LASTING_KEYS)

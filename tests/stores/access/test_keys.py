@@ -23,7 +23,7 @@ async def test_keys_of_a_session_expire_and_keys_of_its_user_stay(redis_server: 
     session = KEYS.session(at, digest("a"))
     lasting = sorted([KEYS.user("ann"), KEYS.users(at)])
     assert await redis_server.keys() == sorted([session, KEYS.sessions("ann"), *lasting])
-    assert await redis_server.lasting_keys() == lasting
+    assert await redis_server.keys_without_ttl() == lasting
     admin = redis_server.connect()
     assert HOUR < await admin.pttl(session) <= HOUR + REMEMBERED_MS
     assert DAY < await admin.pttl(KEYS.sessions("ann")) <= DAY + REMEMBERED_MS

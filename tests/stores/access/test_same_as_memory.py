@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
-from tests.servers import RedisServer, no_leaked_keys
+from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.access.bench import HOUR, LASTING_KEYS, MINUTE, PREFIX, Bench, digest, memory_bench, redis_bench
 from tests.stores.machines import TwinStores
 from tradewind.access.domain.day import day_of
@@ -44,7 +44,7 @@ class Twins(TwinStores[Bench]):
         super().teardown()
 
     async def at_the_end(self) -> None:
-        await no_leaked_keys(self.server, LASTING_KEYS)
+        await assert_no_leaked_keys(self.server, LASTING_KEYS)
 
     async def healthy(self) -> None:
         """Check that a doctor finds nothing, whatever has happened."""

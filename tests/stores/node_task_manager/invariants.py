@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tests.servers import RedisServer, no_leaked_keys
+from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.node_task_manager.item_invariants import check_items
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.server.redis.client import connect
@@ -107,7 +107,7 @@ async def check_invariants(server: RedisServer) -> None:
 
 async def check_nothing_left(server: RedisServer) -> None:
     """Check that, when all has ended and a day has passed, only documented keys lack a time to live."""
-    await no_leaked_keys(server, LASTING)
+    await assert_no_leaked_keys(server, LASTING)
 
 
 async def expire_all(server: RedisServer) -> None:

@@ -150,7 +150,7 @@ async def test_all_cache_keys_have_a_time_to_live(redis: RedisServer, clock: Man
     await fill(caches)
     await caches.look_up(replace(ENTRY, digest="d1"), "a", FLIGHT)
     assert len(await redis.keys()) >= 4
-    assert await redis.lasting_keys() == []
+    assert await redis.keys_without_ttl() == []
 
 
 async def test_cache_statistics_add_up(empty_store: RedisServer | None) -> None:

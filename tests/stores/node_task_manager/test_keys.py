@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from tests.servers import RedisServer, no_leaked_keys
+from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.node_task_manager.invariants import expire_all, read_keys
 from tests.stores.node_task_manager.shards import LIMITS, Bench, completed, plan_of, redis_shard
 from tests.waiting import until
@@ -51,7 +51,7 @@ async def test_open_run_has_no_ttl_and_ended_run_has_one_of_a_day(bench: Bench, 
     assert await ttl_of(redis_server, "run:flow:0:0") == -1
     await finish_all(bench)
     assert DAY - 10_000 < await ttl_of(redis_server, "run:flow:0:0") <= DAY
-    await no_leaked_keys(redis_server, INDEXES)
+    await assert_no_leaked_keys(redis_server, INDEXES)
 
 
 async def test_ended_run_of_1200_nodes_expires_as_a_whole(bench: Bench, redis_server: RedisServer) -> None:
@@ -65,7 +65,7 @@ async def test_ended_run_of_1200_nodes_expires_as_a_whole(bench: Bench, redis_se
     effects = await bench.shard.claim()
     while effects.todo:
         effects = await bench.shard.claim()
-    assert [key for key in await redis_server.lasting_keys() if ":run:" in key] == []
+    assert [key for key in await redis_server.keys_without_ttl() if ":run:" in key] == []
     assert len((await read_keys(redis_server)).tasks) == 1200
 
 
@@ -130,7 +130,7 @@ async def test_node_task_that_no_worker_asked_for_leaves_no_index(bench: Bench, 
     await bench.submit(plan_of("a>b", schedule_to_start_ms=1000))
     bench.clock.advance(1000)
     assert (await bench.shard.reap()).results == ("flow:0:0:a",)
-    await no_leaked_keys(redis_server, INDEXES)
+    await assert_no_leaked_keys(redis_server, INDEXES)
 
 
 async def test_claim_removes_the_start_deadline(bench: Bench, redis_server: RedisServer) -> None:
@@ -149,7 +149,7 @@ async def test_run_has_no_ttl_while_one_of_its_components_is_open(bench: Bench, 
     await bench.complete(a)
     assert await ttl_of(redis_server, "run:flow:0:0") == -1
     await bench.complete(b)
-    await no_leaked_keys(redis_server, INDEXES)
+    await assert_no_leaked_keys(redis_server, INDEXES)
 
 
 async def test_work_left_by_a_purged_run_does_not_affect_its_namesake(bench: Bench, redis_server: RedisServer) -> None:

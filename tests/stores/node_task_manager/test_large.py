@@ -164,7 +164,7 @@ async def test_a_run_of_600_components_is_created_stopped_and_expires_as_a_whole
     await check_invariants(server)
     for run in runs:
         await drained(bench, await bench.shard.stop(run.run, "r0", "", "enough", "ann", 10**9))
-    assert await server.lasting_keys() == [
+    assert await server.keys_without_ttl() == [
         f"trading_flow:{{s0}}:{name}"
         for name in ("events:3", "flow_runs:flow", "last_events", "node_tasks_list", "queue:stats", "to_clean")
     ]
@@ -189,7 +189,7 @@ async def test_a_list_of_10000_items_is_split_run_and_joined(bench: Bench, serve
     done = FanOutStep(offer.task_id, offer.nonce, StepKind.COMPLETED, outputs=(("out", "[]"),))
     await drained(bench, await bench.shard.fan_out([done]))
     assert (await only_component(bench)).status is ComponentStatus.FINISHED
-    assert [key for key in await server.lasting_keys() if ":run:" in key] == []
+    assert [key for key in await server.keys_without_ttl() if ":run:" in key] == []
     await check_invariants(server)
 
 

@@ -54,7 +54,7 @@ async def test_partly_written_plan_is_unknown_and_expires(redis_server: RedisSer
         except Interrupted:
             assert await bench.shard.load(plan.digest) is None
         assert await _submitted(bench, plan, writes) == "plan_unknown"
-        assert await redis_server.lasting_keys() == []
+        assert await redis_server.keys_without_ttl() == []
         writes += 1
     assert writes > 3
     assert await _submitted(bench, plan, writes) == "accepted"

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, no_leaked_keys
+from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.registry.bench import LASTING_KEYS, Bench, memory_bench, redis_bench
 from tradewind.registry.domain.limits import Limits
 from tradewind.server.clock import ManualClock
@@ -26,4 +26,4 @@ async def bench(server: RedisServer | None, clock: ManualClock, limits: Limits) 
     await server.flush()
     yield redis_bench(server, clock, limits)
     await server.close_clients()
-    await no_leaked_keys(server, LASTING_KEYS)
+    await assert_no_leaked_keys(server, LASTING_KEYS)

@@ -25,7 +25,7 @@ async def test_every_key_carries_the_tag_and_only_indexes_lack_a_ttl(bench: Benc
         [KEYS.worker("w"), KEYS.node_type("average"), KEYS.offering("average"), *KEYS.indices]
     )
     assert KEYS.worker("w") == "trading_flow:{registry}:workers:w"
-    assert await redis_server.lasting_keys() == sorted(KEYS.indices)
+    assert await redis_server.keys_without_ttl() == sorted(KEYS.indices)
     admin = redis_server.connect()
     assert KEPT - 10_000 < await admin.pttl(KEYS.worker("w")) <= KEPT
     assert KEPT - 10_000 < await admin.pttl(KEYS.node_type("average")) <= KEPT

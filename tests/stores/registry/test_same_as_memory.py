@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
-from tests.servers import RedisServer, no_leaked_keys
+from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.machines import TwinStores
 from tests.stores.registry.bench import LASTING_KEYS, LIFETIMES, Bench, a_type, a_worker, memory_bench, redis_bench
 from tradewind.registry.domain.limits import Limits
@@ -51,7 +51,7 @@ class Twins(TwinStores[Bench]):
         self.memory, self.redis = memory_bench(self.clock, LIMITS), redis_bench(server, self.clock, LIMITS)
 
     async def at_the_end(self) -> None:
-        await no_leaked_keys(self.server, LASTING_KEYS)
+        await assert_no_leaked_keys(self.server, LASTING_KEYS)
 
     @rule(worker=workers, description=st.sampled_from(["", "ü"]))
     def register(self, worker: Worker, description: str) -> None:

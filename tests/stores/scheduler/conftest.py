@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers, no_leaked_keys
+from tests.servers import RedisServer, RedisServers, assert_no_leaked_keys
 from tests.stores.scheduler.bench import LASTING_KEYS, Bench, memory_stores, redis_stores
 from tradewind.scheduler.stores.keys import ACL
 from tradewind.server.clock import ManualClock
@@ -29,7 +29,7 @@ async def bench(server: RedisServer | None, clock: ManualClock) -> AsyncIterator
     made = Bench(redis_stores(server, clock, publishes_ends=lambda: made.has_listeners), clock)
     yield made
     await server.close_clients()
-    await no_leaked_keys(server, LASTING_KEYS)
+    await assert_no_leaked_keys(server, LASTING_KEYS)
 
 
 @pytest_asyncio.fixture

@@ -134,7 +134,7 @@ async def test_ended_run_is_no_longer_open_and_its_records_expire(bench: Bench, 
     await bench.end(state)
     assert (await bench.flow()).running_cycles == 0
     if server is not None:
-        lasting = [key for key in await server.lasting_keys() if ":cycle:" in key or ":logs:" in key]
+        lasting = [key for key in await server.keys_without_ttl() if ":cycle:" in key or ":logs:" in key]
         assert lasting == []
     else:
         bench.clock.advance(7 * 24 * 3600 * 1000)

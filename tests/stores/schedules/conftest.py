@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers, no_leaked_keys
+from tests.servers import RedisServer, RedisServers, assert_no_leaked_keys
 from tests.stores.scheduler import bench as scheduler
 from tests.stores.schedules.clockwork import Clockwork
 from tests.stores.trigger import bench as trigger
@@ -41,4 +41,4 @@ async def make(server: RedisServer | None) -> AsyncIterator[Make]:
     yield made
     if server is not None:
         await server.close_clients()
-        await no_leaked_keys(server, (*scheduler.LASTING_KEYS, *trigger.LASTING_KEYS))
+        await assert_no_leaked_keys(server, (*scheduler.LASTING_KEYS, *trigger.LASTING_KEYS))

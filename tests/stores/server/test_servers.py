@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.servers import ACL_USERS, RedisServer, no_leaked_keys
+from tests.servers import ACL_USERS, RedisServer, assert_no_leaked_keys
 
 
 @pytest.mark.parametrize("turn", [1, 2])
@@ -16,11 +16,11 @@ async def test_leaked_key_without_ttl_is_found_on_every_node(redis_server: Redis
     client = redis_server.connect()
     await client.set("trading_flow:{f0}:flow:a", "owned")
     await client.set("trading_flow:{s0}:request:1", "bounded", px=60_000)
-    await no_leaked_keys(redis_server, allowed=["trading_flow:{f*}:flow:*"])
+    await assert_no_leaked_keys(redis_server, allowed=["trading_flow:{f*}:flow:*"])
     for slot in ("f1", "s1", "t1"):
         await client.set(f"trading_flow:{{{slot}}}:lost", "leaked")
     with pytest.raises(AssertionError, match=r"keys without TTL that nobody owns: .*\{f1\}.*\{s1\}.*\{t1\}"):
-        await no_leaked_keys(redis_server, allowed=["trading_flow:{f*}:flow:*"])
+        await assert_no_leaked_keys(redis_server, allowed=["trading_flow:{f*}:flow:*"])
 
 
 async def test_each_service_can_log_in(redis_server: RedisServer) -> None:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.servers import RedisServer, no_leaked_keys
+from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.trigger.bench import LASTING_KEYS, Bench, memory_store, queue_store, redis_store
 from tradewind.server.clock import ManualClock
 
@@ -20,4 +20,4 @@ async def bench(server: RedisServer | None, clock: ManualClock) -> AsyncIterator
     redis = redis_store(server, clock)
     yield Bench(redis, clock, queue_store(server, redis))
     await server.close_clients()
-    await no_leaked_keys(server, LASTING_KEYS)
+    await assert_no_leaked_keys(server, LASTING_KEYS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, no_leaked_keys
+from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.trigger.bench import DAY, HOUR, LASTING_KEYS, PARTITION, Bench, ids, queue_store, redis_store, token
 from tradewind.server.clock import ManualClock, ScriptTime
 from tradewind.server.redis.client import Client, connect
@@ -31,7 +31,7 @@ async def redis_bench(redis_server: RedisServer, clock: ManualClock) -> AsyncIte
     """A bench over a store in Redis."""
     store = redis_store(redis_server, clock)
     yield Bench(store, clock, queue_store(redis_server, store))
-    await no_leaked_keys(redis_server, LASTING_KEYS)
+    await assert_no_leaked_keys(redis_server, LASTING_KEYS)
 
 
 @pytest_asyncio.fixture

@@ -7,7 +7,7 @@ from typing import Any
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as events_pb2
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as due_pb2
-from tradewind.standalone.in_memory import CycleNews
+from tradewind.standalone.in_memory import CycleChange
 
 Line = dict[str, Any]
 
@@ -45,12 +45,12 @@ class History:
         if kind is not None:
             self._entries.append((self._now_ms(), kind, message))
 
-    def record(self, news: CycleNews) -> None:
+    def record(self, news: CycleChange) -> None:
         """Note what happened to a cycle."""
         self._entries.append((self._now_ms(), "cycle", news))
 
 
-def _cycle(news: CycleNews) -> Iterator[Line]:
+def _cycle(news: CycleChange) -> Iterator[Line]:
     name = {"flow_id": news.flow_id, "cycle": news.cycle, "run": news.run}
     if news.status == "running":
         yield {"what": "cycle_began", **name, "planned_ms": news.planned_ms}
