@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 )
 
 
-class Seen(NamedTuple):
+class ReceivedSpan(NamedTuple):
     """A span as received; `parent` and the `links` are span ids."""
 
     service: str
@@ -30,14 +30,14 @@ class Collector(TraceServiceServicer):
 
     def __init__(self) -> None:
         self.endpoint = ""
-        self._spans: dict[tuple[bytes, bytes], Seen] = {}
+        self._spans: dict[tuple[bytes, bytes], ReceivedSpan] = {}
 
     @property
-    def spans(self) -> list[Seen]:
+    def spans(self) -> list[ReceivedSpan]:
         """All spans received so far."""
         return list(self._spans.values())
 
-    def trace_of(self, name: str, **attributes: Any) -> list[Seen]:
+    def trace_of(self, name: str, **attributes: Any) -> list[ReceivedSpan]:
         """Return the spans of all traces with a span that has this name and these attributes (given without prefix)."""
         wanted = {f"tradewind.{key}": value for key, value in attributes.items()}
         traces = {each.trace for each in self.spans if each.name == name and wanted.items() <= each.attributes.items()}
@@ -45,11 +45,11 @@ class Collector(TraceServiceServicer):
 
     async def Export(self, request: pb2.ExportTraceServiceRequest, context: object) -> pb2.ExportTraceServiceResponse:
         for resource in request.resource_spans:
-            about = {each.key: _value(each.value) for each in resource.resource.attributes}
+            resource_attributes = {each.key: _value(each.value) for each in resource.resource.attributes}
             for scope in resource.scope_spans:
                 for span in scope.spans:
-                    self._spans[span.trace_id, span.span_id] = Seen(
-                        about["service.name"],
+                    self._spans[span.trace_id, span.span_id] = ReceivedSpan(
+                        resource_attributes["service.name"],
                         span.name,
                         span.trace_id,
                         span.span_id,
@@ -61,22 +61,22 @@ class Collector(TraceServiceServicer):
         return pb2.ExportTraceServiceResponse()
 
 
-def tree(spans: list[Seen]) -> list[str]:
+def tree(spans: list[ReceivedSpan]) -> list[str]:
     """Return each span as the path of names from its root, in order; `!` marks spans with an error."""
     by_id = {each.span: each for each in spans}
 
-    def path(span: Seen) -> str:
+    def path(span: ReceivedSpan) -> str:
         name = f"{span.name}!" if span.failed else span.name
-        above = by_id.get(span.parent)
-        if above is None:
+        parent = by_id.get(span.parent)
+        if parent is None:
             return f"? > {name}" if span.parent else name
-        return f"{path(above)} > {name}"
+        return f"{path(parent)} > {name}"
 
     return sorted(map(path, spans))
 
 
 @asynccontextmanager
-async def collecting(collector: Collector | None = None) -> AsyncIterator[Collector]:
+async def running_collector(collector: Collector | None = None) -> AsyncIterator[Collector]:
     """Receive spans on a free port, with the given collector or a new one."""
     collector, server = collector or Collector(), grpc.aio.server()
     add_TraceServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.system.processes import NODES, Processes, Shell, processes
+from tests.system.processes import NODES, Processes, Shell, running_processes
 from tradewind.client import Client
 from tradewind.standalone import Standalone
 from tradewind.worker import Worker, load_nodes
@@ -34,10 +34,10 @@ async def client(stack: Standalone, worker: Worker) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Processes]:
+def processes(tmp_path: Path) -> Iterator[Processes]:
     """Starts commands, and ends them when the test ends."""
-    with processes(tmp_path) as started:
-        yield started
+    with running_processes(tmp_path) as processes:
+        yield processes
 
 
 @pytest.fixture

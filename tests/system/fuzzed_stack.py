@@ -1,4 +1,4 @@
-"""A whole stack to be called with anything: its contents, the calls, and a check that it still lives."""
+"""A whole stack to be called with anything: its contents, the calls, and a check that it is still alive."""
 
 import asyncio
 from collections import defaultdict
@@ -40,7 +40,7 @@ _FILES = (
     registry_service_pb2,
     external_scaler_pb2,
 )
-_SWEEPING = ("Delete", "Purge", "Clear", "Drain", "Deregister", "UpdateConfig", "Remove")
+_DESTRUCTIVE = ("Delete", "Purge", "Clear", "Drain", "Deregister", "UpdateConfig", "Remove")
 METHODS: dict[str, MethodDescriptor] = {
     f"{service.name}.{method.name}": method
     for file in _FILES
@@ -48,13 +48,13 @@ METHODS: dict[str, MethodDescriptor] = {
     for method in service.methods
 }
 """Every RPC of the stack; those that remove what others need come last."""
-METHODS = dict(sorted(METHODS.items(), key=lambda item: item[1].name.startswith(_SWEEPING)))
+METHODS = dict(sorted(METHODS.items(), key=lambda item: item[1].name.startswith(_DESTRUCTIVE)))
 
 CALLERS = ("service", "user")
 """The callers: a server, which may do everything, and a user, who may do little."""
 
 _SECRET = "a secret of all the servers"
-_ON_THE_WORKER = worker_service_pb2.DESCRIPTOR.services_by_name["WorkerService"].full_name
+_WORKER_SERVICE = worker_service_pb2.DESCRIPTOR.services_by_name["WorkerService"].full_name
 
 FAULTS = {
     grpc.StatusCode.UNKNOWN,
@@ -64,9 +64,9 @@ FAULTS = {
     grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 """Statuses that no message may cause; UNAVAILABLE is allowed, because a store may be slow for a moment."""
-_PATIENCE_S = 60.0
-_WATCH_S = 0.1
-_READ = 3
+_TIMEOUT_S = 60.0
+_SHORT_TIMEOUT_S = 0.1
+_MAX_READS = 3
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _HUNG_UP = "Internal error from Core"
 """The details that gRPC itself gives instead of the answer when writing to a stream that the server has just ended."""
@@ -136,10 +136,12 @@ class FuzzedStack:
 
     async def _open(self) -> None:
         self._channel = grpc.aio.insecure_channel(self._address)
-        at = f"127.0.0.1:{free_port()}"
-        self._worker = Worker([called], address=self._address, token=_SECRET, worker_id="called", listen=at, grace=0)
+        worker_address = f"127.0.0.1:{free_port()}"
+        self._worker = Worker(
+            [called], address=self._address, token=_SECRET, worker_id="called", listen=worker_address, grace=0
+        )
         await self._worker.__aenter__()
-        self._worker_channel = grpc.aio.insecure_channel(at)
+        self._worker_channel = grpc.aio.insecure_channel(worker_address)
 
     def close(self) -> None:
         """Disconnect, and end the worker; raises WorkerError when the worker has left before."""
@@ -183,12 +185,12 @@ class FuzzedStack:
         yield "NodeTaskManagerService.ClaimNodeTasks", claim
         yield "TriggerService.SaveTrigger", {"trigger": TRIGGER}
 
-    def wholes(self, method: MethodDescriptor) -> Sequence[Message]:
+    def sample_requests(self, method: MethodDescriptor) -> Sequence[Message]:
         """Return requests of a method that are valid or nearly valid."""
         kind = method.input_type
         made = [fuzzing.valid(kind, self.known)]
         flow = self.known["flow_id"][0]
-        for content in _WHOLES.get(kind.full_name.rpartition(".")[2], ()):
+        for content in _SAMPLE_REQUESTS.get(kind.full_name.rpartition(".")[2], ()):
             named = {"flow_id": flow} if "flow_id" in kind.fields_by_name else {}
             made.append(ParseDict(content | named, GetMessageClass(kind)()))
         return made
@@ -199,20 +201,20 @@ class FuzzedStack:
             return self._runner.run(self._stream(method, messages, caller))
         return self._runner.run(self._unary(method, messages[0], caller))
 
-    def see_it_live(self, after: MethodDescriptor) -> None:
+    def wait_until_alive(self, after: MethodDescriptor) -> None:
         """Wait until the stack, or the worker if that was called, answers a harmless call."""
         listing = METHODS["SchedulerService.ListFlows"]
         stopping = METHODS["WorkerService.Terminate"]
 
-        async def lives() -> bool:
-            if after.containing_service.full_name == _ON_THE_WORKER:
+        async def is_alive() -> bool:
+            if after.containing_service.full_name == _WORKER_SERVICE:
                 return (await self._unary(stopping, b"")).code is grpc.StatusCode.OK
             return (await self._unary(listing, b"")).code is grpc.StatusCode.OK
 
-        self._runner.run(until(lives, "the stack answers"))
+        self._runner.run(until(is_alive, "the stack answers"))
 
     def _channel_to(self, method: MethodDescriptor) -> grpc.aio.Channel:
-        return self._worker_channel if method.containing_service.full_name == _ON_THE_WORKER else self._channel
+        return self._worker_channel if method.containing_service.full_name == _WORKER_SERVICE else self._channel
 
     def _metadata(self, caller: str) -> tuple[tuple[str, str], ...]:
         return (("authorization", f"Bearer {self._tokens[caller]}"),)
@@ -228,11 +230,11 @@ class FuzzedStack:
         waits = "wait" in method.input_type.fields_by_name
         answer_of = GetMessageClass(method.output_type).FromString
         call = self._channel_to(method).unary_unary(path_of(method), _serialized, answer_of)
-        timeout = _WATCH_S if waits else _PATIENCE_S
+        timeout = _SHORT_TIMEOUT_S if waits else _TIMEOUT_S
         try:
             answer = await call(request, timeout=timeout, metadata=self._metadata(caller))
         except grpc.aio.AioRpcError as error:
-            return _judged(error.code(), error.details(), waits)
+            return _answer_of(error.code(), error.details(), waits)
         if harvested is not None:
             fuzzing.harvest(answer, harvested)
         return Answer(grpc.StatusCode.OK, "")
@@ -240,26 +242,28 @@ class FuzzedStack:
     async def _stream(self, method: MethodDescriptor, messages: Sequence[Message | bytes], caller: str) -> Answer:
         """Send a few messages, half-close the stream, read a few answers, and hang up."""
         method_of = self._channel.stream_stream(path_of(method), _serialized, bytes)
-        call: grpc.aio.StreamStreamCall[Any, bytes] = method_of(timeout=_WATCH_S, metadata=self._metadata(caller))
+        call: grpc.aio.StreamStreamCall[Any, bytes] = method_of(
+            timeout=_SHORT_TIMEOUT_S, metadata=self._metadata(caller)
+        )
         try:
             for message in messages if method.client_streaming else messages[:1]:
                 await call.write(message)
             await call.done_writing()
-            for _ in range(_READ):
+            for _ in range(_MAX_READS):
                 answer = await call.read()
                 if not isinstance(answer, bytes):
                     break
-                for refusal in _refusals(GetMessageClass(method.output_type).FromString(answer)):
-                    if refusal.code in FAULTS:
+                for error in _embedded_errors(GetMessageClass(method.output_type).FromString(answer)):
+                    if error.code in FAULTS:
                         call.cancel()
-                        return refusal
+                        return error
             else:
                 call.cancel()
                 return Answer(grpc.StatusCode.OK, "")
         except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
             # This may be because the server ended the call before everything was written.
             pass
-        return _judged(await call.code(), await call.details(), brief=True)
+        return _answer_of(await call.code(), await call.details(), brief=True)
 
 
 def path_of(method: MethodDescriptor) -> str:
@@ -267,13 +271,13 @@ def path_of(method: MethodDescriptor) -> str:
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
-def _judged(code: grpc.StatusCode, details: str | None, brief: bool) -> Answer:
+def _answer_of(code: grpc.StatusCode, details: str | None, brief: bool) -> Answer:
     if brief and (code is grpc.StatusCode.DEADLINE_EXCEEDED or details == _HUNG_UP):
         code = grpc.StatusCode.OK
     return Answer(code, details or "")
 
 
-def _refusals(message: Message) -> Iterator[Answer]:
+def _embedded_errors(message: Message) -> Iterator[Answer]:
     """Yield the errors that a stream's message carries about the requests that it answers."""
     for field, value in message.ListFields():
         if field.name == "error_status":
@@ -282,7 +286,7 @@ def _refusals(message: Message) -> Iterator[Answer]:
         elif isinstance(value, Sequence):
             for each in value:
                 if isinstance(each, Message):
-                    yield from _refusals(each)
+                    yield from _embedded_errors(each)
 
 
 def _serialized(message: Message | bytes) -> bytes:
@@ -309,7 +313,7 @@ SUBMISSION = {
         }
     ],
 }
-_WHOLES: dict[str, Sequence[dict[str, Any]]] = {
+_SAMPLE_REQUESTS: dict[str, Sequence[dict[str, Any]]] = {
     "ExecuteRequest": [
         {
             "assignments": [{"token": "0~task:t1~1~n", "node_task_id": "task:t1", "node_type": "fuzz.called"}],

@@ -173,10 +173,10 @@ def random_messages(draw: Draw, kind: Descriptor, known: Known, depth: int = DEP
 
 
 @st.composite
-def broken(draw: Draw, whole: Message, known: Known) -> Message:
-    """Draw copies of `whole` in which one field, at any depth, holds something else or nothing."""
-    message = type(whole)()
-    message.CopyFrom(whole)
+def broken(draw: Draw, sample: Message, known: Known) -> Message:
+    """Draw copies of `sample` in which one field, at any depth, holds something else or nothing."""
+    message = type(sample)()
+    message.CopyFrom(sample)
     part, depth = message, DEPTH
     while True:
         fields = part.DESCRIPTOR.fields
@@ -193,9 +193,9 @@ def broken(draw: Draw, whole: Message, known: Known) -> Message:
         return message
 
 
-def requests(kind: Descriptor, wholes: Sequence[Message], known: Known) -> st.SearchStrategy[Message]:
-    """Return messages of a kind: random ones and, more often, `wholes` with one field broken."""
-    near = st.sampled_from(wholes).flatmap(lambda whole: broken(whole, known))
+def requests(kind: Descriptor, samples: Sequence[Message], known: Known) -> st.SearchStrategy[Message]:
+    """Return messages of a kind: random ones and, more often, `samples` with one field broken."""
+    near = st.sampled_from(samples).flatmap(lambda sample: broken(sample, known))
     return st.one_of(near, near, random_messages(kind, known))
 
 

@@ -93,13 +93,13 @@ def counted(ctx: Context, ledger: str, value: int = 0, step: int = 1, needs: str
     return value + step
 
 
-@node("told", outputs=["told"])
-async def told(outcome: dict[str, Any], greeting: str = "") -> dict[str, Any]:
-    """Emit the outcome that it is told."""
+@node("report_outcome", outputs=["outcome"])
+async def report_outcome(outcome: dict[str, Any], greeting: str = "") -> dict[str, Any]:
+    """Emit the outcome that it receives."""
     return {**outcome, "greeting": greeting}
 
 
-@node("heard", outputs=["heard"])
-async def heard(told: dict[str, Any]) -> str:
+@node("read_status", outputs=["status"])
+async def read_status(value: dict[str, Any]) -> str:
     """Emit the status in its input."""
-    return str(told["status"])
+    return str(value["status"])

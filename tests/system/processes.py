@@ -23,7 +23,7 @@ NODES = "tests.system.nodes"
 
 
 class Process:
-    """A command that runs until it is told to end."""
+    """A command that runs until it is stopped."""
 
     def __init__(self, log: Path, *arguments: str, address: str = "", cwd: Path = ROOT) -> None:
         self.log = log
@@ -46,18 +46,18 @@ class Process:
         return self._process.pid
 
     @property
-    def printed(self) -> str:
+    def output(self) -> str:
         """The output so far."""
         return self.log.read_text(encoding="utf-8")
 
-    async def says(self, text: str, timeout: float = 30) -> None:
+    async def wait_for_output(self, text: str, timeout: float = 30) -> None:
         """Wait until the process has printed a text."""
         await until(
-            lambda: text in self.printed or self._process.poll() is not None, f"{text!r} is printed", timeout=timeout
+            lambda: text in self.output or self._process.poll() is not None, f"{text!r} is printed", timeout=timeout
         )
-        assert text in self.printed, f"ended with {self._process.poll()}:\n{self.printed}"
+        assert text in self.output, f"ended with {self._process.poll()}:\n{self.output}"
 
-    async def ended(self, timeout: float = 30) -> int:
+    async def wait_for_exit(self, timeout: float = 30) -> int:
         """Wait until the process has ended, and return its exit code."""
         await until(
             lambda: self._process.poll() is not None,
@@ -69,12 +69,12 @@ class Process:
     async def interrupt(self, timeout: float = 30) -> int:
         """Press Ctrl-C and return the exit code."""
         self._process.send_signal(signal.SIGINT)
-        return await self.ended(timeout)
+        return await self.wait_for_exit(timeout)
 
     async def kill(self) -> None:
         """Kill the process, as a crash would."""
         self._process.kill()
-        await self.ended()
+        await self.wait_for_exit()
 
     def close(self) -> None:
         """End the process, whatever state it is in."""
@@ -90,17 +90,17 @@ class Processes:
         self.home = home
         self._started: list[Process] = []
 
-    async def up(self, *arguments: str, port: int = 0) -> tuple[Process, str]:
+    async def start_stack(self, *arguments: str, port: int = 0) -> tuple[Process, str]:
         """Run `tradewind up` over the directory; return the process and its address."""
         process = self.start("up", "--port", str(port or free_port()), "--data", str(self.home / "data"), *arguments)
-        await process.says("is up at ")
-        address = process.printed.rpartition("is up at ")[2].partition(",")[0]
+        await process.wait_for_output("is up at ")
+        address = process.output.rpartition("is up at ")[2].partition(",")[0]
         return process, address
 
-    async def worker(self, address: str, *arguments: str) -> Process:
+    async def start_worker(self, address: str, *arguments: str) -> Process:
         """Run `tradewind worker` with the nodes of these tests; return once it is connected."""
         process = self.start("worker", NODES, *arguments, address=address)
-        await process.says("connected as")
+        await process.wait_for_output("connected as")
         return process
 
     def start(self, *arguments: str, address: str = "", cwd: Path = ROOT) -> Process:
@@ -116,13 +116,13 @@ class Processes:
 
 
 @contextmanager
-def processes(home: Path) -> Iterator[Processes]:
+def running_processes(home: Path) -> Iterator[Processes]:
     """Yield an object that starts processes; end them afterwards."""
-    started = Processes(home)
+    processes = Processes(home)
     try:
-        yield started
+        yield processes
     finally:
-        started.close()
+        processes.close()
 
 
 class Shell:
@@ -131,8 +131,8 @@ class Shell:
     def __init__(self, address: str) -> None:
         self.address = address
 
-    async def __call__(self, *arguments: str, input: str | None = None, ends: int = 0) -> str:
-        """Run a command, which must exit with `ends`, and return its output (stderr if stdout has none)."""
+    async def __call__(self, *arguments: str, input: str | None = None, exit_code: int = 0) -> str:
+        """Run a command, which must exit with `exit_code`, and return its output (stderr if stdout has none)."""
         # A command has its own event loop, which cannot run inside that of the test.
         result = await asyncio.to_thread(
             CliRunner().invoke,
@@ -142,9 +142,9 @@ class Shell:
             prog_name="tradewind",
             catch_exceptions=False,
         )
-        assert result.exit_code == ends, f"exit code {result.exit_code}:\n{result.stdout}\n{result.stderr}"
+        assert result.exit_code == exit_code, f"exit code {result.exit_code}:\n{result.stdout}\n{result.stderr}"
         return result.stdout or result.stderr
 
-    async def json(self, *arguments: str, input: str | None = None, ends: int = 0) -> Any:
+    async def json(self, *arguments: str, input: str | None = None, exit_code: int = 0) -> Any:
         """Run a command with `-o json` and return its output."""
-        return json.loads(await self(*arguments, "-o", "json", input=input, ends=ends))
+        return json.loads(await self(*arguments, "-o", "json", input=input, exit_code=exit_code))

@@ -3,8 +3,8 @@
 from tradewind.worker import Context, node
 
 
-@node("told", outputs=["length"])
-async def told(ctx: Context, key: str, shown: str) -> int:
+@node("logged", outputs=["length"])
+async def logged(ctx: Context, key: str, shown: str) -> int:
     """Write the secret into the log and the progress."""
     ctx.log.info("the key is %s", key, key=key)
     await ctx.progress(50, f"with {key}", step=f"using {key}")
@@ -20,8 +20,8 @@ def raised(ctx: Context, length: int, key: str) -> None:
         raise ValueError(f"the server refused {key!r}") from error
 
 
-@node("apart", outputs=["nothing"], process=True)
-def apart(ctx: Context, length: int, key: str) -> None:
+@node("in_process", outputs=["nothing"], process=True)
+def in_process(ctx: Context, length: int, key: str) -> None:
     """Log the secret and fail with it, in a process."""
     ctx.log.warning("the key is still %s", key)
     raise RuntimeError(f"no such account: {key}")

@@ -161,7 +161,7 @@ async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, 
     assert file.read_text().strip() == guarded.new_admin_token
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
-    assert "send one as" in await shell("flow", "list", ends=1)
+    assert "send one as" in await shell("flow", "list", exit_code=1)
     assert "logged in as admin (admin)" in await shell("login", "--token-file", str(file))
     kept = tmp_path / "config" / "tradewind" / "tokens.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
@@ -178,7 +178,7 @@ async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, 
         assert await shell.json("token", "revoke", listed["session_id"], "--user", "ann") == {"revoked": 1}
         await until(lambda: _is(ann, None), "the token is good no more")
     await shell("logout")
-    refused = await shell("whoami", ends=1)
+    refused = await shell("whoami", exit_code=1)
     assert "send one as" in refused
     assert "log in with a token: tradewind login" in refused
 
@@ -193,13 +193,13 @@ async def test_logout_ends_login_session_and_no_other_token(
     monkeypatch.setenv("TRADEWIND_TOKEN", guarded.new_admin_token)
     await shell("logout")
     assert [each["kind"] for each in await shell.json("token", "list")] == ["token"]
-    assert "not logged in" in await shell("logout", ends=1)
+    assert "not logged in" in await shell("logout", exit_code=1)
     assert [each["kind"] for each in await shell.json("token", "list")] == ["token"]
     await shell("login", "--token-file", str(guarded.admin_token_file))
     (began,) = [each for each in await shell.json("token", "list") if each["kind"] == "login"]
     await shell("token", "revoke", began["session_id"])
     assert await shell("logout") == "logged out\n", "the session has ended already"
-    assert "not logged in" in await shell("logout", ends=1)
+    assert "not logged in" in await shell("logout", exit_code=1)
 
 
 async def test_bench_uses_saved_login(guarded: Standalone) -> None:

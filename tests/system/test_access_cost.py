@@ -35,12 +35,12 @@ from tradewind.standalone.services import ACL_USERS
 SECRET = "a secret of all the servers"
 NODES = 200
 CALLS = 50
-UNASKED = ("ping", "info", "client|", "subscribe", "ssubscribe", "hello", "auth")
-"""Commands that are sent to a store whether or not anybody calls."""
+BACKGROUND_COMMANDS = ("ping", "info", "client|", "subscribe", "ssubscribe", "hello", "auth")
+"""Commands that are sent to a store even without calls."""
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def access_calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """The number of calls of each method of the access service."""
     count: Counter[str] = Counter()
     for method in access_pb2.DESCRIPTOR.services_by_name["AccessService"].methods:
@@ -49,16 +49,16 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> set[Gate]:
-    """The gates that hear of changes."""
+def notified_gates(monkeypatch: pytest.MonkeyPatch) -> set[Gate]:
+    """The gates that have been notified of changes."""
     gates: set[Gate] = set()
     changed = Gate._on_change
 
-    def hear(self: Gate, user_id: str | None) -> None:
+    def record_change(self: Gate, user_id: str | None) -> None:
         changed(self, user_id)
         gates.add(self)
 
-    monkeypatch.setattr(Gate, "_on_change", hear)
+    monkeypatch.setattr(Gate, "_on_change", record_change)
     return gates
 
 
@@ -73,7 +73,7 @@ def _counted(count: Counter[str], name: str) -> Any:
 
 
 @dataclass
-class Place:
+class RunningServer:
     """A server over its own store."""
 
     address: str
@@ -87,11 +87,11 @@ class Place:
         finally:
             await admin.end()
         commands = {name.removeprefix("cmdstat_"): stat["calls"] for name, stat in stats.items()}
-        return Counter({name: calls for name, calls in commands.items() if not name.startswith(UNASKED)})
+        return Counter({name: calls for name, calls in commands.items() if not name.startswith(BACKGROUND_COMMANDS)})
 
 
 @asynccontextmanager
-async def serving(home: Path, kind: Any, settings: Any, **options: Any) -> AsyncIterator[Place]:
+async def running_service(home: Path, kind: Any, settings: Any, **options: Any) -> AsyncIterator[RunningServer]:
     """Run one service over a fresh store."""
     store = EmbeddedStore(home, acl_users=ACL_USERS)
     await store.start()
@@ -103,7 +103,7 @@ async def serving(home: Path, kind: Any, settings: Any, **options: Any) -> Async
         server = Server([service], drain_s=2, gate=gate_of(values, [service]))
         await server.start()
         try:
-            yield Place(server.address, store)
+            yield RunningServer(server.address, store)
         finally:
             await server.stop()
     finally:
@@ -111,32 +111,32 @@ async def serving(home: Path, kind: Any, settings: Any, **options: Any) -> Async
 
 
 @asynccontextmanager
-async def managed(
-    home: Path, access: Place | None, heard: set[Gate], cache_s: float = 60
-) -> AsyncIterator[tuple[Place, Any]]:
+async def running_manager(
+    home: Path, access: RunningServer | None, notified_gates: set[Gate], cache_s: float = 60
+) -> AsyncIterator[tuple[RunningServer, Any]]:
     """Run a node task manager that asks `access`, if given; yield it with a stub that calls as an operator.
 
-    By then its gate and that of `access` hear of changes, so neither has a reason to ask again.
+    By then its gate and that of `access` are notified of changes, so neither has a reason to ask again.
     """
     options = {"access_address": access.address if access else None, "access_cache_seconds": cache_s}
     quiet = {"node_task_manager_clean_seconds": 600, "node_task_manager_look_seconds": 600, "registry_address": ""}
     token = await _token(access) if access is not None else None
     async with (
-        serving(home, NodeTaskManager, NodeTaskManagerSettings, **options, **quiet) as place,
+        running_service(home, NodeTaskManager, NodeTaskManagerSettings, **options, **quiet) as place,
         open_channel(place.address, traced=False) as channel,
     ):
         if access is not None:
-            await until(lambda: len(heard) == 2, "both gates hear of changes")
+            await until(lambda: len(notified_gates) == 2, "both gates are notified of changes")
         yield place, NodeTaskManagerServiceStub(with_token(channel, token))
 
 
-async def _token(access: Place) -> str:
+async def _token(access: RunningServer) -> str:
     request = access_pb2.CreateTokenRequest(user_id="olga", role=ROLE_OPERATOR)
     async with open_channel(access.address, traced=False) as channel:
         return (await AccessServiceStub(with_token(channel, SECRET)).CreateToken(request)).token
 
 
-async def run_nodes(place: Place, stub: Any, servant: Any, run: int) -> int:
+async def run_nodes(place: RunningServer, stub: Any, service_stub: Any, run: int) -> int:
     """Run `NODES` nodes one after the other over an open stream; return how many scripts that took."""
     worker = RawWorker(stub, "w1")
     await worker.open(incarnation=f"i{run}")
@@ -147,7 +147,7 @@ async def run_nodes(place: Place, stub: Any, servant: Any, run: int) -> int:
     message = component_pb2.RunSubmission(
         flow_id="flow", run_id=f"r{run}", user_id="default", cycle=run, components=[part]
     )
-    await servant.SubmitComponents(pb2.SubmitComponentsRequest(runs=[message], plans=[chain]))
+    await service_stub.SubmitComponents(pb2.SubmitComponentsRequest(runs=[message], plans=[chain]))
     for at in range(NODES):
         given = await worker.assigned(at + 1)
         done = work_pb2.NodeTaskCompletion(
@@ -161,45 +161,45 @@ async def run_nodes(place: Place, stub: Any, servant: Any, run: int) -> int:
 
 
 async def test_node_tasks_on_open_stream_cause_no_access_calls(
-    tmp_path: Path, served: Counter[str], heard: set[Gate]
+    tmp_path: Path, access_calls: Counter[str], notified_gates: set[Gate]
 ) -> None:
     """No calls, no commands in its store, and no additional commands in the store of the nodes."""
-    async with managed(tmp_path / "off", None, heard) as (place, stub):
+    async with running_manager(tmp_path / "off", None, notified_gates) as (place, stub):
         without = await run_nodes(place, stub, stub, 0)
     async with (
-        serving(tmp_path / "access", Access, AccessSettings) as access,
-        managed(tmp_path / "on", access, heard) as (place, stub),
+        running_service(tmp_path / "access", Access, AccessSettings) as access,
+        running_manager(tmp_path / "on", access, notified_gates) as (place, stub),
         open_channel(place.address, traced=False) as channel,
     ):
-        servant = NodeTaskManagerServiceStub(with_token(channel, SECRET))
+        service_stub = NodeTaskManagerServiceStub(with_token(channel, SECRET))
         await stub.GetQueueStats(queue_pb2.GetQueueStatsRequest())
-        assert served["Authorize"] == 1
-        served.clear()
+        assert access_calls["Authorize"] == 1
+        access_calls.clear()
         asked, spent = [], []
         for run in range(5):
             before = await access.commands()
-            spent.append(await run_nodes(place, stub, servant, run))
+            spent.append(await run_nodes(place, stub, service_stub, run))
             asked.append((await access.commands() - before).total())
             if spent[-1] < without + NODES // 2:
                 break
-    assert served == Counter()
+    assert access_calls == Counter()
     # On a busy machine more time passes, in which servers do their own upkeep; a command per node would be 200.
     assert min(asked) < NODES // 2
     assert min(spent) < without + NODES // 2
 
 
-@pytest.mark.parametrize(("cache_s", "most"), [(60, 1), (0, CALLS)])
+@pytest.mark.parametrize(("cache_s", "lookups"), [(60, 1), (0, CALLS)])
 async def test_unary_call_costs_at_most_one_token_lookup(
-    tmp_path: Path, served: Counter[str], heard: set[Gate], cache_s: float, most: int
+    tmp_path: Path, access_calls: Counter[str], notified_gates: set[Gate], cache_s: float, lookups: int
 ) -> None:
     async with (
-        serving(tmp_path / "access", Access, AccessSettings) as access,
-        managed(tmp_path / "on", access, heard, cache_s) as (_, stub),
+        running_service(tmp_path / "access", Access, AccessSettings) as access,
+        running_manager(tmp_path / "on", access, notified_gates, cache_s) as (_, stub),
     ):
-        served.clear()
+        access_calls.clear()
         asked = await access.commands()
         for _ in range(CALLS):
             await stub.GetQueueStats(queue_pb2.GetQueueStatsRequest())
         spent = await access.commands() - asked
-    assert served == Counter(Authorize=most)
-    assert spent["fcall"] == most
+    assert access_calls == Counter(Authorize=lookups)
+    assert spent["fcall"] == lookups

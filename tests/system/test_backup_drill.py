@@ -43,20 +43,20 @@ async def test_stack_is_restored_from_backup_of_data_directory(tmp_path: Path) -
         before = await completed(client, "sums")
         shell = Shell(stack.address)
 
-        async def taken() -> bool:
+        async def backup_is_recent() -> bool:
             """With `everysec` the files may be two seconds behind."""
             await shell("backup", "create", str(kept), "--data", str(data), "--keep", "1")
             return datetime.now(UTC).timestamp() - started > 3
 
         started = datetime.now(UTC).timestamp()
-        await until(taken, "the files hold what was answered")
+        await until(backup_is_recent, "the files hold what was answered")
         assert "is intact" in await shell("backup", "verify", str(kept))
         assert (await shell.json("backup", "verify", str(kept)))["keys"] > 0
     shutil.rmtree(data)
 
     assert f" to {data}\n" in await shell("backup", "restore", str(kept), str(data))
     async with Standalone(data=data, port=0) as stack:
-        await _goes_on(stack, before)
+        await _check_restored(stack, before)
 
 
 async def test_stack_is_restored_from_snapshot_of_separate_store(tmp_path: Path) -> None:
@@ -76,9 +76,13 @@ async def test_stack_is_restored_from_snapshot_of_separate_store(tmp_path: Path)
             await _load(client)
             before = await completed(client, "sums")
             shell = Shell(stack.address)
-            where = ("--store", f"redis://127.0.0.1:{store.port}", "--user", "backup", "--password", "secret")
-            told = await shell.json("backup", "create", str(kept), *where)
-            assert told == {"path": str(find_backup(kept).path), "kind": "snapshot", "bytes": find_backup(kept).bytes}
+            login = ("--store", f"redis://127.0.0.1:{store.port}", "--user", "backup", "--password", "secret")
+            created = await shell.json("backup", "create", str(kept), *login)
+            assert created == {
+                "path": str(find_backup(kept).path),
+                "kind": "snapshot",
+                "bytes": find_backup(kept).bytes,
+            }
     finally:
         await store.stop()
     shutil.rmtree(store.directory)
@@ -88,7 +92,7 @@ async def test_stack_is_restored_from_snapshot_of_separate_store(tmp_path: Path)
     await store.start()
     try:
         async with Standalone(data=tmp_path / "unused", port=0, store_url=store.url_for(ADMIN)) as stack:
-            await _goes_on(stack, before)
+            await _check_restored(stack, before)
     finally:
         await store.stop()
 
@@ -107,24 +111,24 @@ async def _load(client: Client) -> None:
     await until(busy, "cycles have completed")
 
 
-async def _goes_on(stack: Standalone, before: int) -> None:
-    """Check that what had completed is there, nothing is broken, and more completes."""
+async def _check_restored(stack: Standalone, before: int) -> None:
+    """Check that what had completed is restored, nothing is broken, and more completes."""
     shell = Shell(stack.address)
     async with Client(stack.address) as client:
         # Check before a worker may hide faults by going on.
         diagnosis = await client.run_doctor()
         assert (diagnosis.findings, diagnosis.healthy) == ((), True)
-        there = await completed(client, "sums")
-        assert there >= before
+        restored = await completed(client, "sums")
+        assert restored >= before
         assert {flow.flow_id for flow in [each async for each in client.list_flows()]} == {"sums", "idle"}
         (batch,) = [each async for each in client.list_batches()]
         assert batch.progress.completed == 20
         async with Worker(load_nodes(NODES), address=stack.address):
 
             async def further() -> bool:
-                return await completed(client, "sums") >= there + 2
+                return await completed(client, "sums") >= restored + 2
 
             await until(further, "further cycles complete", timeout=120)
-            described = await client.cycle("sums", there + 1).describe()
+            described = await client.cycle("sums", restored + 1).describe()
             assert {node.status for node in described.nodes} <= {"completed", "skipped"}
             assert "0 broken invariants" in await shell("doctor", "--mend")

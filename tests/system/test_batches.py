@@ -69,7 +69,7 @@ async def test_invalid_task_parameters_are_refused_at_submission(client: Client)
 
 
 async def test_batch_with_faulty_items_is_refused_whole_with_all_faults(client: Client) -> None:
-    given: list[dict[str, Any] | str | None] = [
+    items: list[dict[str, Any] | str | None] = [
         {"start": 1},
         {"begin": 5, "count": "three"},
         "{",
@@ -77,13 +77,13 @@ async def test_batch_with_faulty_items_is_refused_whole_with_all_faults(client: 
         '{"count": []}',
     ]
     with pytest.raises(InvalidInput) as caught:
-        await client.submit_batch("numbers", given)
-    told = [(fault.path, fault.message.partition(":")[0]) for fault in caught.value.violations]
-    assert sorted(told[:2]) == [
+        await client.submit_batch("numbers", items)
+    faults = [(fault.path, fault.message.partition(":")[0]) for fault in caught.value.violations]
+    assert sorted(faults[:2]) == [
         ("parameters_json[1].begin", "unknown key; known keys are start, count"),
         ("parameters_json[1].count", '"three" is not of type "integer"'),
     ]
-    assert told[2:] == [
+    assert faults[2:] == [
         ("parameters_json[2]", "is not JSON"),
         ("parameters_json[4].count", '[] is not of type "integer"'),
     ]
@@ -252,19 +252,21 @@ async def test_task_commands(shell: Shell) -> None:
     assert task["node_task_id"] in await shell("task", "list")
     assert "completed" in await shell("task", "get", task["node_task_id"])
     assert await shell("task", "cancel", task["node_task_id"]) == f"{task['node_task_id']} is completed\n"
-    failed = await shell("task", "submit", "failing", "--params-json", '{"total": 1}', "--wait", ends=1)
+    failed = await shell("task", "submit", "failing", "--params-json", '{"total": 1}', "--wait", exit_code=1)
     assert "ValueError: will not have 1" in failed
     again = ("--param", "total=1", "--attempts", "2", "--priority", "-1", "--wait")
-    assert re.search(r"attempt +2", await shell("task", "submit", "failing", *again, ends=1))
+    assert re.search(r"attempt +2", await shell("task", "submit", "failing", *again, exit_code=1))
     limits = ("--concurrency", "acct-7:1:drop_new", "--rate", "acct-7:100/m:2")
     assert "completed" in await shell("task", "submit", "numbers", *limits, "--wait")
-    assert "must be at least 1, is 0" in await shell("task", "submit", "numbers", "--concurrency", "acct-7:0", ends=2)
-    assert "must be at most 5" in await shell("task", "submit", "numbers", "--rate", "acct-7:5/m:6", ends=2)
-    assert "is not KEY:MAX[:WHEN_FULL]" in await shell("task", "submit", "numbers", "--concurrency", "1", ends=2)
+    assert "must be at least 1, is 0" in await shell(
+        "task", "submit", "numbers", "--concurrency", "acct-7:0", exit_code=2
+    )
+    assert "must be at most 5" in await shell("task", "submit", "numbers", "--rate", "acct-7:5/m:6", exit_code=2)
+    assert "is not KEY:MAX[:WHEN_FULL]" in await shell("task", "submit", "numbers", "--concurrency", "1", exit_code=2)
     waiting = await shell.json("task", "submit", "nobodys", "-o", "json")
     assert waiting["warnings"] == ['no live worker offers node type "nobodys"; it waits until one does']
     assert "no live worker offers" in await shell("task", "get", waiting["task"]["node_task_id"])
-    assert "no node type" in await shell("task", "submit", "nobodys", "--require-worker", ends=2)
+    assert "no node type" in await shell("task", "submit", "nobodys", "--require-worker", exit_code=2)
 
 
 async def test_batch_commands(shell: Shell, tmp_path: Path) -> None:
@@ -319,9 +321,9 @@ async def test_batch_submit_shows_progress_bar_at_terminal(
 
 
 async def test_batch_file_faults_are_reported_by_line(shell: Shell) -> None:
-    told = await shell("batch", "submit", "numbers", "-", input='{}\n[1]\n{"a"\n', ends=2)
-    assert "line 2: not a JSON object" in told
-    assert "line 3: invalid JSON" in told
-    assert "no items" in await shell("batch", "submit", "numbers", "-", input="\n", ends=2)
-    assert 'error: no batch "missing"' in await shell("batch", "show", "missing", ends=2)
+    output = await shell("batch", "submit", "numbers", "-", input='{}\n[1]\n{"a"\n', exit_code=2)
+    assert "line 2: not a JSON object" in output
+    assert "line 3: invalid JSON" in output
+    assert "no items" in await shell("batch", "submit", "numbers", "-", input="\n", exit_code=2)
+    assert 'error: no batch "missing"' in await shell("batch", "show", "missing", exit_code=2)
     assert await shell.json("batch", "list") == []

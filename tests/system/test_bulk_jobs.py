@@ -14,7 +14,7 @@ from tradewind.server.partitions import PARTITIONS
 
 
 def needy(flow_id: str, folder: Path) -> Flow:
-    """Return the flow a -> b, where b fails until `there` is in the folder."""
+    """Return the flow a -> b, where b fails until `start_in_other_zone` is in the folder."""
     flow = Flow(flow_id, "1h", overlap="allow")
     ledger = {"ledger": str(folder / "ledger")}
     a = flow.node("a", "counted", ledger)
@@ -29,13 +29,13 @@ async def test_bulk_job_reruns_failed_cycles_of_matching_flows(client: Client, s
             await client.run_flow(flow_id, wait=30)
     (tmp_path / "there").touch()
     await client.run_flow("eu.a", wait=30)
-    looked = await shell.json("job", "rerun", "eu.*", "--dry-run")
-    assert (looked["matched"], looked["done"], looked["failed"], len(looked["items"])) == (50, 0, 0, 50)
+    preview = await shell.json("job", "rerun", "eu.*", "--dry-run")
+    assert (preview["matched"], preview["done"], preview["failed"], len(preview["items"])) == (50, 0, 0, 50)
     assert (await client.get_cycle("eu.a", 0)).run == 0
     begun = (await client.get_cycle("eu.b", 0)).start_time
     assert begun is not None
-    there = begun.astimezone(timezone(timedelta(hours=5))).isoformat()
-    earlier = await shell.json("job", "rerun", "eu.*", "--started-before", there, "--dry-run")
+    start_in_other_zone = begun.astimezone(timezone(timedelta(hours=5))).isoformat()
+    earlier = await shell.json("job", "rerun", "eu.*", "--started-before", start_in_other_zone, "--dry-run")
     assert {item["flow_id"] for item in earlier["items"]} == {"eu.a"}, "the time is that of the zone it names"
     shown = await shell("job", "rerun", "eu.*", "--wait", "--reason", "the feed was late", "--request-id", "once")
     job_id = re.findall(r"^(job-\w+) rerun completed: 50 cycles matched, 50 done, 0 failed", shown, re.MULTILINE)[0]

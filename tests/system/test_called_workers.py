@@ -1,4 +1,4 @@
-"""Called workers as users run them: started by the command, next to the whole stack, and killed."""
+"""Called workers as users run them: processes by the command, next to the whole stack, and killed."""
 
 import os
 import signal
@@ -25,10 +25,10 @@ async def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield stack
 
 
-async def called(started: Processes, stack: Standalone, worker_id: str) -> Process:
+async def called(processes: Processes, stack: Standalone, worker_id: str) -> Process:
     """Run `tradewind worker` with a port of its own; return once it listens."""
-    process = started.start("worker", NODES, "--listen", "127.0.0.1:0", "--id", worker_id, address=stack.address)
-    await process.says("listening on port")
+    process = processes.start("worker", NODES, "--listen", "127.0.0.1:0", "--id", worker_id, address=stack.address)
+    await process.wait_for_output("listening on port")
     return process
 
 
@@ -54,15 +54,15 @@ async def test_flow_runs_on_called_workers(stack: Standalone) -> None:
 
 
 async def test_node_task_of_killed_called_worker_runs_again_elsewhere(
-    stack: Standalone, started: Processes, tmp_path: Path
+    stack: Standalone, processes: Processes, tmp_path: Path
 ) -> None:
     """The worker is killed in the middle of a node: its connection breaks, which counts as a lost worker at once."""
     gate = tmp_path / "gate"
-    killed = await called(started, stack, "killed")
+    killed = await called(processes, stack, "killed")
     async with Client(stack.address) as client:
         task = await client.submit_task("gate", {"file": str(gate), "total": 7})
         await until(lambda: Path(f"{gate}.begun").exists(), "the node runs", timeout=30)
-        await called(started, stack, "heir")
+        await called(processes, stack, "heir")
         await killed.kill()
         Path(f"{gate}.begun").unlink()
         await until(lambda: Path(f"{gate}.begun").exists(), "it runs again", timeout=30)
@@ -78,9 +78,9 @@ async def test_node_task_of_killed_called_worker_runs_again_elsewhere(
         assert (await later.get()).attempt == 1
 
 
-async def test_called_worker_stops_cancelled_task(stack: Standalone, started: Processes, tmp_path: Path) -> None:
+async def test_called_worker_stops_cancelled_task(stack: Standalone, processes: Processes, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    await called(started, stack, "w1")
+    await called(processes, stack, "w1")
     async with Client(stack.address) as client:
         task = await client.submit_task("gate", {"file": str(gate)})
         await until(lambda: Path(f"{gate}.begun").exists(), "the node runs", timeout=30)
@@ -89,21 +89,21 @@ async def test_called_worker_stops_cancelled_task(stack: Standalone, started: Pr
 
 
 async def test_interrupted_called_worker_finishes_its_node_task_and_leaves(
-    stack: Standalone, started: Processes, tmp_path: Path
+    stack: Standalone, processes: Processes, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    worker = await called(started, stack, "w1")
+    worker = await called(processes, stack, "w1")
     async with Client(stack.address) as client:
         task = await client.submit_task("gate", {"file": str(gate), "total": 3})
         await until(lambda: Path(f"{gate}.begun").exists(), "the node runs", timeout=30)
         os.kill(worker.pid, signal.SIGINT)
-        await worker.says("leaving")
+        await worker.wait_for_output("leaving")
         gate.touch()
-        assert await worker.ended() == 0
+        assert await worker.wait_for_exit() == 0
         assert await task.result(timeout=30) == {"passed": 3}
         assert [worker async for worker in client.list_workers()] == []
 
 
 async def test_unreachable_listen_address_is_refused() -> None:
-    said = await Shell("localhost:1")("worker", NODES, "--listen", "0.0.0.0:0", ends=2)
-    assert "set api_url to the one that others can reach" in said
+    output = await Shell("localhost:1")("worker", NODES, "--listen", "0.0.0.0:0", exit_code=2)
+    assert "set api_url to the one that others can reach" in output

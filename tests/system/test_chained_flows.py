@@ -10,8 +10,8 @@ from tradewind.flow import Flow
 
 
 @pytest.fixture(autouse=True)
-def told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the scheduler from asking whether anybody listens, so that it must be told."""
+def no_listener_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the scheduler from polling for listeners, so that it must be notified of them."""
     monkeypatch.setenv("TRADEWIND_SCHEDULER_LISTENERS_SECONDS", "600")
 
 
@@ -32,14 +32,14 @@ async def test_trigger_on_flow_end_runs_another_flow(client: Client) -> None:
     try:
         finished: list[str] = []
 
-        async def both_have_run() -> bool:
+        async def second_flow_has_run() -> bool:
             # Ends are reported once the scheduler knows that somebody listens.
             handle = await client.run_flow("prices", wait=30)
             assert handle.record is not None
             finished.append(handle.record.run_id)
             return bool([cycle async for cycle in client.list_cycles("report", statuses=[CycleStatus.COMPLETED])])
 
-        await until(both_have_run, "the second flow has run", timeout=60)
+        await until(second_flow_has_run, "the second flow has run", timeout=60)
         reports = [cycle async for cycle in client.list_cycles("report")]
         after = [report.inputs["after"] for report in reports]
         assert {event["flow_id"] for event in after} == {"prices"}

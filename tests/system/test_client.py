@@ -126,10 +126,10 @@ async def test_stopping_flow_terminates_running_node(client: Client, tmp_path: P
     run = await client.run_flow("gated")
     await until(lambda: (tmp_path / "open.begun").exists(), "the gate has begun")
 
-    async def told() -> bool:
+    async def reported() -> bool:
         return (await client.get_node_task("gated:0:0:gate")).progress == 50
 
-    await until(told, "the node's progress is known")
+    await until(reported, "the node's progress is known")
     task = await client.get_node_task("gated:0:0:gate")
     await client.stop_flow("gated", reason="enough")
     cycle = await run.wait(20)

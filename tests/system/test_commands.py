@@ -43,7 +43,7 @@ async def test_a_flow_from_registration_to_deletion(shell: Shell, tmp_path: Path
     assert line.strip() == 'completed: {"even": 14}'
 
     assert await shell("flow", "delete", "sums") == "sums deleted\n"
-    assert await shell("flow", "status", "sums", ends=2) == 'error: no flow "sums"\n'
+    assert await shell("flow", "status", "sums", exit_code=2) == 'error: no flow "sums"\n'
     assert await shell.json("flow", "list") == []
 
 
@@ -87,7 +87,7 @@ async def test_commands_show_pause_and_firings_of_cron_flow(shell: Shell, tmp_pa
     assert [line["reason"] for line in skipped] == ["paused by default: lunch"]
     assert datetime.fromisoformat(skipped[0]["planned_time"]) > paused - timedelta(seconds=1)
     await shell("flow", "watch", "ticks", "--cycles", "1")
-    assert (await shell("flow", "pause", "nothing", ends=2)) == 'error: no flow "nothing"\n'
+    assert (await shell("flow", "pause", "nothing", exit_code=2)) == 'error: no flow "nothing"\n'
 
     await shell("flow", "register", "once", "-", input=flows.gated(tmp_path / "open", "0").to_json())
     await shell("flow", "start", "once")
@@ -103,28 +103,32 @@ async def test_commands_show_pause_and_firings_of_cron_flow(shell: Shell, tmp_pa
 async def test_failed_run_is_reported_with_exit_code_1(shell: Shell) -> None:
     await shell("flow", "register", "failing", "-", input=flows.failing().to_json())
 
-    lines = (await shell("flow", "run", "failing", "--wait", ends=1)).splitlines()
+    lines = (await shell("flow", "run", "failing", "--wait", exit_code=1)).splitlines()
 
     assert lines[0].startswith("failing cycle 0 failed in ")
     assert lines[1] == "  bad (failing) failed: ValueError: will not have 6"
     assert "ValueError: will not have 6" in await shell("cycle", "show", "failing")
     task = await shell.json("task", "get", "failing:0:0:bad")
     assert 'raise ValueError(f"will not have {total}")' in task["error"]["traceback"]
-    assert (await shell("cycle", "show", "failing", "--output", "bad", ends=1)).startswith("error: bad has no output")
+    assert (await shell("cycle", "show", "failing", "--output", "bad", exit_code=1)).startswith(
+        "error: bad has no output"
+    )
 
 
-async def test_terminate_command_fails_run_that_is_waited_for(shell: Shell, started: Processes, tmp_path: Path) -> None:
+async def test_terminate_command_fails_run_that_is_waited_for(
+    shell: Shell, processes: Processes, tmp_path: Path
+) -> None:
     await shell("flow", "register", "gated", "-", input=flows.gated(tmp_path / "open").to_json())
-    waiting = started.start("flow", "run", "gated", "--wait", address=shell.address)
-    following = started.start("flow", "logs", "gated", "-f", address=shell.address)
-    await following.says("numbers from 1")
+    waiting = processes.start("flow", "run", "gated", "--wait", address=shell.address)
+    following = processes.start("flow", "logs", "gated", "-f", address=shell.address)
+    await following.wait_for_output("numbers from 1")
     await until(lambda: (tmp_path / "open.begun").exists(), "the gate has begun")
     task = await shell.json("task", "get", "gated:0:0:gate")
 
     assert task["status"] == "running"
     await shell("task", "terminate", "gated:0:0:gate", "--reason", "not today")
-    assert await waiting.ended() == 1
-    assert "not today" in waiting.printed
+    assert await waiting.wait_for_exit() == 1
+    assert "not today" in waiting.output
     assert await following.interrupt() == 130
 
 
@@ -136,11 +140,11 @@ async def test_bad_input_lists_every_fault(shell: Shell, tmp_path: Path) -> None
         encoding="utf-8",
     )
 
-    told = await shell("flow", "register", "bad", str(path), ends=2)
+    output = await shell("flow", "register", "bad", str(path), exit_code=2)
 
-    assert told.startswith("error: the request has faults:\n")
-    assert "\n  interval: " in told
-    assert re.search(r'edges\[0\].target: .*did you mean "add"', told)
+    assert output.startswith("error: the request has faults:\n")
+    assert "\n  interval: " in output
+    assert re.search(r'edges\[0\].target: .*did you mean "add"', output)
 
 
 async def test_drain_command_counts_node_tasks_still_running(
@@ -150,13 +154,13 @@ async def test_drain_command_counts_node_tasks_still_running(
     file = tmp_path / "gate"
     await client.submit_task("gate", {"file": str(file)})
     await until(Path(f"{file}.begun").exists, "the node runs")
-    told = await shell("worker", "drain", worker.worker_id)
+    output = await shell("worker", "drain", worker.worker_id)
     file.touch()
-    assert told == f"worker {worker.worker_id} is draining, with 1 node tasks to finish\n"
+    assert output == f"worker {worker.worker_id} is draining, with 1 node tasks to finish\n"
 
 
-async def test_worker_list_follows_workers_that_join_and_leave(shell: Shell, started: Processes) -> None:
-    second = await started.worker(shell.address, "--id", "second", "--capacity", "7", "--label", "zone=b")
+async def test_worker_list_follows_workers_that_join_and_leave(shell: Shell, processes: Processes) -> None:
+    second = await processes.start_worker(shell.address, "--id", "second", "--capacity", "7", "--label", "zone=b")
 
     listed = {worker["worker_id"]: worker for worker in await shell.json("worker", "list")}
     assert len(listed) == 2
@@ -177,18 +181,18 @@ async def test_unoffered_node_type_is_reported(shell: Shell) -> None:
     assert re.search(r"moon +lunar +pending +-.*no live worker", await shell("cycle", "show", "moon"))
 
 
-async def test_run_with_wait_notes_what_the_cycle_waits_for(shell: Shell, started: Processes) -> None:
+async def test_run_with_wait_notes_what_the_cycle_waits_for(shell: Shell, processes: Processes) -> None:
     flow = Flow("lonely", "1h")
     flow.node("only", "nobody")["x"] >> flow.node("next", "nobody")["x"]
     await shell("flow", "register", "lonely", "-", input=flow.to_json())
 
-    running = started.start("flow", "run", "lonely", "--wait", address=shell.address)
+    running = processes.start("flow", "run", "lonely", "--wait", address=shell.address)
 
-    await running.says('note: only (nobody): no live worker offers node type "nobody"')
-    assert "next (nobody)" not in running.printed
+    await running.wait_for_output('note: only (nobody): no live worker offers node type "nobody"')
+    assert "next (nobody)" not in running.output
     await shell("cycle", "stop", "lonely")
-    assert await running.ended() == 1
-    assert running.printed.count("note: ") == 1
+    assert await running.wait_for_exit() == 1
+    assert running.output.count("note: ") == 1
 
 
 async def test_bench_measures_running_stack_and_leaves_no_flows(shell: Shell) -> None:
@@ -197,4 +201,4 @@ async def test_bench_measures_running_stack_and_leaves_no_flows(shell: Shell) ->
     assert [each["workload"] for each in measured] == ["chain-1", "single-1000"]
     assert all(each["nodes_per_second"] > 1 for each in measured)
     assert await shell.json("flow", "list") == []
-    assert 'unknown workload "chain-9"' in await shell("bench", "chain-9", ends=2)
+    assert 'unknown workload "chain-9"' in await shell("bench", "chain-9", exit_code=2)

@@ -48,7 +48,7 @@ async def test_doctor_finds_busy_stack_healthy_and_mends_damage(stack: Standalon
         admin = embedded.connect()
         await admin.execute_command("ZADD", "trading_flow:{s0}:inflight", 1e15, "gone:0:0:a")
         await admin.execute_command("ZADD", "trading_flow:{registry}:alive", 1e15, "gone")
-        found = await shell("doctor", ends=1)
+        found = await shell("doctor", exit_code=1)
         assert "lease-without-task" in found
         assert "tradewind doctor --mend" in found
         mended: list[tuple[str, bool]] = []
@@ -75,14 +75,14 @@ async def test_doctor_examines_access_when_auth_is_on(
         keys = Keys()
         await embedded.connect().hset(keys.user("ann"), mapping={"role": "king"})
         await embedded.connect().execute_command("ZADD", keys.users(0), 0, "gone")
-        found = await shell.json("doctor", ends=1)
+        found = await shell.json("doctor", exit_code=1)
         assert sorted((each["service"], each["check"], each["subject"]) for each in found["findings"]) == [
             ("access", "index-without-record", "users gone"),
             ("access", "role-unknown", "ann"),
         ]
-        told = await shell("doctor", "--mend", ends=1)
-        assert "what was not mended needs manual repair" in told
-        assert "set the role again" in told
+        output = await shell("doctor", "--mend", exit_code=1)
+        assert "what was not mended needs manual repair" in output
+        assert "set the role again" in output
         await shell("user", "set", "ann", "--role", "user")
         assert "0 broken invariants" in await shell("doctor")
     await embedded.close_clients()
@@ -91,4 +91,4 @@ async def test_doctor_examines_access_when_auth_is_on(
 async def test_access_commands_fail_with_reason_when_auth_is_off(stack: Standalone) -> None:
     shell = Shell(stack.address)
     for command in (("whoami",), ("token", "list"), ("user", "list")):
-        assert "this stack has no access service, so calls need no token" in await shell(*command, ends=1)
+        assert "this stack has no access service, so calls need no token" in await shell(*command, exit_code=1)

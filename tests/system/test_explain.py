@@ -31,15 +31,15 @@ async def test_explain_shows_why_flows_and_nodes_wait(stack: Standalone) -> None
         lines = (await shell("explain", "f")).splitlines()
         assert lines[-1] == '  first (nobody): no live worker offers node type "nobody"'
         assert lines[-2].startswith("cycle_running: cycle 0 has been running since ")
-        told = await shell.json("explain", "f", "0", "second")
-        assert told[0]["facts"] == {"nodes": [{"node_id": "first", "status": "pending"}]}
-        assert "no node task" in await shell("explain", "f", "0", "third", ends=2)
-        assert "give FLOW" in await shell("explain", "f", "x", "y", ends=2)
+        reasons = await shell.json("explain", "f", "0", "second")
+        assert reasons[0]["facts"] == {"nodes": [{"node_id": "first", "status": "pending"}]}
+        assert "no node task" in await shell("explain", "f", "0", "third", exit_code=2)
+        assert "give FLOW" in await shell("explain", "f", "x", "y", exit_code=2)
         assert (await shell("explain", "f", "0")).splitlines() == [
             "cycle 0 is running",
             '  first (nobody): no live worker offers node type "nobody"',
         ]
-        assert 'no cycle "f:7"' in await shell("explain", "f", "7", ends=2)
+        assert 'no cycle "f:7"' in await shell("explain", "f", "7", exit_code=2)
         ad_hoc = await client.submit_task("nobody")
         assert [each.code for each in await client.explain_node_task(ad_hoc.task_id)] == ["no_live_worker", "queued"]
 
@@ -61,10 +61,10 @@ async def test_explain_accepts_names_of_list_items_and_ad_hoc_tasks(client: Clie
         assert (await shell("explain", *name)).splitlines() == [waits]
     assert "no_live_worker: " in await shell("explain", "f:0:0:wide:0")
     assert "items_open: 0 of its 2 items" in await shell("explain", "f:0:0:wide")
-    assert "has 2 items, counted from 0" in await shell("explain", "f", "wide:2", ends=2)
+    assert "has 2 items, counted from 0" in await shell("explain", "f", "wide:2", exit_code=2)
     assert "queued: has been queued since" in await shell("explain", (await client.submit_task("nobody")).task_id)
-    assert "is not <flow_id>:" in await shell("explain", "f:0:wide", ends=2)
-    assert "give FLOW" in await shell("explain", "f:0:0:wide", "wide", ends=2)
+    assert "is not <flow_id>:" in await shell("explain", "f:0:wide", exit_code=2)
+    assert "give FLOW" in await shell("explain", "f:0:0:wide", "wide", exit_code=2)
 
 
 async def test_explain_shows_first_open_nodes_of_cycle(stack: Standalone) -> None:
@@ -82,9 +82,9 @@ async def test_explain_shows_first_open_nodes_of_cycle(stack: Standalone) -> Non
         assert "nobody" not in await shell("explain", "f")
 
 
-async def test_killed_worker_is_reported_within_seconds(stack: Standalone, started: Processes) -> None:
+async def test_killed_worker_is_reported_within_seconds(stack: Standalone, processes: Processes) -> None:
     shell = Shell(stack.address)
-    worker = await started.worker(stack.address, "--id", "w3")
+    worker = await processes.start_worker(stack.address, "--id", "w3")
     async with Client(stack.address) as client:
         await client.register_flow("f", {"interval": 0, "nodes": [{"id": "first", "type": "numbers"}]})
         assert (await (await client.run_flow("f")).wait(30)).status is CycleStatus.COMPLETED
@@ -99,17 +99,17 @@ async def test_killed_worker_is_reported_within_seconds(stack: Standalone, start
         await until(is_told, "nobody runs the node", timeout=10)
         reason, _ = await client.explain_node("f", "first")
         assert (reason.facts["last_worker"], reason.facts["gone"]) == ("w3", [])
-        words = (
+        message = (
             f'no live worker offers node type "numbers"; w3 offered it, and was connected until {reason.facts["until"]}'
         )
-        assert reason.sentence == words
-        assert f"  first (numbers): {words}" in (await shell("explain", "f")).splitlines()
+        assert reason.sentence == message
+        assert f"  first (numbers): {message}" in (await shell("explain", "f")).splitlines()
         ad_hoc = await client.submit_task("numbers")
         assert [each.code for each in await client.explain_node_task(ad_hoc.task_id)] == ["no_live_worker", "queued"]
         ((name, status, *_),) = rows(await shell("worker", "list"))
         assert (name, status) == ("w3", "not connected")
-        ((told),) = await shell.json("worker", "list")
-        assert (told["status"], told["connected_since"]) == ("active", None)
+        (listed,) = await shell.json("worker", "list")
+        assert (listed["status"], listed["connected_since"]) == ("active", None)
 
 
 def rows(table: str) -> list[list[str]]:

@@ -38,10 +38,10 @@ async def test_item_results_reach_successors_in_order(client: Client) -> None:
     handle = await client.run_flow("doubles")
     assert (await handle.wait(30)).status is CycleStatus.COMPLETED
     described = await client.describe_cycle("doubles", 0, include_outputs=True)
-    wanted = [f"7-{at}-{at + 10}" for at in range(250)]
+    expected = [f"7-{at}-{at + 10}" for at in range(250)]
     listed_task, shared_task = described.node("listed"), described.node("shared")
     assert listed_task is not None
-    assert listed_task.outputs["listed"] == {"values": wanted, "errors": None}
+    assert listed_task.outputs["listed"] == {"values": expected, "errors": None}
     assert shared_task is not None
     assert shared_task.items == ItemCounts(250, 250, begun=250, completed=250)
     assert described.statistics.completed_nodes == described.statistics.total_nodes == 4
@@ -64,9 +64,9 @@ async def test_node_succeeds_with_enough_items_and_null_for_failed_ones(client: 
     assert re.search(r"half +half +completed .*6 of 6 items done, 3 failed", await shell("cycle", "show", "halving"))
     items = await shell("cycle", "show", "halving", "--items", "half")
     assert re.search(r"^3 +failed +1 .*ValueError: 3 is odd", items, re.MULTILINE)
-    wrong = await shell("cycle", "show", "halving", "--items", "listed", ends=2)
+    wrong = await shell("cycle", "show", "halving", "--items", "listed", exit_code=2)
     assert wrong == "error: listed does not run over a list: it has no items\n"
-    wrong = await shell("cycle", "show", "halving", "--items", "hlaf", ends=2)
+    wrong = await shell("cycle", "show", "halving", "--items", "hlaf", exit_code=2)
     assert wrong == 'error: cycle 0 of halving has no node "hlaf"; did you mean "half"?\n'
     assert re.search(r"items +6 of 6 items done, 3 failed", await shell("task", "get", "halving:0:0:half"))
     assert re.search(r"error: ValueError: 5 is odd", await shell("task", "get", "halving:0:0:half:5"))
@@ -176,7 +176,7 @@ async def test_invalid_fan_out_fields_are_refused_with_path(client: Client) -> N
     weather = halving(3, max_parallel=4, min_success=0.9).to_weather()
     half = next(node for node in weather["nodes"] if node["id"] == "half")
     assert (half["map"], half["max_parallel"], half["min_success"]) == ("number", 4, 0.9)
-    for change, told in (
+    for change, fault in (
         ({"map": "nubmer"}, r'nodes\[1\].map: no edge leads into input "nubmer".*did you mean "number"'),
         ({"max_parallel": 0}, r"nodes\[1\].max_parallel: must be a whole number from 1 to 10000, is 0"),
         ({"min_success": 1.5}, r"nodes\[1\].min_success: must be a whole number of items from 0 to 10000, or a share"),
@@ -185,7 +185,7 @@ async def test_invalid_fan_out_fields_are_refused_with_path(client: Client) -> N
     ):
         broken = json.loads(json.dumps(weather))
         broken["nodes"][1] |= change
-        with pytest.raises(InvalidInput, match=told):
+        with pytest.raises(InvalidInput, match=fault):
             await client.register_flow("broken", broken)
 
 

@@ -14,8 +14,8 @@ ON_ORDER = {"event": {"name": "order", "filter": {"start": {"$gt": 1}}}}
 
 
 @pytest.fixture(autouse=True)
-def told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the scheduler from asking whether anybody listens, so that it must be told."""
+def no_listener_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the scheduler from polling for listeners, so that it must be notified of them."""
     monkeypatch.setenv("TRADEWIND_SCHEDULER_LISTENERS_SECONDS", "600")
 
 
@@ -46,8 +46,8 @@ async def test_event_begins_flow_and_its_end_begins_another(shell: Shell, client
     async def chained() -> bool:
         # The first events may come before the trigger service listens, and the first ends before they are reported.
         order = f"order {len(published)}"
-        said = [await shell("event", "publish", "order", "--field", "start=5", "--id", order) for _ in range(2)]
-        if "1 trigger matches" in said[1]:
+        output = [await shell("event", "publish", "order", "--field", "start=5", "--id", order) for _ in range(2)]
+        if "1 trigger matches" in output[1]:
             published.append(order)
         return bool([cycle async for cycle in client.list_cycles("after", statuses=[CycleStatus.COMPLETED])])
 
@@ -74,9 +74,12 @@ async def test_event_begins_flow_and_its_end_begins_another(shell: Shell, client
     assert "event order 0" in await shell("flow", "firings", "sums")
     assert "the last one came at" in await shell("explain", "after")
 
-    told = await client.get_flow("sums")
-    assert (told.flow.begins_on, told.flow.next_execution) == (begins_on.removeprefix("begins on "), None)
-    assert f"on {told.flow.begins_on}" in await shell("flow", "status", "sums")
+    described = await client.get_flow("sums")
+    assert (described.flow.begins_on, described.flow.next_execution) == (
+        begins_on.removeprefix("begins on "),
+        None,
+    )
+    assert f"on {described.flow.begins_on}" in await shell("flow", "status", "sums")
     with pytest.raises(InvalidInput, match="sums -> after -> sums"):
         await client.update_flow("sums", {"schedule": {"flow_finished": {"flow_ids": ["after"]}}})
-    assert json.loads(told.flow.config_json)["schedule"] == ON_ORDER
+    assert json.loads(described.flow.config_json)["schedule"] == ON_ORDER

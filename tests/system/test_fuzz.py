@@ -73,7 +73,7 @@ def fuzz(stack: FuzzedStack, name: str, number: int) -> None:
     method = METHODS[name]
     stack.prepare()
     streamed = 3 if method.client_streaming else 1
-    anything = requests(method.input_type, stack.wholes(method), stack.known) | st.binary(max_size=40)
+    anything = requests(method.input_type, stack.sample_requests(method), stack.known) | st.binary(max_size=40)
 
     @seed(number)
     @settings(
@@ -91,4 +91,4 @@ def fuzz(stack: FuzzedStack, name: str, number: int) -> None:
         assert answer.code not in FAULTS, f"{answer.code}: {answer.details}"
 
     answers()
-    stack.see_it_live(method)
+    stack.wait_until_alive(method)

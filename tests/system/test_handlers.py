@@ -14,9 +14,9 @@ def guarded(folder: Path) -> Flow:
     ledger = {"ledger": str(folder / "ledger")}
     a = flow.node("a", "counted", ledger)
     a["value"] >> flow.node("b", "counted", {**ledger, "needs": str(folder / "there")})["value"]
-    flow.on_failure(flow.node("c", "told"))
-    d, e = flow.node("d", "told"), flow.node("e", "heard")
-    d["told"] >> e["told"]
+    flow.on_failure(flow.node("c", "report_outcome"))
+    d, e = flow.node("d", "report_outcome"), flow.node("e", "read_status")
+    d["outcome"] >> e["value"]
     flow.finally_(d, e)
     return flow
 
@@ -35,10 +35,10 @@ async def test_handlers_run_in_order_after_other_nodes_and_receive_outcome(clien
         "d": "completed",
         "e": "completed",
     }
-    told = nodes["c"].outputs["told"]
-    assert (told["status"], told["failed_count"], told["greeting"]) == ("failed", 1, "hello")
-    assert [(each["node_id"], each["error"]["code"]) for each in told["failed_nodes"]] == [("b", "NODE_ERROR")]
-    assert nodes["e"].outputs == {"heard": "failed"}
+    outcome = nodes["c"].outputs["outcome"]
+    assert (outcome["status"], outcome["failed_count"], outcome["greeting"]) == ("failed", 1, "hello")
+    assert [(each["node_id"], each["error"]["code"]) for each in outcome["failed_nodes"]] == [("b", "NODE_ERROR")]
+    assert nodes["e"].outputs == {"status": "failed"}
     assert nodes["c"].started_at is not None
     assert nodes["b"].ended_at is not None
     assert nodes["c"].ended_at is not None
@@ -49,7 +49,7 @@ async def test_handlers_run_in_order_after_other_nodes_and_receive_outcome(clien
 async def test_many_finally_nodes_run_with_large_inputs(client: Client, tmp_path: Path) -> None:
     flow = Flow("cleaned", "1h")
     flow.node("main", "counted", {"ledger": str(tmp_path / "ledger")})
-    flow.finally_(*(flow.node(f"last-{place}", "told") for place in range(10)))
+    flow.finally_(*(flow.node(f"last-{place}", "report_outcome") for place in range(10)))
     await client.register_flow("cleaned", flow)
     handle = await client.run_flow("cleaned", {"filler": "x" * 600_000})
     ended = await handle.wait(60)
@@ -68,7 +68,7 @@ async def test_successful_rerun_skips_failure_handlers_and_repeats_finally_nodes
     assert (nodes["c"].status.value, nodes["c"].reason) == ("skipped", "the cycle did not fail")
     assert nodes["a"].kept_from == "guarded:0:0:a"
     assert nodes["d"].kept_from == ""
-    assert nodes["d"].outputs["told"]["status"] == "completed"
+    assert nodes["d"].outputs["outcome"]["status"] == "completed"
 
 
 async def test_first_stop_spares_finally_nodes_and_second_stop_ends_them(
@@ -76,7 +76,7 @@ async def test_first_stop_spares_finally_nodes_and_second_stop_ends_them(
 ) -> None:
     flow = Flow("guarded", "1h")
     flow.node("long", "gate", {"file": str(tmp_path / "long")})
-    flow.on_failure(flow.node("c", "told"))
+    flow.on_failure(flow.node("c", "report_outcome"))
     flow.finally_(flow.node("last", "gate", {"file": str(tmp_path / "last")}))
     await client.register_flow("guarded", flow)
     handle = await client.run_flow("guarded")

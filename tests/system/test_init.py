@@ -9,38 +9,40 @@ from tests.system.processes import Processes
 from tradewind.standalone import Standalone
 
 
-async def test_new_project_runs_by_its_own_instructions(stack: Standalone, started: Processes, tmp_path: Path) -> None:
-    written = started.start("init", "my project", cwd=tmp_path)
-    assert await written.ended() == 0
+async def test_new_project_runs_by_its_own_instructions(
+    stack: Standalone, processes: Processes, tmp_path: Path
+) -> None:
+    written = processes.start("init", "my project", cwd=tmp_path)
+    assert await written.wait_for_exit() == 0
     enter, up, worker, *steps = [
-        line.partition("#")[0].strip() for line in written.printed.partition("Next:\n")[2].splitlines()
+        line.partition("#")[0].strip() for line in written.output.partition("Next:\n")[2].splitlines()
     ]
     assert (enter, up, worker) == ("cd 'my project'", "tradewind up", "tradewind worker nodes")
     project = tmp_path / "my project"
 
-    await started.start(*worker.split()[1:], address=stack.address, cwd=project).says("connected as")
+    await processes.start(*worker.split()[1:], address=stack.address, cwd=project).wait_for_output("connected as")
     for step in steps:
-        command = started.start(*step.split()[1:], address=stack.address, cwd=project)
-        assert await command.ended() == 0, command.printed
+        command = processes.start(*step.split()[1:], address=stack.address, cwd=project)
+        assert await command.wait_for_exit() == 0, command.output
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     tests = await asyncio.to_thread(subprocess.run, pytest, cwd=project, capture_output=True, text=True)
     assert "2 passed" in tests.stdout, tests.stdout + tests.stderr
 
 
-async def test_init_overwrites_no_file(started: Processes, tmp_path: Path) -> None:
+async def test_init_overwrites_no_file(processes: Processes, tmp_path: Path) -> None:
     (tmp_path / "test_nodes.py").write_text("mine", encoding="utf-8")
 
-    refused = started.start("init", cwd=tmp_path)
+    refused = processes.start("init", cwd=tmp_path)
 
-    assert await refused.ended() == 2
-    assert "test_nodes.py exists already, and nothing was written" in refused.printed
+    assert await refused.wait_for_exit() == 2
+    assert "test_nodes.py exists already, and nothing was written" in refused.output
     assert sorted(path.name for path in tmp_path.glob("*.py")) == ["test_nodes.py"]
 
 
-async def test_up_outside_the_repository_points_to_init(started: Processes, tmp_path: Path) -> None:
-    up = started.start("up", "--port", "0", "--data", str(tmp_path / "data"), cwd=tmp_path)
+async def test_up_outside_the_repository_points_to_init(processes: Processes, tmp_path: Path) -> None:
+    up = processes.start("up", "--port", "0", "--data", str(tmp_path / "data"), cwd=tmp_path)
 
-    await up.says("grpcurl -plaintext")
+    await up.wait_for_output("grpcurl -plaintext")
 
-    assert "tradewind init hello" in up.printed
-    assert "examples.momentum" not in up.printed
+    assert "tradewind init hello" in up.output
+    assert "examples.momentum" not in up.output

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(
 PATIENCE_S = 30
 
 
-class Started:
+class Workers:
     """Starts workers in processes of their own."""
 
     def __init__(self, directory: Path) -> None:
@@ -43,11 +43,11 @@ class Started:
         self._ledger = directory / "ledger"
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    def worker(self, worker_id: str, address: str) -> subprocess.Popen[bytes]:
+    def start(self, worker_id: str, address: str) -> subprocess.Popen[bytes]:
         """Start a worker with the nodes of these tests."""
-        return self.run(WORKER, worker_id, address, str(self._ledger))
+        return self.start_script(WORKER, worker_id, address, str(self._ledger))
 
-    def run(self, script: Path, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+    def start_script(self, script: Path, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start a script."""
         with self._log.open("ab") as log:
             process = subprocess.Popen(
@@ -57,12 +57,12 @@ class Started:
         return process
 
     @property
-    def begun(self) -> list[str]:
+    def begun_attempts(self) -> list[str]:
         """The worker and the number of each attempt that has begun."""
         return self._ledger.read_text().splitlines() if self._ledger.exists() else []
 
     @property
-    def printed(self) -> str:
+    def output(self) -> str:
         """The output of the processes."""
         return self._log.read_text()
 
@@ -73,18 +73,18 @@ class Started:
             process.wait()
 
 
-async def ended(process: subprocess.Popen[bytes]) -> int:
+async def wait_for_exit(process: subprocess.Popen[bytes]) -> int:
     """Wait until a process has ended, and return its exit code."""
     await until(lambda: process.poll() is not None, "the worker has ended")
     return process.returncode
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Started]:
+def workers(tmp_path: Path) -> Iterator[Workers]:
     """Starts workers, and ends them when the test ends."""
-    started = Started(tmp_path)
-    yield started
-    started.close()
+    workers = Workers(tmp_path)
+    yield workers
+    workers.close()
 
 
 @pytest_asyncio.fixture
@@ -94,13 +94,13 @@ async def client(stack: Standalone) -> AsyncIterator[Client]:
         yield client
 
 
-async def until_there(client: Client, workers: int) -> None:
-    """Wait until exactly `workers` workers are registered."""
+async def wait_for_workers(client: Client, count: int) -> None:
+    """Wait until exactly `count` workers are registered."""
 
-    async def are_there() -> bool:
-        return len([each async for each in client.list_workers()]) == workers
+    async def registered() -> bool:
+        return len([each async for each in client.list_workers()]) == count
 
-    await until(are_there, f"{workers} workers are there")
+    await until(registered, f"{count} workers are registered")
 
 
 async def run_one(
@@ -119,8 +119,8 @@ async def task_of(client: Client, run: CycleHandle) -> NodeTaskRecord:
     return await client.get_node_task(f"{run.flow_id}:{run.cycle}:0:only")
 
 
-async def test_the_example_runs_beside_a_python_worker(stack: Standalone, client: Client, started: Started) -> None:
-    started.run(EXAMPLE / "worker.js", TRADEWIND_ADDRESS=stack.address)
+async def test_the_example_runs_beside_a_python_worker(stack: Standalone, client: Client, workers: Workers) -> None:
+    workers.start_script(EXAMPLE / "worker.js", TRADEWIND_ADDRESS=stack.address)
     async with Worker([price_feed], address=stack.address):
         await client.register_flow("calm", EXAMPLE / "flow.json")
         run = await client.run_flow("calm", inputs={"month": "2004-12"})
@@ -139,9 +139,9 @@ async def test_the_example_runs_beside_a_python_worker(stack: Standalone, client
     assert "4 of 5 shares have 12 months" in [line.message for line in described.logs]
 
 
-async def test_flow_is_checked_against_declared_node_types(stack: Standalone, client: Client, started: Started) -> None:
-    started.run(EXAMPLE / "worker.js", TRADEWIND_ADDRESS=stack.address)
-    await until_there(client, 1)
+async def test_flow_is_checked_against_declared_node_types(stack: Standalone, client: Client, workers: Workers) -> None:
+    workers.start_script(EXAMPLE / "worker.js", TRADEWIND_ADDRESS=stack.address)
+    await wait_for_workers(client, 1)
     definition = json.loads((EXAMPLE / "flow.json").read_text())
     definition["edges"][1]["source_handle"] = "volatilty"
     definition["nodes"][1]["config"]["months"] = 1
@@ -153,10 +153,10 @@ async def test_flow_is_checked_against_declared_node_types(stack: Standalone, cl
 
 
 async def test_inputs_and_secret_config_fill_node_parameters(
-    stack: Standalone, client: Client, started: Started, monkeypatch: pytest.MonkeyPatch
+    stack: Standalone, client: Client, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRADEWIND_SECRET_JOIN_KEY", "opened")
-    started.worker("one", stack.address)
+    workers.start("one", stack.address)
     flow = Flow("joined", "1h")
     join = flow.node("join", "join", {"key": {"$secret": "join-key"}})
     for name in ("a", "b"):
@@ -173,9 +173,9 @@ async def test_inputs_and_secret_config_fill_node_parameters(
 
 
 async def test_failure_reports_thrown_error_and_is_retried_unless_fatal(
-    stack: Standalone, client: Client, started: Started
+    stack: Standalone, client: Client, workers: Workers
 ) -> None:
-    started.worker("one", stack.address)
+    workers.start("one", stack.address)
     again = Retry(3, initial="10ms")
 
     failed = await task_of(client, await run_one(client, "fail", {}, retry=again))
@@ -188,8 +188,8 @@ async def test_failure_reports_thrown_error_and_is_retried_unless_fatal(
 
 
 @pytest.mark.parametrize("node_type", ["linger", "deaf"])
-async def test_node_fails_at_its_timeout(stack: Standalone, client: Client, started: Started, node_type: str) -> None:
-    started.worker("one", stack.address)
+async def test_node_fails_at_its_timeout(stack: Standalone, client: Client, workers: Workers, node_type: str) -> None:
+    workers.start("one", stack.address)
 
     late = await task_of(client, await run_one(client, node_type, {"lingering": 1}, timeout="100ms"))
 
@@ -197,10 +197,10 @@ async def test_node_fails_at_its_timeout(stack: Standalone, client: Client, star
     assert (late.status, late.error.code) == (NodeTaskStatus.FAILED, "TIMEOUT")
 
 
-async def test_stopped_node_is_terminated(stack: Standalone, client: Client, started: Started) -> None:
-    started.worker("one", stack.address)
+async def test_stopped_node_is_terminated(stack: Standalone, client: Client, workers: Workers) -> None:
+    workers.start("one", stack.address)
     run = await run_one(client, "linger", {"lingering": 1})
-    await until(lambda: started.begun, "the node has begun")
+    await until(lambda: workers.begun_attempts, "the node has begun")
 
     await run.stop(reason="enough")
 
@@ -209,53 +209,53 @@ async def test_stopped_node_is_terminated(stack: Standalone, client: Client, sta
 
 
 async def test_node_task_of_killed_worker_runs_again_elsewhere(
-    stack: Standalone, client: Client, started: Started
+    stack: Standalone, client: Client, workers: Workers
 ) -> None:
-    first = started.worker("one", stack.address)
+    first = workers.start("one", stack.address)
     run = await run_one(client, "linger", {"lingering": 1})
-    await until(lambda: started.begun, "the node has begun")
-    started.worker("two", stack.address)
-    await until_there(client, 2)
+    await until(lambda: workers.begun_attempts, "the node has begun")
+    workers.start("two", stack.address)
+    await wait_for_workers(client, 2)
 
     first.kill()
 
     assert (await task_of(client, run)).outputs == {"attempt": 2}
-    assert started.begun == ["one 1", "two 2"]
+    assert workers.begun_attempts == ["one 1", "two 2"]
 
 
 async def test_terminated_worker_finishes_its_node_task_and_leaves(
-    stack: Standalone, client: Client, started: Started
+    stack: Standalone, client: Client, workers: Workers
 ) -> None:
-    worker = started.worker("one", stack.address)
+    worker = workers.start("one", stack.address)
     run = await run_one(client, "linger", {"ms": 500})
-    await until(lambda: started.begun, "the node has begun")
+    await until(lambda: workers.begun_attempts, "the node has begun")
 
     worker.send_signal(signal.SIGTERM)
 
-    assert await ended(worker) == 0
+    assert await wait_for_exit(worker) == 0
     assert (await task_of(client, run)).outputs == {"attempt": 1}
     assert [each async for each in client.list_workers()] == []
 
 
-async def test_running_node_task_survives_server_restart(tmp_path: Path, started: Started) -> None:
+async def test_running_node_task_survives_server_restart(tmp_path: Path, workers: Workers) -> None:
     port = free_port()
-    worker = started.worker("one", f"127.0.0.1:{port}")
+    worker = workers.start("one", f"127.0.0.1:{port}")
     async with Standalone(data=tmp_path / "data", port=port) as stack, Client(stack.address) as client:
         run = await run_one(client, "linger", {"ms": 3000})
-        await until(lambda: started.begun, "the node has begun")
+        await until(lambda: workers.begun_attempts, "the node has begun")
     async with Standalone(data=tmp_path / "data", port=port) as stack, Client(stack.address) as client:
         task = await task_of(client, client.cycle("linger", run.cycle))
         assert (task.status, task.outputs) == (NodeTaskStatus.COMPLETED, {"attempt": 1})
         worker.send_signal(signal.SIGTERM)
-        assert await ended(worker) == 0
-    assert started.begun == ["one 1"]
+        assert await wait_for_exit(worker) == 0
+    assert workers.begun_attempts == ["one 1"]
 
 
-async def test_worker_ends_when_another_takes_its_id(stack: Standalone, client: Client, started: Started) -> None:
-    first = started.worker("one", stack.address)
-    await until_there(client, 1)
+async def test_worker_ends_when_another_takes_its_id(stack: Standalone, client: Client, workers: Workers) -> None:
+    first = workers.start("one", stack.address)
+    await wait_for_workers(client, 1)
 
-    started.worker("one", stack.address)
+    workers.start("one", stack.address)
 
-    assert await ended(first) == 1
-    assert "refuses this worker" in started.printed
+    assert await wait_for_exit(first) == 1
+    assert "refuses this worker" in workers.output

@@ -4,8 +4,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from tests.system.mortal import World
-from tests.system.test_killed_schedulers import Ledger, killed_at_each_step
+from tests.system.crashing import World
+from tests.system.test_killed_schedulers import Ledger, crash_at_each_step
 from tradewind.client import CycleStatus
 from tradewind.flow import Flow
 
@@ -24,7 +24,7 @@ def test_event_begins_one_cycle_and_its_end_begins_one_more() -> None:
                 flow.node("a", "work")
                 await client.register_flow(flow_id, flow)
                 await client.start_flow(flow_id)
-            world.life.counting = True
+            world.scheduler.counting = True
             published = await client.publish_event("order", event_id="order 1")
             # An event that was interrupted by the death is published again.
             assert published.fired + published.duplicates == 1
@@ -39,4 +39,4 @@ def test_event_begins_one_cycle_and_its_end_begins_one_more() -> None:
 
         return ledger, scenario
 
-    killed_at_each_step(begin, 10)
+    crash_at_each_step(begin, 10)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.system.mortal import World, run_in_world
+from tests.system.crashing import World, run_in_world
 from tradewind.client import BulkJobStatus, CycleStatus, NotFound
 from tradewind.flow import Flow
 from tradewind.worker import Context, Node, node
 
-MOST_STEPS = 200
+MAX_STEPS = 200
 
 
 class Ledger:
@@ -36,8 +36,8 @@ class Ledger:
                 raise ValueError("it is down")
             return 1
 
-        @node("told")
-        async def told(ctx: Context, outcome: dict[str, Any]) -> str:
+        @node("report_outcome")
+        async def report_outcome(ctx: Context, outcome: dict[str, Any]) -> str:
             self.ran[ctx.node_id] += 1
             self.outcomes.append(outcome["status"])
             return str(outcome["status"])
@@ -48,26 +48,26 @@ class Ledger:
             await asyncio.sleep(3600)
             return 1
 
-        return [work, told, long]
+        return [work, report_outcome, long]
 
 
 def guarded(main: str = "work") -> Flow:
     """Return a flow with node main; page runs on failure; close -> last run at the end."""
     flow = Flow("f", "1h")
     flow.node("main", main)
-    flow.on_failure(flow.node("page", "told"))
-    close, last = flow.node("close", "told"), flow.node("last", "work")
+    flow.on_failure(flow.node("page", "report_outcome"))
+    close, last = flow.node("close", "report_outcome"), flow.node("last", "work")
     close["output"] >> last["after"]
     flow.finally_(close, last)
     return flow
 
 
-def killed_at_each_step(begin: Callable[[], tuple[Ledger, Callable[[World], Awaitable[None]]]], least: int) -> None:
+def crash_at_each_step(begin: Callable[[], tuple[Ledger, Callable[[World], Awaitable[None]]]], min_steps: int) -> None:
     """Repeat a scenario, with the scheduler dying one step later each time, until it survives to the end."""
-    for step in range(1, MOST_STEPS):
+    for step in range(1, MAX_STEPS):
         ledger, scenario = begin()
         if not run_in_world(scenario, ledger.nodes, step):
-            assert step > least, "it was killed too seldom to show anything"
+            assert step > min_steps, "it was killed too seldom to show anything"
             return
     raise AssertionError("it does not come to an end")
 
@@ -79,7 +79,7 @@ def test_handlers_run_once(fails: bool) -> None:
 
         async def scenario(world: World) -> None:
             await world.client.register_flow("f", guarded())
-            world.life.counting = True
+            world.scheduler.counting = True
             ended = await (await world.client.run_flow("f")).wait()
             assert ended.status is (CycleStatus.FAILED if fails else CycleStatus.COMPLETED)
             assert (ended.cycle, ended.run, ended.phase) == (0, 0, "over")
@@ -89,7 +89,7 @@ def test_handlers_run_once(fails: bool) -> None:
 
         return ledger, scenario
 
-    killed_at_each_step(begin, 10)
+    crash_at_each_step(begin, 10)
 
 
 def test_stop_is_carried_out_and_finally_nodes_run_once() -> None:
@@ -100,7 +100,7 @@ def test_stop_is_carried_out_and_finally_nodes_run_once() -> None:
             await world.client.register_flow("f", guarded("long"))
             handle = await world.client.run_flow("f")
             await asyncio.sleep(60)
-            world.life.counting = True
+            world.scheduler.counting = True
             await world.client.stop_cycle("f", reason="enough")
             ended = await handle.wait()
             assert ended.status is CycleStatus.CANCELLED
@@ -109,7 +109,7 @@ def test_stop_is_carried_out_and_finally_nodes_run_once() -> None:
 
         return ledger, scenario
 
-    killed_at_each_step(begin, 8)
+    crash_at_each_step(begin, 8)
 
 
 def test_bulk_rerun_repeats_each_cycle_once() -> None:
@@ -124,7 +124,7 @@ def test_bulk_rerun_repeats_each_cycle_once() -> None:
                 for _ in range(2):
                     assert (await (await world.client.run_flow(flow_id)).wait()).status is CycleStatus.FAILED
             ledger.failing.clear()
-            world.life.counting = True
+            world.scheduler.counting = True
             job = await world.client.start_bulk_job("rerun", ["f*"], reason="mended", request_id="once")
             ended = await world.client.wait_bulk_job(job.job_id, 600)
             assert ended.status is BulkJobStatus.COMPLETED
@@ -139,7 +139,7 @@ def test_bulk_rerun_repeats_each_cycle_once() -> None:
 
         return ledger, scenario
 
-    killed_at_each_step(begin, 20)
+    crash_at_each_step(begin, 20)
 
 
 def test_bulk_stop_stops_each_cycle() -> None:
@@ -152,7 +152,7 @@ def test_bulk_stop_stops_each_cycle() -> None:
             await world.client.register_flow("f", flow)
             handles = [await world.client.run_flow("f") for _ in range(3)]
             await asyncio.sleep(60)
-            world.life.counting = True
+            world.scheduler.counting = True
             job = await world.client.start_bulk_job("stop", ["f"], reason="enough", request_id="once")
             ended = await world.client.wait_bulk_job(job.job_id, 600)
             assert (ended.status, ended.matched, ended.done, ended.failed) == (BulkJobStatus.COMPLETED, 3, 3, 0)
@@ -165,4 +165,4 @@ def test_bulk_stop_stops_each_cycle() -> None:
 
         return ledger, scenario
 
-    killed_at_each_step(begin, 10)
+    crash_at_each_step(begin, 10)

@@ -4,26 +4,26 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.system.mortal import World
-from tests.system.test_killed_schedulers import Ledger, killed_at_each_step
+from tests.system.crashing import World
+from tests.system.test_killed_schedulers import Ledger, crash_at_each_step
 from tradewind.client import CycleStatus
 from tradewind.flow import Flow
 
 Scenario = Callable[[World], Awaitable[None]]
 
 
-async def registered(world: World, node_type: str) -> None:
-    """Register `above`, which runs `below`, whose only node is of this type."""
-    below = Flow("below", "1h")
-    below.node("main", node_type)
-    above = Flow("above", "1h")
-    above.sub_flow("sub", below)["output"] >> above.node("after", "delay", {"seconds": 1})["input"]
-    await world.client.register_flow("below", below)
-    await world.client.register_flow("above", above)
+async def register_flows(world: World, node_type: str) -> None:
+    """Register `parent`, which runs `child`, whose only node is of this type."""
+    child = Flow("child", "1h")
+    child.node("main", node_type)
+    parent = Flow("parent", "1h")
+    parent.sub_flow("sub", child)["output"] >> parent.node("after", "delay", {"seconds": 1})["input"]
+    await world.client.register_flow("child", child)
+    await world.client.register_flow("parent", parent)
 
 
-async def cycles_below(world: World) -> list[CycleStatus]:
-    return [cycle.status async for cycle in world.client.list_cycles("below")]
+async def sub_flow_cycles(world: World) -> list[CycleStatus]:
+    return [cycle.status async for cycle in world.client.list_cycles("child")]
 
 
 def test_sub_flow_cycle_runs_once_and_returns_outputs() -> None:
@@ -31,18 +31,18 @@ def test_sub_flow_cycle_runs_once_and_returns_outputs() -> None:
         ledger = Ledger()
 
         async def scenario(world: World) -> None:
-            await registered(world, "work")
-            world.life.counting = True
-            ended = await (await world.client.run_flow("above")).wait()
+            await register_flows(world, "work")
+            world.scheduler.counting = True
+            ended = await (await world.client.run_flow("parent")).wait()
             assert (ended.status, ended.cycle) == (CycleStatus.COMPLETED, 0)
-            assert await cycles_below(world) == [CycleStatus.COMPLETED]
-            assert ledger.ran == {"below:0:main": 1}
-            sub = await world.client.get_node_task("above:0:0:sub")
+            assert await sub_flow_cycles(world) == [CycleStatus.COMPLETED]
+            assert ledger.ran == {"child:0:main": 1}
+            sub = await world.client.get_node_task("parent:0:0:sub")
             assert (sub.attempt, sub.outputs) == (1, {"output": {"main": {"output": 1}}})
 
         return ledger, scenario
 
-    killed_at_each_step(begin, 12)
+    crash_at_each_step(begin, 12)
 
 
 def test_stop_of_parent_reaches_sub_flow_cycle() -> None:
@@ -50,18 +50,18 @@ def test_stop_of_parent_reaches_sub_flow_cycle() -> None:
         ledger = Ledger()
 
         async def scenario(world: World) -> None:
-            await registered(world, "long")
-            handle = await world.client.run_flow("above")
+            await register_flows(world, "long")
+            handle = await world.client.run_flow("parent")
             await asyncio.sleep(60)
-            world.life.counting = True
-            await world.client.stop_cycle("above", reason="enough")
+            world.scheduler.counting = True
+            await world.client.stop_cycle("parent", reason="enough")
             assert (await handle.wait()).status is CycleStatus.CANCELLED
-            assert (await world.client.cycle("below", 0).wait()).status is CycleStatus.CANCELLED
-            assert ledger.ran == {"below:0:main": 1}
+            assert (await world.client.cycle("child", 0).wait()).status is CycleStatus.CANCELLED
+            assert ledger.ran == {"child:0:main": 1}
 
         return ledger, scenario
 
-    killed_at_each_step(begin, 6)
+    crash_at_each_step(begin, 6)
 
 
 def test_sub_flow_failure_is_reported_once() -> None:
@@ -69,15 +69,15 @@ def test_sub_flow_failure_is_reported_once() -> None:
         ledger = Ledger("main")
 
         async def scenario(world: World) -> None:
-            await registered(world, "work")
-            world.life.counting = True
-            ended = await (await world.client.run_flow("above")).wait()
+            await register_flows(world, "work")
+            world.scheduler.counting = True
+            ended = await (await world.client.run_flow("parent")).wait()
             assert ended.status is CycleStatus.FAILED
-            assert await cycles_below(world) == [CycleStatus.FAILED]
-            sub = await world.client.get_node_task("above:0:0:sub")
+            assert await sub_flow_cycles(world) == [CycleStatus.FAILED]
+            sub = await world.client.get_node_task("parent:0:0:sub")
             error: Any = sub.error
             assert (error.code, sub.failures) == ("SUB_FLOW_FAILED", 0)
 
         return ledger, scenario
 
-    killed_at_each_step(begin, 12)
+    crash_at_each_step(begin, 12)

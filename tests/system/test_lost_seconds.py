@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 
-from tests.system.mortal import World, run_in_world
+from tests.system.crashing import World, run_in_world
 from tests.system.test_killed_schedulers import Ledger
 from tradewind.flow import Flow
 
@@ -21,10 +21,10 @@ def test_scheduled_cycles_lost_from_store_are_recovered_and_run_once() -> None:
         await client.register_flow("f", flow)
         await client.start_flow("f")
         await asyncio.sleep(2.5 * EVERY_S)
-        forget = world.remember()
+        restore = world.snapshot()
         await asyncio.sleep(4 * EVERY_S)
         before = [cycle async for cycle in client.list_cycles("f")]
-        forget()
+        restore()
         assert len([cycle async for cycle in client.list_cycles("f")]) == len(before) - 4
         await asyncio.sleep(12 * EVERY_S)
         await client.pause_flow("f")
@@ -51,9 +51,9 @@ def test_planned_times_survive_outage_of_scheduler_store() -> None:
         await client.register_flow("f", flow)
         await client.start_flow("f")
         await asyncio.sleep(2.5 * EVERY_S)
-        world.life.store_away = True
+        world.scheduler.store_unavailable = True
         await asyncio.sleep(30 * EVERY_S)
-        world.life.store_away = False
+        world.scheduler.store_unavailable = False
         await asyncio.sleep(5 * EVERY_S)
         cycles = [cycle async for cycle in client.list_cycles("f")][::-1]
         times = [cycle.planned_time for cycle in cycles if cycle.planned_time is not None]

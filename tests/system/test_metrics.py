@@ -33,7 +33,7 @@ ONCE = {
 
 
 async def test_cycle_appears_in_metrics_of_services_store_and_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Processes
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: Processes
 ) -> None:
     port, workers_port = free_port(), free_port()
     monkeypatch.setenv("TRADEWIND_METRICS_SECONDS", "0.05")
@@ -45,7 +45,7 @@ async def test_cycle_appears_in_metrics_of_services_store_and_worker(
         await stack.start()
     try:
         before = await scrape(port)
-        worker = await started.worker(stack.address)
+        worker = await processes.start_worker(stack.address)
         async with Client(stack.address) as client:
             await client.register_flow("sums", flows.sums())
             await client.flow("sums").start()
@@ -61,17 +61,17 @@ async def test_cycle_appears_in_metrics_of_services_store_and_worker(
             run = await client.run_flow("gated")
             await until(Path(f"{gate}.begun").exists, "the gate is reached")
 
-            async def looked() -> bool:
+            async def measured() -> bool:
                 now, held = await scrape(port), (await scrape(workers_port)).sum("tradewind_worker_held")
                 depth = now.sum("tradewind_queue_depth", node_type="nobody.offers.this")
                 return (now.sum("tradewind_slots_held"), depth, held) == (1, 1, 1)
 
-            await until(looked, "queues and leases were looked at since the gate is reached")
+            await until(measured, "queues and leases were measured after the gate was reached")
             after, of_worker = await scrape(port), await scrape(workers_port)
             gate.touch()
             await run.wait(30)
-        grown(before, after)
-        of_the_store(after)
+        check_growth(before, after)
+        check_store_metrics(after)
         assert after.labels("tradewind_") <= LABELS
         assert after.sum("tradewind_worker_node_seconds_count") == before.sum("tradewind_worker_node_seconds_count")
         assert of_worker.sum("tradewind_worker_node_seconds_count", node_type="total", outcome="completed") >= 2
@@ -85,18 +85,18 @@ async def test_cycle_appears_in_metrics_of_services_store_and_worker(
         await scrape(port)
 
 
-def grown(before: Scraped, after: Scraped) -> None:
+def check_growth(before: Scraped, after: Scraped) -> None:
     """Assert how metrics have grown by one scheduled cycle of four nodes and one cycle that stops at its third."""
 
-    def more(name: str, **labels: str) -> float:
+    def growth(name: str, **labels: str) -> float:
         return after.sum(name, **labels) - before.sum(name, **labels)
 
     # At least that much: on a busy machine something may be sent twice.
     for name, labels in ONCE.items():
-        assert more(name, **labels) >= 1, name
-    assert more("tradewind_node_attempts_ended_total", outcome="completed") >= 6
-    assert more("tradewind_node_seconds_count") >= 6
-    assert more("tradewind_ready_to_start_seconds_count") >= 7
+        assert growth(name, **labels) >= 1, name
+    assert growth("tradewind_node_attempts_ended_total", outcome="completed") >= 6
+    assert growth("tradewind_node_seconds_count") >= 6
+    assert growth("tradewind_ready_to_start_seconds_count") >= 7
     assert after.sum("tradewind_slots_held") == 1
     assert after.sum("tradewind_workers_connected") == 1
     assert after.sum("tradewind_queue_depth", node_type="nobody.offers.this") == 1
@@ -104,13 +104,13 @@ def grown(before: Scraped, after: Scraped) -> None:
     assert after.sum("tradewind_partitions_owned") == 16
     for service in SERVICES:
         assert after.sum("tradewind_ready", service=service) == 1
-    assert more("tradewind_rpc_seconds_count", method="SchedulerService/RegisterFlow", code="OK") >= 2
-    assert more("tradewind_streams_open", method="NodeTaskManagerService/Work") == 1
-    assert more("tradewind_store_script_seconds_count", script="complete_tasks") > 0
-    assert more("tradewind_event_loop_lag_seconds_count") > 0
+    assert growth("tradewind_rpc_seconds_count", method="SchedulerService/RegisterFlow", code="OK") >= 2
+    assert growth("tradewind_streams_open", method="NodeTaskManagerService/Work") == 1
+    assert growth("tradewind_store_script_seconds_count", script="complete_tasks") > 0
+    assert growth("tradewind_event_loop_lag_seconds_count") > 0
 
 
-def of_the_store(after: Scraped) -> None:
+def check_store_metrics(after: Scraped) -> None:
     """Assert the metrics of the store."""
     assert after.sum("tradewind_store_up") == 1
     assert 0 < after.sum("tradewind_store_memory_used_bytes") < after.sum("tradewind_store_memory_max_bytes")

@@ -45,21 +45,21 @@ async def test_user_is_notified_of_tasks_batches_and_failed_cycles(client: Clien
     await batch.wait(30)
     await client.register_flow("failures", flows.failing())
     await (await client.run_flow("failures")).wait(30)
-    heard: list[Notification] = []
+    received: list[Notification] = []
     async with aclosing(client.watch_notifications(after="0-0")) as notifications:
         async for each in notifications:
-            heard.append(each)
-            if len(heard) == 3:
+            received.append(each)
+            if len(received) == 3:
                 break
-    assert [each.kind for each in heard] == [
+    assert [each.kind for each in received] == [
         NotificationKind.TASK_COMPLETED,
         NotificationKind.BATCH_FINISHED,
         NotificationKind.CYCLE_FAILED,
     ]
-    assert str(heard[1]) == f'batch {batch.batch_id} of 3 of type "failing" failed: 3 failed'
-    assert str(heard[2]).startswith('nodes of cycle 0 of flow "failures" failed: 1 of ')
-    assert (heard[2].flow_id, heard[2].cycle, heard[2].severity) == ("failures", 0, Severity.ERROR)
-    assert await client.mark_notifications_read(heard[1].notification_id) == 1
+    assert str(received[1]) == f'batch {batch.batch_id} of 3 of type "failing" failed: 3 failed'
+    assert str(received[2]).startswith('nodes of cycle 0 of flow "failures" failed: 1 of ')
+    assert (received[2].flow_id, received[2].cycle, received[2].severity) == ("failures", 0, Severity.ERROR)
+    assert await client.mark_notifications_read(received[1].notification_id) == 1
     assert [each.read async for each in client.list_notifications()] == [False, True, True]
 
 
@@ -75,7 +75,7 @@ async def test_watches_resume_after_server_restart(tmp_path: Path) -> None:
     flow.node("hold", "held")
     events: list[WatchedTask] = []
     of_node: list[WatchedTask] = []
-    heard: list[Notification] = []
+    received: list[Notification] = []
     port = free_port()
     async with AsyncExitStack() as running:
         async with Standalone(data=tmp_path, port=port) as first:
@@ -95,23 +95,23 @@ async def test_watches_resume_after_server_restart(tmp_path: Path) -> None:
 
             async def listen() -> None:
                 async for each in client.watch_notifications(after="0-0"):
-                    heard.append(each)
+                    received.append(each)
 
             watching, listening = asyncio.gather(watch(), watch_node()), asyncio.create_task(listen())
             running.push_async_callback(_end, listening)
-            await until(lambda: of_node, "the node is told of")
+            await until(lambda: of_node, "an event of the node has arrived")
             await client.send_notification("before")
-            await until(lambda: heard, "it is heard")
+            await until(lambda: received, "the notification has arrived")
         async with Standalone(data=tmp_path, port=port):
             release.set()
             await client.send_notification("after")
             await asyncio.wait_for(watching, 60)
-            await until(lambda: len(heard) == 3, "the rest is heard", timeout=60)
-    words = [each.title if each.title in ("before", "after") else each.title.split()[-1] for each in heard]
+            await until(lambda: len(received) == 3, "the others have arrived", timeout=60)
+    words = [each.title if each.title in ("before", "after") else each.title.split()[-1] for each in received]
     assert sorted(words) == ["after", "before", "completed"]
     assert events[-1].happened is TaskEventKind.COMPLETED
-    for told in (events, [each for each in of_node if each.event_id]):
-        ids = [each.event_id for each in told]
+    for stream in (events, [each for each in of_node if each.event_id]):
+        ids = [each.event_id for each in stream]
         assert ids == sorted(set(ids), key=lambda at: tuple(map(int, at.split("-"))))
     assert not any(each.gap for each in of_node)
     assert (of_node[-1].happened, of_node[-1].outputs) == (TaskEventKind.COMPLETED, {"output": 5})
@@ -143,11 +143,13 @@ async def test_task_watch_and_notification_commands(shell: Shell) -> None:
     (event,) = map(json.loads, (await shell("task", "watch", task_id, "-o", "json")).splitlines())
     assert (event["happened"], event["status"]) == ("completed", "completed")
     failing = await shell.json("task", "submit", "failing", "--param", "total=1")
-    assert "failed: ValueError" in await shell("task", "watch", failing["task"]["node_task_id"], ends=1)
+    assert "failed: ValueError" in await shell("task", "watch", failing["task"]["node_task_id"], exit_code=1)
 
     assert await shell("notification", "send", "noon", "--severity", "warning", "--key", "k") == "sent\n"
     assert "not sent" in await shell("notification", "send", "noon", "--key", "k")
-    assert "use one of info, warning, error\n" in await shell("notification", "send", "x", "--severity", "mild", ends=2)
+    assert "use one of info, warning, error\n" in await shell(
+        "notification", "send", "x", "--severity", "mild", exit_code=2
+    )
     listed = await shell("notification", "list")
     assert re.search(r"new +noon\n.*failed.*\n.*completed\n3 unread", listed)
     watched = (await shell("notification", "watch", "--after", "0-0", "--count", "3", "-o", "json")).splitlines()
@@ -156,4 +158,4 @@ async def test_task_watch_and_notification_commands(shell: Shell) -> None:
     assert await shell("notification", "read", ids[1]) == "1 unread\n"
     assert len((await shell.json("notification", "list", "--unread"))["notifications"]) == 1
     assert (await shell.json("notification", "read"))["unread"] == 0
-    assert "after_notification_id" in await shell("notification", "watch", "--after", "now", ends=2)
+    assert "after_notification_id" in await shell("notification", "watch", "--after", "now", exit_code=2)

@@ -14,7 +14,7 @@ from tradewind.standalone import Standalone
 
 Call = Callable[[Client], Awaitable[object]]
 
-ON_ANNS: dict[str, Call] = {
+CALLS_ON_ANNS_FLOW: dict[str, Call] = {
     "register": lambda client: client.register_flow("sums", Flow("sums", "1m")),
     "update": lambda client: client.update_flow("sums", {"interval": "1s"}),
     "start": lambda client: client.start_flow("sums"),
@@ -23,7 +23,7 @@ ON_ANNS: dict[str, Call] = {
     "delete": lambda client: client.delete_flow("sums"),
 }
 """Calls that would change something of ann's."""
-ON_ALL: dict[str, Call] = {
+OPERATOR_CALLS: dict[str, Call] = {
     "a limit": lambda client: client.update_config(max_running=1),
     "a job": lambda client: client.start_bulk_job("stop", ["*"]),
     "a worker": lambda client: client.drain_worker("worker-1"),
@@ -41,13 +41,13 @@ async def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield stack
 
 
-async def refused(client: Client, calls: dict[str, Call]) -> set[tuple[type[TradewindError], str]]:
+async def collect_refusals(client: Client, calls: dict[str, Call]) -> set[tuple[type[TradewindError], str]]:
     """Make every call; all of them must be refused. Return the refusals."""
     seen = set()
-    for what, call in calls.items():
+    for name, call in calls.items():
         with pytest.raises((Unauthenticated, PermissionDenied)) as refusal:
             await call(client)
-        assert refusal.value.message, what
+        assert refusal.value.message, name
         seen.add((type(refusal.value), refusal.value.reason))
     return seen
 
@@ -70,19 +70,19 @@ async def test_unauthorized_calls_are_refused_with_reason_and_change_nothing(sta
             before = await client.get_flow("sums")
             config = await admin.get_config()
 
-            everything = ON_ANNS | ON_ALL
+            everything = CALLS_ON_ANNS_FLOW | OPERATOR_CALLS
             expected = {
                 None: (everything, {(Unauthenticated, "TOKEN_MISSING")}),
                 "guessed": (everything, {(Unauthenticated, "TOKEN_INVALID")}),
                 over: (everything, {(Unauthenticated, "TOKEN_EXPIRED")}),
                 revoked.token: (everything, {(Unauthenticated, "TOKEN_INVALID")}),
-                bob: (ON_ANNS, {(PermissionDenied, "NOT_OWNER")}),
-                ann: (ON_ALL, {(PermissionDenied, "ROLE_TOO_SMALL")}),
+                bob: (CALLS_ON_ANNS_FLOW, {(PermissionDenied, "NOT_OWNER")}),
+                ann: (OPERATOR_CALLS, {(PermissionDenied, "ROLE_TOO_SMALL")}),
                 pool: (everything, {(PermissionDenied, "ROLE_TOO_SMALL")}),
             }
-            for token, (calls, told) in expected.items():
+            for token, (calls, refusals) in expected.items():
                 async with Client(stack.address, token=token) as caller:
-                    assert await refused(caller, calls) == told
+                    assert await collect_refusals(caller, calls) == refusals
 
             assert await client.get_flow("sums") == before
             assert [each async for each in client.list_cycles("sums")] == []

@@ -48,17 +48,17 @@ async def test_plan_register_update_diff_and_roll_back(shell: Shell, tmp_path: P
 
     etag = (await shell.json("flow", "status", "sums"))["flow"]["etag"]
     assert await shell("flow", "rollback", "sums", "1", "--etag", etag) == "sums is at revision 3\n"
-    told = await shell("flow", "rollback", "sums", "2", "--etag", etag, ends=1)
-    assert "has changed and is now at revision 3" in told
+    output = await shell("flow", "rollback", "sums", "2", "--etag", etag, exit_code=1)
+    assert "has changed and is now at revision 3" in output
     assert await shell("flow", "diff", "sums", "1", "3") == "revisions 1 and 3 of sums are equal\n"
-    assert (await shell("flow", "diff", "sums", "9", ends=2)).startswith("error: no revision")
+    assert (await shell("flow", "diff", "sums", "9", exit_code=2)).startswith("error: no revision")
     assert "sums cycle 0 completed" in await shell("flow", "run", "sums", "--wait")
 
 
 async def test_plan_reports_faults_and_limits(shell: Shell) -> None:
     bad = json.dumps({"interval": 60, "nodes": [{"id": "feed", "type": "numbers", "retry": {"attempts": 0}}]})
-    told = await shell("flow", "plan", "-", "--name", "bad", input=bad, ends=2)
-    assert told.startswith("bad would be refused: 1 fault\n  nodes[0].retry.attempts: ")
+    output = await shell("flow", "plan", "-", "--name", "bad", input=bad, exit_code=2)
+    assert output.startswith("bad would be refused: 1 fault\n  nodes[0].retry.attempts: ")
     planned = await shell.json("flow", "plan", "-", "--name", "wide", input=wide().to_json())
     assert planned["limits"][0]["limit"] == "max_running"
     assert "max_running = 2: 9 nodes can be ready at once, but at most 2 may run" in await shell(

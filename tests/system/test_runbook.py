@@ -24,7 +24,7 @@ TASKS, GUARDED_TASKS = TASK.findall(RUNBOOK), TASK.findall(GUARDED)
 DEAD, BATCH, JOB = "task:0a1b", "8be0f2", "job-0a1b"
 """Ids that are known only once a stack runs."""
 WAITS = 'waits for cycle 0 of flow \\"feeds\\"'
-TELLS = {
+EXPECTED = {
     "Is it up?": ("SERVING", "prices"),
     "Which cycles run, and for how long?": ("CYCLE_STATUS_RUNNING", "running"),
     "Why does this node not run, or not end?": ("worker-1", "running on worker worker-1"),
@@ -55,8 +55,8 @@ TELLS = {
     "Is anything broken on record?": ("examined", "0 broken invariants"),
     "Send a worker home": ("WORKER_STATUS_DRAINING", "draining"),
 }
-"""What each line must print: the one of grpcurl and the one of the command."""
-GUARDED_TELLS = {
+"""The text that each line must print: that of grpcurl, and that of the command."""
+GUARDED_EXPECTED = {
     "Who is on record, and as what?": ("ROLE_USER", "ann"),
     "What does somebody have that is still good?": ("laptop", "laptop"),
     "Lock somebody out": ('"count": 1', "revoked 1"),
@@ -73,19 +73,19 @@ needs_grpcurl = pytest.mark.skipif(
 
 
 def test_each_runbook_task_has_a_grpcurl_and_a_tradewind_line() -> None:
-    assert [name for name, _ in TASKS] == list(TELLS)
-    assert [name for name, _ in GUARDED_TASKS] == list(GUARDED_TELLS)
+    assert [name for name, _ in TASKS] == list(EXPECTED)
+    assert [name for name, _ in GUARDED_TASKS] == list(GUARDED_EXPECTED)
     for name, block in TASKS + GUARDED_TASKS:
         programs = [line.split()[1] for line in block.splitlines()]
         assert programs == ["grpcurl", "tradewind"], name
 
 
-async def carried_out(line: str, address: str, named: dict[str, str]) -> str:
+async def run_line(line: str, address: str, placeholders: dict[str, str]) -> str:
     """Run a line against a stack, with its placeholders filled in; return its output."""
-    words = shlex.split(line.removeprefix("$ "))
-    for placeholder, value in {**named, "localhost:7700": address}.items():
-        words = [word.replace(placeholder, value) for word in words]
-    program, *rest = words
+    arguments = shlex.split(line.removeprefix("$ "))
+    for placeholder, value in {**placeholders, "localhost:7700": address}.items():
+        arguments = [word.replace(placeholder, value) for word in arguments]
+    program, *rest = arguments
     if program == "tradewind":
         return await Shell(address)(*rest)
     code, out, err = await run(str(BIN / "grpcurl"), *rest)
@@ -103,12 +103,12 @@ async def test_runbook_lines_print_what_they_promise(stack: Standalone, tmp_path
         scene = Scene(client, gate)
         await scene.set()
         for name, block in TASKS:
-            for line, tells in zip(block.splitlines(), TELLS[name], strict=True):
-                await scene.ready_for(name)
-                out = await carried_out(line, stack.address, scene.named)
-                for placeholder, value in scene.named.items():
-                    tells = tells.replace(placeholder, value)
-                assert tells in out, (line, out)
+            for line, expected in zip(block.splitlines(), EXPECTED[name], strict=True):
+                await scene.prepare(name)
+                out = await run_line(line, stack.address, scene.ids)
+                for placeholder, value in scene.ids.items():
+                    expected = expected.replace(placeholder, value)
+                assert expected in out, (line, out)
         gate.touch()
 
 
@@ -123,21 +123,21 @@ async def test_runbook_lines_about_access_print_what_they_promise(
         monkeypatch.setenv("TRADEWIND_TOKEN", token)
         async with Client(stack.address, token=token) as admin:
             for name, block in GUARDED_TASKS:
-                for line, tells in zip(block.splitlines(), GUARDED_TELLS[name], strict=True):
+                for line, expected in zip(block.splitlines(), GUARDED_EXPECTED[name], strict=True):
                     if name in ("What does somebody have that is still good?", "Lock somebody out"):
                         await admin.revoke_sessions("ann")
                         await admin.create_token("ann", label="laptop")
                     elif name == "Who is on record, and as what?":
                         await admin.set_user("ann", Role.USER)
-                    out = await carried_out(line, stack.address, {"$TRADEWIND_TOKEN": token})
-                    assert tells in out, (line, out)
+                    out = await run_line(line, stack.address, {"$TRADEWIND_TOKEN": token})
+                    assert expected in out, (line, out)
 
 
 class Scene:
     """What the lines name: cycles that are stuck, a cycle that waits, a failed one, a dead letter, a batch, a job."""
 
     def __init__(self, client: Client, gate: Path) -> None:
-        self.named: dict[str, str] = {}
+        self.ids: dict[str, str] = {}
         self._client = client
         self._gate = gate
 
@@ -162,7 +162,7 @@ class Scene:
         task = await self._client.submit_task("failing", {"total": 1}, retry=Retry(2, "1ms", jitter=0))
         batch = await self._client.submit_batch("gate", [{"file": str(self._gate)}])
         job = await self._client.start_bulk_job("stop", ["nothing*"])
-        self.named = {DEAD: task.task_id, BATCH: batch.batch_id, JOB: job.job_id}
+        self.ids = {DEAD: task.task_id, BATCH: batch.batch_id, JOB: job.job_id}
 
         async def given_up() -> bool:
             return [each async for each in self._client.list_dead_letters()] != []
@@ -170,7 +170,7 @@ class Scene:
         await until(given_up, "there is a dead letter")
         await until(self._desk_waits, "the desk waits for its cycle of feeds")
 
-    async def ready_for(self, task: str) -> None:
+    async def prepare(self, task: str) -> None:
         """Bring about what a line acts on, since an earlier line may have removed it."""
         if task in ("Run that again", "Let no cycle begin for a while"):
             await until(self._report_has_ended, "the report has ended")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
-from tests.system.collector import Collector, collecting
+from tests.system.collector import Collector, running_collector
 from tests.system.processes import Processes, Shell
 from tests.system.store_files import written
 from tests.waiting import until
@@ -35,14 +35,14 @@ class WholeTraces(Collector):
 def flow() -> Flow:
     flow = Flow("keyed", "1h")
     key = {"$secret": "broker.key"}
-    told = flow.node("told", "told", {"key": key, "shown": MARKER})
-    for name in ("raised", "apart", "emitted"):
-        told["length"] >> flow.node(name, name, {"key": key})["length"]
+    logged = flow.node("logged", "logged", {"key": key, "shown": MARKER})
+    for name in ("raised", "in_process", "emitted"):
+        logged["length"] >> flow.node(name, name, {"key": key})["length"]
     return flow
 
 
 async def test_secret_appears_in_no_output_log_trace_or_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], started: Processes
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], processes: Processes
 ) -> None:
     planted = secrets.token_urlsafe(24)
     files = tmp_path / "secrets"
@@ -53,21 +53,23 @@ async def test_secret_appears_in_no_output_log_trace_or_store(
     monkeypatch.setenv("TRADEWIND_SECRETS_DIR", str(files))
     monkeypatch.setenv("TRADEWIND_LOG_LEVEL", "debug")
     seen: list[str] = []
-    async with collecting(traces):
+    async with running_collector(traces):
         monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", traces.endpoint)
         async with Standalone(data=tmp_path / "data", port=0) as stack, Client(stack.address) as client:
-            worker = started.start("worker", NODES, "--processes", "1", address=stack.address)
-            await worker.says("connected as")
+            worker = processes.start("worker", NODES, "--processes", "1", address=stack.address)
+            await worker.wait_for_output("connected as")
             await client.register_flow("keyed", flow())
             run = await client.run_flow("keyed")
             await run.wait(60)
             described = await run.describe(include_outputs=True)
             failed = {each.node_id: str(each.error) for each in described.failures}
-            assert set(failed) == {"raised", "apart", "emitted"}
+            assert set(failed) == {"raised", "in_process", "emitted"}
             assert "[secret broker.key]" in failed["raised"]
-            assert "[secret broker.key]" in failed["apart"]
+            assert "[secret broker.key]" in failed["in_process"]
             assert "output key contains the value of the secret broker.key" in failed["emitted"]
-            assert next(node.outputs for node in described.nodes if node.node_id == "told") == {"length": len(planted)}
+            assert next(node.outputs for node in described.nodes if node.node_id == "logged") == {
+                "length": len(planted)
+            }
             shell = Shell(stack.address)
             for command in (
                 ("cycle", "show", "keyed", "0", "-o", "json"),
@@ -75,7 +77,7 @@ async def test_secret_appears_in_no_output_log_trace_or_store(
                 ("flow", "logs", "keyed"),
                 ("flow", "status", "keyed", "-o", "json"),
                 ("explain", "keyed", "raised"),
-                ("task", "get", "keyed:0:0:apart", "-o", "json"),
+                ("task", "get", "keyed:0:0:in_process", "-o", "json"),
             ):
                 seen.append(await shell(*command))
             seen.append(str(described))
@@ -84,7 +86,7 @@ async def test_secret_appears_in_no_output_log_trace_or_store(
                 return sum(each.failed and each.name.startswith("node ") for each in traces.spans)
 
             await until(lambda: ended() == len(failed), "the traces of the failed nodes have arrived")
-            seen.append(worker.printed)
+            seen.append(worker.output)
     seen += capfd.readouterr()
     everything = "\n".join(seen)
     assert "the key is [secret broker.key]" in everything

@@ -225,8 +225,8 @@ def test_watched_events_and_notifications_arrive_at_once() -> None:
 
     async def main(stack: VirtualStack) -> None:
         client, begun = stack.client, stack.now
-        news = client.watch_notifications()
-        heard = asyncio.ensure_future(anext(news))
+        notifications = client.watch_notifications()
+        first_notification = asyncio.ensure_future(anext(notifications))
         await client.register_flow("one", _single("second", Retry(2)))
         cycle = await client.run_flow("one")
         async for _ in client.watch_task("one:0:0:only"):
@@ -234,8 +234,11 @@ def test_watched_events_and_notifications_arrive_at_once() -> None:
         await cycle.result()
         assert await (await client.submit_task("second", retry=Retry(2))).result() == {"output": 2}
         assert await (await client.submit_batch("second", [{}] * 3, retry=Retry(2))).result() == [{"output": 2}] * 3
-        assert [(await heard).kind, (await anext(news)).kind] == ["task_completed", "batch_finished"]
-        await news.aclose()
+        assert [(await first_notification).kind, (await anext(notifications)).kind] == [
+            "task_completed",
+            "batch_finished",
+        ]
+        await notifications.aclose()
         # Each waits for its second attempt, for a second or a little less.
         assert stack.now - begun < timedelta(seconds=4)
 

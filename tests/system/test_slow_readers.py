@@ -25,7 +25,7 @@ LARGE = "x" * 40_000
 SILENT = worker_pb2.Worker(worker_id="silent", incarnation="one", node_types=["none"], capacity=5)
 
 
-async def open_silently(channel: grpc.aio.Channel) -> list[Any]:
+async def open_unread_streams(channel: grpc.aio.Channel) -> list[Any]:
     """Open one stream of each kind that somebody may forget to read, and send much on those that accept messages."""
     await RegistryServiceStub(channel).RegisterWorker(registry_service_pb2.RegisterWorkerRequest(worker=SILENT))
     manager = NodeTaskManagerServiceStub(channel)
@@ -58,7 +58,7 @@ async def test_unread_streams_do_not_hold_up_other_clients(stack: Standalone) ->
     ):
         await client.register_flow("large", flow)
         await (await client.run_flow("large", {"value": 0})).result(60)
-        silent = await open_silently(channel)
+        silent = await open_unread_streams(channel)
         # The watch reports the latest cycle at once; from here on it reports everything.
         await silent[0].read()
         begun = await client.run_flows([RunRequest("large", {"value": LARGE})] * RUNS, wait=60)

@@ -52,9 +52,9 @@ async def test_commands_accept_certificates(stack: Standalone, authority: Author
     given = ["--tls-ca", str(files.ca), "--tls-cert", str(files.cert), "--tls-key", str(files.key)]
 
     assert await shell(*given, "flow", "list", "-o", "json") == "[]\n"
-    refused = await shell("--tls-ca", str(files.ca), "flow", "list", ends=3)
+    refused = await shell("--tls-ca", str(files.ca), "flow", "list", exit_code=3)
     assert "certificate signed by its CA" in refused
-    absent = await shell("--tls-ca", "absent.pem", "flow", "list", ends=2)
+    absent = await shell("--tls-ca", "absent.pem", "flow", "list", exit_code=2)
     assert "cannot read absent.pem" in absent
     assert "--tls-ca" in CliRunner().invoke(app, ["--help"]).output
 

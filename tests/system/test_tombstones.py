@@ -13,7 +13,7 @@ from tradewind.worker import Worker
 HOUR = 3600 * 1000
 
 
-async def left_of(flow_id: str, stack: Standalone) -> dict[str, int]:
+async def keys_naming(flow_id: str, stack: Standalone) -> dict[str, int]:
     """Return the keys that name a flow, over all services, with their TTLs in ms."""
     assert stack._store is not None
     admin = connect(stack._store.url_for())
@@ -45,7 +45,7 @@ async def test_a_deleted_flow_leaves_a_tombstone_in_each_service(client: Client,
     await until(ran, "cycles have begun on time")
     assert await client.delete_flow("sums", wait=20)
 
-    left = await left_of("sums", stack)
+    left = await keys_naming("sums", stack)
     assert list(left) == tombstones("sums")
     assert all(0 < ttl <= HOUR for ttl in left.values())
 
@@ -68,4 +68,4 @@ async def test_late_worker_report_restores_nothing_of_deleted_flow(
 
     await client.register_flow("sums", flows.sums())
     await (await client.run_flow("sums")).result(30)
-    assert [key for key in await left_of("gated", stack) if key not in tombstones("gated")] == []
+    assert [key for key in await keys_naming("gated", stack) if key not in tombstones("gated")] == []

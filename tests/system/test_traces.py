@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.system.collector import Collector, Seen, collecting, tree
+from tests.system.collector import Collector, ReceivedSpan, running_collector, tree
 from tests.system.processes import Processes
 from tests.waiting import until
 from tradewind.client import Client
@@ -60,7 +60,7 @@ SERVICES = {
 @pytest_asyncio.fixture
 async def collector(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Collector]:
     """The collector to which the processes of the test send their spans."""
-    async with collecting() as collector:
+    async with running_collector() as collector:
         monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", collector.endpoint)
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
         yield collector
@@ -79,16 +79,16 @@ def branching() -> Flow:
 
 
 async def test_cycle_with_branch_and_retry_is_one_trace(
-    collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Processes
+    collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: Processes
 ) -> None:
     monkeypatch.setenv("TRADEWIND_LOG_FORMAT", "json")
     async with Standalone(data=tmp_path / "data", port=0) as stack, Client(stack.address) as client:
-        worker = started.start("worker", NODES, address=stack.address)
-        await worker.says("connected as")
+        worker = processes.start("worker", NODES, address=stack.address)
+        await worker.wait_for_output("connected as")
         await client.register_flow("branching", branching())
         await client.flow("branching").start()
 
-        def spans() -> list[Seen]:
+        def spans() -> list[ReceivedSpan]:
             return collector.trace_of("begin_cycle", flow_id="branching", cycle=0)
 
         await until(lambda: len(spans()) >= len(TREE), "every span of the cycle has arrived", timeout=60)
@@ -105,7 +105,7 @@ async def test_cycle_with_branch_and_retry_is_one_trace(
     assert all(each.links == () for each in spans() if each is not second)
     (end,) = (each for each in spans() if each.name == "end_cycle")
     assert end.attributes["tradewind.status"] == "completed"
-    logged = [json.loads(line) for line in worker.printed.splitlines() if line.startswith('{"event"')]
+    logged = [json.loads(line) for line in worker.output.splitlines() if line.startswith('{"event"')]
     (failed,) = (line for line in logged if "branching:0:0:flaky failed: ValueError" in line["event"])
     (apart,) = (line for line in logged if line["event"] == "value 2")
     for line, name in ((failed, "node traced.flaky"), (apart, "apart")):
@@ -114,12 +114,12 @@ async def test_cycle_with_branch_and_retry_is_one_trace(
 
 
 async def test_unsampled_cycle_sends_no_spans(
-    collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Processes
+    collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: Processes
 ) -> None:
     monkeypatch.setenv("TRADEWIND_TRACE_SAMPLING", "0")
     async with Standalone(data=tmp_path / "data", port=0) as stack, Client(stack.address) as client:
-        worker = started.start("worker", NODES, address=stack.address)
-        await worker.says("connected as")
+        worker = processes.start("worker", NODES, address=stack.address)
+        await worker.wait_for_output("connected as")
         await client.register_flow("branching", branching())
         cycle = await (await client.run_flow("branching")).wait(30)
         assert cycle.status.value == "completed"

@@ -87,7 +87,7 @@ async def test_trigger_and_event_commands(shell: Shell) -> None:
     queue = ("-q", "reports")
     saved = await shell("trigger", "save", "nightly", *queue, "--cron", "30 2 * * *", "--time-zone", "Europe/Berlin")
     assert 'cron "30 2 * * *" Europe/Berlin' in saved
-    assert "give exactly one of" in await shell("trigger", "save", "nothing", *queue, ends=2)
+    assert "give exactly one of" in await shell("trigger", "save", "nothing", *queue, exit_code=2)
     await shell("trigger", "save", "dear", *queue, "--event", "price", "--filter", '{"price": {"$gt": 100}}')
     assert [each["trigger_id"] for each in await shell.json("trigger", "list", *queue)] == ["nightly", "dear"]
     assert "waiting" in await shell("trigger", "show", "dear", *queue)
@@ -95,8 +95,8 @@ async def test_trigger_and_event_commands(shell: Shell) -> None:
     assert "paused (ann)" in await shell("trigger", "pause", "nightly", *queue, "--note", "ann")
     assert "scheduled" in await shell("trigger", "resume", "nightly", *queue)
     assert await shell("trigger", "fire", "nightly", *queue) == "fired nightly\n"
-    told = await shell("event", "publish", "price", "--field", "price=101.5", "--id", "quote-7")
-    assert told == "event quote-7: 1 trigger matches, 1 fired\n"
+    output = await shell("event", "publish", "price", "--field", "price=101.5", "--id", "quote-7")
+    assert output == "event quote-7: 1 trigger matches, 1 fired\n"
     lines = (await shell("trigger", "listen", *queue, "--count", "2", "-o", "json")).splitlines()
     assert sorted(json.loads(line)["trigger_id"] for line in lines) == ["dear", "nightly"]
     await shell("trigger", "save", "now", *queue, "--after", "0", "--payload-json", '{"kind": "daily"}')
@@ -107,7 +107,7 @@ async def test_trigger_and_event_commands(shell: Shell) -> None:
     await shell("trigger", "save", "ends", *queue, "--on-finished", "*", "--status", "failed")
     ends = await shell.json("trigger", "show", "ends", *queue)
     assert ends["schedule"] == 'event flow.finished {"status":{"$in":["failed"]}}', "of any flow"
-    assert 'no trigger "gone"' in await shell("trigger", "redrive", "gone", *queue, ends=2)
+    assert 'no trigger "gone"' in await shell("trigger", "redrive", "gone", *queue, exit_code=2)
     assert await shell("trigger", "remove", "dear", *queue) == "removed dear\n"
     assert await shell("trigger", "remove", "dear", *queue) == "there is no trigger dear\n"
     assert await shell.json("trigger", "fire", "nightly", *queue) == {"trigger_id": "nightly", "fired": True}

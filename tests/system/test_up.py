@@ -14,10 +14,10 @@ from tests.waiting import until
 from tradewind.client import Client
 
 
-async def test_restarted_stack_resumes_running_flow(started: Processes) -> None:
+async def test_restarted_stack_resumes_running_flow(processes: Processes) -> None:
     """After Ctrl-C and another start, flows, history and a running flow's next cycle are there."""
-    first, address = await started.up()
-    await started.worker(address)
+    first, address = await processes.start_stack()
+    await processes.start_worker(address)
     shell = Shell(address)
     await shell("flow", "register", "sums", "-", "--label", "team=a", input=flows.sums("1s").to_json())
     await shell("flow", "register", "once", "-", input=flows.sums("1h").to_json())
@@ -25,12 +25,12 @@ async def test_restarted_stack_resumes_running_flow(started: Processes) -> None:
     await shell("flow", "watch", "sums", "--cycles", "2")
 
     assert await first.interrupt(timeout=15) == 0
-    assert "\nstopping\n" in first.printed
-    assert "tradewind flow register momentum" in first.printed
+    assert "\nstopping\n" in first.output
+    assert "tradewind flow register momentum" in first.output
     before = int(address.rpartition(":")[2])
-    again, address = await started.up(port=before)
-    await again.says("Any gRPC client will do")
-    assert "momentum" not in again.printed
+    again, address = await processes.start_stack(port=before)
+    await again.wait_for_output("Any gRPC client will do")
+    assert "momentum" not in again.output
 
     listed = {flow["flow_id"]: flow for flow in await shell.json("flow", "list")}
     assert (listed["sums"]["status"], listed["once"]["status"]) == ("running", "registered")
@@ -42,10 +42,10 @@ async def test_restarted_stack_resumes_running_flow(started: Processes) -> None:
     assert json.loads(followed[-1])["status"] == "completed"
 
 
-async def test_killed_stack_finishes_its_cycle_after_restart(started: Processes, tmp_path: Path) -> None:
+async def test_killed_stack_finishes_its_cycle_after_restart(processes: Processes, tmp_path: Path) -> None:
     """Work that had finished does not run again; work in progress goes on, with the worker that held it."""
-    first, address = await started.up()
-    await started.worker(address)
+    first, address = await processes.start_stack()
+    await processes.start_worker(address)
     gate = tmp_path / "open"
     shell = Shell(address)
     await shell("flow", "register", "gated", "-", input=flows.gated(gate).to_json())
@@ -59,8 +59,8 @@ async def test_killed_stack_finishes_its_cycle_after_restart(started: Processes,
 
     await until(settled, "the stack knows of it")
     os.kill(first.pid, signal.SIGKILL)
-    await first.ended()
-    _, address = await started.up(port=int(address.rpartition(":")[2]))
+    await first.wait_for_exit()
+    _, address = await processes.start_stack(port=int(address.rpartition(":")[2]))
     gate.touch()
 
     async with Client(address) as client:
@@ -71,83 +71,84 @@ async def test_killed_stack_finishes_its_cycle_after_restart(started: Processes,
         assert await client.cycle("gated", 0).result() == {"gate": {"passed": 6}}
 
 
-async def test_waiting_for_backfill_survives_killed_stack(started: Processes, tmp_path: Path) -> None:
-    first, address = await started.up()
-    await started.worker(address)
+async def test_waiting_for_backfill_survives_killed_stack(processes: Processes, tmp_path: Path) -> None:
+    first, address = await processes.start_stack()
+    await processes.start_worker(address)
     gate = tmp_path / "open"
     shell = Shell(address)
     await shell("flow", "register", "gated", "-", input=flows.gated(gate).to_json())
     hour = ("--from", "2026-01-01T00:00", "--to", "2026-01-01T01:00")
-    waiting = started.start("flow", "backfill", "gated", *hour, "--wait", address=address)
+    waiting = processes.start("flow", "backfill", "gated", *hour, "--wait", address=address)
     await until(lambda: Path(f"{gate}.begun").exists(), "the gate has begun")
 
     await first.kill()
-    _, address = await started.up(port=int(address.rpartition(":")[2]))
+    _, address = await processes.start_stack(port=int(address.rpartition(":")[2]))
     gate.touch()
 
-    assert await waiting.ended() == 0, waiting.printed
-    assert waiting.printed == "backfill 1 of gated: 1 planned times, 1 completed\n"
+    assert await waiting.wait_for_exit() == 0, waiting.output
+    assert waiting.output == "backfill 1 of gated: 1 planned times, 1 completed\n"
 
 
-async def test_second_stack_names_process_that_holds_the_directory(started: Processes) -> None:
-    first, _ = await started.up()
-    second = started.start("up", "--port", "0", "--data", str(started.home / "data"))
+async def test_second_stack_names_process_that_holds_the_directory(processes: Processes) -> None:
+    first, _ = await processes.start_stack()
+    second = processes.start("up", "--port", "0", "--data", str(processes.home / "data"))
 
-    assert await second.ended() == 1
-    assert second.printed == (
-        f"error: {started.home / 'data'} is in use by process {first.pid}: stop that one, or choose another directory\n"
+    assert await second.wait_for_exit() == 1
+    assert second.output == (
+        f"error: {processes.home / 'data'} is in use by process {first.pid}: "
+        "stop that one, or choose another directory\n"
     )
 
 
-async def test_second_stack_names_process_that_holds_the_port(started: Processes, tmp_path: Path) -> None:
-    first, address = await started.up()
+async def test_second_stack_names_process_that_holds_the_port(processes: Processes, tmp_path: Path) -> None:
+    first, address = await processes.start_stack()
     port = address.rpartition(":")[2]
-    second = started.start("up", "--port", port, "--data", str(tmp_path / "other"))
+    second = processes.start("up", "--port", port, "--data", str(tmp_path / "other"))
 
-    assert await second.ended() == 1
-    assert second.printed.startswith(f"error: port {port} is in use by process {first.pid} (")
-    assert second.printed.endswith("): stop that one, or choose another port\n")
+    assert await second.wait_for_exit() == 1
+    assert second.output.startswith(f"error: port {port} is in use by process {first.pid} (")
+    assert second.output.endswith("): stop that one, or choose another port\n")
     assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_stack_stops_in_bounded_time_and_watch_resumes_after_restart(
-    started: Processes, number: signal.Signals
+    processes: Processes, number: signal.Signals
 ) -> None:
-    process, address = await started.up()
-    await started.worker(address)
+    process, address = await processes.start_stack()
+    await processes.start_worker(address)
     shell = Shell(address)
     await shell("flow", "register", "sums", "-", input=flows.sums("200ms").to_json())
     await shell("flow", "start", "sums")
-    watching = started.start("flow", "watch", "sums", address=address)
-    await watching.says("completed")
+    watching = processes.start("flow", "watch", "sums", address=address)
+    await watching.wait_for_output("completed")
 
     os.kill(process.pid, number)
 
-    assert await process.ended(timeout=15) == 0
-    assert "Traceback" not in process.printed
-    _, _ = await started.up(port=int(address.rpartition(":")[2]))
-    lines = len(watching.printed.splitlines())
-    await until(lambda: len(watching.printed.splitlines()) > lines + 2, "the watch goes on by itself", timeout=30)
+    assert await process.wait_for_exit(timeout=15) == 0
+    assert "Traceback" not in process.output
+    _, _ = await processes.start_stack(port=int(address.rpartition(":")[2]))
+    lines = len(watching.output.splitlines())
+    await until(lambda: len(watching.output.splitlines()) > lines + 2, "the watch goes on by itself", timeout=30)
     assert await watching.interrupt() == 130
-    assert "Traceback" not in watching.printed
+    assert "Traceback" not in watching.output
 
 
-async def test_up_prints_next_steps(started: Processes) -> None:
+async def test_up_prints_next_steps(processes: Processes) -> None:
     port = free_port()
-    process, address = await started.up(port=port)
-    await process.says("grpcurl -plaintext")
+    process, address = await processes.start_stack(port=port)
+    await process.wait_for_output("grpcurl -plaintext")
 
     assert address == f"localhost:{port}"
-    assert f"export TRADEWIND_ADDRESS=localhost:{port}" in process.printed
-    assert "tradewind worker examples.momentum.nodes" in process.printed
-    assert "Traceback" not in process.printed
+    assert f"export TRADEWIND_ADDRESS=localhost:{port}" in process.output
+    assert "tradewind worker examples.momentum.nodes" in process.output
+    assert "Traceback" not in process.output
 
 
-async def test_invalid_settings_are_named(started: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_invalid_settings_are_named(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_DRAIN_SECONDS", "soon")
-    process = started.start("up", "--port", "0", "--data", str(started.home / "data"))
+    process = processes.start("up", "--port", "0", "--data", str(processes.home / "data"))
 
-    assert await process.ended() == 1
-    assert "TRADEWIND_DRAIN_SECONDS: Input should be a valid number" in process.printed
-    assert "Traceback" not in process.printed
+    assert await process.wait_for_exit() == 1
+    assert "TRADEWIND_DRAIN_SECONDS: Input should be a valid number" in process.output
+    assert "Traceback" not in process.output

@@ -33,8 +33,10 @@ async def test_node_waits_for_signal_and_resumes_with_its_payload(client: Client
     assert described.statistics.waiting
     assert "paying cycle 0 waiting" in await shell("cycle", "show", "paying")
     assert re.search(r"last cycle +0 waiting", await shell("flow", "status", "paying"))
-    said = await shell("task", "signal", task_id, "--signal", "paid", "--payload", '{"euros": 5}', "--request-id", "r1")
-    assert said.startswith(f"{task_id} received the signal")
+    output = await shell(
+        "task", "signal", task_id, "--signal", "paid", "--payload", '{"euros": 5}', "--request-id", "r1"
+    )
+    assert output.startswith(f"{task_id} received the signal")
     assert (await handle.wait(30)).status is CycleStatus.COMPLETED
     assert not (await client.describe_cycle("paying", 0)).statistics.waiting
     paid = (await client.get_node_task(task_id)).outputs["paid"]
@@ -74,10 +76,10 @@ async def test_an_approval_is_shown_with_its_form_and_answered(client: Client, s
         assert "ask asks: Release it?" in shown
         assert "size: integer, required" in shown
         assert f"tradewind cycle approve release {cycle} ask" in shown
-        refused = await shell("cycle", "approve", "release", str(cycle), "ask", "--value", "size=much", ends=2)
+        refused = await shell("cycle", "approve", "release", str(cycle), "ask", "--value", "size=much", exit_code=2)
         assert "must be of type integer" in refused
-        said = await shell("cycle", "approve", "release", str(cycle), "ask", *answer)
-        assert f"ask was {'rejected' if cycle else 'approved'}" in said
+        output = await shell("cycle", "approve", "release", str(cycle), "ask", *answer)
+        assert f"ask was {'rejected' if cycle else 'approved'}" in output
         assert (await handle.wait(30)).status is CycleStatus.COMPLETED
         described = await client.describe_cycle("release", cycle, include_outputs=True)
         nodes = [described.node(name) for name in ("ask", "yes", "no")]

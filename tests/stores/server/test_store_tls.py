@@ -151,7 +151,7 @@ async def test_failover_behind_a_sentinel_works_over_tls(authority: Authority, t
             await subscriber.subscribe(channel, lambda _channel, message: received.append(message))
             await client.set(KEY, 1)
             await store.kill_master()
-            await store.notice_within(0.3)
+            await store.set_down_after(0.3)
 
             async def served() -> bool:
                 try:

@@ -14,21 +14,21 @@ def read_ledger(ledger: Path) -> list[tuple[str, str, str]]:
     """Return the lines of a ledger, split into words, except a line that is still being written."""
     text = ledger.read_text(encoding="utf-8") if ledger.exists() else ""
     lines = (line.split() for line in text.split("\n")[:-1])
-    return [(key, attempt, noted) for key, attempt, noted in lines]
+    return [(key, attempt, event) for key, attempt, event in lines]
 
 
-def note(ctx: Context, what: str) -> None:
+def record(ctx: Context, event: str) -> None:
     """Append a line; a single write to a file opened for appending is never torn."""
     with open(os.environ[LEDGER], "a", buffering=1, encoding="utf-8") as ledger:
-        ledger.write(f"{ctx.idempotency_key} {ctx.attempt} {what}\n")
+        ledger.write(f"{ctx.idempotency_key} {ctx.attempt} {event}\n")
 
 
 @node("step")
 async def step(ctx: Context, value: int = 0, seconds: float = 0.0) -> int:
     """Take `seconds`, and return the number of steps so far."""
-    note(ctx, "begun")
+    record(ctx, "begun")
     await asyncio.sleep(seconds)
-    note(ctx, "done")
+    record(ctx, "done")
     return value + 1
 
 
@@ -41,22 +41,22 @@ async def eager_step(ctx: Context, value: int = 0, seconds: float = 0.0) -> int:
 @node("shaky")
 async def shaky(ctx: Context, failures: int, value: int = 0) -> int:
     """Fail `failures` times, then return the number of the attempt, whatever `value` is."""
-    note(ctx, "begun")
+    record(ctx, "begun")
     if ctx.attempt <= failures:
         raise OSError(f"attempt {ctx.attempt} fails")
-    note(ctx, "done")
+    record(ctx, "done")
     return ctx.attempt
 
 
 @node("silent")
 async def silent(ctx: Context) -> int:
     """In the first attempt stay silent until stopped; in the next, send heartbeats for a long time."""
-    note(ctx, "begun")
+    record(ctx, "begun")
     try:
         while ctx.attempt == 1:
             await asyncio.sleep(3600)
     finally:
-        note(ctx, "done")
+        record(ctx, "done")
     for _ in range(45):
         await ctx.heartbeat()
         await asyncio.sleep(0.2)
@@ -66,31 +66,31 @@ async def silent(ctx: Context) -> int:
 @node("gated")
 async def gated(ctx: Context, gate: str, value: int = 0) -> int:
     """In the first attempt wait for a file; return the number of the attempt."""
-    note(ctx, "begun")
+    record(ctx, "begun")
     while ctx.attempt == 1 and not Path(gate).exists():
         await asyncio.sleep(0.01)
-    note(ctx, "done")
+    record(ctx, "done")
     return ctx.attempt
 
 
 @node("spread")
 async def spread(ctx: Context, count: int) -> list[int]:
     """Emit the numbers from 0 up to `count` - 1."""
-    note(ctx, "begun")
-    note(ctx, "done")
+    record(ctx, "begun")
+    record(ctx, "done")
     return list(range(count))
 
 
 @node("collect")
 async def collect(ctx: Context, values: list[int]) -> list[int]:
     """Emit the inputs."""
-    note(ctx, "begun")
-    note(ctx, "done")
+    record(ctx, "begun")
+    record(ctx, "done")
     return values
 
 
 @node("lethal")
 async def lethal(ctx: Context) -> None:
     """Kill the worker."""
-    note(ctx, "begun")
+    record(ctx, "begun")
     os.kill(os.getpid(), signal.SIGKILL)

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import grpc
 
-from tests.system.node_task_manager.stack import PATIENCE_S, patiently
+from tests.system.node_task_manager.stack import PATIENCE_S, retry_until_answered
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
@@ -70,27 +70,29 @@ class Scheduler:
             for flow in flows
         ]
         request = pb2.SubmitComponentsRequest(runs=runs, plans=[plan])
-        answer = await patiently(lambda: self.stub.SubmitComponents(request, timeout=5))
+        answer = await retry_until_answered(lambda: self.stub.SubmitComponents(request, timeout=5))
         assert all(result.outcome in _ACCEPTED for result in answer.results), answer
 
-    async def all_finished(self, *flows: str, nodes: int = LENGTH) -> None:
+    async def wait_until_finished(self, *flows: str, nodes: int = LENGTH) -> None:
         """Wait until each flow has ended with all its nodes completed; compare the events with the records."""
         missing = set(flows)
 
-        def heard() -> bool:
+        def received_all() -> bool:
             missing.difference_update(self.finished)
             return not missing
 
-        await until(heard, f"{len(flows)} flows have finished", timeout=PATIENCE_S)
+        await until(received_all, f"{len(flows)} flows have finished", timeout=PATIENCE_S)
         assert {self.finished[flow].counts.completed for flow in flows} == {nodes}
         names = [pb2.RunReference(flow_id=flow, user_id="default") for flow in flows]
-        found = await patiently(lambda: self.stub.GetComponents(pb2.GetComponentsRequest(runs=names), timeout=5))
+        found = await retry_until_answered(
+            lambda: self.stub.GetComponents(pb2.GetComponentsRequest(runs=names), timeout=5)
+        )
         assert {each.status for each in found.components} == {component_pb2.COMPONENT_STATUS_FINISHED}
 
     async def node(self, flow: str, node_id: str = "n0") -> node_task_pb2.NodeTask:
         """Return a node task with its outputs."""
         request = pb2.GetNodeTaskRequest(node_task_id=f"{flow}:0:0:{node_id}", user_id="default", include_outputs=True)
-        answer: pb2.GetNodeTaskResponse = await patiently(lambda: self.stub.GetNodeTask(request, timeout=5))
+        answer: pb2.GetNodeTaskResponse = await retry_until_answered(lambda: self.stub.GetNodeTask(request, timeout=5))
         return answer.node_task
 
     async def output(self, flow: str, node_id: str = "n0") -> str:

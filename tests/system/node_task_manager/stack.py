@@ -44,7 +44,7 @@ class Process:
         """Send a signal to exactly this process."""
         self._process.send_signal(number)
 
-    async def ended(self) -> int:
+    async def wait_for_exit(self) -> int:
         """Wait until the process has ended, and return its exit code."""
         await until(lambda: self._process.poll() is not None, f"{self.log.name} has ended", timeout=PATIENCE_S)
         return self._process.returncode
@@ -52,22 +52,23 @@ class Process:
     async def kill(self) -> None:
         """Kill the process, as a crash would."""
         self.signal(signal.SIGKILL)
-        await self.ended()
+        await self.wait_for_exit()
 
-    async def says(self, text: str) -> None:
+    async def wait_for_output(self, text: str) -> None:
         """Wait until the process has printed a text."""
         try:
             await until(
-                lambda: text in self.printed() or self._process.poll() is not None,
+                lambda: text in self.output or self._process.poll() is not None,
                 f"{self.log.name} says {text!r}",
                 timeout=PATIENCE_S,
             )
         except AssertionError as error:
-            raise AssertionError(f"{error}; it says:\n{self.printed()}") from None
-        assert text in self.printed(), f"ended with {self._process.poll()}:\n{self.printed()}"
+            raise AssertionError(f"{error}; it says:\n{self.output}") from None
+        assert text in self.output, f"ended with {self._process.poll()}:\n{self.output}"
 
-    def printed(self) -> str:
-        """Return what the process has printed so far."""
+    @property
+    def output(self) -> str:
+        """The output so far."""
         return self.log.read_text(encoding="utf-8")
 
     def close(self) -> None:
@@ -102,13 +103,13 @@ class Stack:
             **{f"TRADEWIND_NODE_TASK_MANAGER_{name.upper()}": str(value) for name, value in settings.items()},
         }
         process = self._start(f"node-task-manager-{port}", "tradewind.node_task_manager", **environment)
-        await process.says("serving")
+        await process.wait_for_output("serving")
         return process, f"127.0.0.1:{port}"
 
     async def worker(self, name: str, address: str, capacity: int = 20) -> Process:
         """Start a worker; return once it is connected."""
         process = self.start_worker(name, address, capacity)
-        await process.says("connected as")
+        await process.wait_for_output("connected as")
         return process
 
     def start_worker(self, name: str, address: str, capacity: int = 20) -> Process:
@@ -132,6 +133,10 @@ class Stack:
         self.store = EmbeddedStore(self.store.directory, port=self.store.port, acl_users=[ACL])
         await self.store.start()
 
+    def url_through(self, port: int) -> str:
+        """Return the URL with which a node task manager reaches the store through a proxy on this port."""
+        return self.store.url_for(ACL.name).replace(f":{self.store.port}", f":{port}")
+
     async def as_admin(self, *command: str) -> Any:
         """Run a command of the store."""
         client = connect(self.store.url_for(ADMIN), max_connections=1)
@@ -140,9 +145,9 @@ class Stack:
         finally:
             await client.end()
 
-    def noted(self, what: str) -> Counter[tuple[str, int]]:
+    def recorded(self, event: str) -> Counter[tuple[str, int]]:
         """Return how often the ledger notes each (node task, attempt) as `begun` or `done`."""
-        return Counter((key, int(attempt)) for key, attempt, noted in read_ledger(self.ledger) if noted == what)
+        return Counter((key, int(attempt)) for key, attempt, recorded in read_ledger(self.ledger) if recorded == event)
 
     async def close(self) -> None:
         """End everything."""
@@ -156,7 +161,7 @@ class Stack:
         return process
 
 
-async def patiently(call: Any, timeout: float = PATIENCE_S) -> Any:
+async def retry_until_answered(call: Any, timeout: float = PATIENCE_S) -> Any:
     """Repeat a call until it succeeds; `call()` returns the awaitable."""
     answers: list[Any] = []
 

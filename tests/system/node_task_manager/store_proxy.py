@@ -10,17 +10,17 @@ SIZE = 64 * 1024
 class StoreProxy:
     """Passes bytes between a node task manager and a store on another port of this machine.
 
-    Once a call contains `mark`, `seen` is set and nothing more goes through: with "calls" not even that call, with
+    Once a call contains `mark`, `mark_seen` is set and nothing more goes through: with "calls" not even that call, with
     "answers" no answer to it.
     """
 
-    def __init__(self, port: int, mark: str, keep_back: Literal["calls", "answers"]) -> None:
+    def __init__(self, port: int, mark: str, hold_back: Literal["calls", "answers"]) -> None:
         self._store = port
         self._mark = mark.encode()
-        self._keep_back = keep_back
+        self._hold_back = hold_back
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.seen = asyncio.Event()
+        self.mark_seen = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -48,7 +48,7 @@ class StoreProxy:
         task.add_done_callback(self._tasks.discard)
         from_store, to_store = await asyncio.open_connection("127.0.0.1", self._store)
         try:
-            await asyncio.gather(self._there(reader, to_store), self._back(from_store, writer))
+            await asyncio.gather(self._forward_calls(reader, to_store), self._forward_answers(from_store, writer))
         except OSError:
             # One side was killed; the other one sees its connection closed.
             pass
@@ -56,18 +56,18 @@ class StoreProxy:
             to_store.close()
             writer.close()
 
-    async def _there(self, reader: asyncio.StreamReader, to_store: asyncio.StreamWriter) -> None:
+    async def _forward_calls(self, reader: asyncio.StreamReader, to_store: asyncio.StreamWriter) -> None:
         before = b""
         while data := await reader.read(SIZE):
             if self._mark in before + data:
-                self.seen.set()
+                self.mark_seen.set()
             before = data[-len(self._mark) :]
-            if not (self.seen.is_set() and self._keep_back == "calls"):
+            if not (self.mark_seen.is_set() and self._hold_back == "calls"):
                 to_store.write(data)
         to_store.close()
 
-    async def _back(self, from_store: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward_answers(self, from_store: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await from_store.read(SIZE):
-            if not self.seen.is_set():
+            if not self.mark_seen.is_set():
                 writer.write(data)
         writer.close()

@@ -14,7 +14,7 @@ async def test_shared_result_of_killed_worker_is_computed_once_by_another(stack:
     gate = {"gate": str(stack.home / "never")}
     async with client_of(address) as client:
         first = await client.submit_task("gated", gate, cache=ONE_RESULT)
-        await until(lambda: stack.noted("begun"), "the first one runs")
+        await until(lambda: stack.recorded("begun"), "the first one runs")
         others = [await client.submit_task("gated", gate, cache=ONE_RESULT) for _ in range(5)]
 
         async def all_wait() -> bool:
@@ -30,5 +30,5 @@ async def test_shared_result_of_killed_worker_is_computed_once_by_another(stack:
     ran = [task for task in ended if not task.cached_in]
     assert [(task.worker_id, task.failures) for task in ran] == [("heir", 0)]
     assert {str(task.outputs) for task in ended} == {str(ran[0].outputs)}
-    assert sum(stack.noted("done").values()) == 1
+    assert sum(stack.recorded("done").values()) == 1
     assert usage.hits == 5

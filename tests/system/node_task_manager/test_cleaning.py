@@ -1,7 +1,7 @@
 """Ended cycles beyond what a flow keeps are removed, whichever replica is killed."""
 
 from tests.system.node_task_manager.scheduler import Scheduler, single
-from tests.system.node_task_manager.stack import PATIENCE_S, Stack, patiently
+from tests.system.node_task_manager.stack import PATIENCE_S, Stack, retry_until_answered
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, queue_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
@@ -20,11 +20,13 @@ async def run_cycles(scheduler: Scheduler, cycles: range) -> None:
         for at in cycles
     ]
     request = pb2.SubmitComponentsRequest(runs=runs, plans=[PLAN])
-    await patiently(lambda: scheduler.stub.SubmitComponents(request, timeout=5))
+    await retry_until_answered(lambda: scheduler.stub.SubmitComponents(request, timeout=5))
     names = [pb2.RunReference(flow_id="f", cycle=at, user_id="default") for at in cycles]
 
     async def ended() -> bool:
-        found = await patiently(lambda: scheduler.stub.GetComponents(pb2.GetComponentsRequest(runs=names), timeout=5))
+        found = await retry_until_answered(
+            lambda: scheduler.stub.GetComponents(pb2.GetComponentsRequest(runs=names), timeout=5)
+        )
         return all(each.status == component_pb2.COMPONENT_STATUS_FINISHED for each in found.components)
 
     await until(ended, "the cycles have ended", timeout=PATIENCE_S)
@@ -33,7 +35,9 @@ async def run_cycles(scheduler: Scheduler, cycles: range) -> None:
 async def on_record(scheduler: Scheduler, cycles: range) -> list[int]:
     """Return the cycles that the node task manager still has on record."""
     names = [pb2.RunReference(flow_id="f", cycle=at, user_id="default") for at in cycles]
-    found = await patiently(lambda: scheduler.stub.GetComponents(pb2.GetComponentsRequest(runs=names), timeout=5))
+    found = await retry_until_answered(
+        lambda: scheduler.stub.GetComponents(pb2.GetComponentsRequest(runs=names), timeout=5)
+    )
     return sorted({each.cycle for each in found.components})
 
 
@@ -54,7 +58,9 @@ async def test_another_replica_cleans_after_cleaning_one_is_killed(stack: Stack)
         await run_cycles(scheduler, range(6, 10))
         await until(lambda: cleaned(range(10), [8, 9]), "the other one has cleaned", timeout=PATIENCE_S)
         assert await leader_of(stack) != leader
-        statistics = await patiently(lambda: scheduler.stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(), timeout=5))
+        statistics = await retry_until_answered(
+            lambda: scheduler.stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(), timeout=5)
+        )
         assert (statistics.cleaned_runs, statistics.cleaned_node_tasks) == (8, 8)
 
 
@@ -62,9 +68,9 @@ async def leader_of(stack: Stack) -> bytes:
     """Wait until a replica leads the cleaning, and return its name."""
     found: list[bytes] = []
 
-    async def led() -> bool:
+    async def elected() -> bool:
         found[:] = [await stack.as_admin("GET", "trading_flow:{s0}:cleaner") or b""]
         return bool(found[0])
 
-    await until(led, "a replica leads", timeout=PATIENCE_S)
+    await until(elected, "a replica leads", timeout=PATIENCE_S)
     return found[0]

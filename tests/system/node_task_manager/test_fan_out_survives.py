@@ -10,7 +10,6 @@ from tests.system.node_task_manager.stack import Stack
 from tests.system.node_task_manager.store_proxy import StoreProxy
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2
-from tradewind.node_task_manager.stores.keys import ACL
 
 COUNT = 30
 FAN_OUT = "fan_out_tasks_"
@@ -41,43 +40,42 @@ async def test_items_of_killed_worker_run_again_and_results_keep_order(stack: St
     gate = stack.home / "gate"
     async with Scheduler(address) as scheduler:
         await scheduler.submit(mapped("gated", COUNT, {"gate": str(gate)}, 4), "flow")
-        await until(lambda: len(stack.noted("begun")) == 5, "the list and four items have begun")
+        await until(lambda: len(stack.recorded("begun")) == 5, "the list and four items have begun")
         await stack.worker("heir", address)
         await killed.kill()
         again = {(f"flow:0:0:item:{at}", 2) for at in range(4)}
-        await until(lambda: again <= set(stack.noted("begun")), "the four have begun again")
+        await until(lambda: again <= set(stack.recorded("begun")), "the four have begun again")
         gate.touch()
-        await scheduler.all_finished("flow", nodes=3)
+        await scheduler.wait_until_finished("flow", nodes=3)
         # Each item emits the number of its attempt: those that the killed worker held were tried twice.
         assert await scheduler.output("flow", "all") == json.dumps([2] * 4 + [1] * (COUNT - 4), separators=(",", ":"))
-    done = stack.noted("done")
+    done = stack.recorded("done")
     assert {key for key, _ in done} >= {f"flow:0:0:item:{at}" for at in range(COUNT)}
     assert set(done.values()) == {1}
 
 
-@pytest.mark.parametrize("kept_back", ["calls", "answers"])
+@pytest.mark.parametrize("held_back", ["calls", "answers"])
 async def test_list_is_split_once_though_node_task_manager_is_killed_meanwhile(
-    stack: Stack, kept_back: Literal["calls", "answers"]
+    stack: Stack, held_back: Literal["calls", "answers"]
 ) -> None:
-    async with StoreProxy(stack.store.port, FAN_OUT, kept_back) as proxy:
-        url = stack.store.url_for(ACL.name).replace(f":{stack.store.port}", f":{proxy.port}")
-        killed, address = await stack.node_task_manager(store_url=url)
+    async with StoreProxy(stack.store.port, FAN_OUT, held_back) as proxy:
+        killed, address = await stack.node_task_manager(store_url=stack.url_through(proxy.port))
         await stack.worker("worker", address)
         async with Scheduler(address) as scheduler:
             await scheduler.submit(mapped("step", COUNT, {}, 5), "flow")
-            await proxy.seen.wait()
+            await proxy.mark_seen.wait()
 
             async def split() -> bool:
                 found = await stack.as_admin("HGET", "trading_flow:{s0}:run:flow:0:0", "item:items_total")
-                return bool(found) == (kept_back == "answers")
+                return bool(found) == (held_back == "answers")
 
             await until(split, "the call has come through, or has not")
             await killed.kill()
             await stack.node_task_manager(port=int(address.rpartition(":")[2]))
-            await scheduler.all_finished("flow", nodes=3)
+            await scheduler.wait_until_finished("flow", nodes=3)
             assert await scheduler.output("flow", "all") == json.dumps(list(range(1, COUNT + 1)), separators=(",", ":"))
     # Every item ran, those of a lost assignment perhaps in their second attempt, and none ended twice.
-    ended = [key for key, _ in stack.noted("done") if ":item:" in key]
+    ended = [key for key, _ in stack.recorded("done") if ":item:" in key]
     assert sorted(ended) == sorted(f"flow:0:0:item:{at}" for at in range(COUNT))
 
 
@@ -87,11 +85,11 @@ async def test_items_resume_after_node_task_manager_is_killed(stack: Stack) -> N
     flows = [f"f{at}" for at in range(5)]
     async with Scheduler(address) as scheduler:
         await scheduler.submit(mapped("step", 100, {"seconds": 0.02}, 8), *flows)
-        await until(lambda: len(stack.noted("done")) > 150, "items are under way")
+        await until(lambda: len(stack.recorded("done")) > 150, "items are under way")
         await killed.kill()
         await stack.node_task_manager(port=int(address.rpartition(":")[2]))
-        await scheduler.all_finished(*flows, nodes=3)
+        await scheduler.wait_until_finished(*flows, nodes=3)
         wanted = json.dumps(list(range(1, 101)), separators=(",", ":"))
         assert {await scheduler.output(flow, "all") for flow in flows} == {wanted}
-    ended = [key for key, _ in stack.noted("done") if ":item:" in key]
+    ended = [key for key, _ in stack.recorded("done") if ":item:" in key]
     assert len(ended) == len(set(ended)) == 500

@@ -41,10 +41,10 @@ async def test_retried_node_completes_though_node_task_manager_is_killed_meanwhi
             assert waiting.reason.startswith(f"attempt {failures + 1} of 3 begins at ")
             await process.kill()
             process, _ = await stack.node_task_manager(port=port)
-        await scheduler.all_finished("shaky", nodes=1)
+        await scheduler.wait_until_finished("shaky", nodes=1)
         done = await scheduler.node("shaky")
         assert (done.status, done.attempt, done.failures) == (COMPLETED, 3, 2)
-    assert stack.noted("begun") == {("shaky:0:0:n0", attempt): 1 for attempt in (1, 2, 3)}
+    assert stack.recorded("begun") == {("shaky:0:0:n0", attempt): 1 for attempt in (1, 2, 3)}
 
 
 async def test_retries_begin_on_time_without_other_work(stack: Stack) -> None:
@@ -52,7 +52,7 @@ async def test_retries_begin_on_time_without_other_work(stack: Stack) -> None:
     await stack.worker("worker", address)
     async with Scheduler(address) as scheduler:
         await scheduler.submit(shaky(10, Duration(nanos=20_000_000)), "shaky")
-        await scheduler.all_finished("shaky", nodes=1)
+        await scheduler.wait_until_finished("shaky", nodes=1)
         done = await scheduler.node("shaky")
         assert done.failures == 10
         took = done.ended_at.ToMilliseconds() - done.registered_at.ToMilliseconds()
@@ -69,9 +69,9 @@ async def test_attempt_without_heartbeats_is_stopped_and_one_with_them_continues
     plan.nodes[0].retry.CopyFrom(retry_pb2.RetryPolicy(attempts=2, initial=Duration(nanos=10_000_000)))
     async with Scheduler(address) as scheduler:
         await scheduler.submit(plan, "silent")
-        await until(lambda: stack.noted("done"), "the worker stops the silent attempt", timeout=30)
-        await scheduler.all_finished("silent", nodes=1)
+        await until(lambda: stack.recorded("done"), "the worker stops the silent attempt", timeout=30)
+        await scheduler.wait_until_finished("silent", nodes=1)
         done = await scheduler.node("silent")
         assert (done.status, done.attempt, done.failures) == (COMPLETED, 2, 1)
         assert done.last_error.code == "HEARTBEAT_TIMEOUT"
-    assert stack.noted("done") == {("silent:0:0:n0", 1): 1, ("silent:0:0:n0", 2): 1}
+    assert stack.recorded("done") == {("silent:0:0:n0", 1): 1, ("silent:0:0:n0", 2): 1}

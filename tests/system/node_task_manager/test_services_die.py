@@ -16,7 +16,7 @@ ALL_NODES = {f"{flow}:0:0:n{at}" for flow in FLOWS for at in range(LENGTH)}
 
 def ran_once(stack: Stack) -> bool:
     """Tell whether the ledger holds every node exactly once, whatever the attempt."""
-    done = stack.noted("done")
+    done = stack.recorded("done")
     return {key for key, _ in done} == ALL_NODES and done.total() == len(ALL_NODES)
 
 
@@ -26,10 +26,10 @@ async def test_chains_resume_after_node_task_manager_is_killed(stack: Stack, nod
     await stack.worker("worker", address, capacity=60)
     async with Scheduler(address) as scheduler:
         await scheduler.submit(chain(0.05, node_type), *FLOWS)
-        await until(lambda: len(stack.noted("done")) > 100, "the chains are under way")
+        await until(lambda: len(stack.recorded("done")) > 100, "the chains are under way")
         await killed.kill()
         await stack.node_task_manager(port=int(address.rpartition(":")[2]))
-        await scheduler.all_finished(*FLOWS)
+        await scheduler.wait_until_finished(*FLOWS)
         assert {await scheduler.output(flow, "n9") for flow in FLOWS} == {"10"}
     assert ran_once(stack)
 
@@ -42,9 +42,9 @@ async def test_worker_moves_to_another_replica_when_its_own_is_killed(stack: Sta
     await stack.worker("moves", f"ipv4:{first},{second}", capacity=30)
     async with Scheduler(second) as scheduler:
         await scheduler.submit(chain(0.05, node_type), *FLOWS)
-        await until(lambda: len(stack.noted("done")) > 100, "the chains are under way")
+        await until(lambda: len(stack.recorded("done")) > 100, "the chains are under way")
         await killed.kill()
-        await scheduler.all_finished(*FLOWS)
+        await scheduler.wait_until_finished(*FLOWS)
         assert {await scheduler.output(flow, "n9") for flow in FLOWS} == {"10"}
     assert ran_once(stack)
 
@@ -54,13 +54,13 @@ async def test_nothing_runs_twice_when_sole_replica_hangs_longer_than_leases_las
     await stack.worker("worker", address, capacity=60)
     async with Scheduler(address) as scheduler:
         await scheduler.submit(chain(0.5), *FLOWS)
-        await until(lambda: len(stack.noted("done")) > 300, "the chains are under way")
+        await until(lambda: len(stack.recorded("done")) > 300, "the chains are under way")
         hung.signal(signal.SIGSTOP)
         try:
             await asyncio.sleep(4)
         finally:
             hung.signal(signal.SIGCONT)
-        await scheduler.all_finished(*FLOWS)
+        await scheduler.wait_until_finished(*FLOWS)
     assert ran_once(stack)
 
 
@@ -72,11 +72,11 @@ async def test_node_tasks_of_stranded_worker_run_again_elsewhere(stack: Stack, n
     await stack.worker("stranded", first, capacity=30)
     async with Scheduler(second) as scheduler:
         await scheduler.submit(chain(0.05, node_type), *FLOWS)
-        await until(lambda: len(stack.noted("done")) > 100, "the chains are under way")
+        await until(lambda: len(stack.recorded("done")) > 100, "the chains are under way")
         await killed.kill()
-        await scheduler.all_finished(*FLOWS)
+        await scheduler.wait_until_finished(*FLOWS)
         assert {await scheduler.output(flow, "n9") for flow in FLOWS} == {"10"}
-    assert {key for key, _ in stack.noted("done")} == ALL_NODES
+    assert {key for key, _ in stack.recorded("done")} == ALL_NODES
 
 
 async def test_worker_of_hung_replica_moves_and_keeps_its_node_task(
@@ -89,12 +89,12 @@ async def test_worker_of_hung_replica_moves_and_keeps_its_node_task(
     worker = await stack.worker("moves", f"ipv4:{first},127.0.0.1:{port}")
     async with Scheduler(first) as scheduler:
         await scheduler.submit(single("gated", f'{{"gate":"{gate}"}}'), "flow")
-        await until(lambda: stack.noted("begun"), "the node runs")
+        await until(lambda: stack.recorded("begun"), "the node runs")
     _, second = await stack.node_task_manager(port=port, lease_seconds=20)
     hung.signal(signal.SIGSTOP)
-    await until(lambda: worker.printed().count("connected as") == 2, "the worker moves", timeout=PATIENCE_S)
+    await until(lambda: worker.output.count("connected as") == 2, "the worker moves", timeout=PATIENCE_S)
     gate.touch()
     async with Scheduler(second) as scheduler:
-        await scheduler.all_finished("flow", nodes=1)
+        await scheduler.wait_until_finished("flow", nodes=1)
         node = await scheduler.node("flow")
     assert (node.attempt, node.worker_id, node.outputs[0].value_json) == (1, "moves", "1")

@@ -20,14 +20,14 @@ async def test_chains_resume_after_store_is_killed_and_restarted(stack: Stack, n
     await stack.worker("worker", address, capacity=60)
     async with Scheduler(address) as scheduler:
         submitting = [asyncio.create_task(scheduler.submit(chain(0.02, node_type), flow)) for flow in FLOWS[:30]]
-        await until(lambda: len(stack.noted("done")) > 60, "the chains are under way")
+        await until(lambda: len(stack.recorded("done")) > 60, "the chains are under way")
         await stack.kill_store()
         submitting += [asyncio.create_task(scheduler.submit(chain(0.02, node_type), flow)) for flow in FLOWS[30:]]
         await stack.restart_store()
         await asyncio.gather(*submitting)
-        await scheduler.all_finished(*FLOWS)
+        await scheduler.wait_until_finished(*FLOWS)
         assert {await scheduler.output(flow, "n9") for flow in FLOWS} == {"10"}
-    assert {key for key, _ in stack.noted("done")} == ALL_NODES
+    assert {key for key, _ in stack.recorded("done")} == ALL_NODES
 
 
 @pytest.mark.parametrize("node_type", STEPS)
@@ -38,18 +38,18 @@ async def test_nothing_runs_twice_when_store_hangs_longer_than_leases_last(stack
     async with Scheduler(address) as scheduler:
         # The store hangs no sooner than a lease after the start; until then nothing is taken back anyway.
         await scheduler.submit(chain(0.7, node_type), *FLOWS)
-        await until(lambda: len(stack.noted("done")) > 300, "the chains are under way")
+        await until(lambda: len(stack.recorded("done")) > 300, "the chains are under way")
         pid = stack.store.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         try:
             # The manager waits for an answer for longer than leases last.
-            await manager.says("has not answered for 5 s")
+            await manager.wait_for_output("has not answered for 5 s")
         finally:
             os.kill(pid, signal.SIGCONT)
-        await scheduler.all_finished(*FLOWS)
+        await scheduler.wait_until_finished(*FLOWS)
         assert {await scheduler.output(flow, "n9") for flow in FLOWS} == {"10"}
-    done = stack.noted("done")
+    done = stack.recorded("done")
     assert ({key for key, _ in done}, done.total()) == (ALL_NODES, len(ALL_NODES))
 
 
@@ -70,10 +70,10 @@ async def test_every_node_runs_once_though_store_connections_are_cut(stack: Stac
     async with Scheduler(address) as scheduler:
         cutting = asyncio.create_task(cut())
         await asyncio.gather(*(scheduler.submit(chain(0.1, node_type), flow) for flow in FLOWS))
-        await until(lambda: len(stack.noted("done")) > 400, "most nodes have run")
+        await until(lambda: len(stack.recorded("done")) > 400, "most nodes have run")
         enough.set()
         await cutting
-        await scheduler.all_finished(*FLOWS)
+        await scheduler.wait_until_finished(*FLOWS)
         assert {await scheduler.output(flow, "n9") for flow in FLOWS} == {"10"}
-    done = stack.noted("done")
+    done = stack.recorded("done")
     assert (cuts > 10, {key for key, _ in done} == ALL_NODES, done.total()) == (True, True, len(ALL_NODES))

@@ -61,9 +61,9 @@ class Cluster:
     async def start(self) -> None:
         """Start everything; return when all services serve and all workers are connected."""
         await self.store.start()
-        await asyncio.gather(*(self.begin(name) for name in (*self.services, *self.workers)))
+        await asyncio.gather(*(self.start_process(name) for name in (*self.services, *self.workers)))
 
-    async def begin(self, name: str) -> None:
+    async def start_process(self, name: str) -> None:
         """Start a process of this name, on the same port as its predecessor."""
         log = self.home / f"{name}-{len(list(self.home.glob(f'{name}-*')))}.log"
         if name in self.workers:
@@ -77,7 +77,7 @@ class Cluster:
         else:
             process = Process(log, f"tradewind.{name.partition('-')[0]}", **self._settings(name))
         self._running[name] = process
-        await process.says("connected as" if name in self.workers else "serving")
+        await process.wait_for_output("connected as" if name in self.workers else "serving")
 
     async def kill(self, name: str) -> None:
         """Kill a process, as a crash would."""
@@ -88,10 +88,10 @@ class Cluster:
         process = self._running.pop(name)
         process.signal(signal.SIGTERM)
         try:
-            assert await process.ended() == 0, process.printed()
+            assert await process.wait_for_exit() == 0, process.output
         finally:
             process.close()
-        await self.begin(name)
+        await self.start_process(name)
 
     async def restart_store(self) -> None:
         """Kill the store and start it again with the data that it had written."""
@@ -113,9 +113,9 @@ class Cluster:
         ports = [port for name, port in self.services.items() if name.startswith(f"{service}-")]
         return "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports) if ports else ""
 
-    def noted(self, what: str) -> Counter[str]:
+    def recorded(self, event: str) -> Counter[str]:
         """Return how often the ledger notes each idempotency key as `begun` or `done`."""
-        return Counter(key for key, _, noted in read_ledger(self.ledger) if noted == what)
+        return Counter(key for key, _, recorded in read_ledger(self.ledger) if recorded == event)
 
     async def close(self) -> None:
         """End everything."""

@@ -60,7 +60,7 @@ class FailoverStore:
         await self._replica.start()
         config = self._home / "sentinel.conf"
         config.write_text(
-            f"{self._listens()}bind 127.0.0.1\ndir {self._home}\n"
+            f"{self._port_lines()}bind 127.0.0.1\ndir {self._home}\n"
             f"sentinel monitor {SERVICE} 127.0.0.1 {self._master_port} 1\n"
             f"sentinel auth-user {SERVICE} {ADMIN}\nsentinel auth-pass {SERVICE} {password}\n"
             f"sentinel down-after-milliseconds {SERVICE} {self._down_after_ms}\n"
@@ -73,7 +73,7 @@ class FailoverStore:
             )
         await until(self._ready, "the Sentinel knows master and replica", timeout=60)
 
-    def _listens(self) -> str:
+    def _port_lines(self) -> str:
         """Return the lines of the Sentinel's configuration for its port, and for the way it connects."""
         if self._tls is None:
             return f"port {self._port}\n"
@@ -99,7 +99,7 @@ class FailoverStore:
         scheme = "redis" if self._tls is None else "rediss"
         return connect(f"{scheme}://127.0.0.1:{self._port}", max_connections=1, tls=self._tls)
 
-    async def notice_within(self, seconds: float) -> None:
+    async def set_down_after(self, seconds: float) -> None:
         """Count a master as dead after this many seconds from now on; a busy one would be counted as dead too."""
         sentinel = self._connect_sentinel()
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.replicas.cluster import Cluster
-from tests.system.replicas.test_replicas_die import begin, every_cycle_once, running
+from tests.system.replicas.test_replicas_die import pause_and_check_cycles, running, start_flows
 from tests.waiting import until
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.embedded import ADMIN
@@ -31,7 +31,7 @@ def draw() -> random.Random:
     return random.Random(seed)
 
 
-async def admin(cluster: Cluster, *command: str) -> object:
+async def run_store_command(cluster: Cluster, *command: str) -> object:
     """Run a command of the store."""
     client = connect(cluster.store.url_for(ADMIN), max_connections=1)
     try:
@@ -40,19 +40,19 @@ async def admin(cluster: Cluster, *command: str) -> object:
         await client.end()
 
 
-async def hurt(cluster: Cluster, what: str, draw: random.Random) -> None:
+async def disrupt(cluster: Cluster, victim: str, draw: random.Random) -> None:
     """Kill a process and start it again after a while, or restart the store, or cut its connections."""
-    if what == "store":
+    if victim == "store":
         await cluster.restart_store()
-    elif what == "connections":
-        await admin(cluster, "CLIENT", "KILL", "TYPE", draw.choice(("normal", "pubsub")), "SKIPME", "yes")
+    elif victim == "connections":
+        await run_store_command(cluster, "CLIENT", "KILL", "TYPE", draw.choice(("normal", "pubsub")), "SKIPME", "yes")
     else:
-        await cluster.kill(what)
+        await cluster.kill(victim)
         await asyncio.sleep(draw.choice((0.0, 0.5, 3.0)))
-        await cluster.begin(what)
+        await cluster.start_process(victim)
 
 
-async def nothing_is_held(cluster: Cluster) -> None:
+async def wait_until_nothing_is_held(cluster: Cluster) -> None:
     """Wait until the node task manager holds no lease and no slot."""
     left: list[object] = []
 
@@ -61,7 +61,7 @@ async def nothing_is_held(cluster: Cluster) -> None:
         left[:] = [
             key
             for pattern in ("*}:inflight", "*}:worker_tasks:*", "*}:slots:*", "*}:todo", "*}:delayed")
-            for key in await admin(cluster, "KEYS", pattern)  # type: ignore[attr-defined]
+            for key in await run_store_command(cluster, "KEYS", pattern)  # type: ignore[attr-defined]
         ]
         return not left
 
@@ -71,28 +71,28 @@ async def nothing_is_held(cluster: Cluster) -> None:
 async def test_killing_schedulers_twenty_times_leaves_no_gap(tmp_path: Path, draw: random.Random) -> None:
     cluster = Cluster(tmp_path, schedulers=2, workers=2)
     async with running(cluster), cluster.client() as client:
-        await begin(client)
+        await start_flows(client)
         for kill in range(KILLS):
             await asyncio.sleep(draw.uniform(0.0, 3.0))
-            await hurt(cluster, f"scheduler-{kill % 2}", draw)
-        ran = await every_cycle_once(client)
-        done = cluster.noted("done")
+            await disrupt(cluster, f"scheduler-{kill % 2}", draw)
+        ran = await pause_and_check_cycles(client)
+        done = cluster.recorded("done")
         assert set(done) == ran
         assert done.total() == len(ran) > 2 * 100
-        await nothing_is_held(cluster)
+        await wait_until_nothing_is_held(cluster)
 
 
 async def test_every_cycle_completes_once_whatever_is_killed(tmp_path: Path, draw: random.Random) -> None:
     cluster = Cluster(tmp_path, schedulers=2, node_task_managers=2, workers=3)
     victims = [*cluster.services, *cluster.workers, "store", "connections", "connections"]
     async with running(cluster), cluster.client() as client:
-        await begin(client)
+        await start_flows(client)
         until_s = time.monotonic() + SECONDS
         while time.monotonic() < until_s:
             await asyncio.sleep(draw.uniform(0.0, 2.0))
-            await hurt(cluster, draw.choice(victims), draw)
-        ran = await every_cycle_once(client)
-        done = cluster.noted("done")
+            await disrupt(cluster, draw.choice(victims), draw)
+        ran = await pause_and_check_cycles(client)
+        done = cluster.recorded("done")
         print(f"{len(ran)} node tasks, of which {done.total() - len(ran)} ran twice since their worker was killed")
         assert set(done) == ran
-        await nothing_is_held(cluster)
+        await wait_until_nothing_is_held(cluster)

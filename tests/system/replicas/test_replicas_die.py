@@ -36,13 +36,13 @@ def flow(name: str) -> Flow:
     return flow
 
 
-async def more_done(cluster: Cluster) -> None:
+async def wait_for_more_nodes(cluster: Cluster) -> None:
     """Wait until twenty more nodes are done."""
-    before = cluster.noted("done").total()
-    await until(lambda: cluster.noted("done").total() > before + 20, "cycles go on", timeout=PATIENCE_S)
+    before = cluster.recorded("done").total()
+    await until(lambda: cluster.recorded("done").total() > before + 20, "cycles go on", timeout=PATIENCE_S)
 
 
-async def begin(client: Client) -> None:
+async def start_flows(client: Client) -> None:
     """Start all flows."""
     for name in FLOWS:
         await client.register_flow(name, flow(name))
@@ -52,16 +52,16 @@ async def begin(client: Client) -> None:
 async def test_no_cycle_is_missing_or_repeated_whichever_process_is_killed(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, schedulers=2, node_task_managers=2, workers=2)
     async with running(cluster), cluster.client() as client:
-        await begin(client)
+        await start_flows(client)
         for killed in ("scheduler-0", "node_task_manager-0", "trigger-0", "scheduler-1", "node_task_manager-1"):
-            await more_done(cluster)
+            await wait_for_more_nodes(cluster)
             await cluster.kill(killed)
-            await cluster.begin(killed)
-        await more_done(cluster)
+            await cluster.start_process(killed)
+        await wait_for_more_nodes(cluster)
         await cluster.restart_store()
-        await more_done(cluster)
-        ran = await every_cycle_once(client)
-    done = cluster.noted("done")
+        await wait_for_more_nodes(cluster)
+        ran = await pause_and_check_cycles(client)
+    done = cluster.recorded("done")
     assert set(done) == ran
     assert done.total() == len(ran)
 
@@ -71,14 +71,14 @@ async def test_flows_continue_after_sentinel_failover(tmp_path: Path) -> None:
     store = FailoverStore(tmp_path)
     cluster = Cluster(tmp_path, workers=2, store=store)
     async with running(cluster), cluster.client() as client:
-        await begin(client)
-        await more_done(cluster)
+        await start_flows(client)
+        await wait_for_more_nodes(cluster)
         await store.kill_master()
-        await more_done(cluster)
-        assert await every_cycle_once(client) == set(cluster.noted("done"))
+        await wait_for_more_nodes(cluster)
+        assert await pause_and_check_cycles(client) == set(cluster.recorded("done"))
 
 
-async def every_cycle_once(client: Client) -> set[str]:
+async def pause_and_check_cycles(client: Client) -> set[str]:
     """Pause the flows, wait until their cycles have ended, and return the node tasks.
 
     Asserts that the cycles are numbered 0, 1, 2, ... and belong to consecutive planned times of the grid.
@@ -87,7 +87,7 @@ async def every_cycle_once(client: Client) -> set[str]:
     for name in FLOWS:
         await client.pause_flow(name)
     for name in FLOWS:
-        cycles = await ended(client, name)
+        cycles = await wait_for_cycles(client, name)
         assert [each.cycle for each in cycles] == list(range(len(cycles)))
         assert {each.status for each in cycles} == {"completed"}
         times = [each.planned_time for each in cycles if each.planned_time is not None]
@@ -96,7 +96,7 @@ async def every_cycle_once(client: Client) -> set[str]:
     return ran
 
 
-async def ended(client: Client, name: str) -> list[CycleRecord]:
+async def wait_for_cycles(client: Client, name: str) -> list[CycleRecord]:
     """Return all cycles of a flow, the oldest first, once none of them is running."""
     found: list[CycleRecord] = []
 

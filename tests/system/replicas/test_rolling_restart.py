@@ -8,7 +8,13 @@ import pytest
 
 from tests.certificates import Authority
 from tests.system.replicas.cluster import Cluster
-from tests.system.replicas.test_replicas_die import begin, every_cycle_once, flow, more_done, running
+from tests.system.replicas.test_replicas_die import (
+    flow,
+    pause_and_check_cycles,
+    running,
+    start_flows,
+    wait_for_more_nodes,
+)
 from tradewind.client import Client, Role, Unauthenticated
 from tradewind.tls import TlsFiles
 
@@ -50,14 +56,14 @@ async def test_a_rolling_restart_loses_nothing(tmp_path: Path) -> None:
             with pytest.raises(Unauthenticated):
                 await nobody.run_flow("any")
         async with cluster.client(person, token) as client:
-            await begin(client)
+            await start_flows(client)
             for names in ROUNDS:
-                await more_done(cluster)
+                await wait_for_more_nodes(cluster)
                 for name in ("server", "worker"):
                     issued(name)
                 await asyncio.gather(*map(cluster.restart, names))
-            await more_done(cluster)
-            assert await every_cycle_once(client) == set(cluster.noted("done"))
+            await wait_for_more_nodes(cluster)
+            assert await pause_and_check_cycles(client) == set(cluster.recorded("done"))
 
 
 async def test_service_token_changes_without_refused_calls(tmp_path: Path) -> None:
@@ -69,9 +75,9 @@ async def test_service_token_changes_without_refused_calls(tmp_path: Path) -> No
             user = (await server.create_token("ann", role=Role.USER)).token
             cluster.environment["TRADEWIND_TOKEN"] = (await server.create_token("pool", role=Role.WORKER)).token
         cluster.workers.append("worker-0")
-        await cluster.begin("worker-0")
+        await cluster.start_process("worker-0")
         async with cluster.client(token=user) as client, asyncio.TaskGroup() as tasks:
-            await begin(client)
+            await start_flows(client)
             asking = tasks.create_task(ask(client))
             for shown, accepted in ((OLD, NEW), (NEW, OLD), (NEW, "")):
                 cluster.environment["TRADEWIND_SERVICE_TOKEN"] = shown
@@ -79,9 +85,9 @@ async def test_service_token_changes_without_refused_calls(tmp_path: Path) -> No
                 names = list(cluster.services)
                 for half in (names[::2], names[1::2]):
                     await asyncio.gather(*map(cluster.restart, half))
-                    await more_done(cluster)
+                    await wait_for_more_nodes(cluster)
             asking.cancel()
-            await every_cycle_once(client)
+            await pause_and_check_cycles(client)
         logged = "".join(log.read_text(encoding="utf-8") for log in tmp_path.glob("*.log"))
         assert "this token is not known" not in logged
         async with cluster.client(token=OLD) as outdated:

@@ -1,4 +1,4 @@
-"""Processes are killed while a flow runs another; each node above ends once, with the result of the cycle below."""
+"""Processes are killed while a flow runs another; the parent's node ends once, with the result of the child."""
 
 import asyncio
 from pathlib import Path
@@ -13,47 +13,47 @@ from tradewind.flow import Flow
 KILLED = ("scheduler-0", "node_task_manager-0", "worker-0")
 
 
-def flows(below: str, failures: int) -> tuple[Flow, Flow]:
+def flows(child_id: str, failures: int) -> tuple[Flow, Flow]:
     """Return a flow that waits for a file and then fails `failures` times, and a flow that runs it."""
-    child = Flow(below, "1h")
+    child = Flow(child_id, "1h")
     child.node("main", "gated")["output"] >> child.node("last", "shaky", {"failures": failures})["value"]
-    parent = Flow(f"over-{below}", "1h")
+    parent = Flow(f"over-{child_id}", "1h")
     parent.sub_flow("sub", child)
     return child, parent
 
 
-async def through_a_kill(cluster: Cluster, client: Client, below: str, cycle: int, *killed: str) -> CycleStatus:
-    """Run the flow above, kill processes while the cycle below waits, let it go on, and return how everything ended."""
-    gate = cluster.home / f"{below}-{cycle}"
-    handle = await client.run_flow(f"over-{below}", {"gate": str(gate)})
-    main = f"{below}:{cycle}:0:main"
-    await until(lambda: cluster.noted("begun")[main] == 1, f"{main} runs", timeout=PATIENCE_S)
+async def run_through_kill(cluster: Cluster, client: Client, child_id: str, cycle: int, *killed: str) -> CycleStatus:
+    """Run the parent, kill processes while the child's cycle waits, let it go on, and return the parent's status."""
+    gate = cluster.home / f"{child_id}-{cycle}"
+    handle = await client.run_flow(f"over-{child_id}", {"gate": str(gate)})
+    main = f"{child_id}:{cycle}:0:main"
+    await until(lambda: cluster.recorded("begun")[main] == 1, f"{main} runs", timeout=PATIENCE_S)
     await asyncio.gather(*map(cluster.kill, killed))
     gate.touch()
-    await asyncio.gather(*map(cluster.begin, killed))
+    await asyncio.gather(*map(cluster.start_process, killed))
     return (await handle.wait(PATIENCE_S)).status
 
 
-async def below_ran_once(cluster: Cluster, client: Client, below: str, times: int) -> list[Any]:
-    """Check that each cycle above has one below, whose nodes are done once; return the nodes above."""
-    cycles = [cycle async for cycle in client.list_cycles(below)][::-1]
-    assert [str(cycle.parent) for cycle in cycles] == [f"over-{below}:{at}:0:sub" for at in range(times)]
-    assert [cluster.noted("done")[f"{below}:{at}:0:main"] for at in range(times)] == [1] * times
-    nodes = [await client.get_node_task(f"over-{below}:{at}:0:sub") for at in range(times)]
-    assert [(node.attempt, node.sub_flow) for node in nodes] == [(1, SubFlowCycle(below, at)) for at in range(times)]
+async def check_children_ran_once(cluster: Cluster, client: Client, child_id: str, times: int) -> list[Any]:
+    """Check that each cycle of the parent has one of the child, whose nodes ran once; return the parent's nodes."""
+    cycles = [cycle async for cycle in client.list_cycles(child_id)][::-1]
+    assert [str(cycle.parent) for cycle in cycles] == [f"over-{child_id}:{at}:0:sub" for at in range(times)]
+    assert [cluster.recorded("done")[f"{child_id}:{at}:0:main"] for at in range(times)] == [1] * times
+    nodes = [await client.get_node_task(f"over-{child_id}:{at}:0:sub") for at in range(times)]
+    assert [(node.attempt, node.sub_flow) for node in nodes] == [(1, SubFlowCycle(child_id, at)) for at in range(times)]
     return nodes
 
 
 async def test_sub_flow_node_ends_once_whichever_process_is_killed(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     async with running(cluster), cluster.client() as client:
-        for below, failures in (("good", 0), ("bad", 9)):
-            for flow in flows(below, failures):
+        for child_id, failures in (("good", 0), ("bad", 9)):
+            for flow in flows(child_id, failures):
                 await client.register_flow(flow.flow_id, flow)
         for at, killed in enumerate(KILLED):
-            assert await through_a_kill(cluster, client, "good", at, killed) is CycleStatus.COMPLETED, killed
-        assert await through_a_kill(cluster, client, "bad", 0, *KILLED) is CycleStatus.FAILED
-        for node in await below_ran_once(cluster, client, "good", len(KILLED)):
+            assert await run_through_kill(cluster, client, "good", at, killed) is CycleStatus.COMPLETED, killed
+        assert await run_through_kill(cluster, client, "bad", 0, *KILLED) is CycleStatus.FAILED
+        for node in await check_children_ran_once(cluster, client, "good", len(KILLED)):
             assert node.outputs == {"output": {"last": {"output": 1}}}
-        (node,) = await below_ran_once(cluster, client, "bad", 1)
+        (node,) = await check_children_ran_once(cluster, client, "bad", 1)
         assert node.error.code == "SUB_FLOW_FAILED"

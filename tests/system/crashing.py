@@ -1,4 +1,4 @@
-"""The whole engine in one process; its scheduler dies at a point that a test chooses, and another one takes over."""
+"""The whole engine in one process; its scheduler dies at a step that a test chooses, and another one takes over."""
 
 import asyncio
 import copyreg
@@ -30,46 +30,46 @@ START_NS = 1_800_000_000 * 10**9
 
 _WRITES = {
     *("register", "change_status", "raise_schedule_epoch", "remove_step", "settle", "postpone", "add", "begin"),
-    *("begin_rerun", "try_update", "update_many", "try_save", "forget", "create", "cancel", "save", "told"),
+    *("begin_rerun", "try_update", "update_many", "try_save", "forget", "create", "cancel", "save", "remove"),
 }
 
 
-class Life:
-    """The life of one scheduler's process. A step is a write that its store carried out, or an answer that it got."""
+class SchedulerProcess:
+    """One scheduler's process. A step is a write that its store carried out, or an answer that it received."""
 
-    def __init__(self, dies_at: int, buried: Callable[[], None]) -> None:
-        self._dies_at = dies_at
-        self._buried = buried
+    def __init__(self, crash_at: int, on_crash: Callable[[], None]) -> None:
+        self._crash_at = crash_at
+        self._on_crash = on_crash
         self._steps = 0
         self.counting = False
-        self.dead = False
-        self.store_away = False
+        self.crashed = False
+        self.store_unavailable = False
         self.channels: list[LocalChannel] = []
 
     def step(self) -> None:
         """Take a step if steps count yet; with the last step the process is gone."""
-        if self.dead or not self.counting:
+        if self.crashed or not self.counting:
             return
         self._steps += 1
-        if self._steps == self._dies_at:
-            self.dead = True
+        if self._steps == self._crash_at:
+            self.crashed = True
             for channel in self.channels:
                 channel.gate.shut()
                 channel.break_off()
-            self._buried()
+            self._on_crash()
 
-    async def lasts(self) -> None:
-        """Return if the process lives; never return otherwise."""
-        if self.dead:
+    async def block_if_crashed(self) -> None:
+        """Return unless the process has crashed; then never return."""
+        if self.crashed:
             await asyncio.get_running_loop().create_future()
 
 
-class MortalStore:
+class CrashableStore:
     """Wraps any store; calls of a dead process have no effect and are never answered."""
 
-    def __init__(self, store: Any, life: Life) -> None:
+    def __init__(self, store: Any, process: SchedulerProcess) -> None:
         self._store = store
-        self._life = life
+        self._process = process
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -77,33 +77,33 @@ class MortalStore:
             return method
 
         async def call(*args: Any, **options: Any) -> Any:
-            await self._life.lasts()
-            if self._life.store_away:
+            await self._process.block_if_crashed()
+            if self._process.store_unavailable:
                 raise ConnectionError("the store is away")
             answer = await method(*args, **options)
             if name in _WRITES:
-                self._life.step()
-            await self._life.lasts()
+                self._process.step()
+            await self._process.block_if_crashed()
             return answer
 
         return call
 
 
-class MortalStores:
+class CrashableStores:
     """All stores of one scheduler."""
 
-    def __init__(self, stores: MemoryStores, life: Life) -> None:
+    def __init__(self, stores: MemoryStores, process: SchedulerProcess) -> None:
         self._stores = stores
-        self._life = life
+        self._process = process
 
     def __getattr__(self, name: str) -> Any:
-        return MortalStore(getattr(self._stores, name), self._life)
+        return CrashableStore(getattr(self._stores, name), self._process)
 
 
 class World:
     """Everything that a scenario works with."""
 
-    def __init__(self, loop: VirtualLoop, dies_at: int) -> None:
+    def __init__(self, loop: VirtualLoop, crash_at: int) -> None:
         self._loop = loop
         self._server = LocalServer()
         self._data = Data(SystemClock())
@@ -112,83 +112,85 @@ class World:
         self._schedulers: list[Scheduler] = []
         self._to_client = self._channel()
         self.client: Client = VirtualClient(self._to_client)
-        self.life = Life(dies_at, self._succeed)
-        self._bind(self.life)
+        self.scheduler = SchedulerProcess(crash_at, self._start_successor)
+        self._bind(self.scheduler)
 
-    def remember(self) -> Callable[[], None]:
-        """Return a function that makes the stores of the scheduler and the trigger service forget what came after this.
+    def snapshot(self) -> Callable[[], None]:
+        """Return a function that resets the stores of the scheduler and the trigger service to this moment.
 
         That is the effect of a failover to a replica that lagged behind. The node task manager has another store, and
-        forgets nothing.
+        loses nothing.
         """
 
         def records() -> dict[str, dict[Any, Any]]:
             held = {name: held for name, held in vars(self._data).items() if isinstance(held, dict)}
             return {**held, "listeners": {}, "lanes": self._engine.triggers.lanes}
 
-        kept = deepcopy(records())
+        saved = deepcopy(records())
 
-        def forget() -> None:
+        def restore() -> None:
             for name, held in records().items():
                 held.clear()
-                held.update(kept[name])
+                held.update(saved[name])
 
-        return forget
+        return restore
 
     def _channel(self, address: str = "", *, traced: bool = True) -> Any:
         return LocalChannel(self._server, self._loop.engine)
 
-    def _bind(self, life: Life) -> None:
+    def _bind(self, process: SchedulerProcess) -> None:
         def channel(address: str = "", *, traced: bool = True) -> Any:
             def tap(_method: str, from_server: bool, _message: bytes) -> None:
                 if from_server:
-                    life.step()
+                    process.step()
 
-            life.channels.append(LocalChannel(self._server, self._loop.engine, tap))
-            return life.channels[-1]
+            process.channels.append(LocalChannel(self._server, self._loop.engine, tap))
+            return process.channels[-1]
 
         records = MemoryStores(
             SystemClock(), lease_ms=86_400_000, data=self._data, publishes_ends=lambda: scheduler.publishes_ends
         )
-        stores: Any = MortalStores(records, life)
+        unknown = _WRITES - {name for store in vars(records).values() for name in dir(store)}
+        assert not unknown, f"no store has the methods {unknown}"
+        stores: Any = CrashableStores(records, process)
         settings = SchedulerSettings(scheduler_lease_seconds=86_400, scheduler_sole=True)
         scheduler = Scheduler(settings, stores=stores, open_channel=channel)
         self._schedulers.append(scheduler)
         self._server.bind([*self._services, scheduler])
 
-    def _succeed(self) -> None:
+    def _start_successor(self) -> None:
         """Let another scheduler take the place of the dead one; clients of the dead one find their connections lost."""
-        self._bind(Life(0, lambda: None))
+        self._bind(SchedulerProcess(0, lambda: None))
         self._to_client.break_off()
         self._starting = self._loop.create_task(self._schedulers[-1].start(), context=self._loop.engine.copy())
 
-    async def live(self, scenario: Callable[["World"], Awaitable[None]], nodes: Iterable[Node[..., Any]]) -> None:
+    async def run(self, scenario: Callable[["World"], Awaitable[None]], nodes: Iterable[Node[..., Any]]) -> None:
         """Run the scenario with one worker."""
-        async with AsyncExitStack() as last_to_first:
+        async with AsyncExitStack() as exit_stack:
 
             async def start() -> None:
                 for service in (*self._services, self._schedulers[0]):
                     await service.start()
                 for service in self._services:
-                    last_to_first.push_async_callback(service.stop)
-                await last_to_first.enter_async_context(VirtualWorker(list(nodes), "w1", self._channel()))
+                    exit_stack.push_async_callback(service.stop)
+                await exit_stack.enter_async_context(VirtualWorker(list(nodes), "w1", self._channel()))
 
             await self._loop.create_task(start(), context=self._loop.engine.copy())
-            await last_to_first.enter_async_context(self.client)
+            await exit_stack.enter_async_context(self.client)
             await scenario(self)
             # The first scheduler may be dead, and its successor has no partitions to give up when it stops.
             await self._schedulers[-1].stop()
 
 
-def run_in_world(scenario: Callable[[World], Awaitable[None]], nodes: Iterable[Node[..., Any]], dies_at: int) -> bool:
-    """Run a scenario in which the scheduler dies at step `dies_at`; return whether it got that far."""
+def run_in_world(scenario: Callable[[World], Awaitable[None]], nodes: Iterable[Node[..., Any]], crash_at: int) -> bool:
+    """Run a scenario in which the scheduler dies at step `crash_at`; return whether it got that far."""
     loop = VirtualLoop(START_NS)
     quieten_logging("critical")
 
     async def main() -> bool:
-        world = World(loop, dies_at)
-        await world.live(scenario, nodes)
-        return world.life.dead
+        world = World(loop, crash_at)
+        await world.run(scenario, nodes)
+        return world.scheduler.crashed
 
     with virtual_clock_and_randomness(loop, 0), asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(main())
