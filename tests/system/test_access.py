@@ -49,7 +49,7 @@ async def test_users_reach_only_their_own_flows_and_tasks(guarded: Standalone, a
         Worker(load_nodes(NODES), address=guarded.address, token=pool.token),
         Client(guarded.address, token=tokens["ann"]) as ann,
         Client(guarded.address, token=tokens["bob"]) as bob,
-        Client(guarded.address) as nobody,
+        Client(guarded.address) as anonymous,
     ):
         await ann.register_flow("sums", flows.sums())
         assert (await ann.get_flow("sums")).flow.user_id == "ann"
@@ -58,7 +58,7 @@ async def test_users_reach_only_their_own_flows_and_tasks(guarded: Standalone, a
         task = await ann.submit_task("numbers", {"start": 5})
         assert [state.status async for state in cycle.watch_node("sort")] == ["completed"]
 
-        for client, refused in ((bob, PermissionDenied), (nobody, Unauthenticated)):
+        for client, refused in ((bob, PermissionDenied), (anonymous, Unauthenticated)):
             for call in (
                 client.get_flow("sums"),
                 client.register_flow("sums", flows.sums()),
@@ -72,7 +72,7 @@ async def test_users_reach_only_their_own_flows_and_tasks(guarded: Standalone, a
             ):
                 with pytest.raises(refused):
                     await call
-            with pytest.raises(refused if client is nobody else NotFound):
+            with pytest.raises(refused if client is anonymous else NotFound):
                 await client.task(task.task_id).cancel()
         assert (await ann.get_flow("sums")).flow.status == "registered"
         assert (await ann.get_flow("sums")).flow.revision == 1
@@ -113,14 +113,14 @@ async def test_node_tasks_and_repeated_calls_cause_no_token_lookups(
     guarded: Standalone, admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many node tasks go over the open stream, and however often a known token calls."""
-    asked: list[str] = []
+    lookups: list[str] = []
     authorize = RedisSessions.authorize
 
-    async def counted(self: RedisSessions, digest: str) -> Authorized | Refusal:
-        asked.append(digest)
+    async def counting_authorize(self: RedisSessions, digest: str) -> Authorized | Refusal:
+        lookups.append(digest)
         return await authorize(self, digest)
 
-    monkeypatch.setattr(RedisSessions, "authorize", counted)
+    monkeypatch.setattr(RedisSessions, "authorize", counting_authorize)
     pool = (await admin.create_token("pool", role=Role.WORKER)).token
     ann_token = (await admin.create_token("ann", role=Role.USER)).token
     async with (
@@ -128,12 +128,12 @@ async def test_node_tasks_and_repeated_calls_cause_no_token_lookups(
         Client(guarded.address, token=ann_token) as ann,
     ):
         await ann.register_flow("sums", flows.sums())
-        known = len(asked)
-        assert set(asked) <= {digest_of(token) for token in (pool, ann_token, guarded.new_admin_token or "")}
+        lookups_before = len(lookups)
+        assert set(lookups) <= {digest_of(token) for token in (pool, ann_token, guarded.new_admin_token or "")}
         ended = [await (await ann.run_flow("sums")).wait(30) for _ in range(30)]
         assert all(cycle.succeeded for cycle in ended)
         # Each of the two tokens is remembered for a minute.
-        assert len(asked) - known <= 2
+        assert len(lookups) - lookups_before <= 2
 
 
 async def test_worker_needs_token_and_leaves_once_it_is_revoked(guarded: Standalone, admin: Client) -> None:
@@ -163,9 +163,9 @@ async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, 
 
     assert "send one as" in await shell("flow", "list", exit_code=1)
     assert "logged in as admin (admin)" in await shell("login", "--token-file", str(file))
-    kept = tmp_path / "config" / "tradewind" / "tokens.json"
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert guarded.new_admin_token not in kept.read_text()
+    saved = tmp_path / "config" / "tradewind" / "tokens.json"
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o600
+    assert guarded.new_admin_token not in saved.read_text()
     assert await shell("whoami") == "admin (admin)\n"
     token = (await shell("token", "create", "--user", "ann", "--role", "user", "--label", "ci")).strip()
     (listed,) = await shell.json("token", "list", "--user", "ann")
@@ -174,9 +174,9 @@ async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, 
     async with Client(guarded.address, token=token) as ann:
         assert (await ann.who_am_i()).role is Role.USER
         assert (await shell.json("user", "set", "ann", "--role", "operator"))["role"] == "operator"
-        await until(lambda: _is(ann, Role.OPERATOR), "the role has changed")
+        await until(lambda: _has_role(ann, Role.OPERATOR), "the role has changed")
         assert await shell.json("token", "revoke", listed["session_id"], "--user", "ann") == {"revoked": 1}
-        await until(lambda: _is(ann, None), "the token is good no more")
+        await until(lambda: _has_role(ann, None), "the token is revoked")
     await shell("logout")
     refused = await shell("whoami", exit_code=1)
     assert "send one as" in refused
@@ -196,8 +196,8 @@ async def test_logout_ends_login_session_and_no_other_token(
     assert "not logged in" in await shell("logout", exit_code=1)
     assert [each["kind"] for each in await shell.json("token", "list")] == ["token"]
     await shell("login", "--token-file", str(guarded.admin_token_file))
-    (began,) = [each for each in await shell.json("token", "list") if each["kind"] == "login"]
-    await shell("token", "revoke", began["session_id"])
+    (login_session,) = [each for each in await shell.json("token", "list") if each["kind"] == "login"]
+    await shell("token", "revoke", login_session["session_id"])
     assert await shell("logout") == "logged out\n", "the session has ended already"
     assert "not logged in" in await shell("logout", exit_code=1)
 
@@ -210,7 +210,7 @@ async def test_bench_uses_saved_login(guarded: Standalone) -> None:
     assert measured["nodes_per_second"] > 0
 
 
-async def _is(client: Client, role: Role | None) -> bool:
+async def _has_role(client: Client, role: Role | None) -> bool:
     try:
         return (await client.who_am_i()).role is role
     except Unauthenticated:
@@ -255,7 +255,7 @@ async def test_start_fails_when_admin_has_too_many_tokens_for_a_new_one(tmp_path
 
 
 async def test_start_makes_an_admin_only_when_there_is_none(tmp_path: Path) -> None:
-    """One whom somebody else has demoted stays so, even if the file with the token is gone."""
+    """An admin whom another admin has demoted stays so, even if the file with the token is gone."""
     async with (
         Standalone(data=tmp_path, port=0, auth=True) as stack,
         Client(stack.address, token=stack.new_admin_token) as admin,
@@ -313,8 +313,8 @@ async def test_daily_quota_counts_only_accepted_calls(tmp_path: Path, monkeypatc
             for client in (ann, unary):
                 with pytest.raises(NotFound):
                     await client.run_flow("unheard-of")
-            begun = (await ann.list_quotas())[0]
-            assert (begun.used, begun.most) == (0, 3)
+            quota_before = (await ann.list_quotas())[0]
+            assert (quota_before.used, quota_before.most) == (0, 3)
             for client in (ann, unary):
                 await client.run_flow("sums")
             await ann.run_flows(["sums"])
@@ -326,8 +326,8 @@ async def test_daily_quota_counts_only_accepted_calls(tmp_path: Path, monkeypatc
             assert 0 < refusal.value.retry_after <= 25 * 3600
         monkeypatch.setenv("TRADEWIND_TOKEN", token)
         shell = Shell(stack.address)
-        (shown,) = (await shell.json("whoami"))["quotas"]
-        assert (shown["endpoint"], shown["most"], shown["time_zone"]) == ("RunFlow", 3, zone)
+        (quota,) = (await shell.json("whoami"))["quotas"]
+        assert (quota["endpoint"], quota["most"], quota["time_zone"]) == ("RunFlow", 3, zone)
         assert zone in await shell("whoami")
         assert "RunFlow" in await shell("user", "quotas", "ann")
 

@@ -33,7 +33,7 @@ async def completed(client: Client, flow_id: str) -> int:
 
 async def test_stack_is_restored_from_backup_of_data_directory(tmp_path: Path) -> None:
     """This uses `tradewind up` and its append-only files."""
-    data, kept = tmp_path / "data", tmp_path / "backups"
+    data, backup_dir = tmp_path / "data", tmp_path / "backups"
     async with (
         Standalone(data=data, port=0, node_task_manager_shards=2) as stack,
         Worker(load_nodes(NODES), address=stack.address),
@@ -45,23 +45,23 @@ async def test_stack_is_restored_from_backup_of_data_directory(tmp_path: Path) -
 
         async def backup_is_recent() -> bool:
             """With `everysec` the files may be two seconds behind."""
-            await shell("backup", "create", str(kept), "--data", str(data), "--keep", "1")
+            await shell("backup", "create", str(backup_dir), "--data", str(data), "--keep", "1")
             return datetime.now(UTC).timestamp() - started > 3
 
         started = datetime.now(UTC).timestamp()
         await until(backup_is_recent, "the files hold what was answered")
-        assert "is intact" in await shell("backup", "verify", str(kept))
-        assert (await shell.json("backup", "verify", str(kept)))["keys"] > 0
+        assert "is intact" in await shell("backup", "verify", str(backup_dir))
+        assert (await shell.json("backup", "verify", str(backup_dir)))["keys"] > 0
     shutil.rmtree(data)
 
-    assert f" to {data}\n" in await shell("backup", "restore", str(kept), str(data))
+    assert f" to {data}\n" in await shell("backup", "restore", str(backup_dir), str(data))
     async with Standalone(data=data, port=0) as stack:
         await _check_restored(stack, before)
 
 
 async def test_stack_is_restored_from_snapshot_of_separate_store(tmp_path: Path) -> None:
     """This uses a separate store, as on Kubernetes."""
-    kept = tmp_path / "backups"
+    backup_dir = tmp_path / "backups"
     store = EmbeddedStore(tmp_path / "store", acl_users=ACL_USERS)
     await store.start()
     try:
@@ -77,17 +77,17 @@ async def test_stack_is_restored_from_snapshot_of_separate_store(tmp_path: Path)
             before = await completed(client, "sums")
             shell = Shell(stack.address)
             login = ("--store", f"redis://127.0.0.1:{store.port}", "--user", "backup", "--password", "secret")
-            created = await shell.json("backup", "create", str(kept), *login)
+            created = await shell.json("backup", "create", str(backup_dir), *login)
             assert created == {
-                "path": str(find_backup(kept).path),
+                "path": str(find_backup(backup_dir).path),
                 "kind": "snapshot",
-                "bytes": find_backup(kept).bytes,
+                "bytes": find_backup(backup_dir).bytes,
             }
     finally:
         await store.stop()
     shutil.rmtree(store.directory)
 
-    await shell("backup", "restore", str(kept), str(store.directory))
+    await shell("backup", "restore", str(backup_dir), str(store.directory))
     store = EmbeddedStore(store.directory, acl_users=ACL_USERS)
     await store.start()
     try:
@@ -125,10 +125,10 @@ async def _check_restored(stack: Standalone, before: int) -> None:
         assert batch.progress.completed == 20
         async with Worker(load_nodes(NODES), address=stack.address):
 
-            async def further() -> bool:
+            async def more_completed() -> bool:
                 return await completed(client, "sums") >= restored + 2
 
-            await until(further, "further cycles complete", timeout=120)
+            await until(more_completed, "further cycles complete", timeout=120)
             described = await client.cycle("sums", restored + 1).describe()
             assert {node.status for node in described.nodes} <= {"completed", "skipped"}
             assert "0 broken invariants" in await shell("doctor", "--mend")

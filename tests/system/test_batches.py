@@ -38,7 +38,7 @@ async def test_task_returns_outputs_of_its_node(client: Client) -> None:
     async def logged() -> bool:
         return [line.message async for line in handle.logs()] == ["numbers from 5"]
 
-    await until(logged, "the line is kept")
+    await until(logged, "the line is stored")
     assert [task.node_task_id async for task in client.list_tasks(statuses=["completed"])] == [handle.task_id]
     assert (await client.get_node_task(handle.task_id)).outputs == {"numbers": [5, 6]}
 
@@ -286,7 +286,7 @@ async def test_batch_commands(shell: Shell, tmp_path: Path) -> None:
     async def logged() -> bool:
         return "numbers from 19" in await shell("task", "logs", batch["batch_id"])
 
-    await until(logged, "the last line is kept")
+    await until(logged, "the last line is stored")
 
     waiting = await shell("batch", "submit", "nobodys", "-", input="{}\n\n{}\n")
     (waits,) = await shell.json("batch", "list", "--status", "queued")

@@ -33,7 +33,7 @@ async def test_trigger_on_flow_end_runs_another_flow(client: Client) -> None:
         finished: list[str] = []
 
         async def second_flow_has_run() -> bool:
-            # Ends are reported once the scheduler knows that somebody listens.
+            # Ends are reported once the scheduler knows of a listener.
             handle = await client.run_flow("prices", wait=30)
             assert handle.record is not None
             finished.append(handle.record.run_id)

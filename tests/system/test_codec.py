@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.processes import Shell
-from tests.system.store_files import written
+from tests.system.store_files import stored_bytes
 from tradewind.client import Client, CycleHandle, RunRequest
 from tradewind.codec import AesGcm
 from tradewind.flow import Flow
@@ -39,7 +39,7 @@ async def test_payloads_are_readable_only_with_the_codec(
     text = " ".join(f"{PLANTED}-{at}" for at in range(3))
     expected = {"both": {"texts": [text, f"{text} {PLANTED}-2".upper()]}}
     worker = Worker(load_nodes(NODES), address=stack.address, codec=CODEC, process_capacity=1)
-    async with worker, Client(stack.address, codec=CODEC) as client, Client(stack.address) as stranger:
+    async with worker, Client(stack.address, codec=CODEC) as client, Client(stack.address) as client_without_codec:
         await client.register_flow("coded", flow())
         run = await client.run_flow("coded", {"start": PLANTED})
         assert await run.result(60) == expected
@@ -52,10 +52,10 @@ async def test_payloads_are_readable_only_with_the_codec(
         task = await client.submit_task("join", {"words": [PLANTED, "pie"]})
         assert await task.result(60) == {"text": f"{PLANTED} pie"}
 
-        seen = await stranger.cycle("coded", run.cycle).describe(include_outputs=True)
-        assert PLANTED not in str(seen).lower()
-        assert PLANTED not in str(await stranger.get_memory("coded"))
-        assert all(node.outputs for node in seen.sinks), "they are there, but not to be read"
+        encoded = await client_without_codec.cycle("coded", run.cycle).describe(include_outputs=True)
+        assert PLANTED not in str(encoded).lower()
+        assert PLANTED not in str(await client_without_codec.get_memory("coded"))
+        assert all(node.outputs for node in encoded.sinks), "they are there, but not to be read"
 
         shell = Shell(stack.address)
         keys = tmp_path / "keys"
@@ -65,10 +65,10 @@ async def test_payloads_are_readable_only_with_the_codec(
         assert PLANTED in await shell("--codec", "tradewind.codec.aes_gcm:aes_gcm", *shown)
         assert PLANTED not in await shell(*shown)
     await stack.stop()
-    kept = written(tmp_path / "data")
-    assert b"coded" in kept
-    assert PLANTED.encode() not in kept
-    assert PLANTED.upper().encode() not in kept
+    stored = stored_bytes(tmp_path / "data")
+    assert b"coded" in stored
+    assert PLANTED.encode() not in stored
+    assert PLANTED.upper().encode() not in stored
 
 
 async def test_bulk_requests_are_split_by_encoded_size(stack: Standalone) -> None:

@@ -93,10 +93,10 @@ async def test_killed_worker_is_reported_within_seconds(stack: Standalone, proce
         await worker.kill()
         await client.run_flow("f")
 
-        async def is_told() -> bool:
+        async def is_reported() -> bool:
             return [each.code for each in await client.explain_node("f", "first")] == ["no_live_worker", "queued"]
 
-        await until(is_told, "nobody runs the node", timeout=10)
+        await until(is_reported, "the worker is reported as not connected", timeout=10)
         reason, _ = await client.explain_node("f", "first")
         assert (reason.facts["last_worker"], reason.facts["gone"]) == ("w3", [])
         message = (

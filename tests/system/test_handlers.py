@@ -83,7 +83,7 @@ async def test_first_stop_spares_finally_nodes_and_second_stop_ends_them(
     await until(Path(f"{tmp_path}/long.begun").exists, "the node runs")
     assert "waits until all other components" in await shell("cycle", "show", "guarded")
     await client.stop_cycle("guarded", reason="enough")
-    await until(Path(f"{tmp_path}/last.begun").exists, "what runs last has begun")
+    await until(Path(f"{tmp_path}/last.begun").exists, "the finally node has begun")
     assert "phase finally" in await shell("cycle", "show", "guarded")
     assert (await client.get_cycle("guarded")).status is CycleStatus.RUNNING
     await client.stop_cycle("guarded", reason="really")
@@ -101,7 +101,7 @@ async def test_bulk_stop_does_not_count_as_second_stop(client: Client, tmp_path:
     handle = await client.run_flow("guarded")
     await until(Path(f"{tmp_path}/long.begun").exists, "the node runs")
     await client.stop_cycle("guarded", reason="enough")
-    await until(Path(f"{tmp_path}/last.begun").exists, "what runs last has begun")
+    await until(Path(f"{tmp_path}/last.begun").exists, "the finally node has begun")
 
     job = await client.wait_bulk_job((await client.start_bulk_job("stop", ["guarded"])).job_id, 30)
     assert (job.done, job.failed) == (1, 0)

@@ -57,14 +57,14 @@ async def test_unauthorized_calls_are_refused_with_reason_and_change_nothing(sta
         ann = (await admin.create_token("ann", role=Role.USER)).token
         bob = (await admin.create_token("bob", role=Role.USER)).token
         pool = (await admin.create_token("pool", role=Role.WORKER)).token
-        over = (await admin.create_token("eve", role=Role.USER, lifetime=0.05)).token
+        expired_token = (await admin.create_token("eve", role=Role.USER, lifetime=0.05)).token
         revoked = await admin.create_token("eve")
         await admin.revoke_session(revoked.session.session_id, user_id="eve")
 
-        async def is_over() -> bool:
+        async def has_expired() -> bool:
             return not await admin.list_sessions("eve")
 
-        await until(is_over, "the token's time is over")
+        await until(has_expired, "the token has expired")
         async with Client(stack.address, token=ann) as client:
             await client.register_flow("sums", flows.sums())
             before = await client.get_flow("sums")
@@ -74,7 +74,7 @@ async def test_unauthorized_calls_are_refused_with_reason_and_change_nothing(sta
             expected = {
                 None: (everything, {(Unauthenticated, "TOKEN_MISSING")}),
                 "guessed": (everything, {(Unauthenticated, "TOKEN_INVALID")}),
-                over: (everything, {(Unauthenticated, "TOKEN_EXPIRED")}),
+                expired_token: (everything, {(Unauthenticated, "TOKEN_EXPIRED")}),
                 revoked.token: (everything, {(Unauthenticated, "TOKEN_INVALID")}),
                 bob: (CALLS_ON_ANNS_FLOW, {(PermissionDenied, "NOT_OWNER")}),
                 ann: (OPERATOR_CALLS, {(PermissionDenied, "ROLE_TOO_SMALL")}),

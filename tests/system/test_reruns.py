@@ -64,15 +64,15 @@ async def test_a_rerun_keeps_good_results_and_runs_the_rest(client: Client, shel
     assert re.search(r"^a +counted +completed .*kept from run 0", shown, re.MULTILINE)
     assert "is not there" in await shell("cycle", "show", "ladder", "0", "--run", "0")
     # A handle of the first run reports that run.
-    earlier = client.cycle("ladder", 0, 0)
-    assert [(record.run, record.status) async for record in earlier.watch()] == [(0, CycleStatus.PARTIAL)]
+    first_handle = client.cycle("ladder", 0, 0)
+    assert [(record.run, record.status) async for record in first_handle.watch()] == [(0, CycleStatus.PARTIAL)]
     with pytest.raises(CycleFailed) as failed:
         await client.cycle("ladder", 0, 0).result(30)
     assert (failed.value.cycle.run, [each.node_id for each in failed.value.failures]) == (0, ["b"])
     # A rerun of a rerun: results kept before are kept again, from where they are.
-    third = await shell.json("cycle", "rerun", "ladder", "0", "--from", "d", "--wait")
-    assert third["cycle"]["run"] == 2
-    assert third["outputs"]["e"] == {"value": 1101}
+    second_rerun = await shell.json("cycle", "rerun", "ladder", "0", "--from", "d", "--wait")
+    assert second_rerun["cycle"]["run"] == 2
+    assert second_rerun["outputs"]["e"] == {"value": 1101}
     assert ran(tmp_path)[-5:] == ["d:0", "d:2", "e:0", "e:2", "f:0"]
     described = await client.describe_cycle("ladder", 0)
     kept = {node.node_id: node.kept_from for node in described.nodes if node.kept_from}

@@ -168,7 +168,7 @@ class Scene:
             return [each async for each in self._client.list_dead_letters()] != []
 
         await until(given_up, "there is a dead letter")
-        await until(self._desk_waits, "the desk waits for its cycle of feeds")
+        await until(self._desk_waits, "the node of desk waits for its cycle of feeds")
 
     async def prepare(self, task: str) -> None:
         """Bring about what a line acts on, since an earlier line may have removed it."""

@@ -8,7 +8,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 from tests.system.collector import Collector, running_collector
 from tests.system.processes import Processes, Shell
-from tests.system.store_files import written
+from tests.system.store_files import stored_bytes
 from tests.waiting import until
 from tradewind.client import Client
 from tradewind.flow import Flow
@@ -93,6 +93,6 @@ async def test_secret_appears_in_no_output_log_trace_or_store(
     assert planted not in everything
     assert b"secret broker.key" in traces.sent, "errors are in traces"
     assert planted.encode() not in traces.sent
-    kept = written(tmp_path / "data")
-    assert MARKER.encode() in kept, "what is kept can be found by looking so"
-    assert planted.encode() not in kept
+    stored = stored_bytes(tmp_path / "data")
+    assert MARKER.encode() in stored, "what is kept can be found by looking so"
+    assert planted.encode() not in stored

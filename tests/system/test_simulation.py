@@ -70,9 +70,9 @@ def test_expired_results_are_an_error_rather_than_empty() -> None:
         # The scheduler removes the oldest cycles ten at a time, the node task manager each one as soon as it may.
         await stack.run_for(minutes=20)
         assert (await stack.client.get_cycle("place", 0)).status is CycleStatus.COMPLETED
-        with pytest.raises(WrongStatus, match="the node tasks of cycle 0 of place are no longer on record") as gone:
+        with pytest.raises(WrongStatus, match="the node tasks of cycle 0 of place are no longer on record") as expired:
             await stack.client.cycle("place", 0).result()
-        assert (gone.value.reason, gone.value.subject) == ("RESULTS_EXPIRED", "cycles/place:0:0")
+        assert (expired.value.reason, expired.value.subject) == ("RESULTS_EXPIRED", "cycles/place:0:0")
 
     simulate(main, [place, nothing])
 

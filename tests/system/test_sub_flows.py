@@ -414,10 +414,10 @@ async def test_commands_show_parent_and_sub_flow_cycle_of_each_other(client: Cli
     assert "runs for node sub of parent cycle 0 run 0" in await shell("cycle", "show", "child")
     assert "runs flow child" in await shell("flow", "graph", "parent")
 
-    async def asks() -> bool:
+    async def waits_for_signal() -> bool:
         return (await client.get_node_task("child:0:0:only")).status is NodeTaskStatus.SUSPENDED
 
-    await until(asks, "the child node waits")
+    await until(waits_for_signal, "the child node waits")
     await client.signal_node("child:0:0:only", "paid", {"euros": 5})
     assert (await handle.wait(30)).status is CycleStatus.COMPLETED
     assert "ran cycle 0 of flow child" in await shell("cycle", "show", "parent")

@@ -61,7 +61,7 @@ async def test_late_worker_report_restores_nothing_of_deleted_flow(
     async def running() -> bool:
         return (await client.get_node_task("gated:0:0:gate")).status is NodeTaskStatus.RUNNING
 
-    await until(running, "the stack knows of it")
+    await until(running, "the stack knows that the gate runs")
     assert await client.delete_flow("gated", wait=20)
     gate.touch()
     await until(lambda: worker.running == 0, "the worker has ended the node")

@@ -19,7 +19,7 @@ async def test_receiver_gets_and_answers_triggers_of_each_kind() -> None:
         due = await asyncio.wait_for(anext(due_triggers), 20)
         assert (due.trigger_id, due.payload, due.event_id) == ("at", {"n": 1}, "")
         await due.ack()
-        await until(lambda: _is(client, "at", TriggerStatus.COMPLETED), "the single time has fired")
+        await until(lambda: _has_status(client, "at", TriggerStatus.COMPLETED), "the single time has fired")
 
         await client.save_trigger("after", queue="mine", after=0.05)
         due = await asyncio.wait_for(anext(due_triggers), 20)
@@ -36,7 +36,7 @@ async def test_receiver_gets_and_answers_triggers_of_each_kind() -> None:
             planned.append(due.planned_time)
             await due.ack()
         assert planned == sorted(set(planned), key=lambda time: time or datetime.min.replace(tzinfo=UTC))
-        await until(lambda: _is(client, "tick", TriggerStatus.COMPLETED), "it has fired as often as it may")
+        await until(lambda: _has_status(client, "tick", TriggerStatus.COMPLETED), "it has fired as often as it may")
         assert due_triggers.lost(due) is False
 
         await client.save_trigger("finished", queue="mine", on_finished=["nightly"], statuses=["failed"])
@@ -47,7 +47,7 @@ async def test_receiver_gets_and_answers_triggers_of_each_kind() -> None:
         await due.ack(finished=True)
 
 
-async def _is(client: Client, trigger_id: str, status: TriggerStatus) -> bool:
+async def _has_status(client: Client, trigger_id: str, status: TriggerStatus) -> bool:
     return (await client.get_trigger("mine", trigger_id)).status is status
 
 

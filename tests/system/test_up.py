@@ -57,7 +57,7 @@ async def test_killed_stack_finishes_its_cycle_after_restart(processes: Processe
             task = await client.get_node_task("gated:0:0:gate")
             return task.progress == 50
 
-    await until(settled, "the stack knows of it")
+    await until(settled, "the stack knows that the gate runs")
     os.kill(first.pid, signal.SIGKILL)
     await first.wait_for_exit()
     _, address = await processes.start_stack(port=int(address.rpartition(":")[2]))
@@ -129,7 +129,7 @@ async def test_stack_stops_in_bounded_time_and_watch_resumes_after_restart(
     assert "Traceback" not in process.output
     _, _ = await processes.start_stack(port=int(address.rpartition(":")[2]))
     lines = len(watching.output.splitlines())
-    await until(lambda: len(watching.output.splitlines()) > lines + 2, "the watch goes on by itself", timeout=30)
+    await until(lambda: len(watching.output.splitlines()) > lines + 2, "the watch resumes by itself", timeout=30)
     assert await watching.interrupt() == 130
     assert "Traceback" not in watching.output
 

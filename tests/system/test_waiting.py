@@ -64,14 +64,14 @@ async def test_an_approval_is_shown_with_its_form_and_answered(client: Client, s
     ask["rejected"] >> flow.node("no", "keep")["value"]
     registered = await client.register_flow("release", flow)
     assert registered.warnings == ()
-    ends = []
+    results = []
     for cycle, answer in enumerate((["--value", "size=100"], ["--reject"])):
         handle = await client.run_flow("release")
 
-        async def asks(task_id: str = f"release:{cycle}:0:ask") -> bool:
+        async def waits_for_answer(task_id: str = f"release:{cycle}:0:ask") -> bool:
             return await status(client, task_id) is NodeTaskStatus.SUSPENDED
 
-        await until(asks, f"cycle {cycle} asks")
+        await until(waits_for_answer, f"cycle {cycle} asks")
         shown = await shell("cycle", "show", "release", str(cycle))
         assert "ask asks: Release it?" in shown
         assert "size: integer, required" in shown
@@ -86,8 +86,8 @@ async def test_an_approval_is_shown_with_its_form_and_answered(client: Client, s
         assert nodes[0] is not None
         assert nodes[0].resumed is not None
         assert nodes[0].resumed.by == "default"
-        ends.append((nodes[0].outputs, [str(each.status) for each in nodes[1:] if each is not None]))
-    assert ends == [
+        results.append((nodes[0].outputs, [str(each.status) for each in nodes[1:] if each is not None]))
+    assert results == [
         ({"approved": {"approved": True, "values": {"size": 100}, "by": "default"}}, ["completed", "skipped"]),
         ({"rejected": {"approved": False, "values": {}, "by": "default"}}, ["skipped", "completed"]),
     ]

@@ -40,7 +40,7 @@ def single(node_type: str, config: str) -> component_pb2.Plan:
 
 
 class Scheduler:
-    """Submits one component per flow and hears of their ends; survives outages of the node task manager."""
+    """Submits one component per flow and receives their end events; survives outages of the node task manager."""
 
     def __init__(self, address: str) -> None:
         self._channel = open_channel(address)

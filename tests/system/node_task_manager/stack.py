@@ -174,5 +174,5 @@ async def retry_until_answered(call: Any, timeout: float = PATIENCE_S) -> Any:
             await asyncio.sleep(0.05)
         return bool(answers)
 
-    await until(answered, "the call gets through", timeout=timeout)
+    await until(answered, "the call is answered", timeout=timeout)
     return answers[0]

@@ -7,7 +7,7 @@ from tradewind.api.node_task_manager.v1 import component_pb2, queue_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 
 PLAN = single("step", "{}")
-KEPT = 2
+KEEP_CYCLES = 2
 
 
 async def run_cycles(scheduler: Scheduler, cycles: range) -> None:
@@ -15,7 +15,7 @@ async def run_cycles(scheduler: Scheduler, cycles: range) -> None:
     part = component_pb2.ComponentSubmission(component_id="0", plan_digest=PLAN.digest)
     runs = [
         component_pb2.RunSubmission(
-            flow_id="f", cycle=at, run_id=f"r{at}", user_id="default", components=[part], keep_cycles=KEPT
+            flow_id="f", cycle=at, run_id=f"r{at}", user_id="default", components=[part], keep_cycles=KEEP_CYCLES
         )
         for at in cycles
     ]
@@ -56,7 +56,7 @@ async def test_another_replica_cleans_after_cleaning_one_is_killed(stack: Stack)
         assert await leader_of(stack) == leader
         await killed.kill()
         await run_cycles(scheduler, range(6, 10))
-        await until(lambda: cleaned(range(10), [8, 9]), "the other one has cleaned", timeout=PATIENCE_S)
+        await until(lambda: cleaned(range(10), [8, 9]), "the other replica has cleaned", timeout=PATIENCE_S)
         assert await leader_of(stack) != leader
         statistics = await retry_until_answered(
             lambda: scheduler.stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(), timeout=5)

@@ -34,7 +34,7 @@ async def test_retried_node_completes_though_node_task_manager_is_killed_meanwhi
                 task = await scheduler.node("shaky")
                 return task.status == PENDING and task.failures == failures
 
-            await until(waits, f"attempt {failures} has failed and the next one is waited for", timeout=30)
+            await until(waits, f"attempt {failures} has failed and the next one has not begun", timeout=30)
             waiting = await scheduler.node("shaky")
             assert waiting.HasField("retry_at")
             assert waiting.last_error.message == f"attempt {failures} fails"

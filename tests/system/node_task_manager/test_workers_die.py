@@ -41,7 +41,7 @@ async def test_result_of_worker_suspended_beyond_its_lease_is_refused(stack: Sta
         stopped.signal(signal.SIGCONT)
         await until(
             lambda: stack.recorded("done")["flow:0:0:n0", 1] or "is lost" in stopped.output,
-            "the stopped worker ends its attempt, or hears that it was lost",
+            "the suspended worker ends its attempt, or learns that it was lost",
         )
         stopped.signal(signal.SIGTERM)
         # The worker leaves only after its reports have been received.

@@ -123,10 +123,10 @@ class FailoverStore:
             await replica.execute_command("CONFIG", "SET", "masterauth", "no longer")
             await master.execute_command("CLIENT", "KILL", "TYPE", "replica")
 
-            async def cut() -> bool:
+            async def disconnected() -> bool:
                 return bool((await replica.info("replication"))["master_link_status"] == "down")
 
-            await until(cut, "the replica hears nothing any more")
+            await until(disconnected, "the replica is disconnected")
             await master.execute_command("SET", "last", "lost")
         finally:
             await master.end()

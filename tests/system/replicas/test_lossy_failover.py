@@ -53,7 +53,7 @@ async def test_work_lost_in_failover_is_repeated(tmp_path: Path) -> None:
         await store.cut_off_replica()
         await wait_for_more_nodes(cluster)
         await store.kill_master()
-        await until(lambda: all_on_record(cluster, client), "what was lost has begun again", timeout=PATIENCE_S)
+        await until(lambda: all_on_record(cluster, client), "the lost cycles have begun again", timeout=PATIENCE_S)
         assert await store.last_write_is_lost()
         ran = await pause_and_check_cycles(client)
         done = cluster.recorded("done")

@@ -52,9 +52,9 @@ async def test_a_rolling_restart_loses_nothing(tmp_path: Path) -> None:
         async with cluster.client() as server:
             token = (await server.create_token("ann", role=Role.USER)).token
         person = issued("person")
-        async with cluster.client(person) as nobody:
+        async with cluster.client(person) as anonymous:
             with pytest.raises(Unauthenticated):
-                await nobody.run_flow("any")
+                await anonymous.run_flow("any")
         async with cluster.client(person, token) as client:
             await start_flows(client)
             for names in ROUNDS:
@@ -78,7 +78,7 @@ async def test_service_token_changes_without_refused_calls(tmp_path: Path) -> No
         await cluster.start_process("worker-0")
         async with cluster.client(token=user) as client, asyncio.TaskGroup() as tasks:
             await start_flows(client)
-            asking = tasks.create_task(ask(client))
+            calling = tasks.create_task(run_repeatedly(client))
             for shown, accepted in ((OLD, NEW), (NEW, OLD), (NEW, "")):
                 cluster.environment["TRADEWIND_SERVICE_TOKEN"] = shown
                 cluster.environment["TRADEWIND_SERVICE_TOKENS_ACCEPTED"] = accepted
@@ -86,7 +86,7 @@ async def test_service_token_changes_without_refused_calls(tmp_path: Path) -> No
                 for half in (names[::2], names[1::2]):
                     await asyncio.gather(*map(cluster.restart, half))
                     await wait_for_more_nodes(cluster)
-            asking.cancel()
+            calling.cancel()
             await pause_and_check_cycles(client)
         logged = "".join(log.read_text(encoding="utf-8") for log in tmp_path.glob("*.log"))
         assert "this token is not known" not in logged
@@ -95,7 +95,7 @@ async def test_service_token_changes_without_refused_calls(tmp_path: Path) -> No
                 await outdated.who_am_i()
 
 
-async def ask(client: Client) -> None:
+async def run_repeatedly(client: Client) -> None:
     """Run a flow by hand repeatedly, with a token that the servers ask access about."""
     await client.register_flow("asked", flow("asked"))
     while True:

@@ -32,7 +32,7 @@ def single(node_type: str, **config: object) -> Flow:
     return flow
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Tell whether a process has ended."""
     try:
         os.kill(pid, 0)
@@ -77,7 +77,7 @@ async def test_unresponsive_node_is_terminated(client: Client, tmp_path: Path, n
 
     await until(terminated, "the node task is terminated", timeout=PATIENCE_S)
     if node_type == "deaf_process":
-        await until(lambda: gone(int(file.read_text())), "its process is gone", timeout=PATIENCE_S)
+        await until(lambda: has_ended(int(file.read_text())), "its process is gone", timeout=PATIENCE_S)
     Path(f"{file}.end").touch()
     # Their places are free again.
     await client.register_flow("squares", single("squares"))
