@@ -41,7 +41,7 @@ def trading() -> Flow:
 
 
 @pytest.fixture(autouse=True)
-def _forget() -> None:
+def _reset() -> None:
     loads.clear()
     closed.clear()
 

@@ -37,7 +37,7 @@ def shop() -> Flow:
     return flow
 
 
-async def _suspended(client: Client, task_id: str) -> None:
+async def _wait_until_suspended(client: Client, task_id: str) -> None:
     async def is_suspended() -> bool:
         return (await client.get_node_task(task_id)).status is NodeTaskStatus.SUSPENDED
 
@@ -48,7 +48,7 @@ async def test_signals_and_answers_resume_waiting_nodes() -> None:
     async with running_stack([pay, ship]) as client:
         await client.register_flow("shop", shop())
         cycle = await client.run_flow("shop")
-        await _suspended(client, "shop:0:0:pay")
+        await _wait_until_suspended(client, "shop:0:0:pay")
         assert (await client.cycle_statistics("shop", 0)).waiting
 
         await client.signal_node("shop:0:0:pay", "paid", {"euros": 5}, by="ada")
