@@ -25,7 +25,7 @@ async def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield stack
 
 
-async def called(processes: Processes, stack: Standalone, worker_id: str) -> Process:
+async def start_called_worker(processes: Processes, stack: Standalone, worker_id: str) -> Process:
     """Run `tradewind worker` with a port of its own; return once it listens."""
     process = processes.start("worker", NODES, "--listen", "127.0.0.1:0", "--id", worker_id, address=stack.address)
     await process.wait_for_output("listening on port")
@@ -58,11 +58,11 @@ async def test_node_task_of_killed_called_worker_runs_again_elsewhere(
 ) -> None:
     """The worker is killed in the middle of a node: its connection breaks, which counts as a lost worker at once."""
     gate = tmp_path / "gate"
-    killed = await called(processes, stack, "killed")
+    killed = await start_called_worker(processes, stack, "killed")
     async with Client(stack.address) as client:
         task = await client.submit_task("gate", {"file": str(gate), "total": 7})
         await until(lambda: Path(f"{gate}.begun").exists(), "the node runs", timeout=30)
-        await called(processes, stack, "heir")
+        await start_called_worker(processes, stack, "heir")
         await killed.kill()
         Path(f"{gate}.begun").unlink()
         await until(lambda: Path(f"{gate}.begun").exists(), "it runs again", timeout=30)
@@ -80,7 +80,7 @@ async def test_node_task_of_killed_called_worker_runs_again_elsewhere(
 
 async def test_called_worker_stops_cancelled_task(stack: Standalone, processes: Processes, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    await called(processes, stack, "w1")
+    await start_called_worker(processes, stack, "w1")
     async with Client(stack.address) as client:
         task = await client.submit_task("gate", {"file": str(gate)})
         await until(lambda: Path(f"{gate}.begun").exists(), "the node runs", timeout=30)
@@ -92,7 +92,7 @@ async def test_interrupted_called_worker_finishes_its_node_task_and_leaves(
     stack: Standalone, processes: Processes, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    worker = await called(processes, stack, "w1")
+    worker = await start_called_worker(processes, stack, "w1")
     async with Client(stack.address) as client:
         task = await client.submit_task("gate", {"file": str(gate), "total": 3})
         await until(lambda: Path(f"{gate}.begun").exists(), "the node runs", timeout=30)

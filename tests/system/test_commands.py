@@ -115,9 +115,7 @@ async def test_failed_run_is_reported_with_exit_code_1(shell: Shell) -> None:
     )
 
 
-async def test_terminate_command_fails_run_that_is_waited_for(
-    shell: Shell, processes: Processes, tmp_path: Path
-) -> None:
+async def test_terminate_command_fails_waiting_run_command(shell: Shell, processes: Processes, tmp_path: Path) -> None:
     await shell("flow", "register", "gated", "-", input=flows.gated(tmp_path / "open").to_json())
     waiting = processes.start("flow", "run", "gated", "--wait", address=shell.address)
     following = processes.start("flow", "logs", "gated", "-f", address=shell.address)
@@ -181,7 +179,7 @@ async def test_unoffered_node_type_is_reported(shell: Shell) -> None:
     assert re.search(r"moon +lunar +pending +-.*no live worker", await shell("cycle", "show", "moon"))
 
 
-async def test_run_with_wait_notes_what_the_cycle_waits_for(shell: Shell, processes: Processes) -> None:
+async def test_run_with_wait_shows_why_the_cycle_waits(shell: Shell, processes: Processes) -> None:
     flow = Flow("lonely", "1h")
     flow.node("only", "nobody")["x"] >> flow.node("next", "nobody")["x"]
     await shell("flow", "register", "lonely", "-", input=flow.to_json())

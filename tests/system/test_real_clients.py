@@ -65,7 +65,7 @@ CIRCLE = {
 }
 
 
-async def test_grpcurl_shows_that_graph_contains_cycle(stack: Standalone) -> None:
+async def test_grpcurl_shows_that_graph_contains_a_cycle(stack: Standalone) -> None:
     code, answer, err = await grpcurl(stack, "AnalyzeFlow", definition={"weather": CIRCLE})
     assert code == 0, err
     component = answer["structure"]["components"]["0"]

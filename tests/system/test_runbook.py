@@ -101,7 +101,7 @@ async def test_runbook_lines_print_what_they_promise(stack: Standalone, tmp_path
         Client(stack.address) as client,
     ):
         scene = Scene(client, gate)
-        await scene.set()
+        await scene.set_up()
         for name, block in TASKS:
             for line, expected in zip(block.splitlines(), EXPECTED[name], strict=True):
                 await scene.prepare(name)
@@ -141,7 +141,7 @@ class Scene:
         self._client = client
         self._gate = gate
 
-    async def set(self) -> None:
+    async def set_up(self) -> None:
         prices, report = Flow("prices", "1h"), Flow("report", "1h")
         total = prices.node("add", "total")
         prices.node("feed", "numbers")["numbers"] >> total["numbers"]

@@ -397,7 +397,7 @@ def test_rerun_keeps_sub_flow_result() -> None:
     run_simulated(main, single_node_flow("child", double, {"x": 2}), parent)
 
 
-async def test_commands_show_parent_and_sub_flow_cycle_of_each_other(client: Client, shell: Shell) -> None:
+async def test_commands_show_links_between_parent_and_sub_flow_cycles(client: Client, shell: Shell) -> None:
     await client.register_flow("child", single_node_flow("child", "payment", {"sum": 5}))
     await client.register_flow("parent", parent_of("child"))
     handle = await client.run_flow("parent")
