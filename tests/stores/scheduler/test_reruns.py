@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Bench, names, request_of, shape
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, RerunRequest
@@ -135,15 +137,18 @@ async def test_keep_cycles_counts_cycles_not_reruns(bench: Bench) -> None:
     assert kept == [(2, 0), *((1, run) for run in (3, 2, 1, 0))]
 
 
-async def test_earlier_run_is_kept_as_long_as_the_latest_run_of_its_cycle(
-    bench: Bench, server: RedisServer | None
+@pytest.mark.parametrize("reruns", [1, 250])
+async def test_earlier_runs_are_kept_as_long_as_the_latest_run_of_their_cycle(
+    bench: Bench, server: RedisServer | None, reruns: int
 ) -> None:
     await bench.register()
-    first = await bench.begun(bench.request(shape=shape(keep_for_ms=MINUTE)))
-    await bench.end(first, CycleStatus.FAILED)
-    answer = await rerun(bench, await bench.state(first.name))
-    assert answer.state is not None
-    later = answer.state._replace(facts=answer.state.facts._replace(keep_for_ms=1000 * MINUTE))
+    first = latest = await bench.begun(bench.request(shape=shape(keep_for_ms=MINUTE)))
+    for number in range(reruns):
+        await bench.end(latest, CycleStatus.FAILED)
+        answer = await rerun(bench, await bench.state(latest.name), f"again{number}")
+        assert answer.state is not None
+        latest = answer.state
+    later = latest._replace(facts=latest.facts._replace(keep_for_ms=1000 * MINUTE))
     bench.clock.advance(MINUTE - 1)
     await bench.end(later)
     if server is not None:

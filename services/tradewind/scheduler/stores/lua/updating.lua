@@ -3,7 +3,7 @@
 --!include pausing
 --!include backfilling
 -- Writes chain states, and ends runs.
-local TRIMMED, EARLIER, NOTHING = 20, 200, {}
+local TRIMMED, NOTHING = 20, {}
 local MANY, TOGETHER = 100, 10
 -- What follows a write: flags that are added up, as in domain/chain_state.py.
 local ADVANCE_QUEUE, SETTLE_OUTBOX, PUBLISH_END, RETURN_END = 1, 2, 4, 8
@@ -24,7 +24,7 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
   local known = call('HMGET', flow, 'status', 'next_execution', 'pause_after', 'logged', 'last_cycle')
   call('PEXPIRE', key, keep_for)
   -- Earlier runs of a cycle stay as long as its latest run.
-  for before = run - 1, math.max(0, run - EARLIER), -1 do
+  for before = run - 1, 0, -1 do
     call('PEXPIRE', flow .. ':cycle:' .. digits('%d:%d', cycle, before), keep_for)
   end
   if known[4] and tonumber(known[4]) >= cycle then call('PEXPIRE', logs_key(flow_id, digits('%d', cycle)), keep_for) end
