@@ -9,7 +9,6 @@ from redis.exceptions import RedisError
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.grpc_engine.bearer import with_token
-from tradewind.scheduler.domain.chain_state import FollowUp
 from tradewind.scheduler.loops.bulk_jobs import bulk_jobs_loop
 from tradewind.scheduler.loops.ends import event_loop, open_runs_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
@@ -88,14 +87,6 @@ from tradewind.server.telemetry import open_tracing
 
 NAME = "tradewind-scheduler"
 
-_FOLLOW_UP_WORK = {
-    FollowUp.ADVANCE_QUEUE: Work.WAITING,
-    FollowUp.SETTLE_OUTBOX: Work.OUTBOX,
-    FollowUp.PUBLISH_END: Work.ENDS,
-    FollowUp.RETURN_END: Work.RETURNS,
-}
-"""Whose work the write of a run leaves behind."""
-
 
 class Scheduler:
     """The service, to be bound to a server."""
@@ -147,12 +138,6 @@ class Scheduler:
         self._wakes = stores.wakes
         self._wake = wake = WakeOwners(stores.wakes, self._ownership, self._background, poll_s)
 
-        def follow_up(flow_id: str, follow_ups: int) -> None:
-            for each, work in _FOLLOW_UP_WORK.items():
-                if follow_ups & each:
-                    wake(work, flow_id, 0)
-
-        runs_alarm = wake.alarms[Work.RUNS]
         definitions = Definitions(stores.flows)
         traces = TraceRuns(self.tracing)
         begin = BeginCycles(
@@ -163,7 +148,7 @@ class Scheduler:
             wake,
             int(settings.scheduler_check_in_seconds * 1000),
         )
-        fold = FoldEvents(stores.states, open_states, waiters, follow_up, lambda: runs_alarm.ring_in(0), traces)
+        fold = FoldEvents(stores.states, open_states, waiters, wake, traces)
         self._hand_over = HandOver(node_tasks, stores.states, begin, fold, open_states, wake, clock)
         outputs = SinkOutputs(node_tasks, waiters.is_awaited)
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
@@ -204,10 +189,9 @@ class Scheduler:
             self._hand_over,
             fold,
             open_states,
+            sub_flows,
             clock,
             int(settings.scheduler_compare_seconds * 1000),
-            follow_up,
-            sub_flows,
         )
         self._handlers = SchedulerHandlers(
             register=register,
@@ -263,7 +247,7 @@ class Scheduler:
                 self._background,
                 publish_ends.on_listener,
             ),
-            open_runs_loop(stores.open_runs, supervise, self._ownership, runs_alarm, clock, poll_s),
+            open_runs_loop(stores.open_runs, supervise, self._ownership, wake.alarms[Work.RUNS], clock, poll_s),
             queued_loop(waiting, self._hand_over, self._ownership, self._background, wake.alarms[Work.WAITING], poll_s),
             PublishEndsLoop(
                 publish_ends, self._ownership, wake.alarms[Work.ENDS], settings.scheduler_listeners_seconds

@@ -155,11 +155,13 @@ class Replica:
         self._nonces = itertools.count()
         # The part of a node task manager that schedules need.
         node_tasks: Any = nodes
+        # No flow here runs another.
+        no_sub_flows: Any = None
         open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
         traces = TraceRuns(Tracing("test", None))
         begin = BeginCycles(stores.cycles, definitions, open_states, traces, wakes_nobody, CHECK_IN_MS)
-        self._fold = FoldEvents(stores.states, open_states, waiters)
+        self._fold = FoldEvents(stores.states, open_states, waiters, wakes_nobody, traces)
         self.hand_over = HandOver(node_tasks, stores.states, begin, self._fold, open_states, wakes_nobody, clock)
         self._begin_due = BeginDue(begin)
         self._begin_queued = BeginQueued(begin, stores.firings)
@@ -182,6 +184,7 @@ class Replica:
             self.hand_over,
             self._fold,
             open_states,
+            no_sub_flows,
             clock,
             COMPARE_MS,
         )

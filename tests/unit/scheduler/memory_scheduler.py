@@ -64,10 +64,9 @@ class MemoryScheduler:
         self.node_tasks = tasks
         self.open_states, self.waiters = OpenStates(), EndWaiters()
         self.definitions = Definitions(self.stores.flows)
-        self.begin = BeginCycles(
-            self.stores.cycles, self.definitions, self.open_states, TraceRuns(Tracing("test", None)), wakes_nobody, 5000
-        )
-        self.fold = FoldEvents(self.stores.states, self.open_states, self.waiters)
+        traces = TraceRuns(Tracing("test", None))
+        self.begin = BeginCycles(self.stores.cycles, self.definitions, self.open_states, traces, wakes_nobody, 5000)
+        self.fold = FoldEvents(self.stores.states, self.open_states, self.waiters, wakes_nobody, traces)
         self.hand_over = HandOver(
             self.node_tasks, self.stores.states, self.begin, self.fold, self.open_states, wakes_nobody, self.clock
         )

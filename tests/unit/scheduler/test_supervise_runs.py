@@ -1,5 +1,7 @@
 """Looking after runs that could not be submitted."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
@@ -18,6 +20,8 @@ class EmptyNodeTasks(DirectNodeTasks):
 
 def supervise(scheduler: MemoryScheduler) -> SuperviseRuns:
     stores = scheduler.stores
+    # No flow here runs another.
+    no_sub_flows: Any = None
     return SuperviseRuns(
         stores.open_runs,
         stores.states,
@@ -26,6 +30,7 @@ def supervise(scheduler: MemoryScheduler) -> SuperviseRuns:
         scheduler.hand_over,
         scheduler.fold,
         scheduler.open_states,
+        no_sub_flows,
         scheduler.clock,
         30_000,
     )

@@ -1,10 +1,11 @@
 """Folds the node task manager's events about components into chain states, and ends the runs that are done."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from tradewind.scheduler.domain.chain_state import (
     ChainState,
     ComponentEnd,
+    FollowUp,
     UpdateOutcome,
     UpdateResult,
     component_field,
@@ -18,6 +19,7 @@ from tradewind.scheduler.domain.submission import ComponentEvent
 from tradewind.scheduler.metrics import count_ended
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
+from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
@@ -26,6 +28,12 @@ from tradewind.server.partitions import partition_of
 
 _READ_AT_ONCE = 500
 _BACKOFF_S = (0.002, 0.1)
+_WORK_OF = {
+    FollowUp.ADVANCE_QUEUE: Work.WAITING,
+    FollowUp.SETTLE_OUTBOX: Work.OUTBOX,
+    FollowUp.PUBLISH_END: Work.ENDS,
+    FollowUp.RETURN_END: Work.RETURNS,
+}
 
 Ends = dict[str, ComponentEnd]
 NewEnds = dict[tuple[RunName, str], Ends]
@@ -40,19 +48,13 @@ class FoldEvents:
         states: ChainStateRepository,
         open_states: OpenStates,
         waiters: EndWaiters,
-        follow_up: Callable[[str, int], None] = lambda flow_id, follow_up: None,
-        check_soon: Callable[[], None] = lambda: None,
-        traces: TraceRuns | None = None,
+        wake: WakeOwner,
+        traces: TraceRuns,
     ) -> None:
-        """Call `follow_up` when an end lets something else begin, or has paused a flow.
-
-        Call `check_soon` when a run needs looking after at once.
-        """
         self._states = states
         self._open_states = open_states
         self._waiters = waiters
-        self._follow_up = follow_up
-        self._check_soon = check_soon
+        self._wake = wake
         self._traces = traces
 
     async def __call__(self, events: Iterable[ComponentEvent], epochs: Epochs) -> set[int]:
@@ -90,7 +92,7 @@ class FoldEvents:
             if result.outcome is UpdateOutcome.OK:
                 self.after_write(state, result)
                 if update.check_in_ms == 0 and not result.end_ms:
-                    self._check_soon()
+                    self._wake(Work.RUNS, state.name.flow_id, 0)
                 continue
             self._open_states.drop(state.name)
             if result.outcome is UpdateOutcome.CONFLICT:
@@ -101,16 +103,20 @@ class FoldEvents:
         return conflicting
 
     def after_write(self, state: ChainState, result: UpdateResult) -> None:
-        """Do what follows a write of this state: remember the state, or count the end and notify callers that wait."""
-        if result.follow_up:
-            self._follow_up(state.name.flow_id, result.follow_up)
+        """Do what follows a write of this state: remember the state, or count the end and notify callers that wait.
+
+        An end also wakes whoever has work to do because of it.
+        """
         if not result.end_ms:
             self._open_states.put((state_after_write(state, result.version, 0),))
             return
+        if result.follow_up:
+            for follow_up, work in _WORK_OF.items():
+                if result.follow_up & follow_up:
+                    self._wake(work, state.name.flow_id, 0)
         self._open_states.drop(state.name)
         count_ended(state, result.end_ms)
-        if self._traces is not None:
-            self._traces.record_end(state)
+        self._traces.record_end(state)
         if self._waiters.is_awaited(state.name):
             self._waiters.run_ended(state_after_write(state, result.version, result.end_ms))
 

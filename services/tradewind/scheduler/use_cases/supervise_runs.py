@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import structlog
 
@@ -47,10 +47,9 @@ class SuperviseRuns:
         hand_over: HandOver,
         fold: FoldEvents,
         open_states: OpenStates,
+        sub_flows: SubFlows,
         clock: Clock,
         compare_ms: int,
-        follow_up: Callable[[str, int], None] = lambda flow_id, follow_up: None,
-        sub_flows: SubFlows | None = None,
     ) -> None:
         self._open_runs = open_runs
         self._states = states
@@ -59,10 +58,9 @@ class SuperviseRuns:
         self._hand_over = hand_over
         self._fold = fold
         self._open_states = open_states
+        self._sub_flows = sub_flows
         self._clock = clock
         self._compare_ms = compare_ms
-        self._follow_up = follow_up
-        self._sub_flows = sub_flows
         self._release_handlers = ReleaseHandlers(node_tasks)
 
     async def __call__(self, runs: Sequence[RunName], epochs: Epochs) -> None:
@@ -168,22 +166,21 @@ class SuperviseRuns:
         if missed_ends:
             _log.info("component_ends_compared", components=len(missed_ends))
             await self._fold(missed_ends, epochs)
-        if self._sub_flows is not None:
-            await self._check_sub_flows(self._sub_flows, states)
+        await self._check_sub_flows(states)
         if unsubmitted and self._hand_over.outage is not None:
             # However many runs wait, a peer that is away is tried with these alone before there is a pause.
             raise self._hand_over.outage
 
-    async def _check_sub_flows(self, sub_flows: SubFlows, states: Sequence[ChainState]) -> None:
+    async def _check_sub_flows(self, states: Sequence[ChainState]) -> None:
         """Look after runs that run cycles of other flows, and runs that run for nodes of other flows."""
         children = [state for state in states if state.facts.parent is not None]
         if children:
-            await sub_flows.stop_unwanted(children)
+            await self._sub_flows.stop_unwanted(children)
         for state in states:
             if not state.facts.runs_flows:
                 continue
             try:
-                await sub_flows.check(state)
+                await self._sub_flows.check(state)
             except PeerRefused as error:
                 # The other runs must not wait for this one; the next check tries again.
                 _log.warning("sub_flows_not_looked_after", run=str(state.name), error=str(error))
@@ -202,13 +199,11 @@ class SuperviseRuns:
             await self._hand_over(runs)
 
     async def _write(self, update: RunUpdate, epochs: Epochs) -> ChainState | None:
-        """Write a state as the owner; None when somebody else has changed it, so that it must be looked at again."""
+        """Write an open run's state as the owner; None when somebody else has changed it: then look at it again."""
         (result,) = await self._states.update_many([update], epochs)
         if not result.ok:
             self._open_states.drop(update.state.name)
             return None
-        if result.follow_up:
-            self._follow_up(update.state.name.flow_id, result.follow_up)
         state = state_after_write(update.state, result.version, result.end_ms)
         self._open_states.put((state,))
         return state
