@@ -134,7 +134,7 @@ class Scheduler:
         clock, poll_s = self._link.clock, settings.scheduler_look_seconds
         self._publish_ends = publish_ends = PublishEnds(stores.ends, stores.states, triggers)
         self._background = Background()
-        self._ownership = OwnPartitions(stores.partitions, stores.partitions.replica, stores.wakes)
+        self._ownership = OwnPartitions(stores.partitions, stores.wakes)
         self._wakes = stores.wakes
         self._wake = wake = WakeOwners(stores.wakes, self._ownership, self._background, poll_s)
 

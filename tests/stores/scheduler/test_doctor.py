@@ -78,7 +78,7 @@ class Ward(Bench):
         assert isinstance(stores, RedisStores)
         asked: Any = peers
         ask = CheckPeers(asked, asked, asked, stores, wakes_nobody, self.clock)
-        own = OwnPartitions(stores.partitions, "here", stores.wakes)
+        own = OwnPartitions(stores.partitions, stores.wakes)
         examiners = ExaminePartitions(stores.doctor, ask, own)
         if not everything:
             assert await examiners(False) == []

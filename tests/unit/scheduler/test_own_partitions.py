@@ -12,7 +12,7 @@ def replicas(clock: ManualClock, *names: str) -> list[OwnPartitions]:
     """Return several replicas over the same data; a lease lasts 100 ms."""
     data = Data(clock)
     stores = [MemoryStores(clock, replica=each, lease_ms=100, data=data) for each in names]
-    return [OwnPartitions(each.partitions, each.partitions.replica, each.wakes) for each in stores]
+    return [OwnPartitions(each.partitions, each.wakes) for each in stores]
 
 
 async def take_turns(*replicas: OwnPartitions) -> None:
@@ -129,7 +129,7 @@ async def test_replicas_notify_others_only_when_they_join_give_up_or_leave() -> 
     clock, wake_ups = ManualClock(), list[WakeUp]()
     data = Data(clock)
     first, second = (
-        OwnPartitions(stores.partitions, each, stores.wakes)
+        OwnPartitions(stores.partitions, stores.wakes)
         for each in ("first", "second")
         for stores in [MemoryStores(clock, replica=each, data=data)]
     )

@@ -33,7 +33,7 @@ class Counted(OwnPartitions):
 def test_replica_renews_three_times_per_lease() -> None:
     """Sums and differences of times are rounded, and while a clock stands still nothing else gets a turn."""
     stores = MemoryStores(ManualClock(), replica="only")
-    ownership = Counted(stores.partitions, "only", stores.wakes)
+    ownership = Counted(stores.partitions, stores.wakes)
 
     async def some_months() -> None:
         await asyncio.sleep(0.123)

@@ -22,7 +22,7 @@ class Replica:
     def __init__(self, poll_s: float = POLL_S) -> None:
         stores = MemoryStores(ManualClock())
         self.sent: list[WakeUp] = []
-        self.ownership = OwnPartitions(stores.partitions, "here", stores.wakes)
+        self.ownership = OwnPartitions(stores.partitions, stores.wakes)
         self.background = Background()
         self.wake = WakeOwners(stores.wakes, self.ownership, self.background, poll_s)
         self._listening = stores.wakes.listen(self.sent.append, lambda: None)

@@ -16,14 +16,12 @@ _log = structlog.get_logger(__name__)
 class OwnPartitions:
     """Takes this replica's share of the partitions: all of them until `rebalance` has found other replicas.
 
-    `name` is the name of this replica. `changed` callbacks run after every gain or loss. Other replicas are notified
-    when this one comes, leaves or gives up partitions.
+    Other replicas are notified when this one comes, leaves or gives up partitions.
     """
 
-    def __init__(self, partitions: Partitions, name: str, wakes: WakeChannel) -> None:
+    def __init__(self, partitions: Partitions, wakes: WakeChannel) -> None:
         self._partitions = partitions
         self._wakes = wakes
-        self._name = name
         self._wanted = frozenset(range(PARTITIONS))
         self._presence = NO_PRESENCE
         self._held: dict[int, int] = {}
@@ -76,7 +74,7 @@ class OwnPartitions:
         self._presence = presence = await self._partitions.report_presence(alone=alone)
         if presence.lapsed:
             self.lose(list(self._held), "the lease has lapsed")
-        self._wanted = shares_of([*presence.here, self._name])[self._name]
+        self._wanted = shares_of([*presence.here, self._partitions.replica])[self._partitions.replica]
         if surplus := {each: self._held.pop(each) for each in self._held.keys() - self._wanted}:
             _log.info("partitions_given_up", partitions=sorted(surplus), replicas=len(presence.here))
             self._notify()
