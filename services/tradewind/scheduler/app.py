@@ -43,7 +43,8 @@ from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
 from tradewind.scheduler.use_cases.doctor import CheckPeers, ExaminePartitions, PartitionDoctor
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
-from tradewind.scheduler.use_cases.explain import ExplainFlow, ExplainNode
+from tradewind.scheduler.use_cases.explain_flow import ExplainFlow
+from tradewind.scheduler.use_cases.explain_node import ExplainNode
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.manage_memory import ManageMemory
@@ -220,7 +221,7 @@ class Scheduler:
                 self._link.write_refusal,
                 clock,
             ),
-            explain_node=ExplainNode(read, definitions, node_tasks, node_tasks, node_types, self._link.write_refusal),
+            explain_node=ExplainNode(read, definitions, node_tasks, node_types, self._link.write_refusal),
             memory=ManageMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
             errors=self.errors,

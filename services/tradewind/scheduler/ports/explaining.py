@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask
+from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.server.reasons import Reason
 
 
@@ -20,8 +21,8 @@ class KnownWorker:
     last_heartbeat_ms: int
 
 
-class NodeTaskReasons(Protocol):
-    """What the node task manager knows about a node task. Raises PeerUnavailable when it cannot be reached."""
+class NodeTaskReasons(NodeTasks, Protocol):
+    """The node task manager, with what it knows about the reasons why a node task has its status."""
 
     async def explain(self, node_task_id: str, user_id: str) -> tuple[NodeTask, list[Reason]] | None:
         """Return a node task and the reasons for its status; None when it is not known."""

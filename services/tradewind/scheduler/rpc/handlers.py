@@ -23,7 +23,8 @@ from tradewind.scheduler.rpc.run_stream import RunStream
 from tradewind.scheduler.rpc.times import ms_of, seconds_of, set_ms
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
-from tradewind.scheduler.use_cases.explain import ExplainFlow, ExplainNode
+from tradewind.scheduler.use_cases.explain_flow import ExplainFlow
+from tradewind.scheduler.use_cases.explain_node import ExplainNode
 from tradewind.scheduler.use_cases.read_flows import CycleFilter, FlowFilter
 from tradewind.scheduler.use_cases.read_logs import LineFilter, LogPosition, ReadLogs
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules

@@ -1,0 +1,223 @@
+"""Explains why a flow begins no cycle."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from tradewind.scheduler.domain.backfill import Backfill, BackfillStatus
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
+from tradewind.scheduler.domain.event_schedule import EventSchedule
+from tradewind.scheduler.domain.firing import Firing, FiringOutcome
+from tradewind.scheduler.domain.flow_record import FlowRecord, Pause
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.ports.cycles import OpenRuns
+from tradewind.scheduler.ports.flows import Backfills, Firings
+from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable
+from tradewind.scheduler.use_cases.change_flow import first_planned
+from tradewind.scheduler.use_cases.cycle_reasons import ended_reason, is_known, open_cycle_reasons
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.server.clock import Clock
+from tradewind.server.faults import NotFound
+from tradewind.server.reasons import Fact, Reason, iso, ordered, store_takes_no_writes
+
+_OPEN = 3
+_FIRINGS = 5
+_TICKS = {
+    FiringOutcome.QUEUED: ("tick_queued", "waits in the queue of its overlap policy"),
+    FiringOutcome.SKIPPED: ("tick_skipped", "was skipped"),
+    FiringOutcome.DROPPED: ("tick_dropped", "was dropped"),
+    FiringOutcome.MISSED: ("tick_missed", "was missed"),
+}
+
+
+class ExplainFlow:
+    """Goes by the flow's record, its open cycles and the outcomes of its latest planned times.
+
+    `refusal()` returns why the store takes no writes, "" when it takes them.
+    """
+
+    def __init__(
+        self,
+        read: ReadFlows,
+        firings: Firings,
+        open_runs: OpenRuns,
+        backfills: Backfills,
+        node_tasks: NodeTasks,
+        refusal: Callable[[], Awaitable[str]],
+        clock: Clock,
+    ) -> None:
+        self._read = read
+        self._node_tasks = node_tasks
+        self._firings = firings
+        self._open_runs = open_runs
+        self._backfills = backfills
+        self._refusal = refusal
+        self._clock = clock
+
+    async def __call__(self, flow_id: str) -> tuple[FlowRecord, list[Reason]]:
+        """Return a flow and the reasons, the most decisive first. Raises NotFound."""
+        flow = await self._read.flow(flow_id)
+        firings = await self._firings.newest(flow_id, 0, _FIRINGS)
+        reasons = [
+            *store_takes_no_writes(await self._refusal()),
+            *_status_reasons(flow),
+            *self._next_cycle_reasons(flow, firings),
+        ]
+        # The index of open runs may still name one that has ended, or that has no record.
+        states = await self._read.runs(await self._open_runs.of_flow(flow_id, _OPEN))
+        running = [state for state in states if not is_terminal(state.status)]
+        for state in running:
+            reasons += open_cycle_reasons(state, known=await is_known(self._node_tasks, state))
+            reasons.append(_running_reason(state))
+        if not running:
+            reasons += await self._last_cycle(flow)
+        reasons += _tick_reasons(flow, firings)
+        backfills = await self._backfills.find(flow_id, await self._backfills.ids(flow_id))
+        reasons += [
+            _backfill_reason(each, flow) for each in backfills if each and each.status is BackfillStatus.RUNNING
+        ]
+        return flow, ordered(reasons)
+
+    async def _last_cycle(self, flow: FlowRecord) -> list[Reason]:
+        """Return how the latest cycle ended, if it did not complete."""
+        try:
+            state = await self._read.cycle(flow.flow_id, flow.last_cycle, None)
+        except NotFound:
+            # No cycle has begun, or the record has passed its retention.
+            return []
+        if not is_terminal(state.status) or state.status is CycleStatus.COMPLETED:
+            return []
+        try:
+            reason = await ended_reason(self._node_tasks, state, "last_cycle_failed")
+        except PeerUnavailable:
+            return []
+        return [replace(reason, facts={"cycle": state.name.cycle, "run": state.name.run, **reason.facts})]
+
+    def _next_cycle_reasons(self, flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
+        now_ms = self._clock.now_ms()
+        if flow.pause is not None and first_planned(flow, 0, now_ms)[0] is None:
+            text = "its schedule plans no further cycle; it completes when it has been resumed and no cycle is running"
+            return [_schedule_over(flow, text)]
+        if flow.status is not FlowStatus.RUNNING:
+            return []
+        next_ms, schedule = flow.next_execution_ms, flow.schedule
+        if not next_ms:
+            text = "its schedule plans no further cycle; it completes when its running cycles have ended"
+            return [_schedule_over(flow, text)]
+        if schedule.on and schedule.is_over(now_ms):
+            text = f"the window of its schedule ended at {iso(schedule.end_ms)}; it completes when no cycle is running"
+            return [_schedule_over(flow, text)]
+        reasons: list[Reason] = []
+        if schedule.start_ms > now_ms:
+            text = f"its schedule begins at {iso(schedule.start_ms)}"
+            reasons.append(Reason("outside_window", text, {"start": iso(schedule.start_ms)}))
+        if schedule.on:
+            return [*reasons, _event_reason(schedule.on, firings)]
+        text = f"the next cycle is planned for {iso(next_ms)}"
+        late_s = (now_ms - next_ms - schedule.jitter_ms) // 1000
+        if late_s > 0:
+            text = f"a cycle was planned for {iso(next_ms)} and has still not begun, {late_s} s later"
+        elif schedule.jitter_ms:
+            text += f", and begins up to {schedule.jitter_ms / 1000:g} s later because of its jitter"
+        facts: dict[str, Fact] = {"at": iso(next_ms), "jitter": schedule.jitter_ms / 1000, "late": max(0, late_s)}
+        return [*reasons, Reason("next_tick", text, facts)]
+
+
+def _schedule_over(flow: FlowRecord, text: str) -> Reason:
+    return Reason("schedule_over", text, {"running_cycles": flow.running_cycles})
+
+
+def _event_reason(on: EventSchedule, firings: Sequence[Firing]) -> Reason:
+    """Return which events cycles begin on, and the outcome of the last event."""
+    last = next((firing for firing in firings if firing.event_id), None)
+    text = f"waits for {on.description}"
+    if last is None:
+        text += "; none has come yet"
+    else:
+        text += f"; the last one came at {iso(last.planned_ms)}, and was {last.outcome.value}"
+    facts: dict[str, Fact] = {
+        "event": on.event_name,
+        "filter": on.filter_json,
+        "flow_ids": on.flow_ids,
+        "statuses": on.statuses,
+        "last_at": iso(last.planned_ms) if last else "",
+        "last_event_id": last.event_id if last else "",
+        "last_outcome": last.outcome.value if last else "",
+    }
+    return Reason("waits_for_event", text, facts)
+
+
+def _status_reasons(flow: FlowRecord) -> list[Reason]:
+    since = iso(flow.updated_ms)
+    match flow.status:
+        case FlowStatus.DELETING:
+            return [Reason("deleting", f"it is being deleted; that began at {since}", {"since": since})]
+        case FlowStatus.PAUSED if flow.pause is not None:
+            return [_pause_reason(flow.pause)]
+        case FlowStatus.STOPPED if flow.stop is not None:
+            stop = flow.stop
+            at, why = iso(stop.at_ms), f": {stop.reason}" if stop.reason else ""
+            text = f"stopped by {stop.by} at {at}{why}; start it to let cycles begin"
+            return [Reason("stopped", text, {"at": at, "by": stop.by, "why": stop.reason})]
+        case FlowStatus.STOPPED:
+            return [Reason("stopped", f"it was stopped at {since}; start it to let cycles begin", {"at": since})]
+        case FlowStatus.REGISTERED:
+            return [Reason("not_started", "it was never started; start it to let cycles begin", {"since": since})]
+        case FlowStatus.COMPLETED | FlowStatus.FAILED:
+            text = f"its schedule ended at {since}, and it {flow.status.value}"
+            return [Reason("schedule_over", text, {"at": since, "status": flow.status.value})]
+    return []
+
+
+def _pause_reason(pause: Pause) -> Reason:
+    facts: dict[str, Fact] = {"by": pause.by, "since": iso(pause.at_ms), "note": pause.note}
+    if pause.failures:
+        text = f"{pause.note}, at {iso(pause.at_ms)}; resume it when the cause is fixed"
+        more: dict[str, Fact] = {"failures": pause.failures, "last_cycle": pause.failed_cycle}
+        return Reason("paused_after_failures", text, facts | more)
+    note = f": {pause.note}" if pause.note else ""
+    return Reason("paused", f"paused by {pause.by} at {iso(pause.at_ms)}{note}", facts)
+
+
+def _running_reason(state: ChainState) -> Reason:
+    cycle, since = state.name.cycle, iso(state.facts.start_ms)
+    text = f"cycle {cycle} has been running since {since}"
+    return Reason("cycle_running", text, {"cycle": cycle, "run": state.name.run, "since": since})
+
+
+def _backfill_reason(backfill: Backfill, flow: FlowRecord) -> Reason:
+    """Return the progress of a backfill that is under way."""
+    draft = backfill.draft
+    text = f"backfill {backfill.backfill_id} has {backfill.left} of {draft.times} cycles to go"
+    text += f", {draft.max_running} at a time"
+    text += f"; {backfill.running} running now" if backfill.running else ""
+    waits = flow.status is FlowStatus.PAUSED and backfill.left > 0
+    text += "; it waits until the flow is resumed" if waits else ""
+    facts: dict[str, Fact] = {
+        "backfill_id": backfill.backfill_id,
+        "left": backfill.left,
+        "times": draft.times,
+        "max_running": draft.max_running,
+        "running": backfill.running,
+        "waits": waits,
+    }
+    return Reason("backfilling", text, facts)
+
+
+def _tick_reasons(flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
+    """Return the outcome of the latest planned time, or event, if no cycle began for it."""
+    if not firings or firings[0].outcome not in _TICKS:
+        return []
+    firing = firings[0]
+    code, text = _TICKS[firing.outcome]
+    planned = iso(firing.planned_ms)
+    subject = f"the event of {planned}" if firing.event_id else f"the cycle planned for {planned}"
+    facts: dict[str, Fact] = {
+        "planned": planned,
+        "policy": flow.overlap.value,
+        "why": firing.reason,
+        "count": firing.count,
+    }
+    why = f": {firing.reason}" if firing.reason else ""
+    overlap = f" (overlap {flow.overlap.value})" if flow.pause is None else ""
+    return [Reason(code, f"{subject} {text}{why}{overlap}", facts)]
