@@ -36,7 +36,6 @@ from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
 from tradewind.scheduler.use_cases.begin_due import BeginDue
 from tradewind.scheduler.use_cases.begin_queued import BeginQueued
 from tradewind.scheduler.use_cases.bulk_jobs import ExecuteJobs, ManageBulkJobs
-from tradewind.scheduler.use_cases.chained_flows import ChainedFlows
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
@@ -65,7 +64,6 @@ from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.store_definition import StoreDefinition
-from tradewind.scheduler.use_cases.sub_flow_paths import SubFlowPaths
 from tradewind.scheduler.use_cases.sub_flows import SubFlows
 from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
@@ -161,9 +159,7 @@ class Scheduler:
         logs = ReadLogs(read, stores.cycles, stores.states, stores.logs, node_tasks)
         revisions = ReadRevisions(read, stores.flows, stores.revisions)
         store = StoreDefinition(stores.flows, definitions, change)
-        register = RegisterFlow(
-            node_types, node_tasks, SubFlowPaths(stores.flows), ChainedFlows(stores.flows), store, clock
-        )
+        register = RegisterFlow(node_types, node_tasks, stores.flows, store, clock)
         self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
         self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states, definitions)
         self._streams = OpenStreams()

@@ -12,31 +12,28 @@ from tradewind.server.quoting import quoted
 _PATH = "schedule.flow_finished.flow_ids"
 
 
-class ChainedFlows:
-    """Follows `flow_finished` backwards through the schedules on record."""
+async def chained_flows(flows: FlowRecords, flow_id: str, schedule: ScheduleDefinition) -> PathsFound:
+    """Return the faults and warnings of the schedule that a flow is to get.
 
-    def __init__(self, flows: FlowRecords) -> None:
-        self._flows = flows
-
-    async def __call__(self, flow_id: str, schedule: ScheduleDefinition) -> PathsFound:
-        """Return the faults and warnings of the schedule that a flow is to get."""
-        named_flows = schedule.on.flow_ids if schedule.on else ()
-        if not named_flows:
-            return PathsFound()
-        before, unknown = await edges_from(self._flows, flow_id, named_flows, _flows_that_begin)
-        faults: list[Violation] = []
-        warnings: list[Violation] = []
-        for place, source in enumerate(named_flows):
-            if (found := path_back(flow_id, source, before)) is not None:
-                path_text = " -> ".join(reversed(found))
-                message = f"a flow may not begin on its own end, neither directly nor through others: {path_text}"
-                faults.append(Violation(f"{_PATH}[{place}]", message))
-            elif source in unknown:
-                message = f"flow {quoted(source)} is not registered; its ends begin nothing until it is"
-                warnings.append(Violation(f"{_PATH}[{place}]", message))
-        if len(before) > MOST_FLOWS:
-            faults.append(Violation(_PATH, f"more than {MOST_FLOWS} flows lead to this one: make the chain shorter"))
-        return PathsFound(tuple(faults), tuple(warnings))
+    Follows `flow_finished` backwards through the schedules on record.
+    """
+    named_flows = schedule.on.flow_ids if schedule.on else ()
+    if not named_flows:
+        return PathsFound()
+    before, unknown = await edges_from(flows, flow_id, named_flows, _flows_that_begin)
+    faults: list[Violation] = []
+    warnings: list[Violation] = []
+    for place, source in enumerate(named_flows):
+        if (found := path_back(flow_id, source, before)) is not None:
+            path_text = " -> ".join(reversed(found))
+            message = f"a flow may not begin on its own end, neither directly nor through others: {path_text}"
+            faults.append(Violation(f"{_PATH}[{place}]", message))
+        elif source in unknown:
+            message = f"flow {quoted(source)} is not registered; its ends begin nothing until it is"
+            warnings.append(Violation(f"{_PATH}[{place}]", message))
+    if len(before) > MOST_FLOWS:
+        faults.append(Violation(_PATH, f"more than {MOST_FLOWS} flows lead to this one: make the chain shorter"))
+    return PathsFound(tuple(faults), tuple(warnings))
 
 
 def _flows_that_begin(record: FlowRecord) -> Sequence[str]:

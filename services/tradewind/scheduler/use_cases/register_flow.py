@@ -9,8 +9,10 @@ from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.flow_record import FlowRecord, FlowRegistration
 from tradewind.scheduler.domain.labels import MOST_LABELS, read_labels
 from tradewind.scheduler.domain.weather import FlowDraft
+from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.peers import Caches, NodeTypes
-from tradewind.scheduler.use_cases.chained_flows import ChainedFlows
+from tradewind.scheduler.use_cases.chained_flows import chained_flows
+from tradewind.scheduler.use_cases.flow_paths import PathsFound
 from tradewind.scheduler.use_cases.store_definition import (
     Author,
     Registered,
@@ -18,7 +20,7 @@ from tradewind.scheduler.use_cases.store_definition import (
     first_planned_of,
     registration_of,
 )
-from tradewind.scheduler.use_cases.sub_flow_paths import SubFlowPaths
+from tradewind.scheduler.use_cases.sub_flow_paths import sub_flow_paths
 from tradewind.server.built_in import BUILT_IN
 from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
@@ -63,15 +65,13 @@ class RegisterFlow:
         self,
         node_types: NodeTypes,
         caches: Caches,
-        paths: SubFlowPaths,
-        chains: ChainedFlows,
+        flows: FlowRecords,
         store: StoreDefinition,
         clock: Clock,
     ) -> None:
         self._node_types = node_types
         self._caches = caches
-        self._paths = paths
-        self._chains = chains
+        self._flows = flows
         self._store = store
         self._clock = clock
 
@@ -86,20 +86,17 @@ class RegisterFlow:
         definition = analysis.definition
         if definition is None:
             return analysis
-        over = self._past_schedule_faults(definition)
-        if over and await self._standing(flow_id, definition):
+        faults, warnings = self._past_schedule_faults(definition), ()
+        if await self._standing(flow_id, definition):
             # Registering a flow again as it is, or with another graph, must not fail because its time has passed.
-            analysis, over = replace(analysis, warnings=(*over, *analysis.warnings)), ()
-        if flow_id:
-            sub_flow_paths = await self._paths(flow_id, definition)
-            chain_paths = await self._chains(flow_id, definition.schedule)
-            analysis = replace(
-                analysis,
-                definition=None if sub_flow_paths.faults or chain_paths.faults else definition,
-                violations=(*analysis.violations, *sub_flow_paths.faults, *chain_paths.faults),
-                warnings=(*analysis.warnings, *sub_flow_paths.warnings, *chain_paths.warnings),
-            )
-        return replace(analysis, definition=None, violations=(*over, *analysis.violations)) if over else analysis
+            faults, warnings = (), faults
+        paths = await self._paths(flow_id, definition) if flow_id else PathsFound()
+        return replace(
+            analysis,
+            definition=None if faults or paths.faults else definition,
+            violations=(*faults, *analysis.violations, *paths.faults),
+            warnings=(*warnings, *analysis.warnings, *paths.warnings),
+        )
 
     def _past_schedule_faults(self, definition: FlowDefinition) -> tuple[Violation, ...]:
         try:
@@ -112,16 +109,21 @@ class RegisterFlow:
         """Return the flow on record if it has the schedule of this definition, and that is over; else None."""
         if not flow_id or not self._past_schedule_faults(definition):
             return None
-        flow = await self._store.stored_flow(flow_id)
+        (flow,) = await self._flows.find([flow_id])
         return flow if flow is not None and flow.schedule == definition.schedule else None
+
+    async def _paths(self, flow_id: str, definition: FlowDefinition) -> PathsFound:
+        run = await sub_flow_paths(self._flows, flow_id, definition)
+        begun_by = await chained_flows(self._flows, flow_id, definition.schedule)
+        return PathsFound((*run.faults, *begun_by.faults), (*run.warnings, *begun_by.warnings))
 
     async def paths_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:
         """Return the faults of a definition of this flow that lie in the flows that it runs, or that begin it."""
-        return (*(await self._paths(flow_id, definition)).faults, *await self.chains_of(flow_id, definition))
+        return (await self._paths(flow_id, definition)).faults
 
     async def chains_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:
         """Return the faults of a definition of this flow that lie in the flows whose ends begin it."""
-        return (await self._chains(flow_id, definition.schedule)).faults
+        return (await chained_flows(self._flows, flow_id, definition.schedule)).faults
 
     async def __call__(self, request: RegistrationRequest) -> Registered:
         """Register a flow, or a new revision of one.

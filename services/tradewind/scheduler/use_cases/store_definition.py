@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.flow_record import (
+    DEFAULT_USER,
     FlowRecord,
     FlowRegistration,
     RegisterOutcome,
@@ -61,7 +62,7 @@ class Author:
         """Return the request as it is remembered, None without an id; `payload` are the arguments of the call."""
         if not self.request_id:
             return None
-        return RememberedRequest(user_id or "default", self.request_id, digest_of(canonical_json(payload)))
+        return RememberedRequest(user_id or DEFAULT_USER, self.request_id, digest_of(canonical_json(payload)))
 
 
 class StoreDefinition:
@@ -71,11 +72,6 @@ class StoreDefinition:
         self._flows = flows
         self._definitions = definitions
         self._change_flow = change_flow
-
-    async def stored_flow(self, flow_id: str) -> FlowRecord | None:
-        """Return the flow as it is on record, None if there is none."""
-        (flow,) = await self._flows.find([flow_id])
-        return flow
 
     async def __call__(self, registration: FlowRegistration, warnings: Sequence[Violation] = ()) -> Registered:
         """Store a registration.

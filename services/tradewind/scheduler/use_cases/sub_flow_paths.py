@@ -12,35 +12,32 @@ from tradewind.server.faults import Violation
 from tradewind.server.quoting import quoted
 
 
-class SubFlowPaths:
-    """Follows nodes of type `flow` through the definitions on record."""
+async def sub_flow_paths(flows: FlowRecords, flow_id: str, definition: FlowDefinition) -> PathsFound:
+    """Return the faults and warnings of the definition that a flow is to get.
 
-    def __init__(self, flows: FlowRecords) -> None:
-        self._flows = flows
-
-    async def __call__(self, flow_id: str, definition: FlowDefinition) -> PathsFound:
-        """Return the faults and warnings of the definition that a flow is to get."""
-        named_flows = {
-            place: str(json.loads(node.config_json)["flow_id"])
-            for place, node in enumerate(definition.nodes)
-            if node.node_type == FLOW.name
-        }
-        if not named_flows:
-            return PathsFound()
-        runs, unknown = await edges_from(self._flows, flow_id, tuple(named_flows.values()), _flows_run_by)
-        faults: list[Violation] = []
-        warnings: list[Violation] = []
-        for place, target in named_flows.items():
-            path = f"nodes[{place}].config.flow_id"
-            if (found := path_back(flow_id, target, runs)) is not None:
-                path_text = " -> ".join(found)
-                faults.append(
-                    Violation(path, f"a flow may not run itself, neither directly nor through others: {path_text}")
-                )
-            elif target in unknown:
-                message = f"flow {quoted(target)} is not registered; the node fails until it is"
-                warnings.append(Violation(path, message))
-        return PathsFound(tuple(faults), tuple(warnings))
+    Follows nodes of type `flow` through the definitions on record.
+    """
+    named_flows = {
+        place: str(json.loads(node.config_json)["flow_id"])
+        for place, node in enumerate(definition.nodes)
+        if node.node_type == FLOW.name
+    }
+    if not named_flows:
+        return PathsFound()
+    runs, unknown = await edges_from(flows, flow_id, tuple(named_flows.values()), _flows_run_by)
+    faults: list[Violation] = []
+    warnings: list[Violation] = []
+    for place, target in named_flows.items():
+        path = f"nodes[{place}].config.flow_id"
+        if (found := path_back(flow_id, target, runs)) is not None:
+            path_text = " -> ".join(found)
+            faults.append(
+                Violation(path, f"a flow may not run itself, neither directly nor through others: {path_text}")
+            )
+        elif target in unknown:
+            message = f"flow {quoted(target)} is not registered; the node fails until it is"
+            warnings.append(Violation(path, message))
+    return PathsFound(tuple(faults), tuple(warnings))
 
 
 def _flows_run_by(record: FlowRecord) -> Sequence[str]:
