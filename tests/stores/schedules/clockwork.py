@@ -38,6 +38,7 @@ from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.store_definition import Author, registration_of
 from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
@@ -167,7 +168,9 @@ class Replica:
         self._begin_queued = BeginQueued(begin, stores.firings)
         settle = SettleOutbox(stores.flows, stores.outbox, Triggers(triggers), node_tasks, (), wakes_nobody)
         self.background = Background()
+        read = ReadFlows(stores.flows, stores.cycles, stores.states)
         self.change = ChangeFlow(
+            read,
             stores.flows,
             stores.states,
             node_tasks,

@@ -19,9 +19,9 @@ from tradewind.scheduler.use_cases.faults import (
     flow_not_running,
     schedule_over,
 )
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
-from tradewind.scheduler.use_cases.similar_flows import no_such_flow
-from tradewind.scheduler.use_cases.stop_orders import STOPS_AT_ONCE, stop_order
+from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_order
 from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.schedules.schedule import Span
@@ -39,6 +39,7 @@ class ChangeFlow:
 
     def __init__(
         self,
+        read: ReadFlows,
         flows: FlowRecords,
         states: ChainStateRepository,
         node_tasks: NodeTasks,
@@ -47,6 +48,7 @@ class ChangeFlow:
         wake: WakeOwner,
         clock: Clock,
     ) -> None:
+        self._read = read
         self._flows = flows
         self._states = states
         self._node_tasks = node_tasks
@@ -63,7 +65,7 @@ class ChangeFlow:
         is being deleted, or one that is not paused and whose schedule plans nothing more; InvalidInput for a first time
         of a flow that begins on events.
         """
-        flow = await self._flow(flow_id)
+        flow = await self._read.flow(flow_id)
         if flow.status is FlowStatus.RUNNING:
             return await self.settled(flow_id)
         first_ms, passed = first_planned(flow, start_at_ms, self._clock.now_ms())
@@ -97,16 +99,10 @@ class ChangeFlow:
         A flow that has nothing more planned completes when no cycle runs. Raises NotFound, FailedPrecondition for a
         flow that is not paused.
         """
-        flow = await self._flow(flow_id)
+        flow = await self._read.flow(flow_id)
         if flow.status not in (FlowStatus.PAUSED, FlowStatus.RUNNING):
             raise flow_not_paused(flow)
         return await self.start(flow_id)
-
-    async def _flow(self, flow_id: str) -> FlowRecord:
-        (flow,) = await self._flows.find([flow_id])
-        if flow is None:
-            raise await no_such_flow(self._flows, flow_id)
-        return flow
 
     async def stop(self, flow_id: str, by: str, reason: str) -> FlowRecord:
         """Let no cycle begin, and stop running cycles, even those that RunFlow began, until the flow is started again.
@@ -148,12 +144,12 @@ class ChangeFlow:
         """Bring the trigger service up to date, if it answers in time, and return the flow as it is then."""
         settling = self._background.task(self._settle.attempt(flow_id), "settling of a flow's trigger")
         await asyncio.wait([settling], timeout=_SETTLED_WITHIN_S)
-        return await self._flow(flow_id)
+        return await self._read.flow(flow_id)
 
     async def _change(self, change: StatusChange) -> StatusAnswer:
         answer = await self._flows.change_status(change)
         if answer.outcome is StatusOutcome.NOT_FOUND:
-            raise await no_such_flow(self._flows, change.flow_id)
+            raise await self._read.not_found(change.flow_id)
         if answer.outcome is StatusOutcome.REFUSED:
             if answer.found in (None, FlowStatus.DELETING):
                 raise flow_deleting(change.flow_id)
@@ -166,8 +162,7 @@ class ChangeFlow:
         for first in range(0, len(runs), _READ_AT_ONCE):
             states = await self._states.load_many(runs[first : first + _READ_AT_ONCE])
             orders = [stop_order(state) for state in states if state is not None and state.stop is not None]
-            for at in range(0, len(orders), STOPS_AT_ONCE):
-                await asyncio.gather(*(self._node_tasks.stop(order) for order in orders[at : at + STOPS_AT_ONCE]))
+            await stop_all(self._node_tasks, orders)
 
 
 def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int | None, Span | None]:

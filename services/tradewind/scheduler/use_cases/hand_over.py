@@ -18,7 +18,7 @@ from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, CycleRequest
 from tradewind.scheduler.use_cases.definitions import PlannedRun
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.open_states import OpenStates
-from tradewind.scheduler.use_cases.stop_orders import stop_orders
+from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_orders
 from tradewind.server.batching import Batcher
 from tradewind.server.clock import Clock
 from tradewind.server.incidents import IncidentLog
@@ -176,8 +176,7 @@ class HandOver:
         (result,) = await self._states.update_many([RunUpdate(state, (STOP,), check_in_ms=0)])
         state = state._replace(version=result.version)
         self._open_states.put([state])
-        for order in stop_orders(state):
-            await self._node_tasks.stop(order)
+        await stop_all(self._node_tasks, stop_orders(state))
         return state
 
     async def _give_up(self, state: ChainState, answer: SubmitAnswer) -> ChainState:

@@ -1,6 +1,5 @@
 """Looks after open runs: submits runs that were not submitted, notices missed ends, stops runs that take too long."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Collection, Sequence
 
@@ -21,7 +20,7 @@ from tradewind.scheduler.use_cases.fold_events import FoldEvents, state_after_wr
 from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.release_handlers import ReleaseHandlers
-from tradewind.scheduler.use_cases.stop_orders import STOPS_AT_ONCE, stop_orders
+from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_orders
 from tradewind.scheduler.use_cases.sub_flows import SubFlows
 from tradewind.server.clock import Clock
 from tradewind.server.partitions import partition_of
@@ -82,7 +81,8 @@ class SuperviseRuns:
         await self._open_runs.postpone({state.name: self._wait_ms(state, _SOON_MS) for state in states})
         finished = await self._finished_runs([state for state in states if self._is_overdue(state)])
         states = [state if state.name in finished else await self._stop_if_overdue(state, epochs) for state in states]
-        await self._stop([state for state in states if state.stop is not None])
+        # Repeated until the runs have ended.
+        await stop_all(self._node_tasks, [order for state in states for order in self._stop_orders(state)])
         await self._compare(states, epochs)
 
     def _wait_ms(self, state: ChainState, preferred_ms: int) -> int:
@@ -114,17 +114,14 @@ class SuperviseRuns:
         log = LogText(LogLevel.WARNING, f"Stopping: {reason}")
         return await self._write(RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log), epochs) or state
 
-    async def _stop(self, states: Sequence[ChainState]) -> None:
-        """Repeat the request to stop until the runs have ended."""
-        for first in range(0, len(states), STOPS_AT_ONCE):
-            orders = [order for state in states[first : first + STOPS_AT_ONCE] for order in self._orders(state)]
-            await asyncio.gather(*map(self._node_tasks.stop, orders))
+    def _stop_orders(self, state: ChainState) -> list[StopOrder]:
+        """Return the orders that stop a run that is to stop.
 
-    def _orders(self, state: ChainState) -> list[StopOrder]:
-        """Return the orders that stop a run; after a grace period they include components that handle its outcome."""
-        stop = state.stop
-        overdue = stop is not None and self._clock.now_ms() >= stop.at_ms + HANDLERS_MS
-        return stop_orders(state, with_handlers=overdue)
+        After a grace period they include components that handle its outcome.
+        """
+        if state.stop is None:
+            return []
+        return stop_orders(state, with_handlers=self._clock.now_ms() >= state.stop.at_ms + HANDLERS_MS)
 
     async def _release(self, state: ChainState, withheld: Collection[str]) -> None:
         """Release components that handle the outcome; if the node task manager refuses, the next check tries again."""

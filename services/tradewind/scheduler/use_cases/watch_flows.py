@@ -12,7 +12,6 @@ from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.faults import cycle_not_found
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
-from tradewind.scheduler.use_cases.similar_flows import no_such_flow
 from tradewind.scheduler.use_cases.watch_backlog import Backlog
 from tradewind.server.faults import Unavailable
 
@@ -55,7 +54,7 @@ class WatchFlows:
         latest: dict[str, int] = {}
         for flow_id, record in zip(flow_ids, await self._flows.find(flow_ids), strict=True):
             if record is None:
-                raise await no_such_flow(self._flows, flow_id)
+                raise await self._read.not_found(flow_id)
             latest[flow_id] = record.last_cycle
         watch = _Watch(set(flow_ids), cycle)
         try:
