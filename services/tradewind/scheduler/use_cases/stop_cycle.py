@@ -14,7 +14,7 @@ from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.faults import cycle_ended
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
-from tradewind.scheduler.use_cases.stop_orders import stop_order, stop_orders
+from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_order, stop_orders
 from tradewind.server.clock import Clock
 from tradewind.server.faults import Aborted, FailedPrecondition, InvalidInput, NotFound, Violation
 from tradewind.server.nearest_name import NearestName
@@ -64,29 +64,26 @@ class StopCycle:
         for _ in range(_TRIES):
             state = await self._read.cycle(flow_id, cycle, run)
             before = state.stop
-            if before is not None and state.status is CycleStatus.CANCELLED:
-                return state
-            if before is not None and not is_terminal(state.status):
+            if is_terminal(state.status):
+                if before is not None and state.status is CycleStatus.CANCELLED:
+                    return state
+                raise cycle_ended(state)
+            if before is None:
+                stop, action = StopRequest(by, reason, self._clock.now_ms(), request_id=request_id), "Stopping"
+            else:
                 repeated = once or (bool(request_id) and request_id == before.request_id)
                 if state.facts.handlers is None or before.forced or repeated:
                     return state
-                before = replace(before, forced=True)
-            if is_terminal(state.status):
-                raise cycle_ended(state)
-            stopping = state._replace(stop=before or self._stop_request(by, reason, request_id))
-            action = "Stopping the nodes that handle the outcome too" if before is not None else "Stopping"
+                stop, action = replace(before, forced=True), "Stopping the nodes that handle the outcome too"
+            stopping = state._replace(stop=stop)
             log = LogText(LogLevel.WARNING, f"{action}, by {by}: {reason}")
             (result,) = await self._states.update_many([RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log)])
             if result.ok:
                 stopping = stopping._replace(version=result.version)
-                for order in stop_orders(stopping):
-                    self._background.begin(self._node_tasks.stop(order), "stop of a cycle")
+                self._background.begin(stop_all(self._node_tasks, stop_orders(stopping)), "stop of a cycle")
                 self._wake(Work.RUNS, flow_id, _STOP_AGAIN_MS)
                 return stopping
         raise _conflict(flow_id)
-
-    def _stop_request(self, by: str, reason: str, request_id: str) -> StopRequest:
-        return StopRequest(by, reason, self._clock.now_ms(), request_id=request_id)
 
     async def component(
         self, flow_id: str, cycle: int | None, run: int | None, component_id: str, by: str, reason: str
