@@ -10,11 +10,14 @@ from redis.exceptions import RedisError
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.scheduler.loops.bulk_jobs import bulk_jobs_loop
-from tradewind.scheduler.loops.ends import event_loop, open_runs_loop
+from tradewind.scheduler.loops.due import due_loop
+from tradewind.scheduler.loops.events import event_loop
+from tradewind.scheduler.loops.open_runs import open_runs_loop
+from tradewind.scheduler.loops.outbox import outbox_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
 from tradewind.scheduler.loops.publishing import PublishEndsLoop
+from tradewind.scheduler.loops.queued import queued_loop
 from tradewind.scheduler.loops.return_ends import return_ends_loop
-from tradewind.scheduler.loops.schedule import due_loop, outbox_loop, queued_loop
 from tradewind.scheduler.loops.tidying import TidyLoop
 from tradewind.scheduler.peers.node_task_manager import NodeTaskManagerPeer
 from tradewind.scheduler.peers.registry import RegistryPeer

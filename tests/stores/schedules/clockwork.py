@@ -204,7 +204,7 @@ class Replica:
         """Do everything there is to do: fold what has ended, begin what waited, look after runs, begin what is due."""
         self._nodes.work()
         await self._fold(self._nodes.take_ends(), self.epochs)
-        await self.hand_over(await self._begin_queued(self._partitions, self.epochs))
+        await self.hand_over(await self._begin_queued(self.epochs))
         checks = await self.stores.open_runs.check(self._partitions, 500)
         due = [run for check in checks.values() for run in check.due]
         await self._supervise(due, self.epochs)

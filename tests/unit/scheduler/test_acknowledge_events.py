@@ -9,8 +9,9 @@ from structlog.testing import capture_logs
 from tests.waiting import until
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
-from tradewind.scheduler.loops import acknowledging, ends
+from tradewind.scheduler.loops import acknowledging, sub_flow_queue
 from tradewind.scheduler.loops.acknowledging import Acks
+from tradewind.scheduler.loops.sub_flow_queue import SubFlowQueue
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.background import Background
 
@@ -120,7 +121,7 @@ async def test_sub_flow_events_are_handled_in_order_without_blocking_the_reader(
     acks: Acks, background: Background
 ) -> None:
     stream, sub_flows = RecordingStream(), SlowSubFlows()
-    queue = ends.SubFlowQueue(sub_flows, background)  # type: ignore[arg-type]
+    queue = SubFlowQueue(sub_flows, background)  # type: ignore[arg-type]
     for number in range(1, 4):
         batch = acks.batch(stream, parts=2)
         await queue.put([event(str(number))], batch)
@@ -134,9 +135,9 @@ async def test_sub_flow_events_are_handled_in_order_without_blocking_the_reader(
 async def test_reader_blocks_while_too_many_batches_wait(
     acks: Acks, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ends, "_MOST_WAITING", 2)
+    monkeypatch.setattr(sub_flow_queue, "_MOST_WAITING", 2)
     sub_flows = SlowSubFlows()
-    queue = ends.SubFlowQueue(sub_flows, background)  # type: ignore[arg-type]
+    queue = SubFlowQueue(sub_flows, background)  # type: ignore[arg-type]
     accepted = 0
 
     async def accept() -> None:

@@ -25,5 +25,6 @@ async def test_backfills_of_paused_flows_do_not_block_others() -> None:
     scheduler.clock.advance(1)
     await scheduler.register()
     await backfills.create(backfill_draft(MINUTE, 3 * MINUTE))
-    begun = await BeginBackfilled(scheduler.begin, backfills)([HERE], {})
+    epoch = await scheduler.stores.partitions.acquire(HERE)
+    begun = await BeginBackfilled(scheduler.begin, backfills)({HERE: epoch})
     assert [run.state.name.flow_id for run in begun] == ["f"]

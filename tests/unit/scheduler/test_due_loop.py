@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from tests.waiting import until
 from tradewind.scheduler.domain.due import DueAnswer, DueFlow
-from tradewind.scheduler.loops.schedule import due_loop
+from tradewind.scheduler.loops.due import due_loop
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.begin_due import BegunDue

@@ -26,7 +26,7 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.sub_flow import SubFlowEvent, SubFlowReport, SubFlowWait
-from tradewind.scheduler.loops.ends import handle_sub_flows
+from tradewind.scheduler.loops.sub_flow_queue import handle_sub_flows
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.return_ends import ReturnEnds
 from tradewind.scheduler.use_cases.run_cycles import RunCycles

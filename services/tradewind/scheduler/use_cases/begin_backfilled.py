@@ -1,6 +1,6 @@
 """Begins the cycles of backfills, as many as each may run at once."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from tradewind.scheduler.domain.backfill import Backfill
 from tradewind.scheduler.domain.beginning import BeginOutcome
@@ -23,10 +23,10 @@ class BeginBackfilled:
         self._begin = begin
         self._backfills = backfills
 
-    async def __call__(self, partitions: Collection[int], epochs: Epochs) -> list[PlannedRun]:
+    async def __call__(self, epochs: Epochs) -> list[PlannedRun]:
         """Begin as many cycles of every backfill under way as there is room for; return the runs to hand over."""
         runs: list[PlannedRun] = []
-        for flow_id, backfill_id in await self._backfills.active(partitions, _MOST):
+        for flow_id, backfill_id in await self._backfills.active(list(epochs), _MOST):
             runs += await self.one(flow_id, backfill_id, epochs)
         return runs
 

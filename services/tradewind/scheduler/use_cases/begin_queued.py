@@ -1,7 +1,5 @@
 """Begins cycles whose planned times have waited for the previous cycle to end."""
 
-from collections.abc import Collection
-
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.ports.flows import Firings
@@ -19,9 +17,9 @@ class BeginQueued:
         self._begin = begin
         self._firings = firings
 
-    async def __call__(self, partitions: Collection[int], epochs: Epochs) -> list[PlannedRun]:
+    async def __call__(self, epochs: Epochs) -> list[PlannedRun]:
         """Begin the next cycle of every flow that has one waiting and none open; return the runs to hand over."""
-        flows = await self._firings.waiting(partitions, _FLOWS_AT_ONCE)
+        flows = await self._firings.waiting(list(epochs), _FLOWS_AT_ONCE)
         runs: list[PlannedRun] = []
         while flows:
             requests = [CycleRequest(flow_id, CycleOrigin.SCHEDULE, queued=True) for flow_id in flows]

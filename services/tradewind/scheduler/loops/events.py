@@ -1,0 +1,62 @@
+"""Takes in the node task manager's events."""
+
+import structlog
+
+from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
+from tradewind.scheduler.domain.submission import ComponentEvent
+from tradewind.scheduler.loops.acknowledging import Acks
+from tradewind.scheduler.loops.owned_stream import OwnedStream
+from tradewind.scheduler.loops.sub_flow_queue import SubFlowQueue
+from tradewind.scheduler.ports.peers import EventStream, NodeTasks
+from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.fold_events import FoldEvents
+from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
+from tradewind.scheduler.use_cases.sub_flows import SubFlows
+from tradewind.server.backoff import Backoff
+
+_BACKOFF_S = (0.05, 2.0)
+
+_log = structlog.get_logger(__name__)
+
+
+def event_loop(
+    node_tasks: NodeTasks,
+    fold: FoldEvents,
+    outputs: SinkOutputs,
+    ownership: OwnPartitions,
+    background: Background,
+    sub_flows: SubFlows,
+) -> OwnedStream[Event, EventStream]:
+    """Return the loop that folds events into chain states, begins sub-flows, and acknowledges events on record."""
+
+    acks, queue = Acks(background), SubFlowQueue(sub_flows, background)
+
+    async def work(stream: EventStream, events: list[Event]) -> None:
+        ends = [event for event in events if isinstance(event, ComponentEvent)]
+        sub_flow_events = [
+            event for event in events if isinstance(event, SubFlowEvent) and ownership.owns(event.partition)
+        ]
+        batch = acks.batch(stream, parts=2 if sub_flow_events else 1)
+        if sub_flow_events:
+            await queue.put(sub_flow_events, batch)
+        folded, lost = await fold_all(ends)
+        ownership.lose(lost, "a write was refused")
+        # A partition that was not owned during the fold may be owned again: acknowledge only the events folded.
+        batch.part_done([event for event in ends if event.partition in folded], lost)
+
+    async def fold_all(events: list[ComponentEvent]) -> tuple[set[int], set[int]]:
+        """Return the partitions whose events were folded, and the partitions that turned out to be lost."""
+        backoff = Backoff(*_BACKOFF_S)
+        for event in events:
+            outputs.collect(event)
+        while True:
+            mine = [event for event in events if ownership.owns(event.partition)]
+            try:
+                return {event.partition for event in mine}, await fold(mine, ownership.epochs)
+            except Exception as error:
+                # Events must be on record before they are acknowledged, so all that can be done is to try again.
+                _log.warning("events_not_folded", events=len(mine), error=error)
+                await backoff.pause()
+
+    return OwnedStream("events", node_tasks.events, lambda stream: stream.receive(), work, ownership)

@@ -1,0 +1,31 @@
+"""Looks after open runs."""
+
+import math
+
+from tradewind.scheduler.loops.owned_work import OwnedWork
+from tradewind.scheduler.ports.cycles import OpenRuns
+from tradewind.scheduler.ports.owning import Epochs
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
+from tradewind.server.clock import Clock
+
+_RUNS_AT_ONCE = 500
+_RETRY_S = 1.0
+
+
+def open_runs_loop(
+    open_runs: OpenRuns, supervise: SuperviseRuns, ownership: OwnPartitions, alarm: Alarm, clock: Clock, poll_s: float
+) -> OwnedWork:
+    """Return the loop that looks after open runs, and sleeps until the earliest check is due."""
+
+    async def work(epochs: Epochs) -> float:
+        checks = await open_runs.check(list(epochs), _RUNS_AT_ONCE)
+        due = [run for check in checks.values() for run in check.due]
+        for first in range(0, len(due), _RUNS_AT_ONCE):
+            await supervise(due[first : first + _RUNS_AT_ONCE], epochs)
+        upcoming = [check.next_ms for check in checks.values() if check.next_ms is not None]
+        wait_s = max(0.0, (min(upcoming) - clock.now_ms()) / 1000) if upcoming else math.inf
+        return min(wait_s, _RETRY_S) if due else wait_s
+
+    return OwnedWork("open_runs_not_looked_after", work, ownership, alarm, poll_s, _RETRY_S)
