@@ -1,35 +1,23 @@
 """Keeps a stream to another service open, and subscribed to the partitions that this replica owns."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 import structlog
 
-from tradewind.scheduler.ports.peers import PeerUnavailable
+from tradewind.scheduler.ports.peers import PartitionStream, PeerUnavailable
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.server.backoff import Backoff
 
-MOST_WAITING = 20_000
+_MOST_WAITING = 20_000
 """The most items that may wait: beyond that, nothing is read until they have been taken."""
 _BACKOFF_S = (0.1, 2.0)
 
 _log = structlog.get_logger(__name__)
 
 Item = TypeVar("Item")
-
-
-class Stream(Protocol):
-    """The methods that both kinds of streams have."""
-
-    async def subscribe(self, epochs: Mapping[int, int]) -> None: ...
-
-    async def unsubscribe(self, partitions: Collection[int]) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-OpenStream = TypeVar("OpenStream", bound=Stream)
+OpenStream = TypeVar("OpenStream", bound=PartitionStream)
 
 
 class OwnedStream(Generic[Item, OpenStream]):
@@ -51,6 +39,8 @@ class OwnedStream(Generic[Item, OpenStream]):
         self._receive = receive
         self._work = work
         self._ownership = ownership
+        self._waiting: list[Item] = []
+        self._arrived, self._room = asyncio.Event(), asyncio.Event()
         self._owned_changed = asyncio.Event()
         ownership.on_change(self._owned_changed.set)
 
@@ -76,13 +66,12 @@ class OwnedStream(Generic[Item, OpenStream]):
             self._owned_changed.clear()
             await self._owned_changed.wait()
         stream = self._open_stream()
-        waiting: list[Item] = []
-        arrived, room = asyncio.Event(), asyncio.Event()
+        self._waiting = []
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._subscribe(stream))
-                group.create_task(self._read(stream, waiting, arrived, room))
-                group.create_task(self._process(stream, waiting, arrived, room))
+                group.create_task(self._read(stream))
+                group.create_task(self._process(stream))
         finally:
             await stream.close()
 
@@ -101,28 +90,25 @@ class OwnedStream(Generic[Item, OpenStream]):
                 await stream.subscribe(gained)
             await self._owned_changed.wait()
 
-    async def _read(self, stream: OpenStream, waiting: list[Item], arrived: asyncio.Event, room: asyncio.Event) -> None:
+    async def _read(self, stream: OpenStream) -> None:
         while True:
             items, ended = await self._receive(stream)
             if ended:
                 self._ownership.lose(ended, f"a higher epoch has taken over the {self._name} stream")
-            waiting += items
+            self._waiting += items
             if items:
-                arrived.set()
-            while len(waiting) > MOST_WAITING:
-                room.clear()
-                await room.wait()
+                self._arrived.set()
+            while len(self._waiting) > _MOST_WAITING:
+                self._room.clear()
+                await self._room.wait()
 
-    async def _process(
-        self, stream: OpenStream, waiting: list[Item], arrived: asyncio.Event, room: asyncio.Event
-    ) -> None:
+    async def _process(self, stream: OpenStream) -> None:
         while True:
-            arrived.clear()
-            if not waiting:
-                await arrived.wait()
-            items = waiting[:]
-            waiting.clear()
-            room.set()
+            self._arrived.clear()
+            if not self._waiting:
+                await self._arrived.wait()
+            items, self._waiting = self._waiting, []
+            self._room.set()
             await self._work(stream, items)
 
 

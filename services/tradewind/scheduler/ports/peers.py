@@ -36,16 +36,24 @@ class StaleSchedule(Exception):
     """The trigger service knows a higher schedule epoch of a flow."""
 
 
-class EventStream(Protocol):
-    """Events of partitions that the receiver owns. Every method raises PeerUnavailable when the stream breaks."""
+class PartitionStream(Protocol):
+    """Delivers what concerns partitions that the receiver owns. Methods raise PeerUnavailable when it breaks."""
 
     async def subscribe(self, epochs: Mapping[int, int]) -> None:
-        """Deliver events of these partitions from now on, beginning with the first that is not acknowledged."""
+        """Deliver items of these partitions from now on."""
         ...
 
     async def unsubscribe(self, partitions: Collection[int]) -> None:
-        """Stop delivering events of these partitions."""
+        """Stop delivering items of these partitions."""
         ...
+
+    async def close(self) -> None:
+        """Close the stream."""
+        ...
+
+
+class EventStream(PartitionStream, Protocol):
+    """Events of the node task manager: of a partition, all from the first on that is not acknowledged."""
 
     async def receive(self) -> tuple[list[Event], list[int]]:
         """Wait for events; return them and the partitions that a higher epoch has taken over."""
@@ -55,21 +63,9 @@ class EventStream(Protocol):
         """Confirm that these events, and all before them, are handled for good."""
         ...
 
-    async def close(self) -> None:
-        """Close the stream."""
-        ...
 
-
-class DueStream(Protocol):
-    """Due triggers of partitions that the receiver owns. Every method raises PeerUnavailable when it breaks."""
-
-    async def subscribe(self, epochs: Mapping[int, int]) -> None:
-        """Deliver due triggers of these partitions from now on."""
-        ...
-
-    async def unsubscribe(self, partitions: Collection[int]) -> None:
-        """Stop delivering due triggers of these partitions."""
-        ...
+class DueStream(PartitionStream, Protocol):
+    """Due triggers."""
 
     async def receive(self) -> tuple[list[DueFlow], list[int], bool]:
         """Wait for due triggers.
@@ -81,10 +77,6 @@ class DueStream(Protocol):
 
     async def answer(self, answers: Sequence[DueAnswer]) -> None:
         """Answer due triggers."""
-        ...
-
-    async def close(self) -> None:
-        """Close the stream."""
         ...
 
 
