@@ -1,8 +1,6 @@
 """What all calls to other services have in common."""
 
 import grpc
-from google.protobuf.message import Message
-from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
@@ -57,18 +55,3 @@ def reason_of(error: grpc.aio.AioRpcError) -> str:
                 if detail.Unpack(info):
                     return info.reason
     return ""
-
-
-def milliseconds(message: Message, field: str) -> int:
-    """Return a timestamp field in milliseconds since the epoch, 0 when it is not set."""
-    if not message.HasField(field):
-        return 0
-    stamp: Timestamp = getattr(message, field)
-    return stamp.seconds * 1000 + stamp.nanos // 1_000_000
-
-
-def set_milliseconds(stamp: Timestamp, at_ms: int) -> None:
-    """Set a timestamp to milliseconds since the epoch."""
-    stamp.seconds, rest = divmod(at_ms, 1000)
-    if rest:
-        stamp.nanos = rest * 1_000_000

@@ -27,12 +27,13 @@ from tradewind.scheduler.domain.submission import (
     SubmitAnswer,
 )
 from tradewind.scheduler.domain.system_limits import SystemLimits
-from tradewind.scheduler.peers.calls import calling, milliseconds, set_milliseconds
+from tradewind.scheduler.peers.calls import calling
 from tradewind.scheduler.peers.streams import EventStreamPeer
 from tradewind.scheduler.peers.submission_mapping import add_plan, add_run, answer_of
 from tradewind.scheduler.peers.submissions import SubmissionStream
 from tradewind.server.paging import MAX_PAGE_SIZE
 from tradewind.server.reasons import Reason
+from tradewind.server.timestamps import milliseconds, set_timestamp
 
 _log = structlog.get_logger(__name__)
 NAME = "node task manager"
@@ -102,7 +103,7 @@ class NodeTaskManagerPeer:
             by=order.by,
         )
         if order.deadline_ms:
-            set_milliseconds(request.deadline, order.deadline_ms)
+            set_timestamp(request.deadline, order.deadline_ms)
         async with calling(NAME):
             await self._stub.StopComponent(request, timeout=_READ_S)
 
@@ -269,5 +270,5 @@ def _line(flow_id: str, log: node_task_pb2.NodeLog) -> LogLine:
         LogLevel(level),
         source,
         log.message,
-        milliseconds(log, "created_at"),
+        milliseconds(log.created_at),
     )

@@ -14,10 +14,10 @@ from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceS
 from tradewind.api.registry.v1.worker_pb2 import Worker, WorkerStatus
 from tradewind.scheduler.domain.node_types import InputDeclaration
 from tradewind.scheduler.domain.placement import WorkerView
-from tradewind.scheduler.peers.calls import milliseconds
 from tradewind.scheduler.ports.explaining import KnownWorker
 from tradewind.server import json_schema
 from tradewind.server.nearest_name import NearestName
+from tradewind.server.timestamps import milliseconds
 
 _CALL_S = 2.0
 _FRESH_S = 3.0
@@ -115,7 +115,7 @@ class RegistryPeer:
                 worker.running,
                 worker.status != WorkerStatus.WORKER_STATUS_OFFLINE,
                 worker.status == WorkerStatus.WORKER_STATUS_DRAINING,
-                milliseconds(worker, "last_heartbeat"),
+                milliseconds(worker.last_heartbeat),
             )
             for worker in found
             if node_type in worker.node_types

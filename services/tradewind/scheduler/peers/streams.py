@@ -14,8 +14,8 @@ from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
 from tradewind.scheduler.domain.submission import ComponentEvent
-from tradewind.scheduler.peers.calls import milliseconds, set_milliseconds
 from tradewind.scheduler.peers.stream import PeerStream
+from tradewind.server.timestamps import milliseconds, set_timestamp
 
 
 class EventStreamPeer(PeerStream[events_pb2.ReceiveEventsRequest, events_pb2.ReceiveEventsResponse]):
@@ -76,7 +76,7 @@ class DueStreamPeer(PeerStream[due_pb2.ReceiveDueRequest, due_pb2.ReceiveDueResp
                 continue
             ack = request.acks.add(token=answer.token)
             if answer.next_ms > 0:
-                set_milliseconds(ack.next_fire_time, answer.next_ms)
+                set_timestamp(ack.next_fire_time, answer.next_ms)
             else:
                 ack.finished = True
         await self.write(request)
@@ -120,8 +120,8 @@ def run_name_of(cycle: node_task_pb2.SubFlowCycle) -> RunName:
 def _due(due: trigger_pb2.DueTrigger) -> DueFlow:
     return DueFlow(
         due.trigger.partition_key,
-        milliseconds(due, "planned_time"),
-        milliseconds(due, "delivered_at"),
+        milliseconds(due.planned_time),
+        milliseconds(due.delivered_at),
         due.trigger.epoch,
         due.token,
         due.traceparent,

@@ -1,7 +1,5 @@
 """Maps runs and plans to the node task manager's messages, and its answers back."""
 
-from google.protobuf.duration_pb2 import Duration
-
 from tradewind.api.node_task_manager.v1 import cache_pb2, component_pb2, node_task_pb2, retry_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.scheduler.domain.cache_definition import CacheDefinition, CacheScope
@@ -13,7 +11,7 @@ from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES
 from tradewind.scheduler.domain.node_definition import RunIf
 from tradewind.scheduler.domain.retry_definition import RetryDefinition
 from tradewind.scheduler.domain.submission import Submission, SubmitAnswer, SubmitOutcome
-from tradewind.scheduler.peers.calls import set_milliseconds
+from tradewind.server.timestamps import duration, milliseconds, set_timestamp
 
 _OUTCOMES = {
     component_pb2.SUBMIT_OUTCOME_ACCEPTED: SubmitOutcome.ACCEPTED,
@@ -71,13 +69,13 @@ def add_run(request: pb2.SubmitComponentsRequest, submission: Submission) -> Non
     if facts.traceparent:
         run.traceparent = facts.traceparent
     if facts.deadline_ms:
-        set_milliseconds(run.deadline, facts.deadline_ms)
+        set_timestamp(run.deadline, facts.deadline_ms)
     if facts.keep_cycles != KEEP_CYCLES:
         run.keep_cycles = facts.keep_cycles
     if facts.keep_for_ms:
-        run.keep_for.CopyFrom(_duration(facts.keep_for_ms))
-    set_milliseconds(run.planned_time, facts.planned_ms)
-    set_milliseconds(run.begun_at, facts.start_ms)
+        run.keep_for.CopyFrom(duration(facts.keep_for_ms))
+    set_timestamp(run.planned_time, facts.planned_ms)
+    set_timestamp(run.begun_at, facts.start_ms)
 
 
 def add_plan(request: pb2.SubmitComponentsRequest, plan: ComponentPlan) -> None:
@@ -91,17 +89,17 @@ def add_plan(request: pb2.SubmitComponentsRequest, plan: ComponentPlan) -> None:
             node_type=node.node_type,
             config_json="" if node.config_json == "{}" else node.config_json,
             run_if=_RUN_IF[node.run_if],
-            schedule_to_start=_duration(node.schedule_to_start_ms),
-            start_to_close=_duration(node.start_to_close_ms),
+            schedule_to_start=duration(node.schedule_to_start_ms),
+            start_to_close=duration(node.start_to_close_ms),
             priority=node.priority,
             concurrency=_concurrency(node.concurrency),
         )
         if node.rate is not None:
             added.rate.CopyFrom(node_task_pb2.KeyRate(key=node.rate.key, limit=node.rate.limit, cost=node.rate.cost))
         if node.heartbeat_ms:
-            added.heartbeat_timeout.CopyFrom(_duration(node.heartbeat_ms))
+            added.heartbeat_timeout.CopyFrom(duration(node.heartbeat_ms))
         if node.total_ms:
-            added.total_timeout.CopyFrom(_duration(node.total_ms))
+            added.total_timeout.CopyFrom(duration(node.total_ms))
         if node.cache is not None:
             added.cache.CopyFrom(_cache(node.cache))
         if node.retry is not None:
@@ -133,29 +131,24 @@ def _fan_out(given: FanOut) -> component_pb2.FanOut:
 
 
 def _cache(cache: CacheDefinition) -> cache_pb2.CacheUse:
-    ttl = _duration(cache.ttl_ms) if cache.ttl_ms else None
+    ttl = duration(cache.ttl_ms) if cache.ttl_ms else None
     return cache_pb2.CacheUse(name=cache.name, key=cache.key, scope=_SCOPES[cache.scope], ttl=ttl)
 
 
 def _retry(retry: RetryDefinition) -> retry_pb2.RetryPolicy:
     return retry_pb2.RetryPolicy(
         attempts=retry.attempts,
-        initial=_duration(retry.initial_ms),
+        initial=duration(retry.initial_ms),
         factor=retry.factor,
-        maximum=_duration(retry.maximum_ms),
+        maximum=duration(retry.maximum_ms),
         jitter=retry.jitter,
         non_retryable=retry.non_retryable,
     )
-
-
-def _duration(ms: int) -> Duration:
-    return Duration(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
 
 
 def answer_of(result: component_pb2.SubmitResult) -> SubmitAnswer:
     """Return the answer for a run."""
     if result.outcome == component_pb2.SUBMIT_OUTCOME_ACCEPTED:
         return _ACCEPTED
-    retry_ms = result.retry_delay.seconds * 1000 + result.retry_delay.nanos // 1_000_000
     outcome = _OUTCOMES.get(result.outcome, SubmitOutcome.REFUSED)
-    return SubmitAnswer(outcome, tuple(result.unknown_plans), result.reason, retry_ms)
+    return SubmitAnswer(outcome, tuple(result.unknown_plans), result.reason, milliseconds(result.retry_delay))

@@ -6,9 +6,10 @@ from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.api.trigger.v1.trigger_pb2 import Schedule, Trigger
 from tradewind.api.trigger.v1.trigger_service_pb2_grpc import TriggerServiceStub
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
-from tradewind.scheduler.peers.calls import calling, reason_of, set_milliseconds
+from tradewind.scheduler.peers.calls import calling, reason_of
 from tradewind.scheduler.peers.streams import DueStreamPeer
 from tradewind.scheduler.ports.peers import StaleSchedule
+from tradewind.server.timestamps import set_timestamp
 
 NAME = "trigger service"
 _CALL_S = 5.0
@@ -75,19 +76,19 @@ def _fill(message: Schedule, schedule: ScheduleDefinition, first_ms: int) -> Non
         message.event.name, message.event.filter_json = schedule.on.event_name, schedule.on.event_filter
         for stamp, at_ms in ((message.start, schedule.start_ms), (message.end, schedule.end_ms)):
             if at_ms:
-                set_milliseconds(stamp, at_ms)
+                set_timestamp(stamp, at_ms)
     elif schedule.cron:
         message.cron.expression, message.cron.time_zone = schedule.cron, schedule.zone
-        set_milliseconds(message.start, first_ms)
+        set_timestamp(message.start, first_ms)
     elif schedule.times_ms:
         for time_ms in schedule.times_ms:
             if time_ms >= first_ms:
-                set_milliseconds(message.times.at.add(), time_ms)
+                set_timestamp(message.times.at.add(), time_ms)
     elif schedule.interval_ms:
-        set_milliseconds(message.interval.anchor, first_ms)
+        set_timestamp(message.interval.anchor, first_ms)
         message.interval.interval.FromMilliseconds(schedule.interval_ms)
     else:
-        set_milliseconds(message.once.at, first_ms)
+        set_timestamp(message.once.at, first_ms)
     if schedule.jitter_ms:
         message.jitter.FromMilliseconds(schedule.jitter_ms)
 

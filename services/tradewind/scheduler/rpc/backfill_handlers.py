@@ -11,11 +11,12 @@ from tradewind.scheduler.domain.backfill import MOST_RUNNING, Backfill, Backfill
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
 from tradewind.scheduler.rpc.checks import actor_and_reason, every, flow_page, identifiers, text
-from tradewind.scheduler.rpc.times import ms_of, set_ms
+from tradewind.scheduler.rpc.times import ms_of
 from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import request_id_faults
 from tradewind.server.paging import page_token
+from tradewind.server.timestamps import set_timestamp
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -93,11 +94,11 @@ def _message(backfill: Backfill) -> pb2.Backfill:
         by=draft.by,
         reason=backfill.reason,
     )
-    set_ms(message.start, draft.from_ms)
-    set_ms(message.end, draft.to_ms)
-    set_ms(message.created_at, backfill.created_ms)
+    set_timestamp(message.start, draft.from_ms)
+    set_timestamp(message.end, draft.to_ms)
+    set_timestamp(message.created_at, backfill.created_ms)
     if backfill.position_ms:
-        set_ms(message.position, backfill.position_ms)
+        set_timestamp(message.position, backfill.position_ms)
     if backfill.ended_ms:
-        set_ms(message.ended_at, backfill.ended_ms)
+        set_timestamp(message.ended_at, backfill.ended_ms)
     return message

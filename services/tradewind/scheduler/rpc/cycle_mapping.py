@@ -6,7 +6,7 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.handlers import Phase
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.node_counts import NodeCounts
-from tradewind.scheduler.rpc.times import set_ms
+from tradewind.server.timestamps import set_timestamp
 
 CYCLE_STATUS = {
     CycleStatus.RUNNING: cycle_pb2.CYCLE_STATUS_RUNNING,
@@ -54,10 +54,10 @@ def fill_cycle(message: cycle_pb2.Cycle, state: ChainState) -> None:
     message.status = CYCLE_STATUS[state.status]
     if state.reason:
         message.reason = state.reason
-    set_ms(message.planned_time, facts.planned_ms)
-    set_ms(message.start_time, facts.start_ms)
+    set_timestamp(message.planned_time, facts.planned_ms)
+    set_timestamp(message.start_time, facts.start_ms)
     if state.end_ms:
-        set_ms(message.end_time, state.end_ms)
+        set_timestamp(message.end_time, state.end_ms)
     message.revision = facts.revision
     message.origin = _ORIGIN[facts.origin]
     if facts.inputs_json:
@@ -80,7 +80,7 @@ def fill_cycle(message: cycle_pb2.Cycle, state: ChainState) -> None:
         message.phase = _PHASE[state.phase]
     if state.stop is not None:
         message.stop.by, message.stop.reason = state.stop.by, state.stop.reason
-        set_ms(message.stop.at, state.stop.at_ms)
+        set_timestamp(message.stop.at, state.stop.at_ms)
     if facts.traceparent:
         message.trace_id = facts.traceparent.split("-")[1]
     if facts.backfill_id:
@@ -126,5 +126,5 @@ def log_line(line: LogLine) -> cycle_pb2.LogLine:
         source=_SOURCE[line.source],
         message=line.text,
     )
-    set_ms(message.created_at, line.at_ms)
+    set_timestamp(message.created_at, line.at_ms)
     return message

@@ -10,8 +10,8 @@ from tradewind.scheduler.domain.firing import Firing, FiringOutcome
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.structure import FlowStructure
-from tradewind.scheduler.rpc.times import set_ms
 from tradewind.server.faults import Violation
+from tradewind.server.timestamps import set_timestamp
 
 FLOW_STATUS = {
     FlowStatus.REGISTERED: flow_pb2.FLOW_STATUS_REGISTERED,
@@ -49,15 +49,15 @@ def flow(record: FlowRecord) -> flow_pb2.Flow:
     if record.schedule.on:
         message.begins_on = record.schedule.on.description
     if record.next_execution_ms > 0:
-        set_ms(message.next_execution, record.next_execution_ms)
+        set_timestamp(message.next_execution, record.next_execution_ms)
     if record.pause is not None:
         message.pause.by, message.pause.note = record.pause.by, record.pause.note
-        set_ms(message.pause.paused_at, record.pause.at_ms)
+        set_timestamp(message.pause.paused_at, record.pause.at_ms)
     if record.stop is not None:
         message.stop.by, message.stop.reason = record.stop.by, record.stop.reason
-        set_ms(message.stop.at, record.stop.at_ms)
-    set_ms(message.created_at, record.created_ms)
-    set_ms(message.updated_at, record.updated_ms)
+        set_timestamp(message.stop.at, record.stop.at_ms)
+    set_timestamp(message.created_at, record.created_ms)
+    set_timestamp(message.updated_at, record.updated_ms)
     return message
 
 
@@ -68,9 +68,9 @@ def firing(line: Firing) -> flow_pb2.Firing:
     )
     if line.cycle >= 0:
         message.cycle = line.cycle
-    set_ms(message.planned_time, line.planned_ms)
-    set_ms(message.decided_at, line.at_ms)
-    set_ms(message.last_planned_time, line.last_ms)
+    set_timestamp(message.planned_time, line.planned_ms)
+    set_timestamp(message.decided_at, line.at_ms)
+    set_timestamp(message.last_planned_time, line.last_ms)
     return message
 
 

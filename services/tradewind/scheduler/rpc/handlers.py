@@ -20,7 +20,7 @@ from tradewind.scheduler.rpc.definition_handlers import DefinitionHandlers
 from tradewind.scheduler.rpc.job_handlers import JobHandlers
 from tradewind.scheduler.rpc.memory_handlers import MemoryHandlers
 from tradewind.scheduler.rpc.run_stream import RunStream
-from tradewind.scheduler.rpc.times import ms_of, seconds_of, set_ms
+from tradewind.scheduler.rpc.times import ms_of, seconds_of
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
 from tradewind.scheduler.use_cases.explain_flow import ExplainFlow
@@ -40,6 +40,7 @@ from tradewind.server.paging import MAX_PAGE_SIZE, page_position, page_size_of, 
 from tradewind.server.reason_answers import reason_messages
 from tradewind.server.streams import OpenStreams
 from tradewind.server.telemetry import current_traceparent
+from tradewind.server.timestamps import set_timestamp
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -126,7 +127,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         flow, planned = await self.schedules.upcoming(request.flow_id, count)
         response = pb2.ListNextExecutionsResponse(status=flow_mapping.FLOW_STATUS[flow.status])
         for planned_ms in planned:
-            set_ms(response.planned_times.add(), planned_ms)
+            set_timestamp(response.planned_times.add(), planned_ms)
         if flow.schedule.on:
             response.begins_on = flow.schedule.on.description
         return response

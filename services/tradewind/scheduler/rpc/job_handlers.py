@@ -10,11 +10,12 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.bulk_job import DEFAULT_STATUSES, BulkAction, BulkFilter, BulkJob, BulkStatus
 from tradewind.scheduler.rpc import cycle_mapping
 from tradewind.scheduler.rpc.checks import chosen, every, identifiers, require, text
-from tradewind.scheduler.rpc.times import ms_of, set_ms
+from tradewind.scheduler.rpc.times import ms_of
 from tradewind.scheduler.use_cases.bulk_jobs import ManageBulkJobs
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import request_id_faults
 from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.timestamps import set_timestamp
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -128,10 +129,10 @@ def _job(job: BulkJob) -> pb2.BulkJob:
         by=job.by,
         reason=job.reason,
     )
-    set_ms(message.created_at, job.created_ms)
-    set_ms(message.filter.started_before, job.filter.started_before_ms)
+    set_timestamp(message.created_at, job.created_ms)
+    set_timestamp(message.filter.started_before, job.filter.started_before_ms)
     if job.filter.started_after_ms:
-        set_ms(message.filter.started_after, job.filter.started_after_ms)
+        set_timestamp(message.filter.started_after, job.filter.started_after_ms)
     if job.ended_ms:
-        set_ms(message.ended_at, job.ended_ms)
+        set_timestamp(message.ended_at, job.ended_ms)
     return message

@@ -7,8 +7,8 @@ from tradewind.scheduler.domain.placement import Placement
 from tradewind.scheduler.domain.revision import Revision
 from tradewind.scheduler.domain.structure import ComponentStructure
 from tradewind.scheduler.rpc.flow_mapping import violations
-from tradewind.scheduler.rpc.times import set_ms
 from tradewind.scheduler.use_cases.plan_flow import FlowPlan
+from tradewind.server.timestamps import set_timestamp
 
 _NODES_NAMED = 100
 _WORKERS_NAMED = 20
@@ -30,7 +30,7 @@ def revision(found: Revision, current: int) -> revision_pb2.Revision:
         open_runs=found.open_runs,
         current=found.number == current,
     )
-    set_ms(message.created_at, found.at_ms)
+    set_timestamp(message.created_at, found.at_ms)
     return message
 
 
@@ -57,7 +57,7 @@ def plan(found: FlowPlan) -> plan_pb2.FlowPlan:
     if definition is not None and definition.schedule.on:
         message.begins_on = definition.schedule.on.description
     for planned_ms in found.next_times_ms:
-        set_ms(message.next_times.add(), planned_ms)
+        set_timestamp(message.next_times.add(), planned_ms)
     if found.standing is not None:
         message.standing_revision, message.etag = found.standing.revision, found.standing.etag
     if found.diff is not None:

@@ -1,4 +1,4 @@
-"""Converts times and durations between milliseconds and messages."""
+"""Reads times and durations of requests."""
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -6,13 +6,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.schedules.grids import LAST_MS
-
-
-def set_ms(stamp: Timestamp, at_ms: int) -> None:
-    """Set a timestamp to milliseconds since the epoch."""
-    stamp.seconds, rest = divmod(at_ms, 1000)
-    if rest:
-        stamp.nanos = rest * 1_000_000
+from tradewind.server.timestamps import milliseconds
 
 
 def ms_of(message: Message, field: str, within: str = "") -> int:
@@ -25,7 +19,7 @@ def ms_of(message: Message, field: str, within: str = "") -> int:
     stamp: Timestamp = getattr(message, field)
     if not (0 <= stamp.seconds <= LAST_MS // 1000 and 0 <= stamp.nanos < 1_000_000_000):
         raise InvalidInput([Violation(within + field, "must be a time from 1970 to 9999")])
-    return stamp.seconds * 1000 + stamp.nanos // 1_000_000
+    return milliseconds(stamp)
 
 
 def seconds_of(message: Message, field: str) -> float:
