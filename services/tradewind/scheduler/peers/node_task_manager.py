@@ -16,7 +16,7 @@ from tradewind.api.node_task_manager.v1 import (
 )
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
-from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
+from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.run_name import RunName
@@ -28,7 +28,7 @@ from tradewind.scheduler.domain.submission import (
 )
 from tradewind.scheduler.domain.system_limits import SystemLimits
 from tradewind.scheduler.peers.calls import calling
-from tradewind.scheduler.peers.streams import EventStreamPeer
+from tradewind.scheduler.peers.event_stream import EventStreamPeer, component_end, run_name_of
 from tradewind.scheduler.peers.submission_mapping import add_plan, add_run, answer_of
 from tradewind.scheduler.peers.submissions import SubmissionStream
 from tradewind.server.paging import MAX_PAGE_SIZE
@@ -37,7 +37,7 @@ from tradewind.server.timestamps import milliseconds, set_timestamp
 
 _log = structlog.get_logger(__name__)
 NAME = "node task manager"
-_READ_S = 10.0
+_CALL_S = 10.0
 _WORKERS_AT_ONCE = 1000
 _COMPONENTS_AT_ONCE = 500
 """The states of this many components fit into one message, even if each was stopped with a long reason."""
@@ -46,7 +46,7 @@ _RELEASE_BYTES, _RELEASE_OVERHEAD = 512 * 1024, 1024
 
 
 class NodeTaskManagerPeer:
-    """Implements NodeTasks, Caches and Limits."""
+    """Implements NodeTaskReasons, Caches and Limits."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = NodeTaskManagerServiceStub(channel)
@@ -61,7 +61,7 @@ class NodeTaskManagerPeer:
 
     async def cache_names(self) -> Collection[str] | None:
         try:
-            answer = await self._stub.GetConfig(config_pb2.GetConfigRequest(), timeout=_READ_S)
+            answer = await self._stub.GetConfig(config_pb2.GetConfigRequest(), timeout=_CALL_S)
         except grpc.aio.AioRpcError as error:
             _log.warning("caches_not_asked", code=error.code().name, details=error.details())
             return None
@@ -69,8 +69,8 @@ class NodeTaskManagerPeer:
 
     async def limits_for(self, user_id: str) -> SystemLimits | None:
         try:
-            config = (await self._stub.GetConfig(config_pb2.GetConfigRequest(), timeout=_READ_S)).config
-            queues = await self._stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(user_id=user_id), timeout=_READ_S)
+            config = (await self._stub.GetConfig(config_pb2.GetConfigRequest(), timeout=_CALL_S)).config
+            queues = await self._stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(user_id=user_id), timeout=_CALL_S)
         except grpc.aio.AioRpcError as error:
             _log.warning("limits_not_asked", code=error.code().name, details=error.details())
             return None
@@ -105,7 +105,7 @@ class NodeTaskManagerPeer:
         if order.deadline_ms:
             set_timestamp(request.deadline, order.deadline_ms)
         async with calling(NAME):
-            await self._stub.StopComponent(request, timeout=_READ_S)
+            await self._stub.StopComponent(request, timeout=_CALL_S)
 
     async def release(self, state: ChainState, skips: Mapping[str, str], inputs_json: str) -> None:
         releases = [
@@ -123,14 +123,14 @@ class NodeTaskManagerPeer:
                 releases=releases[first : first + at_once],
             )
             async with calling(NAME):
-                await self._stub.ReleaseComponents(request, timeout=_READ_S)
+                await self._stub.ReleaseComponents(request, timeout=_CALL_S)
 
     async def stop_node(self, state: ChainState, node_id: str, by: str, reason: str) -> node_task_pb2.NodeTask:
         request = pb2.TerminateNodeTaskRequest(
             node_task_id=f"{state.name}:{node_id}", user_id=state.facts.user_id, by=by, reason=reason
         )
         async with calling(NAME):
-            response = await self._stub.TerminateNodeTask(request, timeout=_READ_S)
+            response = await self._stub.TerminateNodeTask(request, timeout=_CALL_S)
         return response.node_task
 
     async def notify_stopped(self, flow_id: str, user_id: str, by: str, reason: str) -> None:
@@ -144,21 +144,21 @@ class NodeTaskManagerPeer:
         )
         async with calling(NAME):
             await self._stub.PublishNotifications(
-                notification_pb2.PublishNotificationsRequest(notifications=[draft]), timeout=_READ_S
+                notification_pb2.PublishNotificationsRequest(notifications=[draft]), timeout=_CALL_S
             )
 
     async def components(self, runs: Sequence[ChainState]) -> list[ComponentView]:
         found: list[ComponentView] = []
         for references in _references(runs):
             async with calling(NAME):
-                response = await self._stub.GetComponents(pb2.GetComponentsRequest(runs=references), timeout=_READ_S)
+                response = await self._stub.GetComponents(pb2.GetComponentsRequest(runs=references), timeout=_CALL_S)
             found += map(_view, response.components)
         return found
 
     async def purge(self, flow_id: str, user_id: str) -> bool:
         request = pb2.PurgeFlowRequest(flow_id=flow_id, user_id=user_id)
         async with calling(NAME):
-            response = await self._stub.PurgeFlow(request, timeout=_READ_S)
+            response = await self._stub.PurgeFlow(request, timeout=_CALL_S)
         return response.done
 
     async def node_tasks(
@@ -183,13 +183,13 @@ class NodeTaskManagerPeer:
             node_ids=node_ids,
         )
         async with calling(NAME):
-            return await self._stub.ListNodeTasks(request, timeout=_READ_S)
+            return await self._stub.ListNodeTasks(request, timeout=_CALL_S)
 
     async def explain(self, node_task_id: str, user_id: str) -> tuple[node_task_pb2.NodeTask, list[Reason]] | None:
         request = explanation_pb2.ExplainNodeTaskRequest(node_task_id=node_task_id, user_id=user_id)
         async with calling(NAME):
             try:
-                response = await self._stub.ExplainNodeTask(request, timeout=_READ_S)
+                response = await self._stub.ExplainNodeTask(request, timeout=_CALL_S)
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.NOT_FOUND:
                     return None
@@ -202,7 +202,7 @@ class NodeTaskManagerPeer:
         for first in range(0, len(worker_ids), _WORKERS_AT_ONCE):
             request = pb2.ListConnectionsRequest(worker_ids=worker_ids[first : first + _WORKERS_AT_ONCE])
             try:
-                answer = await self._stub.ListConnections(request, timeout=_READ_S)
+                answer = await self._stub.ListConnections(request, timeout=_CALL_S)
             except grpc.aio.AioRpcError as error:
                 _log.warning("connections_unknown", code=error.code().name, details=error.details())
                 return None
@@ -214,7 +214,7 @@ class NodeTaskManagerPeer:
         for task_id, user_id in node_tasks:
             request.node_tasks.add(node_task_id=task_id, user_id=user_id)
         async with calling(NAME):
-            response = await self._stub.GetNodeOutputs(request, timeout=_READ_S)
+            response = await self._stub.GetNodeOutputs(request, timeout=_CALL_S)
         return [[(output.handle, output.value_json) for output in task.outputs] for task in response.node_tasks]
 
     async def node_logs(self, state: ChainState, after: str) -> tuple[list[LogLine], bool]:
@@ -226,7 +226,7 @@ class NodeTaskManagerPeer:
             after_log_id=after,
         )
         async with calling(NAME):
-            response = await self._stub.ListNodeLogs(request, timeout=_READ_S)
+            response = await self._stub.ListNodeLogs(request, timeout=_CALL_S)
         return [_line(state.name.flow_id, log) for log in response.logs], response.more
 
 
@@ -242,18 +242,13 @@ def _references(runs: Sequence[ChainState]) -> Iterator[list[pb2.RunReference]]:
         yield list(by_run.values())
 
 
-def _component_end(component: component_pb2.Component) -> ComponentEnd:
-    counts = component.counts
-    return ComponentEnd(counts.completed, counts.failed, counts.terminated, counts.skipped, component.sinks_completed)
-
-
 def _view(component: component_pb2.Component) -> ComponentView:
     return ComponentView(
-        RunName(component.flow_id, component.cycle, component.run),
+        run_name_of(component),
         component.run_id,
         component.component_id,
         component.status == component_pb2.COMPONENT_STATUS_FINISHED,
-        _component_end(component),
+        component_end(component),
         component.node_count,
         component.withheld,
     )

@@ -10,8 +10,8 @@ from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc impor
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import SubFlowReport, SubFlowWait
 from tradewind.scheduler.peers.calls import calling
+from tradewind.scheduler.peers.event_stream import run_name_of
 from tradewind.scheduler.peers.node_task_manager import NAME
-from tradewind.scheduler.peers.streams import run_name_of
 
 _CALL_S = 10.0
 

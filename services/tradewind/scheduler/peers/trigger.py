@@ -7,7 +7,7 @@ from tradewind.api.trigger.v1.trigger_pb2 import Schedule, Trigger
 from tradewind.api.trigger.v1.trigger_service_pb2_grpc import TriggerServiceStub
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.peers.calls import calling, reason_of
-from tradewind.scheduler.peers.streams import DueStreamPeer
+from tradewind.scheduler.peers.due_stream import DueStreamPeer
 from tradewind.scheduler.ports.peers import StaleSchedule
 from tradewind.server.timestamps import set_timestamp
 
@@ -21,14 +21,13 @@ class TriggerPeer:
     Due triggers come up to `lead_ms` before their time.
     """
 
-    def __init__(self, channel: grpc.aio.Channel, receiver: str, lead_ms: int, credits: int = 1000) -> None:
+    def __init__(self, channel: grpc.aio.Channel, receiver: str, lead_ms: int) -> None:
         self._stub = TriggerServiceStub(channel)
         self._receiver = receiver
         self._lead_ms = lead_ms
-        self._credits = credits
 
     def due(self) -> DueStreamPeer:
-        return DueStreamPeer(NAME, self._stub.ReceiveDue(), self._receiver, self._credits, self._lead_ms)
+        return DueStreamPeer(NAME, self._stub.ReceiveDue(), self._receiver, self._lead_ms)
 
     async def save(self, flow_id: str, *, schedule: ScheduleDefinition, first_ms: int, schedule_epoch: int) -> None:
         trigger = Trigger(trigger_id=flow_id, partition_key=flow_id, epoch=schedule_epoch)
