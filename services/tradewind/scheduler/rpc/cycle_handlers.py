@@ -14,7 +14,7 @@ from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedReque
 from tradewind.scheduler.rpc import cycle_mapping, run_mapping
 from tradewind.scheduler.rpc.checks import actor_and_reason, every, identifiers, text
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
-from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
+from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunOptions
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
@@ -63,7 +63,7 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
         self, response: run_mapping.WithOutputs, state: ChainState, planned: PlannedFlow | None
     ) -> None:
         if planned is not None:
-            (outputs,) = await self.outputs([(state, planned)])
+            (outputs,) = await self.outputs([PlannedRun(state, planned)])
             run_mapping.add_outputs(response, outputs)
 
     async def StopCycle(self, request: stop_pb2.StopCycleRequest, context: Context) -> stop_pb2.StopCycleResponse:

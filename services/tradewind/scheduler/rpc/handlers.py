@@ -22,6 +22,7 @@ from tradewind.scheduler.rpc.memory_handlers import MemoryHandlers
 from tradewind.scheduler.rpc.run_stream import RunStream
 from tradewind.scheduler.rpc.times import ms_of, seconds_of
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
+from tradewind.scheduler.use_cases.definitions import PlannedRun
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
 from tradewind.scheduler.use_cases.explain_flow import ExplainFlow
 from tradewind.scheduler.use_cases.explain_node import ExplainNode
@@ -185,24 +186,28 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             await counted.refund(sum(bool(each.error_reason) for each in response.results))
         run_mapping.fit_cycles(response)
         begun = [
-            (message, result.state, result.planned, cycle_request.inputs_json)
+            (message, PlannedRun(result.state, result.planned), cycle_request.inputs_json)
             for message, result, cycle_request in zip(response.results, results, cycle_requests, strict=True)
             if result.state is not None and result.planned is not None
         ]
-        judged = [(message, (planned, inputs_json)) for message, _, planned, inputs_json in begun if inputs_json]
-        for place, warnings in await self.unused_inputs.of_many([run for _, run in judged]):
-            judged[place][0].warnings.extend(warnings)
+        inputs = [(run.planned, inputs_json) for _, run, inputs_json in begun]
+        for place, warnings in await self.unused_inputs.of_many(inputs):
+            begun[place][0].warnings.extend(warnings)
         if request.include_outputs:
-            room = run_mapping.room_for_outputs(response)
-            for first in range(0, len(begun), _OUTPUTS_OF):
-                some = begun[first : first + _OUTPUTS_OF]
-                runs = [(state, planned) for _, state, planned, _ in some]
-                # Once there is no room left all others are omitted as well.
-                found = await self.outputs(runs) if room >= 0 else [[]] * len(some)
-                for (answer, *_), outputs in zip(some, found, strict=True):
-                    room = run_mapping.add_outputs(answer, outputs, room)
-                await asyncio.sleep(0)
+            await self._add_outputs_of_bulk(response, [(message, run) for message, run, _ in begun])
         return response
+
+    async def _add_outputs_of_bulk(
+        self, response: pb2.RunFlowsResponse, begun: Sequence[tuple[pb2.RunFlowResult, PlannedRun]]
+    ) -> None:
+        """Add to each result of the bulk its outputs, until there is no room left: all others are omitted then."""
+        room = run_mapping.room_for_outputs(response)
+        for first in range(0, len(begun), _OUTPUTS_OF):
+            chunk = begun[first : first + _OUTPUTS_OF]
+            found = await self.outputs([run for _, run in chunk]) if room >= 0 else [[]] * len(chunk)
+            for (message, _), outputs in zip(chunk, found, strict=True):
+                room = run_mapping.add_outputs(message, outputs, room)
+            await asyncio.sleep(0)
 
     async def ListCycles(self, request: pb2.ListCyclesRequest, context: Context) -> pb2.ListCyclesResponse:
         (position, limit), statuses, started_after_ms, started_before_ms = every(

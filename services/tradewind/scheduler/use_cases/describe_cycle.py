@@ -18,7 +18,6 @@ from tradewind.scheduler.use_cases.read_logs import ReadLogs
 from tradewind.server.paging import MESSAGE_BYTES
 
 MOST_LINES = 1000
-PAGE = 1000
 
 _FIELD_OF = {
     NodeTaskStatus.NODE_TASK_STATUS_REGISTERED: "registered",
@@ -94,7 +93,7 @@ class DescribeCycle:
             )
         counts = _count(page.node_tasks)
         while page.next_page_token:
-            page = await self._node_tasks.node_tasks(state, page_size=PAGE, page_token=page.next_page_token)
+            page = await self._node_tasks.node_tasks(state, page_token=page.next_page_token)
             counts += _count(page.node_tasks)
         # The rest are nodes that the node task manager does not know yet, or no longer knows.
         return counts + NodeCounts(registered=max(0, state.facts.node_count - counts.total))

@@ -8,7 +8,6 @@ from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.server.quoting import quoted
 
 FAILED = (NodeTaskStatus.NODE_TASK_STATUS_FAILED,)
-_PAGE = 1000
 _LONGEST = 1000
 
 
@@ -19,7 +18,7 @@ async def failed_nodes(
     found: list[NodeTask] = []
     token = ""
     while len(found) < most:
-        page = await node_tasks.node_tasks(state, page_size=_PAGE, page_token=token)
+        page = await node_tasks.node_tasks(state, page_token=token)
         found += [task for task in page.node_tasks if task.status in statuses]
         token = page.next_page_token
         if not token:

@@ -34,7 +34,6 @@ from tradewind.server.nearest_name import NearestName
 from tradewind.server.quoting import quoted
 
 MOST_RUNS = 1000
-_PAGE = 1000
 _STATUS = {
     NodeTaskStatus.NODE_TASK_STATUS_COMPLETED: NodeStatus.COMPLETED,
     NodeTaskStatus.NODE_TASK_STATUS_FAILED: NodeStatus.FAILED,
@@ -207,7 +206,7 @@ class RerunCycle:
         results: dict[str, NodeResult] = {}
         token = ""
         while True:
-            page = await self._node_tasks.node_tasks(before, page_size=_PAGE, page_token=token)
+            page = await self._node_tasks.node_tasks(before, page_token=token)
             for task in page.node_tasks:
                 if task.run_id == before.facts.run_id:
                     status = _STATUS.get(task.status, NodeStatus.REGISTERED)

@@ -13,7 +13,7 @@ from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.ends import Ends
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
 from tradewind.scheduler.ports.sub_flows import SubFlowNodes
-from tradewind.scheduler.use_cases.definitions import Definitions
+from tradewind.scheduler.use_cases.definitions import Definitions, PlannedRun
 from tradewind.scheduler.use_cases.failed_nodes import failed_nodes, failure_text
 from tradewind.scheduler.use_cases.sink_outputs import Outputs, SinkOutputs
 
@@ -86,7 +86,8 @@ class ReturnEnds:
         output = state.notes.result_json
         if not output:
             planned = await self._definitions.of_run(state)
-            output = _as_object((await self._outputs([(state, planned)]))[0] if planned is not None else [])
+            sinks = await self._outputs([PlannedRun(state, planned)]) if planned is not None else [[]]
+            output = _as_object(sinks[0])
         size = len(output.encode())
         if size > MOST_OUTPUT_BYTES:
             name = state.name

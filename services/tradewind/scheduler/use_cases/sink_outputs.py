@@ -4,11 +4,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import ComponentEvent
 from tradewind.scheduler.ports.peers import NodeTasks
-from tradewind.scheduler.use_cases.definitions import PlannedFlow
+from tradewind.scheduler.use_cases.definitions import PlannedRun
 from tradewind.server.batching import Batcher
 
 Outputs = Sequence[tuple[str, str]]
@@ -37,7 +36,7 @@ class SinkOutputs:
             if len(self._collected) > _MOST_COLLECTED:
                 self._collected.popitem(last=False)
 
-    async def __call__(self, runs: Sequence[tuple[ChainState, PlannedFlow]]) -> list[list[tuple[str, Outputs]]]:
+    async def __call__(self, runs: Sequence[PlannedRun]) -> list[list[tuple[str, Outputs]]]:
         """Return, for each run, the sinks that emitted anything, in the order of the flow. Raises PeerUnavailable."""
         found: list[list[tuple[str, Outputs]]] = []
         pending: list[asyncio.Future[Outputs]] = []
