@@ -10,10 +10,10 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.backfill import MOST_RUNNING, Backfill, BackfillStatus
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
-from tradewind.scheduler.rpc.checks import actor_and_reason, every, flow_page, identifiers, text
+from tradewind.scheduler.rpc.checks import actor_and_reason, every, flow_page, identifiers, require, text
 from tradewind.scheduler.rpc.times import ms_of
 from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
-from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.faults import Violation
 from tradewind.server.identifiers import request_id_faults
 from tradewind.server.paging import page_token
 from tradewind.server.timestamps import set_timestamp
@@ -72,8 +72,7 @@ def _most_running(request: pb2.BackfillFlowRequest) -> int:
     faults = request_id_faults(request.request_id)
     if not 0 <= request.max_running <= MOST_RUNNING:
         faults.append(Violation("max_running", f"must be 1 to {MOST_RUNNING}, is {request.max_running}"))
-    if faults:
-        raise InvalidInput(faults)
+    require(faults)
     return request.max_running or 1
 
 

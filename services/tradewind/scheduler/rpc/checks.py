@@ -79,9 +79,7 @@ def actor_and_reason(request: Any, reason_field: str = "reason", **named: str) -
 
 def identifiers(**named: str) -> None:
     """Raise InvalidInput unless every field holds an identifier."""
-    faults = [check_identifier(path, value) for path, value in named.items()]
-    if any(faults):
-        raise InvalidInput([fault for fault in faults if fault is not None])
+    require([fault for path, value in named.items() if (fault := check_identifier(path, value)) is not None])
 
 
 def node_or_item(node_id: str) -> None:
@@ -107,6 +105,5 @@ def chosen(path: str, numbers: Iterable[Any], meanings: Mapping[Any, Meaning]) -
         for place, number in enumerate(numbers)
         if number not in meanings
     ]
-    if faults:
-        raise InvalidInput(faults)
+    require(faults)
     return frozenset(meanings[number] for number in numbers)

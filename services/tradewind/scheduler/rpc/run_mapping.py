@@ -84,8 +84,7 @@ def check_inputs(inputs_json: str, request_id: str) -> None:
     faults = request_id_faults(request_id)
     if inputs_json and (fault := _inputs_fault("inputs_json", inputs_json)) is not None:
         faults.append(fault)
-    if faults:
-        raise InvalidInput(faults)
+    require(faults)
 
 
 def lifetime_of(request: Message) -> int:

@@ -6,9 +6,10 @@ from tradewind.api.scheduler.v1 import cycle_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.rpc.checks import require
 from tradewind.scheduler.rpc.cycle_mapping import fill_cycle
 from tradewind.scheduler.use_cases.watch_flows import LastSeen
-from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.faults import Violation
 
 
 def event(state: ChainState) -> cycle_pb2.CycleEvent:
@@ -38,6 +39,5 @@ def last_seen(request: pb2.WatchFlowRequest) -> Mapping[str, LastSeen]:
         elif flow_id in found:
             faults.append(Violation(path, f"flow {flow_id!r} has more than one event id"))
         found[flow_id] = last
-    if faults:
-        raise InvalidInput(faults)
+    require(faults)
     return found

@@ -50,7 +50,7 @@ class ManageBulkJobs:
         """Return a job. Raises NotFound."""
         job = await self._jobs.find(job_id)
         if job is None:
-            raise NotFound("job", job_id, "JOB_NOT_FOUND")
+            raise NotFound("job", job_id)
         return job
 
     async def newest(self, before: tuple[int, str] | None, limit: int) -> list[BulkJob]:

@@ -51,7 +51,7 @@ def revision_not_found(flow_id: str, revision: int, latest: int) -> NotFound:
     hint = "; it is no longer on record" if revision >= 1 else "; the first was 1"
     if revision > latest:
         hint = f"; the latest is {latest}"
-    return NotFound("revision", f"{flow_id}:{revision}", "REVISION_NOT_FOUND", hint)
+    return NotFound("revision", f"{flow_id}:{revision}", hint=hint)
 
 
 def diff_too_large(flow_id: str, first: int, second: int) -> Exhausted:
@@ -98,7 +98,7 @@ def schedule_over(flow: FlowRecord) -> FailedPrecondition:
 def cycle_not_found(flow_id: str, cycle: int | None = None, run: int | None = None, hint: str = "") -> NotFound:
     """The flow has no such cycle, or its record has passed its retention."""
     name = flow_id if cycle is None else f"{flow_id}:{cycle}" if run is None else f"{flow_id}:{cycle}:{run}"
-    return NotFound("cycle", name, "CYCLE_NOT_FOUND", hint)
+    return NotFound("cycle", name, hint=hint)
 
 
 def no_such_cycle(flow: FlowRecord, cycle: int | None, run: int | None) -> NotFound:

@@ -110,9 +110,7 @@ class ReadFlows:
     async def cycle(self, flow_id: str, cycle: int | None, run: int | None) -> ChainState:
         """Return a cycle, the latest when `cycle` is None, its latest run when `run` is None. Raises NotFound."""
         number = (await self.flow(flow_id)).last_cycle if cycle is None else cycle
-        name: RunName | None = RunName(flow_id, number, run or 0)
-        if run is None:
-            name = await self._cycles.latest_run(flow_id, number)
+        name = await self._cycles.latest_run(flow_id, number) if run is None else RunName(flow_id, number, run)
         state = await self._states.load(name) if name is not None else None
         if state is None:
             raise no_such_cycle(await self.flow(flow_id), cycle, run)
