@@ -300,7 +300,7 @@ class Clockwork:
         """Register and start a flow of one node."""
         definition = read_weather({"nodes": [{"id": "n", "type": "t"}], **weather}).definition
         assert definition is not None
-        made = registration_of(flow_id, definition, definition.structure(), {}, self.clock, Author())
+        made = registration_of(flow_id, definition, {}, self.clock.now_ms(), Author())
         await replica.stores.flows.register(made)
         await replica.change.start(flow_id)
 

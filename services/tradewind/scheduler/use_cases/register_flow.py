@@ -149,9 +149,8 @@ class RegisterFlow:
         registration = registration_of(
             request.flow_id,
             definition,
-            analysis.structure,
             labels,
-            self._clock,
+            self._clock.now_ms(),
             author,
             standing=standing,
             user_id=request.user_id,

@@ -9,7 +9,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.flow_analysis import analyze
-from tradewind.scheduler.domain.flow_record import FlowRecord, FlowRegistration
+from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_update import check_mask, updated
 from tradewind.scheduler.domain.weather import read_weather, read_weather_json
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
@@ -54,18 +54,10 @@ class ReviseFlow:
                 raise InvalidInput(draft.faults.violations())
             _raise_faults(await self._register.chains_of(flow_id, draft.definition))
             labels = dict(draft.definition.labels if "labels" in paths else flow.labels)
-            return await self._store(
-                registration_of(
-                    flow_id,
-                    draft.definition,
-                    draft.definition.structure(),
-                    labels,
-                    self._clock,
-                    author,
-                    standing=flow,
-                    request=request,
-                )
+            registration = registration_of(
+                flow_id, draft.definition, labels, self._clock.now_ms(), author, standing=flow, request=request
             )
+            return await self._store(registration)
 
         return await self._with_retries(flow_id, author, change)
 
@@ -81,20 +73,14 @@ class ReviseFlow:
         if parsed.definition is None:
             raise InvalidInput(parsed.violations)
         _raise_faults(await self._register.paths_of(flow_id, parsed.definition))
+        definition, labels = parsed.definition, dict(older.labels)
         warnings = (*checked.violations, *checked.warnings)
-        definition, structure = parsed.definition, parsed.structure
         author = replace(author, note=author.note or f"as revision {revision}")
 
         async def change(flow: FlowRecord, author: Author) -> Registered:
-            registration: FlowRegistration = registration_of(
-                flow_id,
-                definition,
-                structure,
-                dict(older.labels),
-                self._clock,
-                author,
-                standing=flow,
-                request=author.request(flow.user_id, flow_id, "roll back", revision),
+            request = author.request(flow.user_id, flow_id, "roll back", revision)
+            registration = registration_of(
+                flow_id, definition, labels, self._clock.now_ms(), author, standing=flow, request=request
             )
             return await self._store(registration, warnings)
 

@@ -1,6 +1,6 @@
 """Puts a checked definition on record, to register, update or roll back a flow."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
@@ -13,7 +13,6 @@ from tradewind.scheduler.domain.flow_record import (
 )
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
-from tradewind.scheduler.domain.structure import FlowStructure
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.definitions import Definitions
@@ -24,7 +23,6 @@ from tradewind.scheduler.use_cases.faults import (
     flow_not_owned,
     request_id_reused,
 )
-from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import request_id_faults
 
@@ -103,9 +101,8 @@ class StoreDefinition:
 def registration_of(
     flow_id: str,
     definition: FlowDefinition,
-    structure: FlowStructure,
-    labels: dict[str, str],
-    clock: Clock,
+    labels: Mapping[str, str],
+    now_ms: int,
     author: Author,
     *,
     standing: FlowRecord | None = None,
@@ -123,14 +120,14 @@ def registration_of(
         flow_id=flow_id,
         user_id=user_id,
         config_json=config_json,
-        structure_json=canonical_json(structure.to_dict()),
+        structure_json=canonical_json(definition.structure().to_dict()),
         labels=pairs,
         digest=digest_of(canonical_json([config_json, pairs])),
         schedule=definition.schedule,
         overlap=definition.overlap,
         keep_cycles=definition.keep_cycles,
         pause_after_failures=definition.pause_after_failures,
-        first_ms=0 if kept else first_planned_of(definition, clock.now_ms()),
+        first_ms=0 if kept else first_planned_of(definition, now_ms),
         request=request,
         etag=author.etag,
         by=author.by or "user",
