@@ -15,6 +15,7 @@ from tradewind.server.ending import end_tasks
 from tradewind.server.partitions import partition_of
 
 _NEWEST_READ = 20
+_READ_AT_ONCE = 500
 _RETRY_S = 1.0
 
 _log = structlog.get_logger(__name__)
@@ -56,12 +57,13 @@ class ChangeHub:
 
     def leave(self, flow_id: str, listener: Listener) -> None:
         """Stop listening to a flow."""
-        listeners = self._listeners.get(flow_id, Counter())
-        if listeners[listener] > 1:
-            listeners[listener] -= 1
-        else:
+        listeners = self._listeners.get(flow_id)
+        if listeners is None:
+            return
+        listeners[listener] -= 1
+        if listeners[listener] <= 0:
             del listeners[listener]
-        if listeners or flow_id not in self._listeners:
+        if listeners:
             return
         del self._listeners[flow_id]
         self._known.pop(flow_id, None)
@@ -72,8 +74,7 @@ class ChangeHub:
     def add_known(self, states: Sequence[ChainState]) -> None:
         """Note states that a listener has read itself, so that changes to them need no further reading."""
         for state in states:
-            before = self._state_of(state.name)
-            if state.name.flow_id in self._listeners and (before is None or before.rank < state.rank):
+            if self._is_news(state):
                 self._remember(state)
 
     async def stop(self) -> None:
@@ -117,6 +118,11 @@ class ChangeHub:
     def _state_of(self, run: RunName) -> ChainState | None:
         return self._known.get(run.flow_id, {}).get(run)
 
+    def _is_news(self, state: ChainState) -> bool:
+        """Say whether somebody listens to the flow of a state that is newer than the known one."""
+        before = self._state_of(state.name)
+        return state.name.flow_id in self._listeners and (before is None or before.rank < state.rank)
+
     def _notify(self, flow_id: str, state: ChainState | None) -> None:
         for listener in list(self._listeners.get(flow_id, ())):
             listener(flow_id, state)
@@ -138,7 +144,7 @@ class ChangeHub:
         try:
             while self._pending:
                 # Removed before they are read: the read may miss a change that is received meanwhile.
-                wanted = list(self._pending)[:500]
+                wanted = list(self._pending)[:_READ_AT_ONCE]
                 for run in wanted:
                     del self._pending[run]
                 try:
@@ -152,8 +158,7 @@ class ChangeHub:
                     await asyncio.sleep(_RETRY_S)
                     continue
                 for state in sorted((state for state in found if state is not None), key=lambda state: state.name):
-                    before = self._state_of(state.name)
-                    if state.name.flow_id in self._listeners and (before is None or before.rank < state.rank):
+                    if self._is_news(state):
                         self._publish(state)
         finally:
             self._loading = None
