@@ -168,9 +168,9 @@ class BeginCycles:
             self._traces.begin_span(flow_id, RERUN, traceparent, before.facts.traceparent),
             request,
         )
-        answers: list[BeginAnswer] = []
+        answers: Sequence[BeginAnswer] = ()
         try:
-            answers.append(await self._cycles.begin_rerun(wanted))
+            answers = [await self._cycles.begin_rerun(wanted)]
         finally:
             self._traces.end_spans([wanted.traceparent], answers)
         (answer,) = answers

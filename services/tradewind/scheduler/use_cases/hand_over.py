@@ -1,7 +1,7 @@
 """Hands over begun cycles to the node task manager, in natural batches, scheduled cycles before all others."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -30,6 +30,9 @@ _RETRY_MS = (1_000, 30_000)
 _EXPIRED = "RESULTS_EXPIRED"
 
 _log = structlog.get_logger(__name__)
+
+_Refusal = tuple[ChainState, str, int]
+"""The state of a run that has to wait, why, and for how many ms at least."""
 
 
 @dataclass(slots=True)
@@ -97,16 +100,18 @@ class HandOver:
         except PeerUnavailable as error:
             self._failing.note(error.message, runs=len(runs), error=error.detail)
             self.outage = None if error.answered else error
-            return await self._store_refusals([(run, f"{error.message}; it will be tried again", 0) for run in runs])
+            return await self._store_refusals(
+                [(run.state, f"{error.message}; it will be tried again", 0) for run in runs]
+            )
         except PeerRefused as error:
             self.outage = None
             if len(runs) == 1:
-                return await self._store_refusals([(runs[0], f"the node task manager refused it: {error}", 0)])
+                return await self._store_refusals([(runs[0].state, f"the node task manager refused it: {error}", 0)])
             # One of the runs is at fault: the others must not wait for it.
             half = len(runs) // 2
             return [*await self._submit(runs[:half]), *await self._submit(runs[half:])]
         states = [run.state for run in runs]
-        refused: list[tuple[int, str, int]] = []
+        refusals: dict[int, _Refusal] = {}
         for place, answer in enumerate(answers):
             if answer.outcome is SubmitOutcome.ACCEPTED or answer.outcome is SubmitOutcome.DUPLICATE:
                 continue
@@ -117,12 +122,9 @@ class HandOver:
                 states[place], answer = await self._rename(runs[place])
                 if answer.outcome is SubmitOutcome.ACCEPTED or answer.outcome is SubmitOutcome.DUPLICATE:
                     continue
-            refused.append((place, _refusal_text(answer), answer.retry_ms))
-        if refused:
-            refused_states = await self._store_refusals(
-                [(runs[place]._replace(state=states[place]), reason, ms) for place, reason, ms in refused]
-            )
-            for (place, _, _), state in zip(refused, refused_states, strict=True):
+            refusals[place] = (states[place], _refusal_text(answer), answer.retry_ms)
+        if refusals:
+            for place, state in zip(refusals, await self._store_refusals(refusals.values()), strict=True):
                 states[place] = state
         return states
 
@@ -184,16 +186,16 @@ class HandOver:
         reason = "the results that it was to keep have expired" if answer.reason == _EXPIRED else _refusal_text(answer)
         return await self._fold.give_up(state, reason)
 
-    async def _store_refusals(self, runs: Sequence[tuple[PlannedRun, str, int]]) -> list[ChainState]:
+    async def _store_refusals(self, refusals: Iterable[_Refusal]) -> list[ChainState]:
         """Put on record why runs wait, and when they are tried again."""
         now_ms = self._clock.now_ms()
         updates: list[RunUpdate] = []
-        for run, reason, retry_ms in runs:
-            age_ms = now_ms - run.state.facts.start_ms
+        for state, reason, retry_ms in refusals:
+            age_ms = now_ms - state.facts.start_ms
             # SuperviseRuns tries a peer that is away with one batch of runs a second, however many runs wait.
             check_in_ms = _RETRY_MS[0] if self.outage is not None else retry_after(age_ms, retry_ms)
-            log = LogText(LogLevel.WARNING, f"Not submitted yet: {reason}") if reason != run.state.reason else None
-            updates.append(RunUpdate(run.state._replace(reason=reason), (REASON,), check_in_ms, log))
+            log = LogText(LogLevel.WARNING, f"Not submitted yet: {reason}") if reason != state.reason else None
+            updates.append(RunUpdate(state._replace(reason=reason), (REASON,), check_in_ms, log))
         states = [
             update.state._replace(version=result.version) if result.ok else update.state
             for update, result in zip(updates, await self._states.update_many(updates), strict=True)
