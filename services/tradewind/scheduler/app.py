@@ -43,7 +43,7 @@ from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
-from tradewind.scheduler.use_cases.doctor import CheckPeers, ExaminePartitions, PartitionDoctor
+from tradewind.scheduler.use_cases.doctor import CheckPeers, ExaminePartitions
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.explain_flow import ExplainFlow
 from tradewind.scheduler.use_cases.explain_node import ExplainNode
@@ -106,23 +106,21 @@ class Scheduler:
         lease_s = settings.scheduler_lease_seconds
         self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         self._link: StoreLink = NoLink()
-        doctor: PartitionDoctor | None = None
         open_states, waiters = OpenStates(), EndWaiters()
         if stores is None:
             keys = Keys(settings.key_prefix)
             self._link = link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
-            stores = redis_stores = RedisStores(
+            stores = RedisStores(
                 link.client,
                 keys,
                 ScriptTime(),
                 link.subscriber,
                 replica=replica,
                 lease_ms=int(lease_s * 1000),
-                publishes_ends=lambda: publish_ends.has_listeners,
+                publishes_ends=lambda: self.publishes_ends,
                 settle_ms=int(settings.scheduler_settle_seconds * 1000),
                 store_clock=link.clock,
             )
-            doctor = redis_stores.doctor
             link.client.losses.listen(open_states.clear)
         self._channels = [
             with_token(open_channel(address, traced=self.tracing.recording), text_of(settings.service_token))
@@ -142,16 +140,10 @@ class Scheduler:
 
         definitions = Definitions(stores.flows)
         traces = TraceRuns(self.tracing)
-        begin = BeginCycles(
-            stores.cycles,
-            definitions,
-            open_states,
-            traces,
-            wake,
-            int(settings.scheduler_check_in_seconds * 1000),
-        )
+        check_in_ms = int(settings.scheduler_check_in_seconds * 1000)
+        begin = BeginCycles(stores.cycles, definitions, open_states, traces, wake, check_in_ms)
         fold = FoldEvents(stores.states, open_states, waiters, wake, traces)
-        self._hand_over = HandOver(node_tasks, stores.states, begin, fold, open_states, wake, clock)
+        hand_over = HandOver(node_tasks, stores.states, begin, fold, open_states, wake, clock)
         outputs = SinkOutputs(node_tasks, waiters.is_awaited)
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
         self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._ownership.owns)
@@ -164,29 +156,29 @@ class Scheduler:
         store = StoreDefinition(stores.flows, definitions, change)
         register = RegisterFlow(node_types, node_tasks, stores.flows, store, clock)
         self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
-        self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states, definitions)
+        run = RunCycles(begin, hand_over, self._await_ends, stores.states, definitions)
         self._streams = OpenStreams()
         begin_backfilled = BeginBackfilled(begin, stores.backfills)
         waiting = (BeginQueued(begin, stores.firings), begin_backfilled)
-        backfills = BackfillFlows(read, stores.backfills, begin_backfilled, self._hand_over, self._background, clock)
+        backfills = BackfillFlows(read, stores.backfills, begin_backfilled, hand_over, self._background, clock)
         sub_flow_nodes = SubFlowNodesPeer(to_node_tasks)
         check_peers = CheckPeers(triggers, node_tasks, sub_flow_nodes, stores, wake, clock)
         examiners: Examiners = no_examiners
-        if doctor is not None:
-            examiners = ExaminePartitions(doctor, check_peers, self._ownership)
+        if isinstance(stores, RedisStores):
+            examiners = ExaminePartitions(stores.doctor, check_peers, self._ownership)
         self._doctor = doctor_of(examiners, settings)
         rerun = RerunCycle(
-            read, stores.cycles, stores.states, node_tasks, definitions, begin, self._hand_over, self._await_ends
+            read, stores.cycles, stores.states, node_tasks, definitions, begin, hand_over, self._await_ends
         )
         stop_cycle = StopCycle(read, definitions, stores.states, node_tasks, self._background, wake, clock)
         return_ends = ReturnEnds(stores.returns, stores.states, definitions, outputs, sub_flow_nodes, node_tasks)
-        sub_flows = SubFlows(sub_flow_nodes, stores.flows, stores.states, self._run, stop_cycle, return_ends)
+        sub_flows = SubFlows(sub_flow_nodes, stores.flows, stores.states, run, stop_cycle, return_ends)
         supervise = SuperviseRuns(
             stores.open_runs,
             stores.states,
             node_tasks,
             definitions,
-            self._hand_over,
+            hand_over,
             fold,
             open_states,
             sub_flows,
@@ -201,7 +193,7 @@ class Scheduler:
             read=read,
             schedules=ReadSchedules(read, stores.firings, clock),
             change=change,
-            run=self._run,
+            run=run,
             await_ends=self._await_ends,
             definitions=definitions,
             outputs=outputs,
@@ -212,13 +204,7 @@ class Scheduler:
             backfills=backfills,
             doctor=self._doctor,
             explain_flow=ExplainFlow(
-                read,
-                stores.firings,
-                stores.open_runs,
-                stores.backfills,
-                node_tasks,
-                self._link.write_refusal,
-                clock,
+                read, stores.firings, stores.open_runs, stores.backfills, node_tasks, self._link.write_refusal, clock
             ),
             explain_node=ExplainNode(read, definitions, node_tasks, node_types, self._link.write_refusal),
             memory=ManageMemory(read, stores.states, stores.memories, open_states),
@@ -232,28 +218,20 @@ class Scheduler:
             bulk_jobs_loop(
                 stores.jobs,
                 ExecuteJobs(stores.jobs, stores.flows, stores.cycles, rerun, stop_cycle, clock),
-                self._ownership,
-                wake.alarms[Work.JOBS],
+                wake,
                 poll_s,
             ),
             OwnershipLoop(self._ownership, wake.alarms[Work.SHARES], lease_s, sole=settings.scheduler_sole),
             event_loop(node_tasks, fold, outputs, self._ownership, self._background, sub_flows),
-            return_ends_loop(return_ends, self._ownership, wake.alarms[Work.RETURNS], poll_s),
-            due_loop(
-                triggers,
-                BeginDue(begin),
-                self._hand_over,
-                self._ownership,
-                self._background,
-                publish_ends.on_listener,
-            ),
-            open_runs_loop(stores.open_runs, supervise, self._ownership, wake.alarms[Work.RUNS], clock, poll_s),
-            queued_loop(waiting, self._hand_over, self._ownership, self._background, wake.alarms[Work.WAITING], poll_s),
+            return_ends_loop(return_ends, wake, poll_s),
+            due_loop(triggers, BeginDue(begin), hand_over, self._ownership, self._background, publish_ends.on_listener),
+            open_runs_loop(stores.open_runs, supervise, wake, clock, poll_s),
+            queued_loop(waiting, hand_over, self._background, wake, poll_s),
             PublishEndsLoop(
                 publish_ends, self._ownership, wake.alarms[Work.ENDS], settings.scheduler_listeners_seconds
             ),
             TidyLoop(stores.cycles, self._ownership, settings.scheduler_tidy_seconds),
-            outbox_loop(stores.outbox, settle, self._ownership, wake.alarms[Work.OUTBOX], 3 * poll_s),
+            outbox_loop(stores.outbox, settle, wake, 3 * poll_s),
         )
         self._tasks = SideTasks()
         self._stop_listening: Callable[[], None] | None = None

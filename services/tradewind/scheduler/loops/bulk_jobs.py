@@ -7,9 +7,9 @@ import structlog
 from tradewind.scheduler.loops.owned_work import OwnedWork
 from tradewind.scheduler.ports.bulk_jobs import BulkJobs
 from tradewind.scheduler.ports.owning import Epochs
-from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.ports.waking import Work
 from tradewind.scheduler.use_cases.bulk_jobs import ExecuteJobs
-from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.scheduler.use_cases.wake_owners import WakeOwners
 
 _REST_S = 0.02
 """How long to rest after each step, so that other work has its turn."""
@@ -17,9 +17,7 @@ _REST_S = 0.02
 _log = structlog.get_logger(__name__)
 
 
-def bulk_jobs_loop(
-    jobs: BulkJobs, execute: ExecuteJobs, ownership: OwnPartitions, alarm: Alarm, poll_s: float
-) -> OwnedWork:
+def bulk_jobs_loop(jobs: BulkJobs, execute: ExecuteJobs, wake: WakeOwners, poll_s: float) -> OwnedWork:
     """Return the loop that takes one step of each open job in turn."""
 
     async def work(epochs: Epochs) -> float:
@@ -35,4 +33,4 @@ def bulk_jobs_loop(
             _log.warning("job_step_failed", job_id=job_id, error=error)
             return False
 
-    return OwnedWork("jobs_not_read", work, ownership, alarm, poll_s)
+    return OwnedWork("jobs_not_read", work, wake, Work.JOBS, poll_s)

@@ -5,9 +5,9 @@ import math
 from tradewind.scheduler.loops.owned_work import OwnedWork
 from tradewind.scheduler.ports.cycles import OpenRuns
 from tradewind.scheduler.ports.owning import Epochs
-from tradewind.scheduler.use_cases.alarm import Alarm
-from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.scheduler.ports.waking import Work
 from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
+from tradewind.scheduler.use_cases.wake_owners import WakeOwners
 from tradewind.server.clock import Clock
 
 _RUNS_AT_ONCE = 500
@@ -15,7 +15,7 @@ _RETRY_S = 1.0
 
 
 def open_runs_loop(
-    open_runs: OpenRuns, supervise: SuperviseRuns, ownership: OwnPartitions, alarm: Alarm, clock: Clock, poll_s: float
+    open_runs: OpenRuns, supervise: SuperviseRuns, wake: WakeOwners, clock: Clock, poll_s: float
 ) -> OwnedWork:
     """Return the loop that looks after open runs, and sleeps until the earliest check is due."""
 
@@ -28,4 +28,4 @@ def open_runs_loop(
         wait_s = max(0.0, (min(upcoming) - clock.now_ms()) / 1000) if upcoming else math.inf
         return min(wait_s, _RETRY_S) if due else wait_s
 
-    return OwnedWork("open_runs_not_looked_after", work, ownership, alarm, poll_s, _RETRY_S)
+    return OwnedWork("open_runs_not_looked_after", work, wake, Work.RUNS, poll_s, _RETRY_S)

@@ -5,16 +5,14 @@ import math
 from tradewind.scheduler.loops.owned_work import OwnedWork
 from tradewind.scheduler.ports.flows import Outbox
 from tradewind.scheduler.ports.owning import Epochs
-from tradewind.scheduler.use_cases.alarm import Alarm
-from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.scheduler.ports.waking import Work
 from tradewind.scheduler.use_cases.settle_outbox import RETRY_MS, SettleOutbox
+from tradewind.scheduler.use_cases.wake_owners import WakeOwners
 
 _AT_ONCE = 50
 
 
-def outbox_loop(
-    outbox: Outbox, settle: SettleOutbox, ownership: OwnPartitions, alarm: Alarm, poll_s: float
-) -> OwnedWork:
+def outbox_loop(outbox: Outbox, settle: SettleOutbox, wake: WakeOwners, poll_s: float) -> OwnedWork:
     """Return the loop that repeats unconfirmed messages to the trigger service.
 
     It is a safety net: the calls that change flows update the trigger service at once.
@@ -30,4 +28,4 @@ def outbox_loop(
                 left = not await settle.attempt(flow_id) or left
         return RETRY_MS / 1000 if left else math.inf
 
-    return OwnedWork("outbox_not_settled", work, ownership, alarm, poll_s)
+    return OwnedWork("outbox_not_settled", work, wake, Work.OUTBOX, poll_s)

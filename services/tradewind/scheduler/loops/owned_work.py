@@ -6,14 +6,14 @@ import structlog
 
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.ports.peers import PeerUnavailable
-from tradewind.scheduler.use_cases.alarm import Alarm
-from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.scheduler.ports.waking import Work
+from tradewind.scheduler.use_cases.wake_owners import WakeOwners
 
 _log = structlog.get_logger(__name__)
 
 
 class OwnedWork:
-    """Works when the alarm rings or the owned partitions change, and every `poll_s` in case nobody rang.
+    """Does work of a `kind` when somebody wakes its owner or the owned partitions change, and every `poll_s` anyway.
 
     `work` returns in how many seconds there is more to do, infinity if it does not know. When it fails, `failure` is
     logged, and the work is repeated after `retry_s`.
@@ -23,18 +23,18 @@ class OwnedWork:
         self,
         failure: str,
         work: Callable[[Epochs], Awaitable[float]],
-        ownership: OwnPartitions,
-        alarm: Alarm,
+        wake: WakeOwners,
+        kind: Work,
         poll_s: float,
         retry_s: float = 1.0,
     ) -> None:
         self._failure = failure
         self._work = work
-        self._ownership = ownership
-        self._alarm = alarm
+        self._ownership = wake.ownership
+        self._alarm = wake.alarms[kind]
         self._poll_s = poll_s
         self._retry_s = retry_s
-        ownership.on_change(lambda: alarm.ring_in(0))
+        self._ownership.on_change(lambda: self._alarm.ring_in(0))
 
     async def run(self) -> None:
         """Run forever."""

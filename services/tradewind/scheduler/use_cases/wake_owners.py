@@ -17,7 +17,7 @@ class WakeOwners:
 
     def __init__(self, channel: WakeChannel, ownership: OwnPartitions, background: Background, poll_s: float) -> None:
         self._channel = channel
-        self._ownership = ownership
+        self.ownership = ownership
         self._background = background
         self._poll_ms = poll_s * 1000
         self._sent_s: dict[tuple[Work, int], float] = {}
@@ -25,14 +25,14 @@ class WakeOwners:
 
     def __call__(self, work: Work, key: str, in_ms: int) -> None:
         partition = partition_of(key)
-        if self._ownership.owns(partition):
+        if self.ownership.owns(partition):
             self.alarms[work].ring_in(in_ms)
         elif in_ms < self._poll_ms:
             self._send(WakeUp(work, partition, in_ms))
 
     def receive(self, wake_up: WakeUp) -> None:
         """Take a message from a replica, if it is about a partition owned here, or about all partitions."""
-        if wake_up.partition == EVERY or self._ownership.owns(wake_up.partition):
+        if wake_up.partition == EVERY or self.ownership.owns(wake_up.partition):
             self.alarms[wake_up.work].ring_in(wake_up.in_ms)
 
     def missed(self) -> None:
