@@ -1,7 +1,6 @@
 """SchedulerService: parse, call the use case, answer."""
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,63 +8,50 @@ import grpc
 
 from tradewind.api.scheduler.v1 import cycle_pb2, doctor_pb2, explanation_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
-from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.log_line import LogLevel
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping, watch_mapping
+from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, watch_mapping
 from tradewind.scheduler.rpc.backfill_handlers import BackfillHandlers
 from tradewind.scheduler.rpc.checks import actor_and_reason, chosen, every, flow_page, identifiers, node_or_item
-from tradewind.scheduler.rpc.cycle_handlers import CycleHandlers, cycle_of
+from tradewind.scheduler.rpc.cycle_handlers import cycle_of
 from tradewind.scheduler.rpc.definition_handlers import DefinitionHandlers
 from tradewind.scheduler.rpc.job_handlers import JobHandlers
 from tradewind.scheduler.rpc.memory_handlers import MemoryHandlers
-from tradewind.scheduler.rpc.run_stream import RunStream
+from tradewind.scheduler.rpc.run_handlers import RunHandlers
 from tradewind.scheduler.rpc.times import ms_of, seconds_of
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
-from tradewind.scheduler.use_cases.definitions import PlannedRun
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
 from tradewind.scheduler.use_cases.explain_flow import ExplainFlow
 from tradewind.scheduler.use_cases.explain_node import ExplainNode
 from tradewind.scheduler.use_cases.read_flows import CycleFilter, FlowFilter
 from tradewind.scheduler.use_cases.read_logs import LineFilter, LogPosition, ReadLogs
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
-from tradewind.scheduler.use_cases.run_cycles import RunCycles, RunResult
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
-from tradewind.server.access.identity import is_restricted, require_own
-from tradewind.server.access.metering import counted_calls
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
-from tradewind.server.errors import ErrorTable
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import MAX_PAGE_SIZE, page_position, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
-from tradewind.server.streams import OpenStreams
-from tradewind.server.telemetry import current_traceparent
 from tradewind.server.timestamps import set_timestamp
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 MOST_WATCHED = 1000
 _UPCOMING = 10
-_OUTPUTS_OF = 100
-"""The outputs of so many cycles of a bulk are held at a time."""
 
 
 @dataclass(eq=False, kw_only=True)
-class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, CycleHandlers, JobHandlers):
+class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, RunHandlers, JobHandlers):
     """Any replica answers any call."""
 
     schedules: ReadSchedules
     change: ChangeFlow
-    run: RunCycles
     describe: DescribeCycle
     logs: ReadLogs
     watch: WatchFlows
     doctor: Doctor
     explain_flow: ExplainFlow
     explain_node: ExplainNode
-    streams: OpenStreams
-    errors: ErrorTable
 
     async def GetFlow(self, request: pb2.GetFlowRequest, context: Context) -> pb2.GetFlowResponse:
         identifiers(flow_id=request.flow_id)
@@ -137,77 +123,6 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         identifiers(flow_id=request.flow_id)
         wait_s = max(0.0, seconds_of(request, "wait"))
         return pb2.DeleteFlowResponse(done=await self.change.delete(request.flow_id, wait_s))
-
-    async def RunFlow(self, request: pb2.RunFlowRequest, context: Context) -> pb2.RunFlowResponse:
-        return await self._run_one(request, current_traceparent())
-
-    async def StreamRuns(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
-        with self.streams.opened():
-            await RunStream(self._run_own, self.errors).serve(context)
-
-    async def _run_own(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
-        if not is_restricted():
-            return await self._run_one(request, traceparent)
-        require_own(await self.read.owners([request.flow_id]))
-        async with counted_calls("RunFlow"):
-            return await self._run_one(request, traceparent)
-
-    async def _run_one(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
-        (cycle_request,), wait_s = await run_mapping.cycle_requests_of(request, [request], "", traceparent)
-        (result,) = await self.run([cycle_request], wait_s)
-        if result.outcome is BeginOutcome.NOT_FOUND:
-            raise await self.read.not_found(request.flow_id)
-        fault = run_mapping.refusal(request.flow_id, result, request.request_id)
-        if fault is not None:
-            raise fault
-        response = pb2.RunFlowResponse()
-        if result.state is not None:
-            cycle_mapping.fill_cycle(response.cycle, result.state)
-            if request.include_outputs:
-                await self._add_outputs(response, result.state, result.planned)
-        if result.planned is not None:
-            response.warnings.extend(await self.unused_inputs(result.planned, request.inputs_json))
-        return response
-
-    async def RunFlows(self, request: pb2.RunFlowsRequest, context: Context) -> pb2.RunFlowsResponse:
-        if len(request.items) > run_mapping.MOST_ITEMS:
-            message = f"{len(request.items)} items; at most {run_mapping.MOST_ITEMS}: send several requests"
-            raise InvalidInput([Violation("items", message)])
-        response = pb2.RunFlowsResponse()
-        async with counted_calls("RunFlow", len(request.items)) as counted:
-            cycle_requests, wait_s = await run_mapping.cycle_requests_of(
-                request, request.items, "items[{}].", current_traceparent()
-            )
-
-            def add(group: Sequence[RunResult]) -> None:
-                run_mapping.add_results(response, cycle_requests, group, request.request_id)
-
-            results = await self.run(cycle_requests, wait_s, add)
-            await counted.refund(sum(bool(each.error_reason) for each in response.results))
-        run_mapping.fit_cycles(response)
-        begun = [
-            (message, PlannedRun(result.state, result.planned), cycle_request.inputs_json)
-            for message, result, cycle_request in zip(response.results, results, cycle_requests, strict=True)
-            if result.state is not None and result.planned is not None
-        ]
-        inputs = [(run.planned, inputs_json) for _, run, inputs_json in begun]
-        for place, warnings in await self.unused_inputs.of_many(inputs):
-            begun[place][0].warnings.extend(warnings)
-        if request.include_outputs:
-            await self._add_outputs_of_bulk(response, [(message, run) for message, run, _ in begun])
-        return response
-
-    async def _add_outputs_of_bulk(
-        self, response: pb2.RunFlowsResponse, begun: Sequence[tuple[pb2.RunFlowResult, PlannedRun]]
-    ) -> None:
-        """Add to each result of the bulk its outputs, until there is no room left: all others are omitted then."""
-        room = run_mapping.room_for_outputs(response)
-        for first in range(0, len(begun), _OUTPUTS_OF):
-            chunk = begun[first : first + _OUTPUTS_OF]
-            found = await self.outputs([run for _, run in chunk]) if room >= 0 else [[]] * len(chunk)
-            for (message, _), outputs in zip(chunk, found, strict=True):
-                room = run_mapping.add_outputs(message, outputs, room)
-            await asyncio.sleep(0)
 
     async def ListCycles(self, request: pb2.ListCyclesRequest, context: Context) -> pb2.ListCyclesResponse:
         (position, limit), statuses, started_after_ms, started_before_ms = every(
