@@ -50,7 +50,7 @@ class RunHandlers(CycleHandlers):
             return await self._run_one(request, traceparent)
 
     async def _run_one(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
-        (cycle_request,), wait_s = await run_mapping.cycle_requests_of(request, [request], "", traceparent)
+        (cycle_request,), wait_s = await run_mapping.cycle_requests_of(request, [request], traceparent)
         (result,) = await self.run([cycle_request], wait_s)
         if result.outcome is BeginOutcome.NOT_FOUND:
             raise await self.read.not_found(request.flow_id)
@@ -72,9 +72,7 @@ class RunHandlers(CycleHandlers):
             raise InvalidInput([Violation("items", message)])
         response = pb2.RunFlowsResponse()
         async with counted_calls("RunFlow", len(request.items)) as counted:
-            cycle_requests, wait_s = await run_mapping.cycle_requests_of(
-                request, request.items, "items[{}].", current_traceparent()
-            )
+            cycle_requests, wait_s = await run_mapping.cycle_requests_of(request, request.items, current_traceparent())
 
             def add(group: Sequence[RunResult]) -> None:
                 run_mapping.add_results(response, cycle_requests, group, request.request_id)

@@ -49,13 +49,13 @@ _json_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 async def cycle_requests_of(
     call: pb2.RunFlowsRequest | pb2.RunFlowRequest,
     items: Sequence[pb2.RunFlowItem | pb2.RunFlowRequest],
-    path: str,
     traceparent: str,
 ) -> tuple[list[CycleRequest], float]:
-    """Return the cycles that a call requests, and how many seconds to wait; `path` is a format for paths of items.
+    """Return the cycles that a call requests, and how many seconds to wait; a RunFlowRequest is its own only item.
 
     Raises InvalidInput with every fault.
     """
+    bulk = isinstance(call, pb2.RunFlowsRequest)
     request_id = call.request_id
     faults = request_id_faults(request_id)
     try:
@@ -69,10 +69,10 @@ async def cycle_requests_of(
             await asyncio.sleep(0)
         flow_id, inputs_json = item.flow_id, item.inputs_json
         if inputs_json or not is_identifier(flow_id):
-            faults += _item_faults(path.format(place), flow_id, inputs_json)
+            faults += _item_faults(f"items[{place}]." if bulk else "", flow_id, inputs_json)
         remembered = None
         if request_id:
-            name = f"{request_id}/{place}" if path else request_id
+            name = f"{request_id}/{place}" if bulk else request_id
             remembered = RememberedRequest(DEFAULT_USER, name, _payload(flow_id, inputs_json), lifetime_ms)
         requests.append(CycleRequest(flow_id, inputs_json=inputs_json, request=remembered, traceparent=traceparent))
     require(faults)
