@@ -75,20 +75,20 @@ class RegistryPeer:
 
     async def catalogue(self, node_types: Collection[str], *, hints: bool = False) -> Catalogue | None:
         now = time.monotonic()
-        wanted = [name for name in node_types if self._known.get(name, (now, None))[0] <= now]
+        known = {name: self._known.get(name, (now, None)) for name in node_types}
+        found = {name: declaration for name, (until, declaration) in known.items() if until > now}
+        wanted = [name for name in known if name not in found]
         if wanted:
             try:
                 declared = await self._declared(wanted)
             except grpc.aio.AioRpcError as error:
                 _log.warning("registry_away", code=error.code().name, details=error.details())
                 return None
+            found |= dict.fromkeys(wanted)
+            found |= {each.type: _declaration(each) for each in declared if each.worker_ids}
             if len(self._known) + len(wanted) > _MOST_TYPES:
                 self._known.clear()
-            offered = {node_type.type: node_type for node_type in declared if node_type.worker_ids}
-            for name in wanted:
-                declaration = _declaration(offered[name]) if name in offered else None
-                self._known[name] = (now + _FRESH_S, declaration)
-        found = {name: self._known[name][1] for name in node_types if name in self._known}
+            self._known |= {name: (now + _FRESH_S, found[name]) for name in wanted}
         declarations = {name: declaration for name, declaration in found.items() if declaration is not None}
         workers = await self._list_workers(include_offline=False) if hints and len(declarations) < len(found) else None
         return Catalogue(declarations, sorted({name for worker in workers or () for name in worker.node_types}))
