@@ -20,7 +20,7 @@ from tradewind.scheduler.use_cases.read_schedules import planned_times, times_fr
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow, RegistrationRequest
 from tradewind.scheduler.use_cases.similar_flows import no_such_flow
 from tradewind.server.clock import Clock
-from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.faults import Violation
 from tradewind.server.quoting import quoted
 
 _NEXT_TIMES = 5
@@ -63,21 +63,18 @@ class PlanFlow:
     async def __call__(self, request: RegistrationRequest) -> FlowPlan:
         """Return what the registration would do. Faults are part of the plan.
 
-        Raises what RegisterFlow raises because of the flow on record.
+        Raises what RegisterFlow raises because of the flow on record, and InvalidInput if the last planned time passes
+        meanwhile.
         """
         request_faults = request.faults()
-        analysis = await self._register.analyze(request.draft, "" if request_faults else request.flow_id)
-        standing = None if request_faults else await self._standing(request)
-        registration = None
-        if not request_faults and analysis.definition is not None:
-            try:
-                registration = await self._register.registration(request, analysis)
-            except InvalidInput as fault:
-                request_faults = list(fault.violations)
-        if registration is None or analysis.definition is None:
-            return FlowPlan(
-                replace(analysis, violations=(*request_faults, *analysis.violations), definition=None), standing
-            )
+        if request_faults:
+            analysis = await self._register.analyze(request.draft)
+            return FlowPlan(replace(analysis, violations=(*request_faults, *analysis.violations), definition=None))
+        analysis = await self._register.analyze(request.draft, request.flow_id)
+        standing = await self._standing(request)
+        if analysis.definition is None:
+            return FlowPlan(analysis, standing)
+        registration = await self._register.registration(request, analysis.definition)
         return await self._planned(request, analysis, analysis.definition, registration, standing)
 
     async def _standing(self, request: RegistrationRequest) -> FlowRecord | None:

@@ -134,13 +134,10 @@ class RegisterFlow:
         analysis = await self.analyze(request.draft, "" if request_faults else request.flow_id)
         if request_faults or analysis.definition is None:
             raise InvalidInput([*request_faults, *analysis.violations])
-        return await self._store(await self.registration(request, analysis), analysis.warnings)
+        return await self._store(await self.registration(request, analysis.definition), analysis.warnings)
 
-    async def registration(self, request: RegistrationRequest, analysis: FlowAnalysis) -> FlowRegistration:
+    async def registration(self, request: RegistrationRequest, definition: FlowDefinition) -> FlowRegistration:
         """Return what would be put on record. Raises InvalidInput when a new schedule has nothing planned."""
-        definition = analysis.definition
-        if definition is None:
-            raise InvalidInput(analysis.violations)
         labels = dict(definition.labels) | dict(request.labels)
         author, standing = request.author, await self._standing(request.flow_id, definition)
         if standing is not None and not author.etag:
