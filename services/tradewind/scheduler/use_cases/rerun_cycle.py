@@ -1,6 +1,7 @@
 """Runs a cycle again, keeping the good results."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTaskStatus
@@ -107,6 +108,7 @@ class RerunCycle:
         planned = await self._definitions.of_run(before)
         if planned is None:
             raise revision_expired(before)
+        _require_nodes(planned, options.from_nodes)
         rerun, again = await self._divide(before, planned, options)
         inputs_json = _merged_inputs(before.facts.inputs_json, options.inputs_json, planned, again)
         answer = await self._begin.rerun(
@@ -161,29 +163,20 @@ class RerunCycle:
         self, before: ChainState, planned: PlannedFlow, options: RerunOptions
     ) -> tuple[Rerun, frozenset[str]]:
         """Return what the rerun keeps, and the nodes that run again."""
-        known = set(planned.shape.node_ids)
-        names = NearestName(known)
-        faults = [
-            Violation(f"from_node_ids[{place}]", f"the flow has no node {quoted(node_id)}{names.hint(node_id)}")
-            for place, node_id in enumerate(options.from_nodes)
-            if node_id not in known
-        ]
-        if faults:
-            raise InvalidInput(faults)
         results = await self._results(before)
         begin_at = frozenset(options.from_nodes)
         kept: list[tuple[str, tuple[int, ...]]] = []
         again: set[str] = set()
         expired: list[str] = []
         handlers = planned.shape.handlers.all if planned.shape.handlers else ()
-        handlers_failed = False
+        handlers_wanted = False
         for component_id, digest in planned.components:
             plan = planned.plans[digest]
             if component_id in handlers:
-                # Components that handle the outcome run in every run.
+                # These run in every run; one that has failed, or whose node is named, is a reason for a rerun.
                 end = before.components.get(component_id)
-                handlers_failed = handlers_failed or end is None or end.failed + end.terminated > 0
-                handlers_failed = handlers_failed or any(node.node_id in begin_at for node in plan.nodes)
+                failed = end is None or end.failed + end.terminated > 0
+                handlers_wanted = handlers_wanted or failed or any(node.node_id in begin_at for node in plan.nodes)
                 continue
             divided = divide(plan, results, begin_at)
             if divided.kept:
@@ -197,7 +190,7 @@ class RerunCycle:
                 again.update(unknown)
         if expired:
             raise results_expired(before.name, expired)
-        if not again and not handlers_failed:
+        if not again and not handlers_wanted:
             raise nothing_to_rerun(before.name)
         rerun = Rerun(before.name.run, before.facts.run_id, tuple(kept), options.from_nodes, options.by, options.reason)
         return rerun, frozenset(again)
@@ -214,6 +207,19 @@ class RerunCycle:
             token = page.next_page_token
             if not token:
                 return results
+
+
+def _require_nodes(planned: PlannedFlow, node_ids: Sequence[str]) -> None:
+    """Raise InvalidInput unless the flow has all these nodes."""
+    known = set(planned.shape.node_ids)
+    names = NearestName(known)
+    faults = [
+        Violation(f"from_node_ids[{place}]", f"the flow has no node {quoted(node_id)}{names.hint(node_id)}")
+        for place, node_id in enumerate(node_ids)
+        if node_id not in known
+    ]
+    if faults:
+        raise InvalidInput(faults)
 
 
 def _merged_inputs(before: str, given: str, planned: PlannedFlow, again: frozenset[str]) -> str:
