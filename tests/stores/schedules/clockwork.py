@@ -166,7 +166,9 @@ class Replica:
         self.hand_over = HandOver(node_tasks, stores.states, begin, self._fold, open_states, wakes_nobody, clock)
         self._begin_due = BeginDue(begin)
         self._begin_queued = BeginQueued(begin, stores.firings)
-        settle = SettleOutbox(stores.flows, stores.outbox, Triggers(triggers), node_tasks, (), wakes_nobody)
+        settle = SettleOutbox(
+            stores.flows, stores.outbox, Triggers(triggers), node_tasks, (), wakes_nobody, lambda: None
+        )
         self.background = Background()
         read = ReadFlows(stores.flows, stores.cycles, stores.states)
         self.change = ChangeFlow(

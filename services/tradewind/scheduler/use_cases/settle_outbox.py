@@ -31,7 +31,7 @@ class SettleOutbox:
         node_tasks: NodeTasks,
         forget: Sequence[Callable[[str], None]],
         wake: WakeOwner,
-        on_ends_listener: Callable[[], None] = lambda: None,
+        on_ends_listener: Callable[[], None],
     ) -> None:
         self._flows = flows
         self._outbox = outbox

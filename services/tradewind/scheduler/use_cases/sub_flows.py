@@ -128,10 +128,9 @@ class SubFlows:
         reports: list[SubFlowReport] = []
         requests: list[tuple[Parent, CycleRequest]] = []
         for parent, wait in waits:
-            fault = _fault(parent, wait, owners[wait.flow_id], user_id)
-            if fault is not None:
-                code, error, final = fault
-                reports.append(SubFlowReport(parent, user_id, None, error_code=code, error=error, final=final))
+            refusal = _refusal(parent, wait, owners[wait.flow_id], user_id)
+            if refusal is not None:
+                reports.append(refusal)
                 continue
             remembered = RememberedRequest(user_id, parent.request_id, wait.flow_id)
             request = CycleRequest(
@@ -176,29 +175,27 @@ class SubFlows:
             return
 
 
-def _fault(parent: Parent, wait: SubFlowWait, owner: str | None, user_id: str) -> tuple[str, str, bool] | None:
-    """Return why no cycle may begin for a node: code, sentence, and whether trying again is useless."""
+def _refusal(parent: Parent, wait: SubFlowWait, owner: str | None, user_id: str) -> SubFlowReport | None:
+    """Return why no cycle may begin for a node, None if one may; `final` says that trying again is useless."""
+    code, final = FAILED, True
     if parent.too_deep:
         error = (
             f"flows may run flows at most {MOST_DEPTH} levels deep, and this would be level {parent.depth}; "
             "does a flow run itself?"
         )
-        return FAILED, error, True
-    if wait.input_bytes > MOST_INPUT_BYTES:
+    elif wait.input_bytes > MOST_INPUT_BYTES:
+        code = INPUT_TOO_LARGE
         error = (
             f"the inputs of the cycle would be {wait.input_bytes} bytes; at most 1 MiB is allowed: "
             "pass a reference to the data"
         )
-        return INPUT_TOO_LARGE, error, True
-    if owner is None:
-        return FAILED, f'flow "{wait.flow_id}" is not registered; register it, and run this again', False
-    if owner != user_id:
-        return (
-            FAILED,
-            f'flow "{wait.flow_id}" belongs to somebody else; a flow can only run flows of the same user',
-            True,
-        )
-    return None
+    elif owner is None:
+        error, final = f'flow "{wait.flow_id}" is not registered; register it, and run this again', False
+    elif owner != user_id:
+        error = f'flow "{wait.flow_id}" belongs to somebody else; a flow can only run flows of the same user'
+    else:
+        return None
+    return SubFlowReport(parent, user_id, None, error_code=code, error=error, final=final)
 
 
 def _begun(parent: Parent, flow_id: str, user_id: str, result: RunResult) -> SubFlowReport:
