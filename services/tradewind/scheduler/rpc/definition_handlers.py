@@ -44,7 +44,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
 
     async def RegisterFlow(self, request: pb2.RegisterFlowRequest, context: Context) -> pb2.RegisterFlowResponse:
         draft = draft_of(request.WhichOneof("definition"), request, "definition")
-        author = Author(request.by, request.note, request.etag, request.request_id)
+        author = _author(request)
         registration = RegistrationRequest(
             request.flow_id, draft, dict(request.labels), request.user_id, author, is_restricted()
         )
@@ -68,7 +68,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
         identifiers(flow_id=request.flow_id)
         faults = FaultList()
         given = settings_of(request.spec, faults)
-        author = Author(request.by, request.note, request.etag, request.request_id)
+        author = _author(request)
         paths = list(request.update_mask.paths)
         updated = await self.revise.update(request.flow_id, given, paths, faults, author)
         return revision_pb2.UpdateFlowResponse(flow=flow_mapping.flow(updated.flow), changed=updated.changed)
@@ -111,13 +111,17 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
         identifiers(flow_id=request.flow_id)
         if request.revision < 1:
             raise InvalidInput([Violation("revision", f"must be the number of a revision, is {request.revision}")])
-        author = Author(request.by, request.note, request.etag, request.request_id)
+        author = _author(request)
         registered = await self.revise.roll_back(request.flow_id, request.revision, author)
         return revision_pb2.RollBackFlowResponse(
             flow=flow_mapping.flow(registered.flow),
             changed=registered.changed,
             warnings=flow_mapping.violations(registered.warnings),
         )
+
+
+def _author(request: Any) -> Author:
+    return Author(request.by, request.note, request.etag, request.request_id)
 
 
 def _number(request: revision_pb2.GetRevisionRequest | revision_pb2.DiffRevisionsRequest, field: str) -> int:

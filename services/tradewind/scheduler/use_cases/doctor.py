@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
@@ -62,7 +62,7 @@ class ExaminePartition:
     async def __call__(self, at: str, records: int, recheck: Collection[str] | None, mend: bool) -> Examined:
         report = await self.store.examine(self.partition, self.epoch, at, records, recheck, mend)
         found = await self.peers(report, recheck, mend)
-        return Examined(report.examined.records, (*report.examined.findings, *found), report.examined.at)
+        return replace(report.examined, findings=(*report.examined.findings, *found))
 
 
 class CheckPeers:
@@ -171,7 +171,7 @@ class CheckPeers:
                 await self._stores.flows.raise_schedule_epoch(finding.subject)
             await self._stores.outbox.add(finding.subject)
             self._wake(Work.OUTBOX, finding.subject, 0)
-        return Finding(finding.check, finding.subject, finding.problem, mended=True)
+        return replace(finding, mended=True)
 
 
 class ExaminePartitions:
