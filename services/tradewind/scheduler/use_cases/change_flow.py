@@ -17,14 +17,12 @@ from tradewind.scheduler.use_cases.faults import (
     flow_deleting,
     flow_not_paused,
     flow_not_running,
-    schedule_over,
 )
+from tradewind.scheduler.use_cases.planned_times import first_when_started
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_order
 from tradewind.server.clock import Clock
-from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.schedules.schedule import Span
 
 _READ_AT_ONCE = 500
 _STOP_AGAIN_MS = 1_000
@@ -68,7 +66,7 @@ class ChangeFlow:
         flow = await self._read.flow(flow_id)
         if flow.status is FlowStatus.RUNNING:
             return await self.settled(flow_id)
-        first_ms, passed = first_planned(flow, start_at_ms, self._clock.now_ms())
+        first_ms, passed = first_when_started(flow, start_at_ms, self._clock.now_ms())
         change = StatusChange(
             flow_id,
             FlowStatus.RUNNING,
@@ -163,37 +161,6 @@ class ChangeFlow:
             states = await self._states.load_many(runs[first : first + _READ_AT_ONCE])
             orders = [stop_order(state) for state in states if state is not None and state.stop is not None]
             await stop_all(self._node_tasks, orders)
-
-
-def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int | None, Span | None]:
-    """Return the first planned time of a flow that is started or resumed (0 for now), and the times its pause skipped.
-
-    The first planned time is None for a paused flow that has nothing more planned. Raises FailedPrecondition for such a
-    flow that is not paused, InvalidInput for a `start_at_ms` of a flow that begins on events.
-    """
-    schedule, pause, passed = flow.schedule, flow.pause, None
-    first_ms: int | None = None
-    if schedule.on and start_at_ms:
-        message = f"the flow begins on {schedule.on.description}: set the field start of its schedule instead"
-        raise InvalidInput([Violation("start_at", message)])
-    if pause is not None and not pause.next_ms:
-        # The schedule was over when the pause began, and its last cycle runs.
-        return None, None
-    # A flow that runs once, and whose time has passed, begins now.
-    if pause is not None and not schedule.on and pause.next_ms > (now_ms if schedule.once else 0):
-        planned = schedule.planned(pause.next_ms)
-        first_ms = planned.after(max(now_ms, pause.next_ms) - 1)
-        passed = planned.span(pause.next_ms - 1, first_ms or now_ms + 1)
-    elif not schedule.is_over(max(start_at_ms, now_ms)):
-        if schedule.on:
-            first_ms = schedule.standby_ms
-        elif schedule.begins_with_the_flow:
-            first_ms = start_at_ms
-        else:
-            first_ms = schedule.planned(start_at_ms).after((start_at_ms or now_ms) - 1)
-    if first_ms is None and pause is None:
-        raise schedule_over(flow)
-    return first_ms, passed
 
 
 def _allowed_from(status: FlowStatus) -> tuple[FlowStatus, ...]:

@@ -13,8 +13,8 @@ from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.ports.cycles import OpenRuns
 from tradewind.scheduler.ports.flows import Backfills, Firings
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable
-from tradewind.scheduler.use_cases.change_flow import first_planned
 from tradewind.scheduler.use_cases.cycle_reasons import ended_reason, is_known, open_cycle_reasons
+from tradewind.scheduler.use_cases.planned_times import first_when_started
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
 from tradewind.server.faults import NotFound
@@ -95,7 +95,7 @@ class ExplainFlow:
 
     def _next_cycle_reasons(self, flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
         now_ms = self._clock.now_ms()
-        if flow.pause is not None and first_planned(flow, 0, now_ms)[0] is None:
+        if flow.pause is not None and first_when_started(flow, 0, now_ms)[0] is None:
             text = "its schedule plans no further cycle; it completes when it has been resumed and no cycle is running"
             return [_schedule_over(flow, text)]
         if flow.status is not FlowStatus.RUNNING:

@@ -15,8 +15,8 @@ from tradewind.scheduler.domain.system_limits import SystemLimits
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.planning import Limits, Workers
 from tradewind.scheduler.use_cases.faults import etag_conflict, flow_deleting
+from tradewind.scheduler.use_cases.planned_times import planned_times, times_from
 from tradewind.scheduler.use_cases.read_revisions import LARGEST_DIFF_BYTES, weather_of
-from tradewind.scheduler.use_cases.read_schedules import planned_times, times_from
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow, RegistrationRequest
 from tradewind.scheduler.use_cases.similar_flows import no_such_flow
 from tradewind.server.clock import Clock

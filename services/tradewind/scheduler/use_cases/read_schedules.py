@@ -1,13 +1,11 @@
 """Reads the planned times of flows that are still to come, and the outcomes of those that have passed."""
 
-from collections.abc import Iterator
 from itertools import islice
 
 from tradewind.scheduler.domain.firing import Firing
 from tradewind.scheduler.domain.flow_record import FlowRecord
-from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.ports.flows import Firings
+from tradewind.scheduler.use_cases.planned_times import planned_times
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
 
@@ -37,27 +35,3 @@ class ReadSchedules:
         found = await self._firings.newest(flow_id, before_ms, limit + 1, backfill_id)
         more = len(found) > limit
         return found[:limit], found[limit - 1].planned_ms if more else 0
-
-
-def planned_times(flow: FlowRecord, now_ms: int) -> Iterator[int]:
-    """Yield the coming planned times of a flow; for a flow that is not running, as if it were started or resumed now.
-
-    A flow that begins on events has none.
-    """
-    if flow.status is FlowStatus.RUNNING:
-        if flow.next_execution_ms > 0:
-            yield from times_from(flow.schedule, flow.next_execution_ms)
-    elif flow.pause:
-        if flow.pause.next_ms:
-            yield from times_from(flow.schedule, flow.pause.next_ms, now_ms)
-    else:
-        yield from times_from(flow.schedule, now_ms)
-
-
-def times_from(schedule: ScheduleDefinition, first_ms: int, least_ms: int = 0) -> Iterator[int]:
-    """Yield the planned times of a schedule that is followed from `first_ms` on, without those before `least_ms`."""
-    planned = schedule.planned(first_ms)
-    following = planned.after(max(first_ms, least_ms) - 1)
-    while following is not None:
-        yield following
-        following = planned.after(following)

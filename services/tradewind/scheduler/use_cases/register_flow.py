@@ -13,11 +13,11 @@ from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.peers import Caches, NodeTypes
 from tradewind.scheduler.use_cases.chained_flows import chained_flows
 from tradewind.scheduler.use_cases.flow_paths import PathsFound
+from tradewind.scheduler.use_cases.planned_times import first_when_registered
 from tradewind.scheduler.use_cases.store_definition import (
     Author,
     Registered,
     StoreDefinition,
-    first_planned_of,
     registration_of,
 )
 from tradewind.scheduler.use_cases.sub_flow_paths import sub_flow_paths
@@ -100,7 +100,7 @@ class RegisterFlow:
 
     def _past_schedule_faults(self, definition: FlowDefinition) -> tuple[Violation, ...]:
         try:
-            first_planned_of(definition, self._clock.now_ms())
+            first_when_registered(definition, self._clock.now_ms())
         except InvalidInput as fault:
             return tuple(fault.violations)
         return ()

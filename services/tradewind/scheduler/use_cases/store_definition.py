@@ -23,7 +23,8 @@ from tradewind.scheduler.use_cases.faults import (
     flow_not_owned,
     request_id_reused,
 )
-from tradewind.server.faults import InvalidInput, Violation
+from tradewind.scheduler.use_cases.planned_times import first_when_registered
+from tradewind.server.faults import Violation
 from tradewind.server.identifiers import request_id_faults
 
 
@@ -127,27 +128,9 @@ def registration_of(
         overlap=definition.overlap,
         keep_cycles=definition.keep_cycles,
         pause_after_failures=definition.pause_after_failures,
-        first_ms=0 if kept else first_planned_of(definition, now_ms),
+        first_ms=0 if kept else first_when_registered(definition, now_ms),
         request=request,
         etag=author.etag,
         by=author.by or "user",
         note=author.note,
     )
-
-
-def first_planned_of(definition: FlowDefinition, now_ms: int) -> int:
-    """Return the next planned time of a schedule with a grid of its own, 0 for one that begins with the flow.
-
-    For a schedule that begins on events, it is the standby time. Raises InvalidInput when nothing more is planned.
-    """
-    schedule = definition.schedule
-    if schedule.begins_with_the_flow:
-        return 0
-    if schedule.on:
-        if schedule.is_over(now_ms):
-            raise InvalidInput([Violation("schedule.end", "has passed, so no event would ever begin a cycle")])
-        return schedule.standby_ms
-    first_ms = schedule.planned(0).after(now_ms - 1)
-    if first_ms is None:
-        raise InvalidInput([Violation("schedule", "has no times left: all of them have passed")])
-    return first_ms
