@@ -103,25 +103,11 @@ class Scheduler:
         """Take `stores` to use in place of those in Redis that the settings name."""
         open_channel = open_channel or channels_of(settings)
         replica = f"scheduler-{new_run_id()}"
-        lease_s = settings.scheduler_lease_seconds
         self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         self._link: StoreLink = NoLink()
         open_states, waiters = OpenStates(), EndWaiters()
         if stores is None:
-            keys = Keys(settings.key_prefix)
-            self._link = link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
-            stores = RedisStores(
-                link.client,
-                keys,
-                ScriptTime(),
-                link.subscriber,
-                replica=replica,
-                lease_ms=int(lease_s * 1000),
-                publishes_ends=lambda: self.publishes_ends,
-                settle_ms=int(settings.scheduler_settle_seconds * 1000),
-                store_clock=link.clock,
-            )
-            link.client.losses.listen(open_states.clear)
+            stores = self._redis_stores(settings, replica, open_states)
         self._channels = [
             with_token(open_channel(address, traced=self.tracing.recording), text_of(settings.service_token))
             for address in (settings.node_task_manager_address, settings.trigger_address, settings.registry_address)
@@ -221,7 +207,12 @@ class Scheduler:
                 wake,
                 poll_s,
             ),
-            OwnershipLoop(self._ownership, wake.alarms[Work.SHARES], lease_s, sole=settings.scheduler_sole),
+            OwnershipLoop(
+                self._ownership,
+                wake.alarms[Work.SHARES],
+                settings.scheduler_lease_seconds,
+                sole=settings.scheduler_sole,
+            ),
             event_loop(node_tasks, fold, outputs, self._ownership, self._background, sub_flows),
             return_ends_loop(return_ends, wake, poll_s),
             due_loop(triggers, BeginDue(begin), hand_over, self._ownership, self._background, publish_ends.on_listener),
@@ -235,6 +226,22 @@ class Scheduler:
         )
         self._tasks = SideTasks()
         self._stop_listening: Callable[[], None] | None = None
+
+    def _redis_stores(self, settings: SchedulerSettings, replica: str, open_states: OpenStates) -> RedisStores:
+        keys = Keys(settings.key_prefix)
+        self._link = link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
+        link.client.losses.listen(open_states.clear)
+        return RedisStores(
+            link.client,
+            keys,
+            ScriptTime(),
+            link.subscriber,
+            replica=replica,
+            lease_ms=int(settings.scheduler_lease_seconds * 1000),
+            publishes_ends=lambda: self.publishes_ends,
+            settle_ms=int(settings.scheduler_settle_seconds * 1000),
+            store_clock=link.clock,
+        )
 
     async def owners(self, request: Any) -> Collection[str]:
         """Return to whom the flows belong that a request names; for the gate."""
