@@ -48,17 +48,16 @@ class PublishEnds:
         An end is kept until the trigger service has it. After a crash it may be published again: the trigger service
         recognizes it.
         """
-        done = True
-        while done:
-            ends = await self._ends.waiting(partitions, _AT_ONCE)
-            if not ends:
-                return True
+        while ends := await self._ends.waiting(partitions, _AT_ONCE):
             states = await self._states.load_many([end.run for end in ends])
             payloads = [end.payload(state) for end, state in zip(ends, states, strict=True)]
-            for first in range(0, len(ends), _CALLS_AT_ONCE):
-                chunk = ends[first : first + _CALLS_AT_ONCE]
-                done = await self._publish_all(chunk, payloads[first : first + _CALLS_AT_ONCE]) and done
-        return False
+            published = [
+                await self._publish_all(ends[first : first + _CALLS_AT_ONCE], payloads[first : first + _CALLS_AT_ONCE])
+                for first in range(0, len(ends), _CALLS_AT_ONCE)
+            ]
+            if not all(published):
+                return False
+        return True
 
     async def _publish_all(self, ends: Sequence[EndedRun], payloads: Sequence[str]) -> bool:
         calls = (self._publish(end, payload) for end, payload in zip(ends, payloads, strict=True))

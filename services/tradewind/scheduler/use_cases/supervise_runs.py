@@ -79,8 +79,8 @@ class SuperviseRuns:
             return
         # Whatever goes wrong from here on, the runs are checked again.
         await self._open_runs.postpone({state.name: self._wait_ms(state, _SOON_MS) for state in states})
-        finished = await self._finished_runs([state for state in states if self._is_overdue(state)])
-        states = [state if state.name in finished else await self._stop_if_overdue(state, epochs) for state in states]
+        overdue = await self._overdue_runs(states)
+        states = [await self._mark_overdue(state, epochs) if state.name in overdue else state for state in states]
         # Repeated until the runs have ended.
         await stop_all(self._node_tasks, [order for state in states for order in self._stop_orders(state)])
         await self._compare(states, epochs)
@@ -92,22 +92,20 @@ class SuperviseRuns:
             return preferred_ms
         return max(0, min(preferred_ms, deadline_ms - self._clock.now_ms()))
 
-    def _is_overdue(self, state: ChainState) -> bool:
-        deadline_ms = state.facts.deadline_ms
-        return 0 < deadline_ms <= self._clock.now_ms() and state.stop is None
+    async def _overdue_runs(self, states: Sequence[ChainState]) -> set[RunName]:
+        """Return the runs whose deadline has passed, except those whose components have all ended.
 
-    async def _finished_runs(self, states: Sequence[ChainState]) -> set[RunName]:
-        """Return the runs whose components have all ended: they may have done so while no scheduler was running."""
-        if not states:
+        These may have ended while no scheduler was running.
+        """
+        now_ms = self._clock.now_ms()
+        late = [state for state in states if 0 < state.facts.deadline_ms <= now_ms and state.stop is None]
+        if not late:
             return set()
-        views = await self._node_tasks.components(states)
-        ended = Counter((view.run, view.run_id) for view in views if view.finished)
-        return {state.name for state in states if ended[state.name, state.facts.run_id] == state.facts.component_count}
+        ended = Counter((view.run, view.run_id) for view in await self._node_tasks.components(late) if view.finished)
+        return {state.name for state in late if ended[state.name, state.facts.run_id] < state.facts.component_count}
 
-    async def _stop_if_overdue(self, state: ChainState, epochs: Epochs) -> ChainState:
-        """Mark a run as stopping if its deadline has passed."""
-        if not self._is_overdue(state):
-            return state
+    async def _mark_overdue(self, state: ChainState, epochs: Epochs) -> ChainState:
+        """Mark an overdue run as stopping; return it as it was if somebody else has changed it."""
         seconds = (state.facts.deadline_ms - state.facts.start_ms) / 1000
         reason = f"the cycle took longer than its timeout of {seconds:g} s"
         stopping = state._replace(stop=StopRequest("system", reason, self._clock.now_ms(), timeout=True))
