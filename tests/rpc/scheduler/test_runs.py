@@ -14,7 +14,7 @@ from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
-from tradewind.scheduler.rpc import run_mapping
+from tradewind.scheduler.rpc import run_results
 
 
 async def test_run_flow_answers_once_its_cycle_has_ended(scheduler: Client, peers: Peers) -> None:
@@ -136,10 +136,10 @@ async def test_outputs_too_large_for_an_answer_are_omitted(scheduler: Client, pe
     [("last", "out", "{}"), ("n" * 128, "h" * 128, json.dumps("\u00e4" * 200_000, ensure_ascii=False))],
 )
 def test_counted_size_of_outputs_is_close_to_their_encoded_size(node_id: str, handle: str, value: str) -> None:
-    room = 10 * run_mapping.LARGEST_OUTPUTS
+    room = 10 * run_results.LARGEST_OUTPUTS
     response = pb2.RunFlowsResponse()
     message = response.results.add()
-    left = run_mapping.add_outputs(message, [(node_id, [(handle, value), (handle, value)])], room)
+    left = run_results.add_outputs(message, [(node_id, [(handle, value), (handle, value)])], room)
     assert 0 <= room - left - response.ByteSize() < 60
 
 

@@ -11,7 +11,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.api.scheduler.v1 import stop_pb2
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
-from tradewind.scheduler.rpc import cycle_mapping, run_mapping
+from tradewind.scheduler.rpc import cycle_mapping, run_requests, run_results
 from tradewind.scheduler.rpc.checks import actor_and_reason, every, identifiers, text
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
@@ -40,7 +40,7 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
     stop_cycle: StopCycle
 
     async def GetCycle(self, request: pb2.GetCycleRequest, context: Context) -> pb2.GetCycleResponse:
-        wait_s, which = every(lambda: run_mapping.wait_of(request), lambda: cycle_of(request))
+        wait_s, which = every(lambda: run_requests.wait_of(request), lambda: cycle_of(request))
         state = await self.read.cycle(*which)
         if wait_s > 0:
             state = await self.await_ends.end_of(state, wait_s)
@@ -50,7 +50,7 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
         return response
 
     async def RerunCycle(self, request: pb2.RerunCycleRequest, context: Context) -> pb2.RerunCycleResponse:
-        wait_s, options = every(lambda: run_mapping.wait_of(request), lambda: _rerun_options(request))
+        wait_s, options = every(lambda: run_requests.wait_of(request), lambda: _rerun_options(request))
         reran = await self.rerun(options, wait_s)
         response = pb2.RerunCycleResponse(cycle=cycle_mapping.cycle(reran.state))
         if request.include_outputs:
@@ -60,11 +60,11 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
         return response
 
     async def _add_outputs(
-        self, response: run_mapping.WithOutputs, state: ChainState, planned: PlannedFlow | None
+        self, response: run_results.WithOutputs, state: ChainState, planned: PlannedFlow | None
     ) -> None:
         if planned is not None:
             (outputs,) = await self.outputs([PlannedRun(state, planned)])
-            run_mapping.add_outputs(response, outputs)
+            run_results.add_outputs(response, outputs)
 
     async def StopCycle(self, request: stop_pb2.StopCycleRequest, context: Context) -> stop_pb2.StopCycleResponse:
         actor_reason, request_id = every(
@@ -108,8 +108,8 @@ def _actor_and_reason(request: Any, **named: str) -> tuple[str, str]:
 def _rerun_options(request: pb2.RerunCycleRequest) -> RerunOptions:
     (by, reason), lifetime_ms, _ = every(
         lambda: actor_and_reason(request),
-        lambda: run_mapping.lifetime_of(request),
-        lambda: run_mapping.check_inputs(request.inputs_json, request.request_id),
+        lambda: run_requests.lifetime_of(request),
+        lambda: run_requests.check_inputs(request.inputs_json, request.request_id),
     )
     flow_id, cycle, run = _cycle_reference(request)
     remembered = None

@@ -9,7 +9,7 @@ import grpc
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.beginning import BeginOutcome
-from tradewind.scheduler.rpc import cycle_mapping, run_mapping
+from tradewind.scheduler.rpc import cycle_mapping, run_requests, run_results
 from tradewind.scheduler.rpc.cycle_handlers import CycleHandlers
 from tradewind.scheduler.rpc.run_stream import RunStream
 from tradewind.scheduler.use_cases.definitions import PlannedRun
@@ -50,11 +50,11 @@ class RunHandlers(CycleHandlers):
             return await self._run_one(request, traceparent)
 
     async def _run_one(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
-        (cycle_request,), wait_s = await run_mapping.cycle_requests_of(request, [request], traceparent)
+        (cycle_request,), wait_s = await run_requests.cycle_requests_of(request, [request], traceparent)
         (result,) = await self.run([cycle_request], wait_s)
         if result.outcome is BeginOutcome.NOT_FOUND:
             raise await self.read.not_found(request.flow_id)
-        fault = run_mapping.refusal(request.flow_id, result, request.request_id)
+        fault = run_results.refusal(request.flow_id, result, request.request_id)
         if fault is not None:
             raise fault
         response = pb2.RunFlowResponse()
@@ -67,19 +67,19 @@ class RunHandlers(CycleHandlers):
         return response
 
     async def RunFlows(self, request: pb2.RunFlowsRequest, context: Context) -> pb2.RunFlowsResponse:
-        if len(request.items) > run_mapping.MOST_ITEMS:
-            message = f"{len(request.items)} items; at most {run_mapping.MOST_ITEMS}: send several requests"
+        if len(request.items) > run_requests.MOST_ITEMS:
+            message = f"{len(request.items)} items; at most {run_requests.MOST_ITEMS}: send several requests"
             raise InvalidInput([Violation("items", message)])
         response = pb2.RunFlowsResponse()
         async with counted_calls("RunFlow", len(request.items)) as counted:
-            cycle_requests, wait_s = await run_mapping.cycle_requests_of(request, request.items, current_traceparent())
+            cycle_requests, wait_s = await run_requests.cycle_requests_of(request, request.items, current_traceparent())
 
             def add(group: Sequence[RunResult]) -> None:
-                run_mapping.add_results(response, cycle_requests, group, request.request_id)
+                run_results.add_results(response, cycle_requests, group, request.request_id)
 
             results = await self.run(cycle_requests, wait_s, add)
             await counted.refund(sum(bool(each.error_reason) for each in response.results))
-        run_mapping.fit_cycles(response)
+        run_results.fit_cycles(response)
         begun = [
             (message, PlannedRun(result.state, result.planned), cycle_request.inputs_json)
             for message, result, cycle_request in zip(response.results, results, cycle_requests, strict=True)
@@ -96,10 +96,10 @@ class RunHandlers(CycleHandlers):
         self, response: pb2.RunFlowsResponse, begun: Sequence[tuple[pb2.RunFlowResult, PlannedRun]]
     ) -> None:
         """Add to each result of the bulk its outputs, until there is no room left: all others are omitted then."""
-        room = run_mapping.room_for_outputs(response)
+        room = run_results.room_for_outputs(response)
         for first in range(0, len(begun), _OUTPUTS_OF):
             chunk = begun[first : first + _OUTPUTS_OF]
             found = await self.outputs([run for _, run in chunk]) if room >= 0 else [[]] * len(chunk)
             for (message, _), outputs in zip(chunk, found, strict=True):
-                room = run_mapping.add_outputs(message, outputs, room)
+                room = run_results.add_outputs(message, outputs, room)
             await asyncio.sleep(0)
