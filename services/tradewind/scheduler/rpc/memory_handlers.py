@@ -40,8 +40,9 @@ class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
     async def UpdateMemory(self, request: pb2.UpdateMemoryRequest, context: Context) -> pb2.UpdateMemoryResponse:
         faults = _scope_faults(request.scope) + request_id_faults(request.request_id)
         assigned = _assigned(request.set_json, faults)
-        if request.HasField("result_json"):
-            faults += _result_faults(request.result_json, request.scope)
+        result_json = request.result_json if request.HasField("result_json") else None
+        if result_json is not None:
+            faults += _result_faults(result_json, request.scope)
         require(faults)
         change = MemoryChange(
             assigned,
@@ -49,7 +50,6 @@ class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
             request.expected_version if request.HasField("expected_version") else None,
             request.request_id,
         )
-        result_json = request.result_json if request.HasField("result_json") else None
         memory = await self.memory.change(_scope(request.scope), change, result_json)
         return pb2.UpdateMemoryResponse(version=memory.version)
 

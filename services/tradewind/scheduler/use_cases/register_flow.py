@@ -50,11 +50,12 @@ class RegistrationRequest:
         found = FaultList()
         read_labels(self.labels, "labels", found)
         definition = self.draft.definition
-        given = {key for key, _ in definition.labels} if definition else set()
-        if len(self.labels) <= MOST_LABELS < len(given | set(self.labels)):
-            found.add("labels", f"{len(given | set(self.labels))} with those of the definition; at most {MOST_LABELS}")
+        labels = dict(definition.labels if definition else ()) | dict(self.labels)
+        if len(self.labels) <= MOST_LABELS < len(labels):
+            found.add("labels", f"{len(labels)} with those of the definition; at most {MOST_LABELS}")
         checks = [check_identifier("flow_id", self.flow_id)]
-        checks += [check_identifier("user_id", self.user_id)] if self.user_id else []
+        if self.user_id:
+            checks.append(check_identifier("user_id", self.user_id))
         return [*(check for check in checks if check), *self.author.faults(), *found.violations()]
 
 
