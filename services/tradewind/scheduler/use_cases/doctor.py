@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import structlog
 
@@ -11,6 +10,7 @@ from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.ended_run import MOST_KEPT
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports.doctor import PartitionDoctor, PartitionReport
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable, Triggers
 from tradewind.scheduler.ports.stores import Stores
 from tradewind.scheduler.ports.sub_flows import SubFlowNodes
@@ -25,29 +25,6 @@ _LATE_MS = 120_000
 """A cycle that has not begun this long after its planned time and jitter will not begin by itself."""
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionReport:
-    """The findings of a step in the store, and what other services must know: running flows and submitted runs.
-
-    `running` has, for each flow, its id, its schedule epoch, and how many ms ago its next planned time was, 0 for a
-    flow that begins on events.
-    """
-
-    examined: Examined
-    running: tuple[tuple[str, int, int], ...]
-    submitted: tuple[RunName, ...]
-
-
-class PartitionDoctor(Protocol):
-    """Looks through the store of a partition."""
-
-    async def examine(
-        self, partition: int, epoch: int, at: str, records: int, recheck: Collection[str] | None, mend: bool
-    ) -> PartitionReport:
-        """Take a step, as Examiner says; with the epoch of a former owner, it finds nothing and is the last."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

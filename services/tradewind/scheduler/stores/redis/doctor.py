@@ -7,8 +7,8 @@ import msgspec
 
 from tradewind.scheduler.domain.flow_record import REMEMBERED_MS
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports.doctor import PartitionReport
 from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, script
-from tradewind.scheduler.use_cases.doctor import PartitionReport
 from tradewind.server.doctor import Examined, Finding
 
 
