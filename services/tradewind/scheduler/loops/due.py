@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
+from operator import attrgetter
 
 import structlog
 
@@ -16,6 +17,7 @@ from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 
 _STORE_RETRY_MS = 1_000
+_planned_ms = attrgetter("planned_ms")
 
 _log = structlog.get_logger(__name__)
 
@@ -51,7 +53,7 @@ def due_loop(
         if begun.runs:
             background.begin(hand_over(begun.runs), "handing over of due cycles")
         await stream.answer(begun.answers)
-        for _, early in groupby(sorted(begun.early, key=_due), _due):
+        for _, early in groupby(sorted(begun.early, key=_planned_ms), _planned_ms):
             background.begin(retry_when_due(stream, list(early), received_s), "beginning of cycles on time")
 
     async def retry_when_due(stream: DueStream, flows: list[DueFlow], received_s: float) -> None:
@@ -60,10 +62,6 @@ def due_loop(
         await work(stream, [replace(flow, now_ms=flow.planned_ms) for flow in flows])
 
     return OwnedStream("due triggers", triggers.due, receive, work, ownership)
-
-
-def _due(flow: DueFlow) -> int:
-    return flow.planned_ms
 
 
 def _retry(flow: DueFlow) -> DueAnswer:

@@ -20,7 +20,8 @@ _log = structlog.get_logger(__name__)
 class SettleOutbox:
     """Goes by the current record, not by the change that caused the entry: so the latest change wins by itself.
 
-    `on_ends_listener` is called when somebody begins to listen to ends of cycles.
+    `forget` are called with the id of each flow that has been removed, `on_ends_listener` when somebody begins to
+    listen to ends of cycles.
     """
 
     def __init__(
