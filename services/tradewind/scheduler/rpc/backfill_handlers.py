@@ -13,7 +13,7 @@ from tradewind.scheduler.domain.json_text import canonical_json, digest_of
 from tradewind.scheduler.rpc.checks import actor_and_reason, every, flow_page, identifiers, require, text
 from tradewind.scheduler.rpc.times import ms_of
 from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
-from tradewind.server.faults import Violation
+from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import request_id_faults
 from tradewind.server.paging import page_token
 from tradewind.server.timestamps import set_timestamp
@@ -34,12 +34,12 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
     backfills: BackfillFlows
 
     async def BackfillFlow(self, request: pb2.BackfillFlowRequest, context: Context) -> pb2.BackfillFlowResponse:
-        _, by, start_ms, end_ms, most = every(
+        _, by, (start_ms, end_ms), _, most = every(
             lambda: identifiers(flow_id=request.flow_id),
             lambda: text("by", request.by, 128),
-            lambda: ms_of(request, "start"),
-            lambda: ms_of(request, "end"),
-            lambda: _most_running(request),
+            lambda: every(lambda: ms_of(request, "start"), lambda: ms_of(request, "end")),
+            lambda: require(request_id_faults(request.request_id)),
+            lambda: _most_running(request.max_running),
         )
         remembered = None
         if request.request_id:
@@ -67,13 +67,11 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
         return pb2.CancelBackfillResponse(backfill=_message(cancelled))
 
 
-def _most_running(request: pb2.BackfillFlowRequest) -> int:
-    """Return how many cycles may run at a time. Raises InvalidInput, also for faults of the `request_id`."""
-    faults = request_id_faults(request.request_id)
-    if not 0 <= request.max_running <= MOST_RUNNING:
-        faults.append(Violation("max_running", f"must be 1 to {MOST_RUNNING}, is {request.max_running}"))
-    require(faults)
-    return request.max_running or 1
+def _most_running(requested: int) -> int:
+    """Return how many cycles may run at a time, 1 unless requested otherwise. Raises InvalidInput."""
+    if not 0 <= requested <= MOST_RUNNING:
+        raise InvalidInput([Violation("max_running", f"must be 1 to {MOST_RUNNING}, is {requested}")])
+    return requested or 1
 
 
 def _message(backfill: Backfill) -> pb2.Backfill:
