@@ -38,17 +38,18 @@ from tradewind.scheduler.use_cases.begin_backfilled import BeginBackfilled
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
 from tradewind.scheduler.use_cases.begin_due import BeginDue
 from tradewind.scheduler.use_cases.begin_queued import BeginQueued
-from tradewind.scheduler.use_cases.bulk_jobs import ExecuteJobs, ManageBulkJobs
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
 from tradewind.scheduler.use_cases.doctor import CheckPeers, ExaminePartitions
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
+from tradewind.scheduler.use_cases.execute_jobs import ExecuteJobs
 from tradewind.scheduler.use_cases.explain_flow import ExplainFlow
 from tradewind.scheduler.use_cases.explain_node import ExplainNode
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.hand_over import HandOver
+from tradewind.scheduler.use_cases.manage_bulk_jobs import ManageBulkJobs
 from tradewind.scheduler.use_cases.manage_memory import ManageMemory
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions

@@ -7,7 +7,7 @@ import pytest
 from tests.stores.scheduler.bench import Bench
 from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkItem, BulkJob, BulkStatus
 from tradewind.scheduler.domain.cycle_status import CycleStatus
-from tradewind.scheduler.use_cases.bulk_jobs import ManageBulkJobs
+from tradewind.scheduler.use_cases.manage_bulk_jobs import ManageBulkJobs
 from tradewind.server.faults import Conflict
 from tradewind.server.partitions import PARTITIONS, partition_of
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.scheduler.memory_scheduler import wakes_nobody
 from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob, BulkStatus
-from tradewind.scheduler.use_cases.bulk_jobs import ManageBulkJobs
+from tradewind.scheduler.use_cases.manage_bulk_jobs import ManageBulkJobs
 from tradewind.server.clock import ManualClock
 from tradewind.server.faults import Aborted
 

@@ -8,7 +8,7 @@ from tradewind.scheduler.loops.owned_work import OwnedWork
 from tradewind.scheduler.ports.bulk_jobs import BulkJobs
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.ports.waking import Work
-from tradewind.scheduler.use_cases.bulk_jobs import ExecuteJobs
+from tradewind.scheduler.use_cases.execute_jobs import ExecuteJobs
 from tradewind.scheduler.use_cases.wake_owners import WakeOwners
 
 _REST_S = 0.02

@@ -11,7 +11,7 @@ from tradewind.scheduler.domain.bulk_job import DEFAULT_STATUSES, BulkAction, Bu
 from tradewind.scheduler.rpc import cycle_mapping
 from tradewind.scheduler.rpc.checks import chosen, every, identifiers, require, text
 from tradewind.scheduler.rpc.times import ms_of
-from tradewind.scheduler.use_cases.bulk_jobs import ManageBulkJobs
+from tradewind.scheduler.use_cases.manage_bulk_jobs import ManageBulkJobs
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import request_id_faults
 from tradewind.server.paging import page_position, page_size_of, page_token
