@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import Protocol
 
 import grpc
 
 from tradewind.api.registry.v1 import registry_service_pb2_grpc as pb2_grpc
 from tradewind.registry.domain.limits import Lifetimes, Limits
-from tradewind.registry.loops import SweepLoop
-from tradewind.registry.ports import NodeTypeStore, Sweeper, WorkerStore
+from tradewind.registry.loops import sweep_loop
+from tradewind.registry.ports import Stores
 from tradewind.registry.rpc.handlers import RegistryHandlers
 from tradewind.registry.settings import RegistrySettings
 from tradewind.registry.stores.keys import Keys
-from tradewind.registry.stores.redis import RedisNodeTypes, RedisWorkers
+from tradewind.registry.stores.redis import RedisRegistry
 from tradewind.registry.stores.redis_doctor import RedisRegistryExaminer
 from tradewind.server.clock import ScriptTime
 from tradewind.server.doctor import Examiners, doctor_of, no_examiners
@@ -23,20 +22,6 @@ from tradewind.server.redis.link import RedisLink
 from tradewind.server.settings import variable_of
 from tradewind.server.side_tasks import SideTasks
 from tradewind.server.store_link import NoLink, StoreLink
-
-
-class Workers(WorkerStore, Sweeper, Protocol):
-    """The store of workers, which also sweeps lapsed entries."""
-
-
-class Stores(Protocol):
-    """The stores of the registry."""
-
-    @property
-    def workers(self) -> Workers: ...
-
-    @property
-    def node_types(self) -> NodeTypeStore: ...
 
 
 class Registry:
@@ -49,24 +34,19 @@ class Registry:
 
     def __init__(self, settings: RegistrySettings, *, stores: Stores | None = None) -> None:
         """Use `stores`, if given, instead of the Redis stores that the settings name."""
-        lifetimes, limits, time = lifetimes_of(settings), Limits(), ScriptTime()
-        self._link: StoreLink
-        workers: Workers
-        node_types: NodeTypeStore
+        lifetimes, limits = lifetimes_of(settings), Limits()
+        self._link: StoreLink = NoLink()
         examiners: Examiners = no_examiners
         if stores is None:
-            self._link = link = RedisLink(
-                settings, DataVersion(Keys(settings.key_prefix).data_version), subscribes=False
-            )
-            workers = redis_workers = RedisWorkers(link.client, settings.key_prefix, time, lifetimes, limits)
-            node_types = RedisNodeTypes(link.client, settings.key_prefix, time, lifetimes, limits)
-            examiners = RedisRegistryExaminer(redis_workers).examiners
-        else:
-            self._link, workers, node_types = NoLink(), stores.workers, stores.node_types
+            keys = Keys(settings.key_prefix)
+            self._link = link = RedisLink(settings, DataVersion(keys.data_version), subscribes=False)
+            stores = redis = RedisRegistry(link.client, keys, ScriptTime(), lifetimes, limits)
+            examiners = RedisRegistryExaminer(redis).examiners
+        self._stores = stores
+        self._sweep_s = settings.registry_sweep_seconds
         self._doctor = doctor_of(examiners, settings)
-        self._handlers = RegistryHandlers(workers, node_types, lifetimes, limits, self._doctor)
+        self._handlers = RegistryHandlers(stores, lifetimes, limits, self._doctor)
         self._tasks = SideTasks()
-        self._sweep = SweepLoop(workers, settings.registry_sweep_seconds)
 
     def bind(self, server: grpc.aio.Server) -> None:
         """Add the service to a server."""
@@ -75,7 +55,7 @@ class Registry:
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store cannot be used."""
         await self._link.open()
-        self._tasks.begin(self._sweep.run())
+        self._tasks.begin(sweep_loop(self._stores, self._sweep_s))
         self._tasks.begin(self._doctor.watch())
 
     async def drain(self) -> None:

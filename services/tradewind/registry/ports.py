@@ -1,4 +1,4 @@
-"""What the registry needs from outside: a store for workers and one for the catalogue."""
+"""What the registry needs from outside: stores for workers and for the catalogue."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -104,3 +104,13 @@ class Sweeper(Protocol):
     async def sweep(self) -> int:
         """Remove a bounded number of lapsed workers and node types; return how many."""
         ...
+
+
+class Stores(Sweeper, Protocol):
+    """The stores of the registry, which are swept together."""
+
+    @property
+    def workers(self) -> WorkerStore: ...
+
+    @property
+    def node_types(self) -> NodeTypeStore: ...

@@ -10,7 +10,7 @@ from tradewind.registry.domain.worker import HeartbeatAnswer, Worker, WorkerReco
 from tradewind.registry.ports import NodeTypeStore, Sweeper, WorkerStore
 from tradewind.registry.stores.keys import Keys
 from tradewind.registry.stores.memory import MemoryRegistry
-from tradewind.registry.stores.redis import RedisNodeTypes, RedisWorkers
+from tradewind.registry.stores.redis import RedisRegistry
 from tradewind.server.clock import ManualClock
 
 PREFIX = "trading_flow"
@@ -71,14 +71,13 @@ class Bench:
 def memory_bench(clock: ManualClock, limits: Limits | None = None) -> Bench:
     """A registry in memory."""
     registry = MemoryRegistry(clock, LIFETIMES, limits or Limits())
-    return Bench(registry.workers, registry.node_types, registry.workers, clock)
+    return Bench(registry.workers, registry.node_types, registry, clock)
 
 
 def redis_bench(server: RedisServer, clock: ManualClock, limits: Limits | None = None) -> Bench:
     """A registry in Redis, logged in as the service."""
-    client = server.connect("registry")
-    workers = RedisWorkers(client, PREFIX, clock, LIFETIMES, limits)
-    return Bench(workers, RedisNodeTypes(client, PREFIX, clock, LIFETIMES, limits), workers, clock)
+    registry = RedisRegistry(server.connect("registry"), Keys(PREFIX), clock, LIFETIMES, limits or Limits())
+    return Bench(registry.workers, registry.node_types, registry, clock)
 
 
 def a_worker(worker_id: str, *node_types: str, **fields: Any) -> Worker:

@@ -5,9 +5,10 @@ from redis.exceptions import NoPermissionError
 
 from tests.servers import RedisServer
 from tests.stores.registry.bench import LIFETIMES, PREFIX, Bench, a_worker, redis_bench
+from tradewind.registry.domain.limits import Limits
 from tradewind.registry.domain.worker import WorkerRecord
 from tradewind.registry.stores.keys import ACL, Keys
-from tradewind.registry.stores.redis import RedisWorkers
+from tradewind.registry.stores.redis import RedisRegistry
 from tradewind.server.clock import ManualClock, ScriptTime, SystemClock
 
 KEYS = Keys(PREFIX)
@@ -91,8 +92,8 @@ async def test_registry_user_may_touch_only_its_own_keys(redis_server: RedisServ
 
 
 async def test_script_time_uses_the_clock_of_the_server(redis_server: RedisServer) -> None:
-    workers = RedisWorkers(redis_server.connect("registry"), PREFIX, ScriptTime())
-    record = await workers.register(a_worker("w"), [])
+    registry = RedisRegistry(redis_server.connect("registry"), KEYS, ScriptTime(), LIFETIMES, Limits())
+    record = await registry.workers.register(a_worker("w"), [])
     assert isinstance(record, WorkerRecord)
     assert record.alive
     # A test's server runs on this machine.

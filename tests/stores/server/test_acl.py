@@ -8,8 +8,9 @@ from redis.exceptions import NoPermissionError, ResponseError
 from tests.servers import SERVICES, RedisServer
 from tradewind.access.stores import keys as access
 from tradewind.node_task_manager.stores import keys as node_task_manager
+from tradewind.registry.domain.limits import Lifetimes, Limits
 from tradewind.registry.stores import keys as registry
-from tradewind.registry.stores.redis import RedisWorkers
+from tradewind.registry.stores.redis import RedisRegistry
 from tradewind.scheduler.stores import keys as scheduler
 from tradewind.server.clock import ScriptTime
 from tradewind.server.redis.client import connect
@@ -120,17 +121,17 @@ async def test_service_cannot_replace_functions_of_another_without_its_password(
     redis_server: RedisServer,
 ) -> None:
     intruder, service = redis_server.connect("trigger"), redis_server.connect("registry")
-    workers = RedisWorkers(service, PREFIX, ScriptTime())
+    stores = RedisRegistry(service, registry.Keys(PREFIX), ScriptTime(), Lifetimes(), Limits())
     for node in redis_server.nodes:
         await redis_server.on_node(node, "FUNCTION", "FLUSH")
     try:
         for guess in ("", "registry", intruder.password):
             await intruder.load_functions(forged(guess))
-        assert await workers.sweep() == 0
+        assert await stores.sweep() == 0
         for node in redis_server.nodes:
             await redis_server.on_node(node, "FUNCTION", "FLUSH")
         await intruder.load_functions(forged(service.password))
-        assert await workers.sweep() == FORGED
+        assert await stores.sweep() == FORGED
     finally:
         for node in redis_server.nodes:
             await redis_server.on_node(node, "FUNCTION", "FLUSH")

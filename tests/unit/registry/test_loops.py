@@ -1,7 +1,7 @@
 """The sweep goes on until nothing is left, even after failures."""
 
 from tests.waiting import until
-from tradewind.registry.loops import SweepLoop
+from tradewind.registry.loops import sweep_loop
 from tradewind.server.side_tasks import SideTasks
 
 
@@ -23,6 +23,6 @@ class Steps:
 async def test_sweep_loop_sweeps_until_nothing_is_left_and_survives_failures() -> None:
     steps = Steps(2, 1, 0, ConnectionError("away"), 3, 0)
     tasks = SideTasks()
-    tasks.begin(SweepLoop(steps, 0.01).run())
+    tasks.begin(sweep_loop(steps, 0.01))
     await until(lambda: steps.taken[:5] == [2, 1, 0, 3, 0], "all was swept, beyond the failure")
     await tasks.end()

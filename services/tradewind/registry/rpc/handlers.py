@@ -1,9 +1,6 @@
 """RegistryService: parses the request, calls the use case, builds the response."""
 
 from collections.abc import AsyncIterator
-from typing import Any
-
-import grpc
 
 from tradewind.api.registry.v1 import doctor_pb2
 from tradewind.api.registry.v1 import registry_service_pb2 as pb2
@@ -11,23 +8,20 @@ from tradewind.api.registry.v1 import registry_service_pb2_grpc as pb2_grpc
 from tradewind.registry import use_cases
 from tradewind.registry.domain.built_in import with_built_in
 from tradewind.registry.domain.limits import Lifetimes, Limits
-from tradewind.registry.ports import NodeTypeStore, WorkerStore
+from tradewind.registry.ports import Stores
 from tradewind.registry.rpc import mapping
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
+from tradewind.server.interception import Context
 from tradewind.server.paging import page_position, page_size_of, page_token
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class RegistryHandlers(pb2_grpc.RegistryServiceServicer):
     """The gRPC side of the registry; an outer layer turns faults into statuses."""
 
-    def __init__(
-        self, workers: WorkerStore, node_types: NodeTypeStore, lifetimes: Lifetimes, limits: Limits, doctor: Doctor
-    ) -> None:
-        self._workers = workers
-        self._node_types = node_types
+    def __init__(self, stores: Stores, lifetimes: Lifetimes, limits: Limits, doctor: Doctor) -> None:
+        self._workers = stores.workers
+        self._node_types = stores.node_types
         self._lifetimes = lifetimes
         self._limits = limits
         self._doctor = doctor

@@ -78,8 +78,7 @@ class MemoryRegistry:
         """Return the live workers that offer a node type, by id."""
         return [entry for entry in self.entries() if self.alive(entry) and name in entry.worker.node_types]
 
-    def sweep_lapsed(self) -> int:
-        """Delete workers and declarations that have lapsed; return how many."""
+    async def sweep(self) -> int:
         workers = [worker_id for worker_id in self.entries_by_id if self.entry(worker_id) is None]
         names = [name for name in self.declared if self.declaration(name) is None]
         for worker_id in workers:
@@ -171,9 +170,6 @@ class MemoryWorkers:
         entries = [entry for entry in self.registry.offering(node_type) if not entry.draining]
         entries.sort(key=lambda entry: entry.worker.load)
         return [self.registry.record(entry) for entry in entries[:limit]]
-
-    async def sweep(self) -> int:
-        return self.registry.sweep_lapsed()
 
 
 @dataclass(frozen=True, slots=True)

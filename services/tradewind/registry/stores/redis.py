@@ -24,40 +24,44 @@ _FIND_NODE_TYPES = Script(__name__, "find_node_types", tuple[list[NodeTypeRow], 
 _SWEEP = Script(__name__, "sweep", int)
 
 
-class _Registry:
-    """The base of both stores: runs their scripts."""
+class RedisRegistry:
+    """The stores of the registry; `clock` returns epoch ms, or 0 for the server's time."""
 
     def __init__(
-        self,
-        client: Client,
-        prefix: str,
-        clock: Callable[[], int],
-        lifetimes: Lifetimes | None = None,
-        limits: Limits | None = None,
+        self, client: Client, keys: Keys, clock: Callable[[], int], lifetimes: Lifetimes, limits: Limits
     ) -> None:
         self._client = client
-        self._keys = Keys(prefix)
         self._clock = clock
-        self._lifetimes = lifetimes or Lifetimes()
-        self._limits = limits or Limits()
+        self.keys = keys
+        self.lifetimes = lifetimes
+        self.limits = limits
+        self.workers = RedisWorkers(self)
+        self.node_types = RedisNodeTypes(self)
 
     async def run(self, script: Script[Reply], keys: Sequence[str] = (), **args: object) -> Reply:
         """Run a script with its own args and those that all scripts take."""
         shared = {
             "now_ms": self._clock(),
-            "time_to_live": self._lifetimes.time_to_live,
-            "retention": self._lifetimes.retention,
-            "workers": self._keys.workers,
-            "node_types": self._keys.node_types,
+            "time_to_live": self.lifetimes.time_to_live,
+            "retention": self.lifetimes.retention,
+            "workers": self.keys.workers,
+            "node_types": self.keys.node_types,
         }
-        return await script(self._client, [*self._keys.indices, *keys], shared | args)
+        return await script(self._client, [*self.keys.indices, *keys], shared | args)
+
+    async def sweep(self) -> int:
+        return await self.run(_SWEEP, max_checked=self.limits.records_per_script // 2)
 
 
-class RedisWorkers(_Registry):
-    """See `WorkerStore` and `Sweeper`; `clock` returns epoch ms, or 0 for the server's time."""
+class RedisWorkers:
+    """See `WorkerStore`."""
+
+    def __init__(self, registry: RedisRegistry) -> None:
+        self._registry = registry
+        self._keys, self._lifetimes, self._limits = registry.keys, registry.lifetimes, registry.limits
 
     async def register(self, worker: Worker, node_types: Sequence[NodeType]) -> WorkerRecord | Refusal:
-        now, row, refusal = await self.run(
+        now, row, refusal = await self._registry.run(
             _REGISTER,
             [self._keys.worker(worker.worker_id), *(self._keys.node_type(each.name) for each in node_types)],
             declarations=[declaration(each) for each in node_types],
@@ -68,7 +72,7 @@ class RedisWorkers(_Registry):
 
     async def heartbeat(self, worker: Worker) -> HeartbeatAnswer | Refusal:
         keys = [self._keys.worker(worker.worker_id)]
-        register_again, drain, refusal = await self.run(_HEARTBEAT, keys, **self._entry_args(worker))
+        register_again, drain, refusal = await self._registry.run(_HEARTBEAT, keys, **self._entry_args(worker))
         return Refusal(refusal) if refusal else HeartbeatAnswer(register_again, drain)
 
     def _entry_args(self, worker: Worker) -> Mapping[str, Any]:
@@ -81,15 +85,15 @@ class RedisWorkers(_Registry):
         }
 
     async def drain(self, worker_id: str) -> WorkerRecord | None:
-        now, row = await self.run(_DRAIN, [self._keys.worker(worker_id)], worker_id=worker_id)
+        now, row = await self._registry.run(_DRAIN, [self._keys.worker(worker_id)], worker_id=worker_id)
         return worker_record(row, self._lifetimes, now) if row else None
 
     async def deregister(self, worker_id: str, incarnation: str = "") -> bool:
         keys = [self._keys.worker(worker_id)]
-        return await self.run(_DEREGISTER, keys, worker_id=worker_id, incarnation=incarnation)
+        return await self._registry.run(_DEREGISTER, keys, worker_id=worker_id, incarnation=incarnation)
 
     async def find(self, worker_id: str) -> WorkerRecord | None:
-        now, row = await self.run(_FIND, [self._keys.worker(worker_id)], worker_id=worker_id)
+        now, row = await self._registry.run(_FIND, [self._keys.worker(worker_id)], worker_id=worker_id)
         return worker_record(row, self._lifetimes, now) if row else None
 
     async def list(
@@ -99,7 +103,7 @@ class RedisWorkers(_Registry):
         bytes_left = self._limits.answer_bytes
         # Reading one record more than wanted shows whether there is a next page.
         while len(records) <= limit and bytes_left > 0:
-            now, rows, after = await self.run(
+            now, rows, after = await self._registry.run(
                 _LIST,
                 after=after,
                 limit=limit + 1 - len(records),
@@ -117,23 +121,24 @@ class RedisWorkers(_Registry):
         return Page(tuple(records), after)
 
     async def available(self, node_type: str, limit: int) -> Sequence[WorkerRecord]:
-        now, rows = await self.run(
+        now, rows = await self._registry.run(
             _AVAILABLE, [self._keys.offering(node_type)], limit=limit, max_bytes=self._limits.answer_bytes
         )
         return [worker_record(row, self._lifetimes, now) for row in rows]
 
-    async def sweep(self) -> int:
-        return await self.run(_SWEEP, max_checked=self._limits.records_per_script // 2)
 
-
-class RedisNodeTypes(_Registry):
+class RedisNodeTypes:
     """See `NodeTypeStore`."""
+
+    def __init__(self, registry: RedisRegistry) -> None:
+        self._registry = registry
+        self._limits = registry.limits
 
     async def list(self, after: str, limit: int) -> Page[NodeTypeRecord]:
         rows: list[NodeTypeRow] = []
         bytes_left = self._limits.answer_bytes
         while len(rows) <= limit and bytes_left > 0:
-            found, after = await self.run(
+            found, after = await self._registry.run(
                 _LIST_NODE_TYPES,
                 after=after,
                 limit=limit + 1 - len(rows),
@@ -153,7 +158,7 @@ class RedisNodeTypes(_Registry):
         seen = 0
         while seen < len(names):
             some = names[seen : seen + self._limits.records_per_script]
-            found, checked = await self.run(
+            found, checked = await self._registry.run(
                 _FIND_NODE_TYPES, names=some, **self._catalogue_args(self._limits.answer_bytes)
             )
             records += (row.record() for row in found)

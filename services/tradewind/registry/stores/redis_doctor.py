@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-from tradewind.registry.stores.redis import RedisWorkers
+from tradewind.registry.stores.redis import RedisRegistry
 from tradewind.server.doctor import Examined, Examiner, Finding
 from tradewind.server.redis.script import Script
 
@@ -12,12 +12,12 @@ _EXAMINE = Script(__name__, "examine", tuple[int, list[tuple[str, str, str, bool
 class RedisRegistryExaminer:
     """An Examiner of all workers and node types; a place is `<section>:<cursor>`."""
 
-    def __init__(self, workers: RedisWorkers) -> None:
-        self._workers = workers
+    def __init__(self, registry: RedisRegistry) -> None:
+        self._registry = registry
 
     async def __call__(self, at: str, records: int, recheck: Collection[str] | None, mend: bool) -> Examined:
         section, _, cursor = (at or "1:0").partition(":")
-        checked, findings, next_section, cursor = await self._workers.run(
+        checked, findings, next_section, cursor = await self._registry.run(
             _EXAMINE,
             section=int(section),
             cursor=cursor,
