@@ -25,12 +25,11 @@ async def register_worker(
     Raises InvalidInput with every fault, FailedPrecondition when a newer incarnation has registered, Exhausted when the
     registry is full.
     """
-    # A worker offers exactly the node types that it declares; any other names it sent are ignored.
-    worker = replace(worker, node_types=tuple(node_type.name for node_type in node_types))
-    violations = worker_violations(replace(worker, node_types=()), limits)
-    violations += node_type_violations(node_types, limits, schema_fault)
-    if violations:
+    # A worker offers exactly the node types that it declares; the names it sent are ignored.
+    worker = replace(worker, node_types=())
+    if violations := [*worker_violations(worker, limits), *node_type_violations(node_types, limits, schema_fault)]:
         raise InvalidInput(violations)
+    worker = replace(worker, node_types=tuple(node_type.name for node_type in node_types))
     record = await workers.register(worker, node_types)
     if isinstance(record, Refusal):
         _refuse(record, worker, limits)

@@ -1,6 +1,6 @@
 """Workers: what a worker reports about itself, and what the registry records."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -29,7 +29,7 @@ class Worker:
     host: str = ""
     pid: int = 0
     sdk: str = ""
-    labels: tuple[tuple[str, str], ...] = field(default=())
+    labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def load(self) -> float:
