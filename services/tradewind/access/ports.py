@@ -89,8 +89,8 @@ class UserStore(Protocol):
 class CallCounts(Protocol):
     """How many recent calls of a user to an endpoint were admitted."""
 
-    async def admit(self, user_id: str, endpoint: str, rate: Rate, cost: int = 1) -> int:
-        """Admit `cost` calls at once and return 0, if the period of `rate` then has no more calls than it allows.
+    async def admit(self, user_id: str, endpoint: str, rate: Rate, calls: int = 1) -> int:
+        """Admit `calls` calls at once and return 0, if the period of `rate` then has no more calls than it allows.
 
         Otherwise count nothing, and return after how many ms the calls would be admitted if no others come. For more
         calls than the rate ever admits at once, return the whole period.

@@ -111,9 +111,9 @@ class Twins(TwinStores[Bench]):
         date = days[place % len(days)]
         self.both(lambda bench: bench.quotas.refund(user_id, endpoint, date, calls))
 
-    @rule(user_id=users, endpoint=endpoints, cost=st.integers(1, 4))
-    def admit(self, user_id: str, endpoint: str, cost: int) -> None:
-        self.both(lambda bench: bench.calls.admit(user_id, endpoint, Rate(3, MINUTE), cost))
+    @rule(user_id=users, endpoint=endpoints, calls=st.integers(1, 4))
+    def admit(self, user_id: str, endpoint: str, calls: int) -> None:
+        self.both(lambda bench: bench.calls.admit(user_id, endpoint, Rate(3, MINUTE), calls))
 
     @rule(span=spans)
     def advance(self, span: int) -> None:

@@ -163,14 +163,14 @@ class MemoryCallCounts:
 
     access: MemoryAccess
 
-    async def admit(self, user_id: str, endpoint: str, rate: Rate, cost: int = 1) -> int:
+    async def admit(self, user_id: str, endpoint: str, rate: Rate, calls: int = 1) -> int:
         now = self.access.clock()
         before = self.access.admitted.get((user_id, endpoint), [])
         within = [time for time in before if time > now - rate.period_ms]
-        over = len(within) + cost - rate.count
+        over = len(within) + calls - rate.count
         if over > 0:
             return within[over - 1] + rate.period_ms - now if over <= len(within) else rate.period_ms
-        self.access.admitted[user_id, endpoint] = within + [now] * cost
+        self.access.admitted[user_id, endpoint] = within + [now] * calls
         return 0
 
 

@@ -160,10 +160,10 @@ class RedisCallCounts:
     def __init__(self, access: RedisAccess) -> None:
         self._access = access
 
-    async def admit(self, user_id: str, endpoint: str, rate: Rate, cost: int = 1) -> int:
+    async def admit(self, user_id: str, endpoint: str, rate: Rate, calls: int = 1) -> int:
         keys = [self._access.keys.rate_limit(user_id, endpoint)]
         return await self._access.run(
-            _ADMIT, partition_of(user_id), keys, count=rate.count, period_ms=rate.period_ms, cost=cost
+            _ADMIT, partition_of(user_id), keys, count=rate.count, period_ms=rate.period_ms, calls=calls
         )
 
 
