@@ -11,7 +11,11 @@ from tradewind.access.settings import AccessSettings
 from tradewind.access.stores.keys import Keys
 from tradewind.access.stores.redis import RedisAccess
 from tradewind.access.stores.redis_doctor import RedisAccessExaminer
-from tradewind.access.use_cases import DailyQuotas, Lifetimes, Listeners, LocalAuthority, OpenSessions, has_admin
+from tradewind.access.use_cases.daily_quotas import DailyQuotas
+from tradewind.access.use_cases.listeners import Listeners
+from tradewind.access.use_cases.local_authority import LocalAuthority
+from tradewind.access.use_cases.open_sessions import Lifetimes, OpenSessions
+from tradewind.access.use_cases.users import has_admin
 from tradewind.api.access.v1 import access_service_pb2_grpc as pb2_grpc
 from tradewind.server.access.authority import Authority
 from tradewind.server.access.gate_settings import certificates_in, quotas_in
@@ -95,18 +99,18 @@ class Access:
         """Return why calls would fail at present, None when they would not."""
         return await self._link.not_ready()
 
-    async def first_admin(self, user_id: str = FIRST_ADMIN) -> str | None:
-        """Return a new token of the admin `user_id`, None if they are not one but others are.
+    async def first_admin(self) -> str | None:
+        """Return a new token of the admin FIRST_ADMIN, None if they are not one but others are.
 
-        While there is no admin at all, `user_id` becomes one. Raises Exhausted.
+        While there is no admin at all, FIRST_ADMIN becomes one. Raises Exhausted.
         """
         users = self._stores.users
-        user = await users.find(user_id)
+        user = await users.find(FIRST_ADMIN)
         if user is None or user.role is not Role.ADMIN:
             if await has_admin(users):
                 return None
-            await users.set(user_id, Role.ADMIN)
-        token, _ = await self._open.token(user_id, "made when the stack started", 0, Role.ADMIN)
+            await users.set(FIRST_ADMIN, Role.ADMIN)
+        token, _ = await self._open.token(FIRST_ADMIN, "made when the stack started", 0, Role.ADMIN)
         return token
 
 

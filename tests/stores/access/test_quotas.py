@@ -12,7 +12,7 @@ from tradewind.access.domain.day import day_of
 from tradewind.access.domain.session import User
 from tradewind.access.ports import Reserved
 from tradewind.access.stores.redis import RedisAccess
-from tradewind.access.use_cases import DailyQuotas
+from tradewind.access.use_cases.daily_quotas import DailyQuotas
 from tradewind.server.access.roles import Role
 from tradewind.server.clock import ManualClock
 from tradewind.server.rates import Rate
@@ -62,7 +62,7 @@ async def test_unknown_time_zone_counts_by_utc_and_is_logged_once(bench: Bench) 
         for _ in range(2):
             assert (await quotas.reserve("ann", "RunFlow", 2, 1)).retry_after_s == 0
         refused = await quotas.reserve("ann", "RunFlow", 2, 1)
-        _, day, used = await quotas.used("ann")
+        day, used = await quotas.used("ann")
 
     assert (refused.date, refused.retry_after_s) == (today.date, today.left_ms / 1000)
     assert (day.ends_at, used) == (today.ends_at, {"RunFlow": (2, 2)})

@@ -6,7 +6,7 @@ from typing import Any
 
 from tradewind.access.rpc import handlers
 from tradewind.access.rpc.handlers import AccessHandlers
-from tradewind.access.use_cases import Listeners
+from tradewind.access.use_cases.listeners import Listeners
 from tradewind.api.access.v1 import access_service_pb2 as pb2
 from tradewind.server.streams import OpenStreams
 

@@ -7,7 +7,9 @@ from redis.exceptions import BusyLoadingError, ConnectionError, ReadOnlyError, R
 from tests.gate_calls import Owners, call
 from tradewind.access.stores.keys import Keys
 from tradewind.access.stores.redis import RedisAccess
-from tradewind.access.use_cases import DailyQuotas, Listeners, LocalAuthority
+from tradewind.access.use_cases.daily_quotas import DailyQuotas
+from tradewind.access.use_cases.listeners import Listeners
+from tradewind.access.use_cases.local_authority import LocalAuthority
 from tradewind.api.scheduler.v1.scheduler_service_pb2 import GetFlowRequest, RunFlowRequest
 from tradewind.server.access.gate import Gate
 from tradewind.server.access.tokens import digest_of, new_token

@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
-import grpc
 import msgspec
 from google.protobuf.duration_pb2 import Duration
 
-from tradewind.access import use_cases
 from tradewind.access.domain.day import is_date
 from tradewind.access.ports import Refusal, Stores
 from tradewind.access.rpc import mapping
-from tradewind.access.use_cases import DailyQuotas, Listeners, LocalAuthority, OpenSessions
+from tradewind.access.use_cases import users
+from tradewind.access.use_cases.checks import check_identifiers
+from tradewind.access.use_cases.daily_quotas import DailyQuotas
+from tradewind.access.use_cases.listeners import Listeners
+from tradewind.access.use_cases.local_authority import REFUSAL_REASONS, LocalAuthority
+from tradewind.access.use_cases.open_sessions import OpenSessions, revoke
 from tradewind.api.access.v1 import access_service_pb2 as pb2
 from tradewind.api.access.v1 import access_service_pb2_grpc as pb2_grpc
 from tradewind.api.access.v1 import doctor_pb2
@@ -22,14 +25,13 @@ from tradewind.server.access.roles import Role
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.faults import InvalidInput, NotFound, Violation
+from tradewind.server.interception import Context
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.rates import MAX_COUNT, Rate
 from tradewind.server.streams import OpenStreams
 
 _Partition = Annotated[int, msgspec.Meta(ge=0, lt=PARTITIONS)]
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 _MAX_CHANGED_USERS = 10_000
 """How many changed users a stream remembers at most before it reports that all may have changed."""
@@ -77,17 +79,17 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
 
     async def ListSessions(self, request: pb2.ListSessionsRequest, context: Context) -> pb2.ListSessionsResponse:
         user_id = request.user_id or _caller().user_id
-        use_cases.check_identifiers(user_id=user_id)
+        check_identifiers(user_id=user_id)
         sessions = await self._stores.sessions.list(user_id)
         return pb2.ListSessionsResponse(sessions=[mapping.session(each) for each in sessions])
 
     async def RevokeSession(self, request: pb2.RevokeSessionRequest, context: Context) -> pb2.RevokeSessionResponse:
-        await use_cases.revoke(self._stores.sessions, _target_user(request.user_id), request.session_id)
+        await revoke(self._stores.sessions, _target_user(request.user_id), request.session_id)
         return pb2.RevokeSessionResponse()
 
     async def RevokeSessions(self, request: pb2.RevokeSessionsRequest, context: Context) -> pb2.RevokeSessionsResponse:
         user_id = _target_user(request.user_id)
-        use_cases.check_identifiers(user_id=user_id)
+        check_identifiers(user_id=user_id)
         keep = _caller().session_id if request.keep_current else ""
         return pb2.RevokeSessionsResponse(count=await self._stores.sessions.close_all(user_id, keep))
 
@@ -98,18 +100,18 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
     async def SetUser(self, request: pb2.SetUserRequest, context: Context) -> pb2.SetUserResponse:
         role = _role("user.role", request.user.role)
         zone = request.user.time_zone
-        user = await use_cases.set_user(self._stores.users, request.user.user_id, role, zone)
+        user = await users.set_user(self._stores.users, request.user.user_id, role, zone)
         return pb2.SetUserResponse(user=mapping.user(user))
 
     async def GetUser(self, request: pb2.GetUserRequest, context: Context) -> pb2.GetUserResponse:
-        user = await use_cases.get_user(self._stores.users, request.user_id or _caller().user_id)
+        user = await users.get_user(self._stores.users, request.user_id or _caller().user_id)
         return pb2.GetUserResponse(user=mapping.user(user))
 
     async def ListUsers(self, request: pb2.ListUsersRequest, context: Context) -> pb2.ListUsersResponse:
         after = page_position(request.page_token, tuple[_Partition, str])
-        users, next_page = await use_cases.list_users(self._stores.users, after, page_size_of(request.page_size))
+        found, next_page = await users.list_users(self._stores.users, after, page_size_of(request.page_size))
         return pb2.ListUsersResponse(
-            users=[mapping.user(user) for user in users], next_page_token=page_token(next_page)
+            users=[mapping.user(user) for user in found], next_page_token=page_token(next_page)
         )
 
     async def ListQuotas(self, request: pb2.ListQuotasRequest, context: Context) -> pb2.ListQuotasResponse:
@@ -119,11 +121,11 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
     async def Authorize(self, request: pb2.AuthorizeRequest, context: Context) -> pb2.AuthorizeResponse:
         found = await self._authority.find(request.digest)
         if isinstance(found, Refusal):
-            return pb2.AuthorizeResponse(refusal=use_cases.REFUSAL_REASONS[found])
+            return pb2.AuthorizeResponse(refusal=REFUSAL_REASONS[found])
         return pb2.AuthorizeResponse(user_id=found.user_id, role=ROLE_MESSAGES[found.role], session_id=found.session_id)
 
     async def AdmitCall(self, request: pb2.AdmitCallRequest, context: Context) -> pb2.AdmitCallResponse:
-        use_cases.check_identifiers(user_id=request.user_id, endpoint=request.endpoint)
+        check_identifiers(user_id=request.user_id, endpoint=request.endpoint)
         rate = _rate(request.limit)
         wait_ms = await self._stores.calls.admit(request.user_id, request.endpoint, rate, max(1, request.calls))
         response = pb2.AdmitCallResponse()
@@ -132,7 +134,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         return response
 
     async def ReserveCalls(self, request: pb2.ReserveCallsRequest, context: Context) -> pb2.ReserveCallsResponse:
-        use_cases.check_identifiers(user_id=request.user_id, endpoint=request.endpoint)
+        check_identifiers(user_id=request.user_id, endpoint=request.endpoint)
         if not 1 <= request.quota <= MAX_COUNT:
             raise InvalidInput([Violation("quota", f"must be 1 to {MAX_COUNT}, is {request.quota}")])
         calls = max(1, request.calls)
@@ -146,7 +148,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         return response
 
     async def RefundCalls(self, request: pb2.RefundCallsRequest, context: Context) -> pb2.RefundCallsResponse:
-        use_cases.check_identifiers(user_id=request.user_id, endpoint=request.endpoint)
+        check_identifiers(user_id=request.user_id, endpoint=request.endpoint)
         if not is_date(request.date):
             raise InvalidInput([Violation("date", "must be a date that ReserveCalls returned, such as 2026-03-29")])
         await self._quotas.refund(request.user_id, request.endpoint, request.date, max(1, request.calls))

@@ -26,15 +26,15 @@ def user(record: User) -> session_pb2.User:
     )
 
 
-def quotas(owner: User, day: Day, used: Mapping[str, tuple[int, int]]) -> Iterable[quota_pb2.Quota]:
-    """Yield for each endpoint how many calls of a day a user has used, and how many are allowed."""
+def quotas(day: Day, used: Mapping[str, tuple[int, int]]) -> Iterable[quota_pb2.Quota]:
+    """Yield for each endpoint how many calls of a user's day are used, and how many are allowed."""
     for endpoint, (count, limit) in used.items():
         yield quota_pb2.Quota(
             endpoint=endpoint,
             used=count,
             most=limit,
             date=day.date,
-            time_zone=owner.time_zone,
+            time_zone=day.time_zone,
             resets_at=timestamp(day.ends_at),
         )
 

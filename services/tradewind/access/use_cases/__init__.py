@@ -1,0 +1,1 @@
+"""What the access service does: sessions, users, quotas, and telling gates who calls."""
