@@ -19,7 +19,7 @@ from tradewind.trigger.domain.claim import SHARED, Ack, Subscription
 from tradewind.trigger.domain.schedule import OnEvent, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports import ClaimOrder, Heads, Page
-from tradewind.trigger.stores.keys import ACL, Keys, keys_of_queue
+from tradewind.trigger.stores.keys import ACL, Keys
 from tradewind.trigger.stores.redis import RedisTriggerStore
 from tradewind.trigger.stores.redis_queues import RedisQueueStore
 
@@ -210,7 +210,7 @@ async def test_doctor_reports_lost_triggers_but_not_expired_ones(redis_bench: Be
         await bench.nack(*await bench.claim(epoch=SHARED), retry_after_ms=0)
     bench.clock.advance(7 * DAY)
     await bench.save("lost", HOUR)
-    await client.delete(keys_of_queue(KEYS, "q").trigger(PARTITION, "lost"))
+    await client.delete(KEYS.of_queue("q").trigger(PARTITION, "lost"))
 
     looks = {
         index: await queues.examine(PARTITION, "q", index, 0, 100, None, False) for index in ("all", "dead", "due")

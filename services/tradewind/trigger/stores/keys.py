@@ -38,6 +38,14 @@ class Keys:
         self._prefix = prefix
         self._queue = queue_name
 
+    def of_queue(self, name: str) -> "Keys":
+        """Return the keys of a queue under the same prefix, or those of the flows when its name is empty."""
+        return Keys(self._prefix, name)
+
+    def base(self, partition: int) -> str:
+        """Return the beginning of every key of a partition."""
+        return self._shared(partition, "")
+
     def _shared(self, partition: int, name: str) -> str:
         return f"{self._prefix}:{{t{partition}}}:{name}"
 
@@ -85,8 +93,3 @@ class Keys:
 
     def event(self, partition: int, name: str) -> str:
         return self._shared(partition, f"events:{name}")
-
-
-def keys_of_queue(keys: Keys, name: str) -> Keys:
-    """Return the keys of a queue under the same prefix, or those of the flows when its name is empty."""
-    return Keys(keys._prefix, name)

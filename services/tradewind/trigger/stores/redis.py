@@ -18,7 +18,7 @@ from tradewind.trigger.domain.lead import LEAD_PER_TRIGGER_MS, MIN_LEAD_MS
 from tradewind.trigger.domain.policy import BATCH_BYTES, REAP_LIMIT, Policy
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
 from tradewind.trigger.ports import ClaimOrder, Claims, DeadLetter, Heads, Page, Position, Settlement, Survey
-from tradewind.trigger.stores.keys import Keys, keys_of_queue
+from tradewind.trigger.stores.keys import Keys
 from tradewind.trigger.stores.reading import read_page
 from tradewind.trigger.stores.replies import (
     ClaimsReply,
@@ -54,12 +54,10 @@ class RedisTriggerStore:
     or of the flows when that is empty. Exceptions of redis-py pass through.
     """
 
-    def __init__(
-        self, client: Client, keys: Keys, clock: Callable[[], int], policy: Policy | None = None, queue: str = ""
-    ) -> None:
-        self.queue = queue
+    def __init__(self, client: Client, keys: Keys, clock: Callable[[], int], policy: Policy | None = None) -> None:
+        self.queue = ""
         self._client = client
-        self._keys = keys_of_queue(keys, queue)
+        self._keys = keys
         self.clock = clock
         self._policy = policy or Policy()
         self._policy_args = msgspec.to_builtins(self._policy)
@@ -71,7 +69,7 @@ class RedisTriggerStore:
     def of_queue(self, queue: str) -> "RedisTriggerStore":
         """Return the store for the triggers of a queue, over the same connection."""
         other = copy(self)
-        other.queue, other._keys = queue, keys_of_queue(self._keys, queue)
+        other.queue, other._keys = queue, self._keys.of_queue(queue)
         return other
 
     async def save(self, partition: int, draft: TriggerDraft) -> Trigger:

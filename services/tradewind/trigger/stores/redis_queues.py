@@ -10,11 +10,11 @@ from tradewind.server.partitions import PARTITIONS
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 from tradewind.trigger.domain.claim import Firing
-from tradewind.trigger.domain.event import Event, Outcome, firing_id
+from tradewind.trigger.domain.event import Event, Outcome, firing_id, trigger_of
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.trigger import Trigger
 from tradewind.trigger.ports import Counts, FiringOrder, Listener, Page, Position, Swept
-from tradewind.trigger.stores.keys import Keys, keys_of_queue
+from tradewind.trigger.stores.keys import Keys
 from tradewind.trigger.stores.reading import firing_of, read_page
 from tradewind.trigger.stores.replies import CountsReply, ExamineReply, Record, SweepReply
 from tradewind.trigger.stores.schedule_codec import decode
@@ -42,11 +42,11 @@ class RedisQueueStore:
         self._policy_args = msgspec.to_builtins(policy or Policy())
 
     async def page_all(self, partition: int, queue: str, after: Position | None, limit: int) -> Page:
-        keys = keys_of_queue(self._keys, queue)
+        keys = self._keys.of_queue(queue)
         return await read_page(self._client, keys, keys.all(partition), partition, after, limit, self._clock())
 
     async def page_dead(self, partition: int, queue: str, after: Position | None, limit: int) -> Page:
-        keys = keys_of_queue(self._keys, queue)
+        keys = self._keys.of_queue(queue)
         return await read_page(self._client, keys, keys.dead(partition), partition, after, limit, self._clock())
 
     async def pause(self, partition: int, queue: str, trigger_id: str, note: str) -> Trigger | None:
@@ -58,7 +58,7 @@ class RedisQueueStore:
         return await self._change(_RESUME, partition, queue, trigger_id, seen=seen_ms, planned=planned_ms)
 
     async def redrive(self, partition: int, queue: str, ids: Sequence[str]) -> Sequence[str]:
-        keys = keys_of_queue(self._keys, queue)
+        keys = self._keys.of_queue(queue)
         args = self._common(partition, queue) | {"prefix": keys.trigger(partition, ""), "items": list(ids)}
         return await _REDRIVE(self._client, [keys.due(partition), keys.dead(partition)], args)
 
@@ -97,7 +97,7 @@ class RedisQueueStore:
                 [self._keys.queues(partition)],
                 self._common(partition, "")
                 | {
-                    "base": self._keys.trigger(partition, "").removesuffix("trigger:"),
+                    "base": self._keys.base(partition),
                     "event": (event.id, event.name, event.payload_json),
                     "by_hand": by_hand,
                     "items": [
@@ -116,13 +116,13 @@ class RedisQueueStore:
     async def firings(
         self, partition: int, queue: str, after: str, limit: int, trigger_id: str = ""
     ) -> tuple[Sequence[Firing], str]:
-        key = keys_of_queue(self._keys, queue).firings(partition)
+        key = self._keys.of_queue(queue).firings(partition)
         found: list[Firing] = []
         end = f"({after}" if after else "+"
         while True:
             lines = await self._client.execute_command("XREVRANGE", key, end, "-", "COUNT", _READ_BATCH)
             for firing in map(firing_of, lines):
-                if trigger_id in ("", firing.trigger_id, firing.trigger_id.partition(":")[0]):
+                if trigger_id in ("", firing.trigger_id, trigger_of(firing.trigger_id)):
                     if len(found) == limit:
                         return found, found[-1].position
                     found.append(firing)
@@ -131,7 +131,7 @@ class RedisQueueStore:
             end = f"({firing_of(lines[-1]).position}"
 
     async def counts(self, partition: int, queue: str) -> Counts:
-        keys = keys_of_queue(self._keys, queue)
+        keys = self._keys.of_queue(queue)
         touched = [keys.due, keys.claimed, keys.dead, keys.all, keys.alarms]
         reply = await _COUNT(self._client, [key(partition) for key in touched], {"now_ms": self._clock()})
         return reply.counts()
@@ -141,7 +141,7 @@ class RedisQueueStore:
         return sorted(name.decode() for name in names)
 
     async def sweep(self, partition: int, queue: str, index: str, first: int) -> Swept:
-        keys = keys_of_queue(self._keys, queue)
+        keys = self._keys.of_queue(queue)
         more = [keys.due, keys.claimed, keys.alarms, keys.dead, keys.all, keys.firings, keys.queues]
         touched = [keys.index(partition, index), *(key(partition) for key in more)]
         args = self._common(partition, queue) | {
@@ -164,7 +164,7 @@ class RedisQueueStore:
         recheck: Collection[str] | None,
         mend: bool,
     ) -> tuple[int, Sequence[Finding]]:
-        keys = keys_of_queue(self._keys, queue)
+        keys = self._keys.of_queue(queue)
         args = self._common(partition, queue) | {
             "prefix": keys.trigger(partition, ""),
             "index": index,
@@ -181,7 +181,7 @@ class RedisQueueStore:
     async def _change(
         self, script: Script[list[Record]], partition: int, queue: str, trigger_id: str, **args: object
     ) -> Trigger | None:
-        keys = keys_of_queue(self._keys, queue)
+        keys = self._keys.of_queue(queue)
         touched = [keys.trigger(partition, trigger_id), keys.due(partition)]
         found = await script(self._client, touched, self._common(partition, queue) | {"id": trigger_id} | args)
         return found[0].trigger() if found else None
