@@ -21,18 +21,10 @@ from tradewind.server.clock import SystemClock
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.settings import Settings
 from tradewind.trigger.app import TriggerService
+from tradewind.trigger.ports import Stores as TriggerStores
 from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.memory import MemoryTriggerStore
 from tradewind.trigger.stores.memory_queues import MemoryQueueStore
-
-
-@dataclass(frozen=True, slots=True)
-class _TriggerStores:
-    wakes: MemoryTriggerStore
-    queues: MemoryQueueStore
-
-    def of_queue(self, queue: str) -> MemoryTriggerStore:
-        return self.wakes.of_queue(queue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +54,7 @@ class InMemory:
         scheduler = SchedulerSettings(**_settings_for(SchedulerSettings, settings), scheduler_sole=True)
         self.triggers = MemoryTriggerStore(clock, trigger.policy())
         """The store of the trigger service."""
+        triggers = TriggerStores(self.triggers.of_queue, MemoryQueueStore(self.triggers), self.triggers)
         self._node_tasks = NodeTaskManagerStores(node_task_manager.limits(), clock)
         self._flows = SchedulerStores(
             clock,
@@ -71,7 +64,7 @@ class InMemory:
         self._scheduler = Scheduler(scheduler, stores=self._flows, open_channel=open_channel)
         self.services: Sequence[Service] = [
             Registry(registry, stores=MemoryRegistry(clock, lifetimes_of(registry))),
-            TriggerService(trigger, stores=_TriggerStores(self.triggers, MemoryQueueStore(self.triggers))),
+            TriggerService(trigger, stores=triggers),
             NodeTaskManager(node_task_manager, stores=self._node_tasks, open_channel=open_channel),
             self._scheduler,
         ]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Protocol
 
 import grpc
 
@@ -17,7 +16,7 @@ from tradewind.server.side_tasks import SideTasks
 from tradewind.server.store_link import NoLink, StoreLink
 from tradewind.server.telemetry import open_tracing
 from tradewind.trigger.loops import sweep_loop
-from tradewind.trigger.ports import QueueStore, TriggersOfQueue, WakeChannel
+from tradewind.trigger.ports import Stores
 from tradewind.trigger.rpc.handlers import TriggerHandlers
 from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.keys import Keys
@@ -30,27 +29,11 @@ from tradewind.trigger.use_cases.find_triggers import FindTriggers
 from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries
 from tradewind.trigger.use_cases.publish_event import PublishEvent
 from tradewind.trigger.use_cases.receivers import QueueReceivers
-from tradewind.trigger.use_cases.remove_trigger import RemoveTrigger
 from tradewind.trigger.use_cases.save_trigger import SaveTrigger
 from tradewind.trigger.use_cases.sweep_indexes import SweepIndexes
 from tradewind.trigger.use_cases.trace_firings import TraceFirings
 
 NAME = "tradewind-trigger"
-
-StoreOf = Callable[[str], TriggersOfQueue]
-
-
-class Stores(Protocol):
-    """The stores of the trigger service."""
-
-    @property
-    def of_queue(self) -> StoreOf: ...
-
-    @property
-    def queues(self) -> QueueStore: ...
-
-    @property
-    def wakes(self) -> WakeChannel: ...
 
 
 class TriggerService:
@@ -64,34 +47,29 @@ class TriggerService:
         """Use `stores`, if given, instead of the Redis stores that the settings name."""
         policy = settings.policy()
         self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
-        self._link: StoreLink
-        store_of: StoreOf
-        queues: QueueStore
-        self._wakes: WakeChannel
+        self._link: StoreLink = NoLink()
         examiners: Examiners = no_examiners
         if stores is None:
             keys = Keys(settings.key_prefix)
             self._link = link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
-            store_of = RedisTriggerStore(link.client, keys, ScriptTime(), policy).of_queue
-            queues = redis_queues = RedisQueueStore(link.client, keys, ScriptTime(), policy)
-            examiners = ExamineIndexes(redis_queues)
-            self._wakes = RedisWakeChannel(link.subscriber, keys)
-        else:
-            self._link, store_of, queues, self._wakes = NoLink(), stores.of_queue, stores.queues, stores.wakes
+            triggers = RedisTriggerStore(link.client, keys, ScriptTime(), policy)
+            queues = RedisQueueStore(link.client, keys, ScriptTime(), policy)
+            stores = Stores(triggers.of_queue, queues, RedisWakeChannel(link.subscriber, keys))
+            examiners = ExamineIndexes(queues)
+        self._wakes = stores.wakes
         self._stop_listening: Callable[[], None] | None = None
         self._receivers = QueueReceivers()
-        self._sweep = SweepIndexes(queues, round(settings.trigger_overdue_seconds * 1000))
+        self._sweep = SweepIndexes(stores.queues, round(settings.trigger_overdue_seconds * 1000))
         self._sweep_s = settings.trigger_sweep_seconds
         self._doctor = doctor_of(examiners, settings)
         self._tasks = SideTasks()
         self._handlers = TriggerHandlers(
-            save=SaveTrigger(store_of, self._receivers),
-            remove=RemoveTrigger(store_of),
-            find=FindTriggers(store_of, queues),
-            change=ChangeTriggers(queues, store_of, self._receivers),
-            publish=PublishEvent(queues, self._receivers),
+            save=SaveTrigger(stores.of_queue, self._receivers),
+            find=FindTriggers(stores.of_queue, stores.queues),
+            change=ChangeTriggers(stores.of_queue, stores.queues, self._receivers),
+            publish=PublishEvent(stores.queues, self._receivers),
             deliveries=OpenDeliveries(
-                store_of,
+                stores.of_queue,
                 self._receivers,
                 policy.lease_ms,
                 TraceFirings(self.tracing),

@@ -377,3 +377,12 @@ class WakeChannel(Protocol):
         Returns a function that ends this.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The stores of the trigger service; `of_queue` returns that of a queue, or for "" that of the flows."""
+
+    of_queue: Callable[[str], TriggersOfQueue]
+    queues: QueueStore
+    wakes: WakeChannel

@@ -1,7 +1,8 @@
 """TriggerService: parses the request, calls the use case, builds the response."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
 
 from tradewind.api.trigger.v1 import doctor_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
@@ -15,11 +16,12 @@ from tradewind.trigger.rpc import mapping, parsing, queue_parsing
 from tradewind.trigger.rpc.due_stream import DueStream
 from tradewind.trigger.rpc.times import timestamp
 from tradewind.trigger.use_cases.change_triggers import ChangeTriggers
-from tradewind.trigger.use_cases.find_triggers import FindTriggers
+from tradewind.trigger.use_cases.find_triggers import FindTriggers, Listing
 from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries
 from tradewind.trigger.use_cases.publish_event import PublishEvent
-from tradewind.trigger.use_cases.remove_trigger import RemoveTrigger
 from tradewind.trigger.use_cases.save_trigger import SaveTrigger
+
+Response = TypeVar("Response")
 
 
 class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
@@ -29,7 +31,6 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         self,
         *,
         save: SaveTrigger,
-        remove: RemoveTrigger,
         find: FindTriggers,
         change: ChangeTriggers,
         publish: PublishEvent,
@@ -41,7 +42,6 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         self._change = change
         self._publish = publish
         self._save = save
-        self._remove = remove
         self._find = find
         self._deliveries = deliveries
         self._doctor = doctor
@@ -60,7 +60,7 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
 
     async def RemoveTrigger(self, request: pb2.RemoveTriggerRequest, context: Context) -> pb2.RemoveTriggerResponse:
         parsing.reference(request, request.epoch)
-        removed = await self._remove(request.trigger_id, request.partition_key, request.epoch, request.queue)
+        removed = await self._change.remove(request.trigger_id, request.partition_key, request.epoch, request.queue)
         return pb2.RemoveTriggerResponse(removed=removed)
 
     async def FindTrigger(self, request: pb2.FindTriggerRequest, context: Context) -> pb2.FindTriggerResponse:
@@ -71,18 +71,13 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
     async def FindDue(self, request: pb2.FindDueRequest, context: Context) -> pb2.FindDueResponse:
         up_to_ms, cursor = parsing.up_to_ms(request), parsing.cursor(request.page_token)
         queue = parsing.queue(request.queue)
-        found, next_cursor = await self._find.due(up_to_ms, cursor, page_size_of(request.page_size), queue)
-        return pb2.FindDueResponse(
-            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(next_cursor)
-        )
+        found = await self._find.due(up_to_ms, cursor, page_size_of(request.page_size), queue)
+        return _listed(pb2.FindDueResponse, found, queue)
 
     async def FindAllPending(self, request: pb2.FindAllPendingRequest, context: Context) -> pb2.FindAllPendingResponse:
-        cursor = parsing.cursor(request.page_token)
-        queue = parsing.queue(request.queue)
-        found, next_cursor = await self._find.pending(cursor, page_size_of(request.page_size), queue)
-        return pb2.FindAllPendingResponse(
-            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(next_cursor)
-        )
+        cursor, queue = parsing.cursor(request.page_token), parsing.queue(request.queue)
+        found = await self._find.pending(cursor, page_size_of(request.page_size), queue)
+        return _listed(pb2.FindAllPendingResponse, found, queue)
 
     async def PublishEvent(self, request: pb2.PublishEventRequest, context: Context) -> pb2.PublishEventResponse:
         payload = queue_parsing.event(request, self._max_payload_bytes)
@@ -97,23 +92,19 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
 
     async def CountListeners(self, request: pb2.CountListenersRequest, context: Context) -> pb2.CountListenersResponse:
         queue_parsing.event_name(request)
-        return pb2.CountListenersResponse(listeners=await self._publish.count_listeners(request.name))
+        return pb2.CountListenersResponse(listeners=await self._find.count_listeners(request.name))
 
     async def ListTriggers(self, request: pb2.ListTriggersRequest, context: Context) -> pb2.ListTriggersResponse:
         cursor, queue = parsing.cursor(request.page_token), parsing.required_queue(request.queue)
-        found, next_cursor = await self._find.all(cursor, page_size_of(request.page_size), queue)
-        return pb2.ListTriggersResponse(
-            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(next_cursor)
-        )
+        found = await self._find.all(cursor, page_size_of(request.page_size), queue)
+        return _listed(pb2.ListTriggersResponse, found, queue)
 
     async def ListDeadTriggers(
         self, request: pb2.ListDeadTriggersRequest, context: Context
     ) -> pb2.ListDeadTriggersResponse:
         cursor, queue = parsing.cursor(request.page_token), parsing.queue(request.queue)
-        found, next_cursor = await self._find.dead(cursor, page_size_of(request.page_size), queue)
-        return pb2.ListDeadTriggersResponse(
-            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(next_cursor)
-        )
+        found = await self._find.dead(cursor, page_size_of(request.page_size), queue)
+        return _listed(pb2.ListDeadTriggersResponse, found, queue)
 
     async def FireTrigger(self, request: pb2.FireTriggerRequest, context: Context) -> pb2.FireTriggerResponse:
         queue_parsing.firing(request, self._max_payload_bytes)
@@ -166,3 +157,10 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
     # It writes to the context instead of yielding, so that reading and writing wait only for the stream.
     async def ReceiveDue(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         await DueStream(self._deliveries, self._draining).serve(context)
+
+
+def _listed(response: Callable[..., Response], found: Listing, queue: str) -> Response:
+    triggers, next_cursor = found
+    return response(
+        triggers=[mapping.trigger(each, queue) for each in triggers], next_page_token=parsing.token_of(next_cursor)
+    )

@@ -1,4 +1,4 @@
-"""What a person can do with existing triggers: pause, resume, fire, redrive."""
+"""What can be done with existing triggers: remove, pause, resume, fire, redrive."""
 
 import secrets
 from collections.abc import Callable
@@ -18,10 +18,17 @@ BY_HAND = "fired.by.hand"
 class ChangeTriggers:
     """Changes triggers; their receivers in this process are notified at once."""
 
-    def __init__(self, queues: QueueStore, store_of: Callable[[str], TriggerStore], receivers: QueueReceivers) -> None:
-        self._queues = queues
+    def __init__(self, store_of: Callable[[str], TriggerStore], queues: QueueStore, receivers: QueueReceivers) -> None:
         self._store_of = store_of
+        self._queues = queues
         self._receivers = receivers
+
+    async def remove(self, trigger_id: str, partition_key: str, epoch: int, queue: str) -> bool:
+        """Remove a trigger, and return whether there was one. Raises StaleEpoch.
+
+        Its receivers need not be notified: at its time there is nothing to claim.
+        """
+        return await self._store_of(queue).remove(partition_of(queue or partition_key), trigger_id, epoch)
 
     async def pause(self, queue: str, trigger_id: str, note: str) -> Trigger:
         """Keep a trigger from firing. Raises NotFound, and WrongStatus when it has ended."""
@@ -45,7 +52,8 @@ class ChangeTriggers:
         trigger = await self._queues.resume(partition, queue, trigger_id, known.planned_ms, planned_ms)
         if trigger is None:
             raise NotFound("trigger", trigger_id)
-        self._notify(queue, trigger)
+        if trigger.status is TriggerStatus.SCHEDULED:
+            self._receivers.notify(EarlierDue(partition, trigger.delivery_ms, queue))
         return trigger
 
     async def fire(self, queue: str, trigger_id: str, payload_json: str, request_id: str) -> tuple[str, bool]:
@@ -74,7 +82,3 @@ class ChangeTriggers:
                 raise NotFound("trigger", id)
             raise WrongStatus(id, trigger.status.value, "only a dead trigger or firing can be redriven")
         self._receivers.notify(EarlierDue(partition, 0, queue))
-
-    def _notify(self, queue: str, trigger: Trigger) -> None:
-        if trigger.status is TriggerStatus.SCHEDULED:
-            self._receivers.notify(EarlierDue(partition_of(queue), trigger.delivery_ms, queue))

@@ -1,4 +1,4 @@
-"""Finds triggers: one by its id, those that are due, those that will still fire, those of a queue, dead ones."""
+"""Finds triggers and their history, and counts them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,6 +21,9 @@ class Cursor:
     after: Position | None = None
 
 
+Listing = tuple[Sequence[Trigger], Cursor | None]
+"""Triggers, and where the next page begins."""
+
 _Read = Callable[[Cursor, int], Awaitable[Page]]
 
 
@@ -31,55 +34,49 @@ class FindTriggers:
         self._store_of = store_of
         self._queues = queues
 
-    async def one(self, trigger_id: str, partition_key: str, queue: str = "") -> Trigger:
+    async def one(self, trigger_id: str, partition_key: str, queue: str) -> Trigger:
         """Return a trigger. Raises NotFound."""
         trigger = await self._store_of(queue).find(partition_of(queue or partition_key), trigger_id)
         if trigger is None:
             raise NotFound("trigger", trigger_id)
         return trigger
 
-    async def due(
-        self, up_to_ms: int, cursor: Cursor, size: int, queue: str = ""
-    ) -> tuple[Sequence[Trigger], Cursor | None]:
+    async def due(self, up_to_ms: int, cursor: Cursor, size: int, queue: str) -> Listing:
         """Return a page of triggers to be delivered at or before `up_to_ms` (0: now), and where the next page begins.
 
         Partition by partition, earliest first within each.
         """
+        store = self._store_of(queue)
+        return await _collect(
+            lambda at, limit: store.page_scheduled(at.partition, up_to_ms, at.after, limit), cursor, size, queue
+        )
 
-        async def read(at: Cursor, limit: int) -> Page:
-            return await self._store_of(queue).page_scheduled(at.partition, up_to_ms, at.after, limit)
-
-        return await _collect(read, cursor, size, queue)
-
-    async def pending(self, cursor: Cursor, size: int, queue: str = "") -> tuple[Sequence[Trigger], Cursor | None]:
+    async def pending(self, cursor: Cursor, size: int, queue: str) -> Listing:
         """Return a page of triggers that will still fire at their time, and where the next page begins.
 
         Partition by partition, first scheduled triggers by their time, then claimed ones by the end of their lease. A
         trigger that changes between the two during the listing may be listed twice or not at all.
         """
+        store = self._store_of(queue)
 
-        async def read(at: Cursor, limit: int) -> Page:
+        def read(at: Cursor, limit: int) -> Awaitable[Page]:
             if at.claimed:
-                return await self._store_of(queue).page_claimed(at.partition, at.after, limit)
-            return await self._store_of(queue).page_scheduled(at.partition, None, at.after, limit)
+                return store.page_claimed(at.partition, at.after, limit)
+            return store.page_scheduled(at.partition, None, at.after, limit)
 
         return await _collect(read, cursor, size, queue, with_claimed=True)
 
-    async def all(self, cursor: Cursor, size: int, queue: str) -> tuple[Sequence[Trigger], Cursor | None]:
+    async def all(self, cursor: Cursor, size: int, queue: str) -> Listing:
         """Return a page of a queue's triggers in order of creation, and where the next page begins."""
+        return await _collect(
+            lambda at, limit: self._queues.page_all(at.partition, queue, at.after, limit), cursor, size, queue
+        )
 
-        async def read(at: Cursor, limit: int) -> Page:
-            return await self._queues.page_all(at.partition, queue, at.after, limit)
-
-        return await _collect(read, cursor, size, queue)
-
-    async def dead(self, cursor: Cursor, size: int, queue: str) -> tuple[Sequence[Trigger], Cursor | None]:
+    async def dead(self, cursor: Cursor, size: int, queue: str) -> Listing:
         """Return a page of dead triggers and firings, and where the next page begins."""
-
-        async def read(at: Cursor, limit: int) -> Page:
-            return await self._queues.page_dead(at.partition, queue, at.after, limit)
-
-        return await _collect(read, cursor, size, queue)
+        return await _collect(
+            lambda at, limit: self._queues.page_dead(at.partition, queue, at.after, limit), cursor, size, queue
+        )
 
     async def firings(
         self, queue: str, partition_key: str, after: str, size: int, trigger_id: str
@@ -93,25 +90,22 @@ class FindTriggers:
         partitions = [partition_of(queue)] if queue else range(PARTITIONS)
         return await asyncio.gather(*(self._queues.counts(partition, queue) for partition in partitions))
 
+    async def count_listeners(self, event: str) -> int:
+        """Return how many triggers listen to events of a name."""
+        return await self._queues.count_listeners(event)
 
-async def _collect(
-    read: _Read, cursor: Cursor | None, size: int, queue: str, *, with_claimed: bool = False
-) -> tuple[Sequence[Trigger], Cursor | None]:
-    last = PARTITIONS - 1
-    if queue and cursor is not None:
-        last = partition_of(queue)
-        cursor = replace(cursor, partition=last)
+
+async def _collect(read: _Read, cursor: Cursor, size: int, queue: str, *, with_claimed: bool = False) -> Listing:
+    last = partition_of(queue) if queue else PARTITIONS - 1
+    at: Cursor | None = replace(cursor, partition=last) if queue else cursor
     found: list[Trigger] = []
     bytes_found = 0
-    while cursor is not None and len(found) < size and bytes_found < BATCH_BYTES:
-        page = await read(cursor, size - len(found))
+    while at is not None and len(found) < size and bytes_found < BATCH_BYTES:
+        page = await read(at, size - len(found))
         found += page.triggers
         bytes_found += page.size
-        if page.more:
-            cursor = Cursor(cursor.partition, cursor.claimed, page.end)
-        else:
-            cursor = _next_cursor(cursor, last, with_claimed)
-    return found, cursor
+        at = replace(at, after=page.end) if page.more else _next_cursor(at, last, with_claimed)
+    return found, at
 
 
 def _next_cursor(cursor: Cursor, last: int, with_claimed: bool) -> Cursor | None:

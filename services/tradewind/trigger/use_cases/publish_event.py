@@ -37,10 +37,6 @@ class PublishEvent:
         self._queues = queues
         self._receivers = receivers
 
-    async def count_listeners(self, name: str) -> int:
-        """Return how many triggers listen to events of a name."""
-        return await self._queues.count_listeners(name)
-
     async def __call__(self, name: str, payload_json: str, payload: Mapping[str, Any], event_id: str) -> Published:
         """Publish an event. Raises QueueFull when every trigger that it matches has too many firings waiting."""
         event = Event(event_id or secrets.token_hex(16), name, payload_json)

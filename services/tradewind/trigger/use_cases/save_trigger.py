@@ -17,7 +17,7 @@ class SaveTrigger:
         self._store_of = store_of
         self._receivers = receivers
 
-    async def __call__(self, draft: TriggerDraft, queue: str = "") -> Trigger:
+    async def __call__(self, draft: TriggerDraft, queue: str) -> Trigger:
         """Save a trigger, with a new id if it has none, and return it as stored. Raises StaleEpoch and QueueFull.
 
         All triggers of a queue are in the partition of its name.
