@@ -32,8 +32,11 @@ def up(
 
     Runs every service and a store in one process; the data is kept.
     """
+    from tradewind.standalone import Standalone
     from tradewind.standalone.process import run
 
-    code = run(data, host=host, port=port, store_url=store, node_task_manager_shards=shards, auth=auth)
+    code = run(
+        lambda: Standalone(data, host=host, port=port, store_url=store, node_task_manager_shards=shards, auth=auth)
+    )
     if code:
         raise typer.Exit(code)

@@ -5,6 +5,7 @@ import sys
 from tradewind.server.settings import print_settings
 from tradewind.standalone.process import run
 from tradewind.standalone.settings import StandaloneSettings
+from tradewind.standalone.stack import Standalone
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--help-settings"]:
@@ -12,4 +13,4 @@ if __name__ == "__main__":
         sys.exit(0)
     if sys.argv[1:]:
         sys.exit(f"unknown argument {sys.argv[1]}: settings come from the environment, see --help-settings")
-    sys.exit(run())
+    sys.exit(run(Standalone))

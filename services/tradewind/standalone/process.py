@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -26,28 +27,13 @@ _STEPS = (
 _STEPS_ELSEWHERE = ("  tradewind init hello                            # a small project to begin with",)
 
 
-def run(
-    data: Path | None = None,
-    *,
-    host: str | None = None,
-    port: int | None = None,
-    store_url: str | None = None,
-    node_task_manager_shards: int | None = None,
-    auth: bool | None = None,
-) -> int:
+def run(build: Callable[[], Standalone]) -> int:
     """Run the stack until SIGINT or SIGTERM and return the exit code: 0 after a signal, 1 when it cannot start.
 
-    A second signal ends the process at once. Parameters that are left out come from the environment.
+    A second signal ends the process at once.
     """
     try:
-        stack = Standalone(
-            data,
-            host=host,
-            port=port,
-            store_url=store_url,
-            node_task_manager_shards=node_task_manager_shards,
-            auth=auth,
-        )
+        stack = build()
         configure_logging(stack.settings.log_level, stack.settings.log_format)
         raise_open_files()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
