@@ -4,6 +4,7 @@ import statistics
 from functools import partial
 
 import grpc
+from google.protobuf.duration_pb2 import Duration
 
 from tests.rpc.trigger.receiving import (
     ALL,
@@ -311,10 +312,14 @@ async def test_invalid_subscription_fails_only_its_own_stream(cast: Cast, replic
     await sound.wait_for_due()
 
 
-async def test_negative_credits_are_refused(cast: Cast, replica: Replica) -> None:
-    receiver = await cast.receiver(replica, credits=-1)
+async def test_all_faults_of_a_first_message_are_reported_at_once(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.receiver(replica, credits=-1, lead=Duration(seconds=2), listeners_of=["a b"])
 
-    assert violations(await receiver.wait_for_error()) == {"credits": "must be 0 to 10000, is -1"}
+    assert violations(await receiver.wait_for_error()) == {
+        "credits": "must be 0 to 10000, is -1",
+        "lead": "must be 0 to 1000 ms, is 2000 ms",
+        "listeners_of[0]": '"a b" must begin with a letter or digit and contain only letters, digits, ".", "_" and "-"',
+    }
 
 
 async def test_stopping_server_ends_streams_and_gives_back_claims(cast: Cast) -> None:

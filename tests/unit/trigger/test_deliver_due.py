@@ -16,7 +16,7 @@ from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
 from tradewind.trigger.ports import ClaimOrder, Claims, NewReceiver, Survey
 from tradewind.trigger.stores.memory import MemoryTriggerStore
-from tradewind.trigger.use_cases.deliver_due import MAX_UNREPORTED_TOKENS, Delivery, Parcel
+from tradewind.trigger.use_cases.deliver_due import MAX_UNREPORTED_TOKENS, Delivery, Opening, Parcel
 from tradewind.trigger.use_cases.held_claims import token_of
 from tradewind.trigger.use_cases.receivers import Receivers
 
@@ -54,12 +54,10 @@ class CountingStore(MemoryTriggerStore):
 class Scene:
     """A delivery from a store in memory."""
 
-    def __init__(
-        self, store: CountingStore, fallback_s: float = 5.0, credits: int = 100, lease_ms: int = 30_000
-    ) -> None:
+    def __init__(self, store: CountingStore, poll_s: float = 5.0, credits: int = 100, lease_ms: int = 30_000) -> None:
         self.store = store
         self.receivers = Receivers()
-        self.delivery = Delivery(store, self.receivers, credits, lease_ms, fallback_s)
+        self.delivery = Delivery(store, self.receivers, Opening(credits), lease_ms, poll_s)
 
     async def save(self, id: str, delay_ms: int = 0, *, partition: int = PARTITION, notify: bool = True) -> Trigger:
         at_ms = self.store.now_ms + delay_ms
@@ -124,7 +122,7 @@ async def test_earlier_trigger_wakes_delivery(scene: Scene) -> None:
 
 
 async def test_idle_delivery_only_polls_at_intervals() -> None:
-    scene = Scene(CountingStore(), fallback_s=0.02)
+    scene = Scene(CountingStore(), poll_s=0.02)
     await scene.delivery.subscribe([(partition, 1) for partition in range(16)])
     for index in range(1000):
         await scene.save(f"t{index}", HOUR, partition=index % 16)
@@ -139,7 +137,7 @@ async def test_idle_delivery_only_polls_at_intervals() -> None:
 
 
 async def test_next_poll_finds_trigger_whose_wake_was_lost() -> None:
-    scene = Scene(CountingStore(), fallback_s=0.05)
+    scene = Scene(CountingStore(), poll_s=0.05)
     await scene.delivery.subscribe([(PARTITION, 1)])
     waiting = asyncio.create_task(scene.next())
     await asyncio.sleep(0)
@@ -151,7 +149,7 @@ async def test_next_poll_finds_trigger_whose_wake_was_lost() -> None:
 
 
 async def test_trigger_is_delivered_at_once_when_store_clock_jumps_forward() -> None:
-    scene = Scene(CountingStore(), fallback_s=0.05)
+    scene = Scene(CountingStore(), poll_s=0.05)
     await scene.delivery.subscribe([(partition, 1) for partition in range(16)])
     await scene.save("tick", HOUR)
     waiting = asyncio.create_task(scene.next())
@@ -177,7 +175,7 @@ async def test_delivery_polls_at_once_after_a_gap_in_wakes(scene: Scene) -> None
 async def test_claim_of_dead_receiver_is_redelivered_after_its_lease() -> None:
     store = CountingStore()
     dead = Scene(store)
-    dead.delivery = Delivery(store, dead.receivers, 10, 80, 5.0)
+    dead.delivery = Delivery(store, dead.receivers, Opening(10), 80, 5.0)
     await dead.delivery.subscribe([(PARTITION, 1)])
     await dead.save("tick")
     await dead.next()
@@ -294,7 +292,7 @@ async def test_exactly_one_of_two_concurrent_subscriptions_stays() -> None:
     scenes = [Scene(store), Scene(store)]
     scenes[1].receivers = scenes[0].receivers
     for scene in scenes:
-        scene.delivery = Delivery(store, scenes[0].receivers, 10, 30_000, 5.0)
+        scene.delivery = Delivery(store, scenes[0].receivers, Opening(10), 30_000, 5.0)
     await asyncio.gather(*(scene.delivery.subscribe([(PARTITION, 1)]) for scene in scenes))
     await scenes[0].save("tick")
     for scene in scenes:

@@ -13,6 +13,7 @@ from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
 from tradewind.trigger.rpc import schedule_mapping
 from tradewind.trigger.stores.memory import MemoryTriggerStore
+from tradewind.trigger.use_cases.deliver_due import Opening
 from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries
 from tradewind.trigger.use_cases.receivers import QueueReceivers
 
@@ -44,7 +45,7 @@ async def test_nightly_trigger_is_delivered_once_a_night_when_clocks_change(
     clock = ManualClock(ms(begin))
     store = MemoryTriggerStore(clock, Policy())
     saved = await store.save(KEY_PARTITION, TriggerDraft("nightly", "key", Schedule.cron("30 2 * * *", zone)))
-    delivery = OpenDeliveries(store.of_queue, QueueReceivers(), 30_000).open(10)
+    delivery = OpenDeliveries(store.of_queue, QueueReceivers(), 30_000).open(Opening(10))
     await delivery.subscribe([(KEY_PARTITION, 1)])
     delivered = []
 
@@ -69,7 +70,7 @@ async def test_ack_on_another_stream_is_planned_from_the_stored_trigger() -> Non
     store = MemoryTriggerStore(clock)
     await store.save(KEY_PARTITION, TriggerDraft("hourly", "key", Schedule.cron("0 * * * *")))
     receivers = QueueReceivers()
-    first, second = (OpenDeliveries(store.of_queue, receivers, 30_000).open(10) for _ in range(2))
+    first, second = (OpenDeliveries(store.of_queue, receivers, 30_000).open(Opening(10)) for _ in range(2))
     await first.subscribe([(KEY_PARTITION, 1)])
     clock.advance(3_600_000)
     first.poll_now()

@@ -1,6 +1,5 @@
 """TriggerService: parses the request, calls the use case, builds the response."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
@@ -12,6 +11,7 @@ from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.interception import Context
 from tradewind.server.paging import page_size_of
+from tradewind.server.streams import OpenStreams
 from tradewind.trigger.rpc import mapping, parsing, queue_parsing
 from tradewind.trigger.rpc.due_stream import DueStream
 from tradewind.trigger.rpc.times import timestamp
@@ -47,11 +47,11 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         self._doctor = doctor
         self._max_payload_bytes = max_payload_bytes
         self._clock = clock
-        self._draining = asyncio.Event()
+        self._streams = OpenStreams()
 
     def drain(self) -> None:
-        """End every stream, and from now on every new one at once."""
-        self._draining.set()
+        """End every stream, and refuse new ones."""
+        self._streams.drain()
 
     async def SaveTrigger(self, request: pb2.SaveTriggerRequest, context: Context) -> pb2.SaveTriggerResponse:
         draft = parsing.draft(request, self._max_payload_bytes, self._clock.now_ms())
@@ -156,7 +156,7 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
 
     # It writes to the context instead of yielding, so that reading and writing wait only for the stream.
     async def ReceiveDue(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
-        await DueStream(self._deliveries, self._draining).serve(context)
+        await DueStream(self._deliveries, self._streams).serve(context)
 
 
 def _listed(response: Callable[..., Response], found: Listing, queue: str) -> Response:

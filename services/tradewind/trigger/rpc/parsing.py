@@ -13,6 +13,7 @@ from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports import Position
 from tradewind.trigger.rpc import schedule_mapping
 from tradewind.trigger.rpc.faults import Faults
+from tradewind.trigger.use_cases.deliver_due import Opening
 from tradewind.trigger.use_cases.find_triggers import Cursor
 
 MAX_CREDITS = 10_000
@@ -74,9 +75,7 @@ def payload(path: str, payload_json: str, max_bytes: int, faults: Faults) -> obj
     return None
 
 
-def reference(
-    request: pb2.FindTriggerRequest | pb2.RemoveTriggerRequest | pb2.RedriveTriggerRequest, epoch: int = 0
-) -> None:
+def reference(request: pb2.FindTriggerRequest | pb2.RemoveTriggerRequest, epoch: int = 0) -> None:
     """Check the fields that identify a trigger."""
     faults = Faults()
     faults.identifier("trigger_id", request.trigger_id)
@@ -141,24 +140,16 @@ def token_of(at: Cursor | None) -> str:
     return page_token(_CursorShape(at.partition, at.claimed, score, id))
 
 
-def credits(request: pb2.ReceiveDueRequest) -> int:
-    """Return how many unacknowledged triggers a receiver may hold."""
-    if 0 <= request.credits <= MAX_CREDITS:
-        return request.credits or DEFAULT_CREDITS
-    raise InvalidInput([Violation("credits", f"must be 0 to {MAX_CREDITS}, is {request.credits}")])
-
-
-def lead_ms(first: pb2.ReceiveDueRequest) -> int:
-    """Return how long before its time a trigger may be delivered on a stream."""
-    lead_ms = first.lead.ToMilliseconds()
-    if 0 <= lead_ms <= MAX_LEAD_MS:
-        return lead_ms
-    raise InvalidInput([Violation("lead", f"must be 0 to {MAX_LEAD_MS} ms, is {lead_ms} ms")])
-
-
-def listeners_of(first: pb2.ReceiveDueRequest) -> list[str]:
-    """Return the events whose new listeners a stream reports."""
+def opening(first: pb2.ReceiveDueRequest) -> Opening:
+    """Return what a receiver asks for in its first message."""
     faults = Faults()
+    if first.queue:
+        faults.identifier("queue", first.queue)
+    if not 0 <= first.credits <= MAX_CREDITS:
+        faults.add("credits", f"must be 0 to {MAX_CREDITS}, is {first.credits}")
+    lead_ms = first.lead.ToMilliseconds()
+    if not 0 <= lead_ms <= MAX_LEAD_MS:
+        faults.add("lead", f"must be 0 to {MAX_LEAD_MS} ms, is {lead_ms} ms")
     if first.queue and first.listeners_of:
         faults.add("listeners_of", "must be empty on a stream of a queue")
     if len(first.listeners_of) > MAX_LISTENERS_OF:
@@ -167,15 +158,10 @@ def listeners_of(first: pb2.ReceiveDueRequest) -> list[str]:
         for at, name in enumerate(first.listeners_of):
             faults.identifier(f"listeners_of[{at}]", name)
     faults.refuse()
-    return list(first.listeners_of)
+    return Opening(first.credits or DEFAULT_CREDITS, first.queue, lead_ms, frozenset(first.listeners_of))
 
 
-def stream_queue(first: pb2.ReceiveDueRequest) -> str:
-    """Return the queue of a stream, empty for that of the flows."""
-    return queue(first.queue)
-
-
-def subscriptions(request: pb2.ReceiveDueRequest, of_queue: str = "") -> list[tuple[int, int]]:
+def subscriptions(request: pb2.ReceiveDueRequest, of_queue: str) -> list[tuple[int, int]]:
     """Return the (partition, epoch) to subscribe to; check those to unsubscribe from as well."""
     faults = Faults()
     if of_queue and (request.subscribe or request.unsubscribe):

@@ -3,11 +3,9 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
-
-import structlog
 
 from tradewind.server.beats import beat_after
 from tradewind.trigger.domain.claim import SHARED, Ack, DueTrigger, Extension, Nack, Subscription, Token
@@ -25,6 +23,7 @@ from tradewind.trigger.ports import (
 from tradewind.trigger.use_cases.held_claims import HeldClaims, token_of
 from tradewind.trigger.use_cases.plan_acks import with_next_time
 from tradewind.trigger.use_cases.receivers import Receivers, log_dead
+from tradewind.trigger.use_cases.return_claims import ReturnClaims
 from tradewind.trigger.use_cases.trace_firings import TraceFirings
 from tradewind.trigger.use_cases.watched_partition import WatchedPartition
 
@@ -40,20 +39,29 @@ _CLAIM_BATCH = 256
 MAX_UNREPORTED_TOKENS = 10_000
 """A receiver's messages are not read while more tokens of void claims than this wait to be reported to it."""
 
-_RETRY_WITHDRAWAL_S = 1.0
-"""How long after an order was withdrawn, or could not be, the withdrawal is repeated."""
-
 _CLOCK_JUMP_US = 5_000
 """If the store's clock has jumped by more than this, every partition is asked for its time again."""
 
 Result = TypeVar("Result")
 
-_log = structlog.get_logger(__name__)
-
 
 def local_us() -> int:
     """Return microseconds by a clock that nobody can set."""
     return time.monotonic_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a receiver asks for when it opens its stream: triggers of a queue, or of the flows when `queue` is "".
+
+    It holds at most `credits` unacknowledged ones. They come up to `lead_ms` before their time. New listeners to the
+    events `listeners_of` are reported to it.
+    """
+
+    credits: int
+    queue: str = ""
+    lead_ms: int = 0
+    listeners_of: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +81,27 @@ class Parcel:
 class Delivery:
     """One receiver's stream. One task calls `next`; others may call the other methods meanwhile.
 
-    It reports new listeners to the events that `listeners_of` names.
+    The store is polled every `poll_s`, in case a wake was lost.
     """
 
     def __init__(
         self,
         store: TriggersOfQueue,
         receivers: Receivers,
-        credits: int,
+        opening: Opening,
         lease_ms: int,
-        fallback_s: float,
-        lead_ms: int = 0,
-        listeners_of: Collection[str] = (),
-        clock_us: Callable[[], int] = local_us,
+        poll_s: float,
         traces: TraceFirings | None = None,
     ) -> None:
-        self._traces = traces
         self.session = secrets.token_hex(8)
         self._store = store
         self._receivers = receivers
+        self._opening = opening
         self._lease_ms = lease_ms
-        self._lead_ms = lead_ms
-        self._listeners_of = frozenset(listeners_of)
-        self._fallback_us = int(fallback_s * 1_000_000)
-        self._clock_us = clock_us
-        self._held = HeldClaims(credits)
+        self._poll_us = int(poll_s * 1_000_000)
+        self._traces = traces
+        self._held = HeldClaims(opening.credits)
+        self._returns = ReturnClaims(store, receivers, self.session, lease_ms)
         self._watched: dict[int, WatchedPartition] = {}
         self._lost: list[str] = []
         self._ended: list[int] = []
@@ -117,9 +121,9 @@ class Delivery:
     async def subscribe(self, subscriptions: Iterable[tuple[int, int]]) -> None:
         """Begin to deliver these (partition, epoch); those that a newer owner receives end at once."""
         wanted = [Subscription(partition, epoch, self.session) for partition, epoch in subscriptions]
-        asked_us = self._clock_us()
+        asked_us = local_us()
         # Watch before the store answers: whatever is published after its answer must find a listener.
-        watched = {each.partition: WatchedPartition(each, self._lead_ms) for each in wanted}
+        watched = {each.partition: WatchedPartition(each, self._opening.lead_ms) for each in wanted}
         former = {each.partition: self._watched.get(each.partition) for each in wanted}
         self._watched.update(watched)
         for subscription, answer in zip(wanted, await self._run_to_end(self._store.subscribe(wanted)), strict=True):
@@ -127,7 +131,7 @@ class Delivery:
             before = former[partition]
             if isinstance(answer, Survey):
                 watched[partition].confirmed = True
-                self._apply_survey(watched[partition], answer, asked_us, self._clock_us())
+                self._apply_survey(watched[partition], answer, asked_us, local_us())
                 if subscription.epoch != SHARED:
                     self._receivers.notify(NewReceiver(subscription))
             elif before is not None and before.subscription.epoch == answer:
@@ -155,7 +159,7 @@ class Delivery:
         if extensions:
             self._apply_settlement(await self._run_to_end(self._store.extend(extensions)), ())
             for extension in extensions:
-                self._held.extend(extension.token, self._clock_us() + extension.lease_ms * 1000)
+                self._held.extend(extension.token, local_us() + extension.lease_ms * 1000)
 
     def report_lost(self, tokens: Iterable[str]) -> None:
         """Report to the receiver that the claims of these tokens are void."""
@@ -202,7 +206,7 @@ class Delivery:
             self._woken.set()
 
     def listener_added(self, name: str) -> None:
-        if name in self._listeners_of:
+        if name in self._opening.listeners_of:
             self._new_listeners.add(name)
             self._woken.set()
 
@@ -211,7 +215,7 @@ class Delivery:
         self._woken.set()
 
     async def _claim(self) -> tuple[DueTrigger, ...]:
-        now_us = self._clock_us()
+        now_us = local_us()
         ready = sorted(
             (next_us, partition)
             for partition, watched in self._watched.items()
@@ -221,38 +225,37 @@ class Delivery:
             return ()
         share, remainder = divmod(min(self._held.room(now_us), _CLAIM_BATCH), len(ready))
         limits = {
-            partition: limit
-            for at, (_, partition) in enumerate(ready)
-            if (limit := share + (at < remainder)) or self._watched[partition].recheck
+            watched: limit
+            for at, watched in enumerate(self._watched[partition] for _, partition in ready)
+            if (limit := share + (at < remainder)) or watched.recheck
         }
         if not limits:
             return ()
-        watched = {self._watched[partition]: limit for partition, limit in limits.items()}
         # If the stream is cut off meanwhile, the claims must still be given back.
-        self._claiming = self._receivers.run_to_end(self._claim_up_to(watched))
+        self._claiming = self._receivers.run_to_end(self._claim_up_to(limits))
         return await asyncio.shield(self._claiming)
 
     async def _claim_up_to(self, limits: dict[WatchedPartition, int]) -> tuple[DueTrigger, ...]:
         nonce = secrets.token_hex(6)
         orders = []
-        lead = Lead(self._lead_ms, len(self._watched))
+        lead = Lead(self._opening.lead_ms, len(self._watched))
         for each, limit in limits.items():
             each.begin_claim()
             orders.append(ClaimOrder(each.subscription, limit, self._lease_ms, nonce, lead))
-        asked_us = self._clock_us()
+        asked_us = local_us()
         try:
             answers = await self._store.claim_due(orders)
         except Exception:
             # The store may have carried the orders out all the same, or may do so when it wakes.
-            self._receivers.run_in_background(self._withdraw(orders))
+            self._receivers.run_in_background(self._returns.withdraw(orders))
             raise
-        answered_us = self._clock_us()
+        answered_us = local_us()
         due: list[DueTrigger] = []
         for each, answer in zip(limits, answers, strict=True):
             log_dead(answer.dead, answer.orphans)
             if self._watched.get(each.subscription.partition) is not each:
                 # The partition was unsubscribed, or subscribed anew, while the claim was under way.
-                self._receivers.run_in_background(self._give_back([token_of(one) for one in answer.due]))
+                self._receivers.run_in_background(self._returns.give_back([token_of(one) for one in answer.due]))
             elif answer.survey is None:
                 self._end(each.subscription.partition)
             else:
@@ -265,10 +268,10 @@ class Delivery:
         if self._watched.pop(partition, None) is not None:
             self._ended.append(partition)
             self._woken.set()
-            self._receivers.run_in_background(self._give_back(self._held.pop(partition)))
+            self._receivers.run_in_background(self._returns.give_back(self._held.pop(partition)))
 
     async def _sleep(self) -> None:
-        now_us = self._clock_us()
+        now_us = local_us()
         if self._watched and now_us >= self._next_poll_us:
             await self._poll()
             return
@@ -293,17 +296,17 @@ class Delivery:
         partitions = list(self._watched)
         self._polls += 1
         surveyed = partitions[self._polls % len(partitions)]
-        asked_us = self._clock_us()
+        asked_us = local_us()
         self._next_poll_us = self._next_poll_time_us()
         heads, survey = await self._run_to_end(self._store.poll(partitions, surveyed))
         for partition, due_ms in heads.items():
             if partition in self._watched:
                 self._watched[partition].expect(Heads(due_ms))
         if surveyed in self._watched:
-            self._apply_survey(self._watched[surveyed], survey, asked_us, self._clock_us())
+            self._apply_survey(self._watched[surveyed], survey, asked_us, local_us())
 
     def _next_poll_time_us(self) -> int:
-        return int(beat_after(self._clock_us(), self._fallback_us))
+        return int(beat_after(local_us(), self._poll_us))
 
     def _apply_survey(self, watched: WatchedPartition, survey: Survey, asked_us: int, answered_us: int) -> None:
         if watched.apply_survey(survey, asked_us, answered_us) > _CLOCK_JUMP_US:
@@ -324,7 +327,7 @@ class Delivery:
     async def _store_ms(self, partition: int) -> int:
         watched = self._watched.get(partition)
         if watched is not None:
-            return (self._clock_us() + watched.time.offset_us) // 1000
+            return (local_us() + watched.time.offset_us) // 1000
         _, survey = await self._store.poll([], partition)
         return survey.now_us // 1000
 
@@ -347,34 +350,4 @@ class Delivery:
     async def _give_back_all(self) -> None:
         if self._claiming is not None:
             await asyncio.gather(self._claiming, return_exceptions=True)
-        await self._give_back(self._held.pop())
-
-    async def _give_back(self, tokens: Sequence[Token]) -> None:
-        if not tokens:
-            return
-        try:
-            settlement = await self._store.give_back(tokens, self.session)
-        except Exception as error:
-            # Nothing is lost: the leases lapse, and the receiver of that time gets the triggers.
-            _log.warning("claims_not_given_back", count=len(tokens), error=str(error))
-            return
-        for partition, heads in settlement.heads.items():
-            if heads.due_ms is not None:
-                self._receivers.notify(EarlierDue(partition, heads.due_ms))
-
-    async def _withdraw(self, orders: Sequence[ClaimOrder]) -> None:
-        """Withdraw orders until the store has answered twice: when it wakes, it may see the first before the orders."""
-        answers_left, last_error = 2, ""
-        # Count tries, not seconds: with a store that hangs, a try takes longer, and leases begin only when it wakes.
-        for _ in range(max(answers_left, self._lease_ms // 1000)):
-            try:
-                await self._store.withdraw(orders)
-                answers_left, last_error = answers_left - 1, ""
-            except Exception as error:
-                last_error = str(error)
-            if not answers_left or not await self._receivers.pause(_RETRY_WITHDRAWAL_S):
-                return
-        if last_error:
-            # Nothing is lost: as with claims that are not given back, the leases lapse.
-            partitions = [each.subscription.partition for each in orders]
-            _log.warning("orders_not_withdrawn", partitions=partitions, error=last_error)
+        await self._returns.give_back(self._held.pop())

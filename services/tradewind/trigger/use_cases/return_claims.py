@@ -1,0 +1,55 @@
+"""Returns claims to the store that their receiver no longer wants, or of which nobody knows."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from tradewind.trigger.domain.claim import Token
+from tradewind.trigger.ports import ClaimOrder, ClaimStore, EarlierDue
+from tradewind.trigger.use_cases.receivers import Receivers
+
+_RETRY_WITHDRAWAL_S = 1.0
+"""How long after an order was withdrawn, or could not be, the withdrawal is repeated."""
+
+_log = structlog.get_logger(__name__)
+
+
+class ReturnClaims:
+    """Returns the claims of one receiver's `session`; the others of this process are told what is due again."""
+
+    def __init__(self, store: ClaimStore, receivers: Receivers, session: str, lease_ms: int) -> None:
+        self._store = store
+        self._receivers = receivers
+        self._session = session
+        self._lease_ms = lease_ms
+
+    async def give_back(self, tokens: Sequence[Token]) -> None:
+        """Give claims back, if the store answers."""
+        if not tokens:
+            return
+        try:
+            settlement = await self._store.give_back(tokens, self._session)
+        except Exception as error:
+            # Nothing is lost: the leases lapse, and the receiver of that time gets the triggers.
+            _log.warning("claims_not_given_back", count=len(tokens), error=str(error))
+            return
+        for partition, heads in settlement.heads.items():
+            if heads.due_ms is not None:
+                self._receivers.notify(EarlierDue(partition, heads.due_ms))
+
+    async def withdraw(self, orders: Sequence[ClaimOrder]) -> None:
+        """Withdraw orders until the store has answered twice: when it wakes, it may see the first before the orders."""
+        answers_left, last_error = 2, ""
+        # Count tries, not seconds: with a store that hangs, a try takes longer, and leases begin only when it wakes.
+        for _ in range(max(answers_left, self._lease_ms // 1000)):
+            try:
+                await self._store.withdraw(orders)
+                answers_left, last_error = answers_left - 1, ""
+            except Exception as error:
+                last_error = str(error)
+            if not answers_left or not await self._receivers.pause(_RETRY_WITHDRAWAL_S):
+                return
+        if last_error:
+            # Nothing is lost: as with claims that are not given back, the leases lapse.
+            partitions = [each.subscription.partition for each in orders]
+            _log.warning("orders_not_withdrawn", partitions=partitions, error=last_error)
