@@ -57,9 +57,13 @@ class MemoryTriggerStore:
         self._refuse_stale(lane, draft.id, draft.epoch, now_ms)
         known = entry.trigger if entry else None
         if entry and known and (known.schedule, known.epoch) == (draft.schedule, draft.epoch):
-            changed = replace(known, partition_key=draft.partition_key, payload_json=draft.payload_json)
-            if changed != known:
-                lane.change(entry, **_fields(replace(changed, revision=known.revision + 1)))
+            if (known.partition_key, known.payload_json) != (draft.partition_key, draft.payload_json):
+                lane.change(
+                    entry,
+                    partition_key=draft.partition_key,
+                    payload_json=draft.payload_json,
+                    revision=known.revision + 1,
+                )
             return lane.entries[draft.id].trigger
         self._refuse_full(partition, lane, draft)
         lane.tombstones.pop(draft.id, None)
@@ -70,12 +74,12 @@ class MemoryTriggerStore:
             draft.schedule,
             draft.payload_json,
             draft.epoch,
-            SCHEDULED,
-            0,
-            0,
-            "",
-            1,
-            now_ms,
+            status=SCHEDULED,
+            planned_ms=0,
+            failures=0,
+            last_error="",
+            revision=1,
+            created_at_ms=now_ms,
         )
         if known:
             if known.schedule == draft.schedule and known.status is not COMPLETED:
@@ -100,7 +104,7 @@ class MemoryTriggerStore:
             lane.entries[draft.id] = Entry(replace(fresh, status=COMPLETED), now_ms, attempt)
         else:
             former_ms = lane.heads().due_ms
-            self.queue_up(lane, Entry(replace(fresh, planned_ms=planned_ms), 0, attempt), None)
+            lane.queue_up(Entry(replace(fresh, planned_ms=planned_ms), 0, attempt))
             self.wake(partition, former_ms)
         return lane.entries[draft.id].trigger
 
@@ -190,7 +194,7 @@ class MemoryTriggerStore:
                 lane.entries[trigger.id] = entry.to(COMPLETED, now_ms, failures=0, last_error="", fired=fired)
             else:
                 changed = replace(trigger, planned_ms=next_ms, failures=0, last_error="", fired=fired)
-                self.queue_up(lane, replace(entry, trigger=changed), None)
+                lane.queue_up(replace(entry, trigger=changed))
 
         return self._settle([(ack.token, ack) for ack in acks], session, settle)
 
@@ -210,7 +214,7 @@ class MemoryTriggerStore:
 
     async def give_back(self, tokens: Sequence[Token], session: str) -> Settlement:
         def settle(lane: Lane, entry: Entry, _: Token, now_ms: int, __: list[DeadLetter]) -> None:
-            self.queue_up(lane, entry, None)
+            lane.queue_up(entry)
 
         return self._settle([(token, token) for token in tokens], session, settle)
 
@@ -221,7 +225,7 @@ class MemoryTriggerStore:
             former_ms = lane.heads().due_ms
             for entry in lane.index(CLAIMED):
                 if entry.token.endswith(f":{order.nonce}"):
-                    self.queue_up(lane, entry, None)
+                    lane.queue_up(entry)
             self.wake(partition, former_ms)
 
     async def poll(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
@@ -289,16 +293,9 @@ class MemoryTriggerStore:
             if listens(entry)
         ]
 
-    def queue_up(self, lane: Lane, entry: Entry, place_ms: int | None) -> None:
-        """Schedule a trigger at `place_ms`, or at its delivery time when that is None, unless it is paused."""
-        trigger = entry.trigger
-        status = TriggerStatus.PAUSED if trigger.paused else SCHEDULED
-        place_ms = trigger.delivery_ms if place_ms is None else place_ms
-        lane.entries[trigger.id] = replace(entry, trigger=replace(trigger, status=status), place_ms=place_ms, token="")
-
     def _end_firing(self, lane: Lane, entry: Entry, now_ms: int) -> None:
         trigger = entry.trigger
-        self.uncount_pending(lane, entry)
+        lane.uncount_pending(entry)
         del lane.entries[trigger.id]
         lane.tombstones[trigger.id] = (trigger.epoch, now_ms + self.policy.repeat_ms)
         parent = lane.parent(entry)
@@ -308,12 +305,6 @@ class MemoryTriggerStore:
         lane.change(parent, fired=fired)
         if most and fired >= most and parent.trigger.status is not COMPLETED:
             lane.entries[parent.trigger.id] = lane.entries[parent.trigger.id].to(COMPLETED, now_ms)
-
-    def uncount_pending(self, lane: Lane, entry: Entry) -> None:
-        """Take an ended firing off its trigger's count of pending firings."""
-        parent = lane.parent(entry)
-        if parent and parent.trigger.pending:
-            lane.change(parent, pending=parent.trigger.pending - 1)
 
     def _settle(
         self,
@@ -355,11 +346,11 @@ class MemoryTriggerStore:
         failures = trigger.failures + (not postponed)
         if postponed or failures < self.policy.max_failures:
             changed = replace(trigger, failures=failures, last_error=error)
-            self.queue_up(lane, replace(entry, trigger=changed), now_ms + delay_ms if delay_ms > 0 else None)
+            lane.queue_up(replace(entry, trigger=changed), now_ms + delay_ms if delay_ms > 0 else None)
             return
         self._add_firing(lane, entry, "dead", now_ms, error)
         if trigger.event:
-            self.uncount_pending(lane, entry)
+            lane.uncount_pending(entry)
         lane.entries[trigger.id] = entry.to(DEAD, now_ms, failures=failures, last_error=error)
         dead.append(DeadLetter(trigger.id, failures, error))
         for surplus in lane.index(DEAD)[: -self.policy.dead_kept]:
@@ -384,7 +375,3 @@ class MemoryTriggerStore:
     def _publish(self, wake: Wake) -> None:
         for on_wake in self._subscribers:
             on_wake(wake)
-
-
-def _fields(trigger: Trigger) -> dict[str, object]:
-    return {name: getattr(trigger, name) for name in ("partition_key", "payload_json", "revision")}

@@ -60,12 +60,26 @@ class Lane:
         trigger = replace(entry.trigger, **changes)  # type: ignore[arg-type]
         self.entries[trigger.id] = replace(entry, trigger=trigger)
 
+    def queue_up(self, entry: Entry, place_ms: int | None = None) -> None:
+        """Schedule a trigger at `place_ms`, or at its delivery time when that is None, unless it is paused."""
+        trigger = entry.trigger
+        status = TriggerStatus.PAUSED if trigger.paused else TriggerStatus.SCHEDULED
+        place_ms = trigger.delivery_ms if place_ms is None else place_ms
+        self.entries[trigger.id] = replace(entry, trigger=replace(trigger, status=status), place_ms=place_ms, token="")
+
+    def uncount_pending(self, entry: Entry) -> None:
+        """Take an ended firing off its trigger's count of pending firings."""
+        parent = self.parent(entry)
+        if parent and parent.trigger.pending:
+            self.change(parent, pending=parent.trigger.pending - 1)
+
     def heads(self) -> Heads:
         due, claimed = self.index(TriggerStatus.SCHEDULED), self.index(TriggerStatus.CLAIMED)
         return Heads(due[0].place_ms if due else None, claimed[0].place_ms if claimed else None)
 
 
 def page_of(entries: Iterable[Entry], after: Position | None, limit: int) -> Page:
+    """Return a page of sorted entries, by place and id."""
     rest = [entry for entry in entries if after is None or (entry.place_ms, entry.trigger.id) > (after.score, after.id)]
     taken: list[Entry] = []
     size = 0

@@ -1,6 +1,6 @@
 """QueueStore in memory, its executable specification: all that can be done with triggers apart from delivering them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tradewind.trigger.domain.claim import Firing
@@ -14,7 +14,7 @@ from tradewind.trigger.stores.memory_lanes import Entry, Lane, page_of
 SCHEDULED, CLAIMED, PAUSED = TriggerStatus.SCHEDULED, TriggerStatus.CLAIMED, TriggerStatus.PAUSED
 COMPLETED, DEAD, WAITING = TriggerStatus.COMPLETED, TriggerStatus.DEAD, TriggerStatus.WAITING
 
-_STATUS = {"due": "scheduled", "claimed": "claimed", "dead": "dead"}
+_STATUS = {"due": SCHEDULED, "claimed": CLAIMED, "dead": DEAD}
 
 
 class MemoryQueueStore:
@@ -24,12 +24,14 @@ class MemoryQueueStore:
         self._triggers = triggers
 
     async def page_all(self, partition: int, queue: str, after: Position | None, limit: int) -> Page:
-        entries = [entry for entry in self._entries(partition, queue) if queue and entry.trigger.event is None]
-        return _page(entries, lambda entry: entry.trigger.created_at_ms, after, limit)
+        _, lane = self._lane(partition, queue)
+        listed = [entry for entry in lane.entries.values() if queue and entry.trigger.event is None]
+        placed = [replace(entry, place_ms=entry.trigger.created_at_ms) for entry in listed]
+        return page_of(sorted(placed, key=lambda entry: (entry.place_ms, entry.trigger.id)), after, limit)
 
     async def page_dead(self, partition: int, queue: str, after: Position | None, limit: int) -> Page:
-        entries = [entry for entry in self._entries(partition, queue) if entry.trigger.status is DEAD]
-        return _page(entries, lambda entry: entry.place_ms, after, limit)
+        _, lane = self._lane(partition, queue)
+        return page_of(lane.index(DEAD), after, limit)
 
     async def pause(self, partition: int, queue: str, trigger_id: str, note: str) -> Trigger | None:
         _, lane = self._lane(partition, queue)
@@ -51,25 +53,19 @@ class MemoryQueueStore:
             return None
         lane.change(entry, paused=False, pause_note="")
         entry = lane.entries[trigger_id]
-        if entry.trigger.status is PAUSED:
-            self._resume(partition, queue, entry, entry.trigger.planned_ms == seen_ms, planned_ms, now_ms)
-        return lane.entries[trigger_id].trigger
-
-    def _resume(
-        self, partition: int, queue: str, entry: Entry, as_seen: bool, planned_ms: int | None, now_ms: int
-    ) -> None:
-        _, lane = self._lane(partition, queue)
         trigger = entry.trigger
+        if trigger.status is not PAUSED:
+            return trigger
+        next_ms = planned_ms if trigger.planned_ms == seen_ms else trigger.planned_ms
         if trigger.schedule.event:
-            lane.entries[trigger.id] = entry.to(WAITING, 0)
-        elif as_seen and planned_ms is None:
-            lane.entries[trigger.id] = entry.to(COMPLETED, now_ms)
+            lane.entries[trigger_id] = entry.to(WAITING, 0)
+        elif next_ms is None:
+            lane.entries[trigger_id] = entry.to(COMPLETED, now_ms)
         else:
-            if as_seen:
-                trigger = replace(trigger, planned_ms=planned_ms or 0)
             former_ms = lane.heads().due_ms
-            self._triggers.of_queue(queue).queue_up(lane, replace(entry, trigger=trigger), None)
+            lane.queue_up(replace(entry, trigger=replace(trigger, planned_ms=next_ms)))
             self._triggers.of_queue(queue).wake(partition, former_ms)
+        return lane.entries[trigger_id].trigger
 
     async def redrive(self, partition: int, queue: str, ids: Sequence[str]) -> Sequence[str]:
         _, lane = self._lane(partition, queue)
@@ -83,7 +79,7 @@ class MemoryQueueStore:
             if parent and entry.trigger.event:
                 lane.change(parent, pending=parent.trigger.pending + 1)
             alive = replace(entry.trigger, failures=0, last_error="")
-            self._triggers.queue_up(lane, replace(entry, trigger=alive), None)
+            lane.queue_up(replace(entry, trigger=alive))
             revived.append(id)
         self._triggers.of_queue(queue).wake(partition, former_ms)
         return revived
@@ -154,15 +150,12 @@ class MemoryQueueStore:
     async def sweep(self, partition: int, queue: str, index: str, first: int) -> Swept:
         _, lane = self._lane(partition, queue)
         for id, entry in list(lane.entries.items()):
-            if entry.trigger.event and lane.parent(entry) is None and entry.trigger.status.value == _STATUS.get(index):
+            if entry.trigger.event and lane.parent(entry) is None and entry.trigger.status is _STATUS.get(index):
                 del lane.entries[id]
         return Swept()
 
     def _lane(self, partition: int, queue: str) -> tuple[int, Lane]:
         return self._triggers.of_queue(queue).lane_at(partition)
-
-    def _entries(self, partition: int, queue: str) -> Iterable[Entry]:
-        return self._lane(partition, queue)[1].entries.values()
 
 
 def _accepts(trigger: Trigger, event: Event, now_ms: int, start_ms: int) -> bool:
@@ -174,8 +167,3 @@ def _accepts(trigger: Trigger, event: Event, now_ms: int, start_ms: int) -> bool
         and start_ms <= now_ms <= schedule.last_ms
         and (not schedule.max_firings or trigger.fired + trigger.pending < schedule.max_firings)
     )
-
-
-def _page(entries: Iterable[Entry], score: Callable[[Entry], int], after: Position | None, limit: int) -> Page:
-    placed = [replace(entry, place_ms=score(entry)) for entry in entries]
-    return page_of(sorted(placed, key=lambda entry: (entry.place_ms, entry.trigger.id)), after, limit)
