@@ -26,13 +26,13 @@ SAMPLES = {"partition": 7, "shard": 3, "cycle": 4, "run": 0, "revision": 2, "bac
 
 
 def formatted(table: Any) -> list[str]:
-    """Return every key that a table holds or makes from sample arguments."""
-    members = [(name, member) for name, member in inspect.getmembers(table) if not name.startswith("_")]
-    held = [member for _, member in members if isinstance(member, str)]
-    return held + [_call(member) for _, member in members if inspect.ismethod(member)]
+    """Return every key that a table holds or makes from sample arguments; a table that it makes is one of its own."""
+    members = [member for name, member in inspect.getmembers(table) if not name.startswith("_")]
+    made = [_call(member) for member in members if inspect.ismethod(member)]
+    return [key for key in members + made if isinstance(key, str)]
 
 
-def _call(method: Callable[..., str]) -> str:
+def _call(method: Callable[..., Any]) -> Any:
     return method(*(SAMPLES.get(name, "a_b-c.d") for name in inspect.signature(method).parameters))
 
 

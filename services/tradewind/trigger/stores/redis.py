@@ -18,6 +18,7 @@ from tradewind.trigger.domain.lead import LEAD_PER_TRIGGER_MS, MIN_LEAD_MS
 from tradewind.trigger.domain.policy import BATCH_BYTES, REAP_LIMIT, Policy
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
 from tradewind.trigger.ports import ClaimOrder, Claims, DeadLetter, Heads, Page, Position, Settlement, Survey
+from tradewind.trigger.stores.chunks import chunks_by_partition
 from tradewind.trigger.stores.keys import Keys
 from tradewind.trigger.stores.reading import read_page
 from tradewind.trigger.stores.replies import (
@@ -142,7 +143,7 @@ class RedisTriggerStore:
             )
             for ack in acks
         ]
-        return await self._settle(_ACK, items, session, lambda p: [self._keys.receiver(p), self._keys.firings(p)])
+        return await self._settle(_ACK, items, session)
 
     async def nack(self, nacks: Sequence[Nack], session: str) -> Settlement:
         items = [
@@ -158,17 +159,15 @@ class RedisTriggerStore:
             )
             for nack in nacks
         ]
-        return await self._settle(
-            _NACK, items, session, lambda p: [self._keys.receiver(p), self._keys.firings(p), self._keys.dead(p)]
-        )
+        return await self._settle(_NACK, items, session)
 
     async def extend(self, extensions: Sequence[Extension]) -> Settlement:
         items = [(one.token.partition, (one.token.trigger_id, one.token.text, one.lease_ms)) for one in extensions]
-        return await self._settle(_EXTEND, items, "", lambda p: [])
+        return await self._settle(_EXTEND, items, "")
 
     async def give_back(self, tokens: Sequence[Token], session: str) -> Settlement:
         items = [(token.partition, (token.trigger_id, token.text)) for token in tokens]
-        return await self._settle(_GIVE_BACK, items, session, lambda p: [self._keys.receiver(p)])
+        return await self._settle(_GIVE_BACK, items, session)
 
     async def withdraw(self, orders: Sequence[ClaimOrder]) -> None:
         left: list[tuple[ClaimOrder, tuple[int, str] | None]] = [(order, None) for order in orders]
@@ -268,26 +267,20 @@ class RedisTriggerStore:
         script: Script[SettleReply],
         items: Iterable[tuple[int, tuple[object, ...]]],
         session: str,
-        more_keys: Callable[[int], list[str]],
     ) -> Settlement:
-        by_partition: dict[int, list[tuple[object, ...]]] = {}
-        for partition, item in items:
-            by_partition.setdefault(partition, []).append(item)
-        chunks = [
-            (partition, of_one[start : start + _ITEMS_PER_SCRIPT])
-            for partition, of_one in by_partition.items()
-            for start in range(0, len(of_one), _ITEMS_PER_SCRIPT)
-        ]
+        keys = self._keys
+        touched = [keys.due, keys.claimed, keys.receiver, keys.firings, keys.dead]
+        chunks = chunks_by_partition(items, _ITEMS_PER_SCRIPT)
         calls = [
             (
-                [self._keys.due(partition), self._keys.claimed(partition), *more_keys(partition)],
+                [key(partition) for key in touched],
                 {
                     "now_ms": self.clock(),
-                    "prefix": self._keys.trigger(partition, ""),
-                    "removed": self._keys.removed(partition, ""),
-                    "events": self._keys.event(partition, ""),
-                    "all": self._keys.all(partition),
-                    "channel": self._keys.wake(partition),
+                    "prefix": keys.trigger(partition, ""),
+                    "removed": keys.removed(partition, ""),
+                    "events": keys.event(partition, ""),
+                    "all": keys.all(partition),
+                    "channel": keys.wake(partition),
                     "queue": self.queue,
                     "session": session,
                     "last_ms": LAST_MS,

@@ -14,6 +14,7 @@ from tradewind.trigger.domain.event import Event, Outcome, firing_id, trigger_of
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.trigger import Trigger
 from tradewind.trigger.ports import Counts, FiringOrder, Listener, Page, Position, Swept
+from tradewind.trigger.stores.chunks import chunks_by_partition
 from tradewind.trigger.stores.keys import Keys
 from tradewind.trigger.stores.reading import firing_of, read_page
 from tradewind.trigger.stores.replies import CountsReply, ExamineReply, Record, SweepReply
@@ -84,14 +85,8 @@ class RedisQueueStore:
         return sum(await pipeline.execute())
 
     async def fire(self, orders: Sequence[FiringOrder], event: Event, *, by_hand: bool = False) -> Sequence[Outcome]:
-        places: dict[int, list[int]] = {}
-        for at, order in enumerate(orders):
-            places.setdefault(order.partition, []).append(at)
-        chunks = [
-            (partition, of_one[start : start + _ITEMS_PER_SCRIPT])
-            for partition, of_one in places.items()
-            for start in range(0, len(of_one), _ITEMS_PER_SCRIPT)
-        ]
+        numbered = ((order.partition, (at, order)) for at, order in enumerate(orders))
+        chunks = chunks_by_partition(numbered, _ITEMS_PER_SCRIPT)
         calls = [
             (
                 [self._keys.queues(partition)],
@@ -101,15 +96,16 @@ class RedisQueueStore:
                     "event": (event.id, event.name, event.payload_json),
                     "by_hand": by_hand,
                     "items": [
-                        (one.queue, one.trigger_id, firing_id(one.trigger_id, event.id), one.start_ms) for one in chunk
+                        (one.queue, one.trigger_id, firing_id(one.trigger_id, event.id), one.start_ms)
+                        for _, one in chunk
                     ],
                 },
             )
-            for partition, chunk in ((partition, [orders[at] for at in of_one]) for partition, of_one in chunks)
+            for partition, chunk in chunks
         ]
         outcomes = [Outcome.GONE] * len(orders)
-        for (_, of_one), answers in zip(chunks, await _FIRE.many(self._client, calls), strict=True):
-            for at, outcome in zip(of_one, answers, strict=True):
+        for (_, chunk), answers in zip(chunks, await _FIRE.many(self._client, calls), strict=True):
+            for (at, _), outcome in zip(chunk, answers, strict=True):
                 outcomes[at] = outcome
         return outcomes
 

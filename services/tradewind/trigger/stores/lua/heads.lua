@@ -4,6 +4,14 @@ local function head(key)
   return first[2] and tonumber(first[2]) or nil
 end
 
+-- Returns the earlier of two times, of which either may be nil.
+local function earlier(one, other)
+  if one and other then
+    return math.min(one, other)
+  end
+  return one or other
+end
+
 -- Wakes the receiver of a partition, or those of the queue `args.queue`, if they sleep until `former` and something is
 -- due earlier than that.
 local function wake(channel, former, earliest)

@@ -18,10 +18,7 @@ for _, id in ipairs(args.items) do
     if parent then
       redis.call('HINCRBY', parent.key, 'pending', 1)
     end
-    local place = queue_up(KEYS[1], t, place_of(t))
-    if place then
-      earliest = math.min(earliest or place, place)
-    end
+    earliest = earlier(earliest, queue_up(KEYS[1], t, place_of(t)))
     revived[#revived + 1] = id
   end
 end

@@ -19,10 +19,7 @@ for _, id in ipairs(count > 0 and redis.call('ZRANGE', KEYS[2], lowest, count - 
   local t = read(args.prefix .. id, id, now_ms)
   if t and t.status == 'claimed' and string.sub(t.token, -#mark) == mark then
     redis.call('ZREM', KEYS[2], id)
-    local place = queue_up(KEYS[1], t, place_of(t))
-    if place then
-      earliest = math.min(earliest or place, place)
-    end
+    earliest = earlier(earliest, queue_up(KEYS[1], t, place_of(t)))
   end
 end
 wake(args.channel, former, earliest)
