@@ -21,10 +21,10 @@ from tradewind.trigger.rpc.handlers import TriggerHandlers
 from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.keys import Keys
 from tradewind.trigger.stores.redis import RedisTriggerStore
+from tradewind.trigger.stores.redis_doctor import RedisTriggerExaminers
 from tradewind.trigger.stores.redis_queues import RedisQueueStore
 from tradewind.trigger.stores.redis_wakes import RedisWakeChannel
 from tradewind.trigger.use_cases.change_triggers import ChangeTriggers
-from tradewind.trigger.use_cases.doctor import ExamineIndexes
 from tradewind.trigger.use_cases.find_triggers import FindTriggers
 from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries
 from tradewind.trigger.use_cases.publish_event import PublishEvent
@@ -55,7 +55,7 @@ class TriggerService:
             triggers = RedisTriggerStore(link.client, keys, ScriptTime(), policy)
             queues = RedisQueueStore(link.client, keys, ScriptTime(), policy)
             stores = Stores(triggers.of_queue, queues, RedisWakeChannel(link.subscriber, keys))
-            examiners = ExamineIndexes(queues)
+            examiners = RedisTriggerExaminers(queues).examiners
         self._wakes = stores.wakes
         self._stop_listening: Callable[[], None] | None = None
         self._receivers = QueueReceivers()

@@ -21,6 +21,7 @@ from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports import ClaimOrder, Heads, Page
 from tradewind.trigger.stores.keys import ACL, Keys
 from tradewind.trigger.stores.redis import RedisTriggerStore
+from tradewind.trigger.stores.redis_doctor import RedisIndexExaminer
 from tradewind.trigger.stores.redis_queues import RedisQueueStore
 
 KEYS = Keys()
@@ -213,11 +214,12 @@ async def test_doctor_reports_lost_triggers_but_not_expired_ones(redis_bench: Be
     await client.delete(KEYS.of_queue("q").trigger(PARTITION, "lost"))
 
     looks = {
-        index: await queues.examine(PARTITION, "q", index, 0, 100, None, False) for index in ("all", "dead", "due")
+        index: await RedisIndexExaminer(queues, PARTITION, "q", index)("", 100, None, False)
+        for index in ("all", "dead", "due")
     }
 
-    assert {index: seen for index, (seen, _) in looks.items()} == {"all": 3, "dead": 1, "due": 1}
-    found = [finding.subject for _, findings in looks.values() for finding in findings]
+    assert {index: look.records for index, look in looks.items()} == {"all": 3, "dead": 1, "due": 1}
+    found = [finding.subject for look in looks.values() for finding in look.findings]
     assert found == ["all q/lost", "due q/lost"]
 
 

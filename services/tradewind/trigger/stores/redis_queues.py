@@ -1,14 +1,13 @@
 """QueueStore in Redis: everything that can be done with triggers apart from delivering them."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from tradewind.server.doctor import Finding
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.redis.client import Client
-from tradewind.server.redis.script import Script
+from tradewind.server.redis.script import Reply, Script
 from tradewind.trigger.domain.claim import Firing
 from tradewind.trigger.domain.event import Event, Outcome, firing_id, trigger_of
 from tradewind.trigger.domain.policy import Policy
@@ -17,7 +16,7 @@ from tradewind.trigger.ports import Counts, FiringOrder, Listener, Page, Positio
 from tradewind.trigger.stores.chunks import chunks_by_partition
 from tradewind.trigger.stores.keys import Keys
 from tradewind.trigger.stores.reading import firing_of, read_page
-from tradewind.trigger.stores.replies import CountsReply, ExamineReply, Record, SweepReply
+from tradewind.trigger.stores.replies import CountsReply, Record, SweepReply
 from tradewind.trigger.stores.schedule_codec import decode
 
 _ITEMS_PER_SCRIPT = 100
@@ -29,7 +28,6 @@ _RESUME = Script(__name__, "resume_trigger", list[Record])
 _FIRE = Script(__name__, "fire_triggers", list[Outcome])
 _REDRIVE = Script(__name__, "redrive_triggers", list[str])
 _SWEEP = Script(__name__, "sweep_index", SweepReply)
-_EXAMINE = Script(__name__, "examine_index", ExamineReply)
 _COUNT = Script(__name__, "count_triggers", CountsReply)
 
 
@@ -137,42 +135,17 @@ class RedisQueueStore:
         return sorted(name.decode() for name in names)
 
     async def sweep(self, partition: int, queue: str, index: str, first: int) -> Swept:
-        keys = self._keys.of_queue(queue)
-        more = [keys.due, keys.claimed, keys.alarms, keys.dead, keys.all, keys.firings, keys.queues]
-        touched = [keys.index(partition, index), *(key(partition) for key in more)]
-        args = self._common(partition, queue) | {
-            "prefix": keys.trigger(partition, ""),
-            "index": index,
-            "first": first,
-            "limit": _SWEEP_BATCH,
-        }
-        reply = await _SWEEP(self._client, touched, args)
+        reply = await self.run(_SWEEP, partition, queue, index, first=first, limit=_SWEEP_BATCH)
         next_rank = first + reply.kept if reply.seen == _SWEEP_BATCH else None
         return Swept(tuple(reply.orphans), tuple(reply.mended), next_rank)
 
-    async def examine(
-        self,
-        partition: int,
-        queue: str,
-        index: str,
-        first: int,
-        limit: int,
-        recheck: Collection[str] | None,
-        mend: bool,
-    ) -> tuple[int, Sequence[Finding]]:
+    async def run(self, script: Script[Reply], partition: int, queue: str, index: str, **args: object) -> Reply:
+        """Run a script on an index of a queue, with its own args and those that all such scripts take."""
         keys = self._keys.of_queue(queue)
-        args = self._common(partition, queue) | {
-            "prefix": keys.trigger(partition, ""),
-            "index": index,
-            "first": first,
-            "limit": limit,
-            "mend": mend,
-        }
-        if recheck is not None:
-            args["recheck"] = list(recheck)
-        touched = [keys.index(partition, index), keys.due(partition), keys.claimed(partition)]
-        reply = await _EXAMINE(self._client, touched, args)
-        return reply.seen, [Finding(*finding) for finding in reply.findings]
+        more = [keys.due, keys.claimed, keys.alarms, keys.dead, keys.all, keys.firings, keys.queues]
+        touched = [keys.index(partition, index), *(key(partition) for key in more)]
+        shared = self._common(partition, queue) | {"prefix": keys.trigger(partition, ""), "index": index}
+        return await script(self._client, touched, shared | args)
 
     async def _change(
         self, script: Script[list[Record]], partition: int, queue: str, trigger_id: str, **args: object

@@ -1,5 +1,5 @@
 -- Looks for broken invariants in a part of an index, and mends them on a second pass.
--- KEYS: 1 the index, 2 due, 3 claimed
+-- KEYS: 1 the index, 2 due, 3 claimed, and others that sweep_index.lua needs
 -- args: now_ms, prefix, index ('due', 'claimed', 'dead' or 'all'), queue, events (beginning of keys), first (a rank),
 --   limit, recheck (names of findings to check a second time, or nil), mend, policy
 -- Returns {seen, findings = {check, subject, problem, mended}}.
