@@ -14,7 +14,7 @@ from tradewind.client import Client, Unreachable
 from tradewind.scheduler.app import Scheduler
 from tradewind.server.redis.client import connect
 from tradewind.standalone import Standalone, StandaloneError
-from tradewind.standalone.ports import listen_error, port_holder
+from tradewind.standalone.taken_port import listen_error, port_holder
 from tradewind.worker import Worker
 
 

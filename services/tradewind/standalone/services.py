@@ -36,11 +36,8 @@ class Login:
     user: str | None = None
     password: str | None = None
 
-    def settings(self, **extra: object) -> dict[str, object]:
-        """Return the login as settings, with those of `extra` that are not None."""
-        return self._settings() | {name: value for name, value in extra.items() if value is not None}
-
-    def _settings(self) -> dict[str, object]:
+    def settings(self) -> dict[str, object]:
+        """Return the login as settings."""
         if self.user is None:
             return {"store_url": self.store_url}
         # The users of an embedded store may only touch keys with the default prefix.
@@ -71,38 +68,41 @@ def build_services(
     `service_token`, which the services show each other, calls need a token. Raises SettingsError when the environment
     holds wrong settings, ValueError for an invalid store URL.
     """
-    registry = load_settings(RegistrySettings, **login(REGISTRY.name).settings())
-    trigger = load_settings(TriggerSettings, **login(TRIGGER.name).settings())
-    node_task_manager = load_settings(
+    secret = {} if service_token is None else {"service_token": service_token}
+    registry_settings = load_settings(RegistrySettings, **login(REGISTRY.name).settings())
+    trigger_settings = load_settings(TriggerSettings, **login(TRIGGER.name).settings())
+    node_task_manager_settings = load_settings(
         NodeTaskManagerSettings,
-        **login(NODE_TASK_MANAGER.name).settings(service_token=service_token),
+        **login(NODE_TASK_MANAGER.name).settings(),
+        **secret,
         registry_address=address,
         node_task_manager_shards=shards,
     )
-    scheduler = load_settings(
+    scheduler_settings = load_settings(
         SchedulerSettings,
-        **login(SCHEDULER.name).settings(service_token=service_token),
+        **login(SCHEDULER.name).settings(),
+        **secret,
         registry_address=address,
         trigger_address=address,
         node_task_manager_address=address,
         scheduler_sole=sole,
     )
-    scheduler_service = Scheduler(scheduler)
+    scheduler = Scheduler(scheduler_settings)
     services: list[Service] = [
-        Registry(registry),
-        TriggerService(trigger),
-        NodeTaskManager(node_task_manager),
-        scheduler_service,
+        Registry(registry_settings),
+        TriggerService(trigger_settings),
+        NodeTaskManager(node_task_manager_settings),
+        scheduler,
     ]
     if service_token is None:
-        if registry.access_address:
+        if registry_settings.access_address:
             raise ValueError(
                 f"{variable_of('access_address')} is for servers that run on their own; a whole stack has its own "
                 f"access service, which {variable_of('auth')} turns on"
             )
-        require_open(registry)
-        return Stack(services, scheduler_service)
-    settings = load_settings(AccessSettings, **login(ACCESS.name).settings(service_token=service_token))
-    access = Access(settings)
+        require_open(registry_settings)
+        return Stack(services, scheduler)
+    access_settings = load_settings(AccessSettings, **login(ACCESS.name).settings(), **secret)
+    access = Access(access_settings)
     services.insert(0, access)
-    return Stack(services, scheduler_service, gate_of(settings, services), access)
+    return Stack(services, scheduler, gate_of(access_settings, services), access)

@@ -21,9 +21,9 @@ from tradewind.server.redis.watch import METRICS, StoreWatch
 from tradewind.server.settings import CommonSettings, SettingsError, load_settings, variable_of
 from tradewind.server.side_tasks import SideTasks
 from tradewind.server.telemetry import open_tracing
-from tradewind.standalone.ports import listen_error
-from tradewind.standalone.services import ACL_USERS, Login, build_services
+from tradewind.standalone.services import ACL_USERS, Login, Stack, build_services
 from tradewind.standalone.settings import StandaloneSettings
+from tradewind.standalone.taken_port import listen_error
 
 _PORT_ATTEMPTS = 5
 _STORE_CHECK_S = 0.2
@@ -71,7 +71,6 @@ class Standalone:
             raise StandaloneError(f"invalid settings:\n{error}") from error
         self._store: EmbeddedStore | None = None
         self._server: Server | None = None
-        self._store_supervision = SideTasks()
         self.new_admin_token: str | None = None
         """The first admin's token if this start has made it; it is in `admin_token_file` as well.
 
@@ -79,7 +78,7 @@ class Standalone:
         self.has_flows = False
         """Whether there were flows when the stack started."""
         self._metrics = MetricsEndpoint(self.settings.metrics_host or self.settings.host, self.settings.metrics_port)
-        self._store_metrics = SideTasks()
+        self._tasks = SideTasks()
 
     @property
     def address(self) -> str:
@@ -112,14 +111,12 @@ class Standalone:
         quieten_logging(self.settings.log_level)
         try:
             await self._start()
-        except (EmbeddedStoreError, SettingsError, StartError, Fault, OSError, ValueError) as error:
+        except BaseException as error:
             await self.stop()
-            raise StandaloneError(str(error)) from error
-        except RedisError as error:
-            await self.stop()
-            raise StandaloneError(f"the store failed while the stack was starting: {error}") from error
-        except BaseException:
-            await self.stop()
+            if isinstance(error, EmbeddedStoreError | SettingsError | StartError | Fault | OSError | ValueError):
+                raise StandaloneError(str(error)) from error
+            if isinstance(error, RedisError):
+                raise StandaloneError(f"the store failed while the stack was starting: {error}") from error
             raise
 
     async def stop(self) -> None:
@@ -127,9 +124,8 @@ class Standalone:
         server, self._server = self._server, None
         if server is not None:
             await server.stop()
-        await self._store_metrics.end()
+        await self._tasks.end()
         await self._metrics.close()
-        await self._store_supervision.end()
         if self._store is not None:
             await self._store.stop()
 
@@ -143,14 +139,23 @@ class Standalone:
             self._store = EmbeddedStore(settings.data, acl_users=ACL_USERS)
             await self._store.start()
             shards = _stored_shards(settings.data / "stack.json", settings.node_task_manager_shards)
-            self._store_supervision.begin(self._supervise_store(self._store))
+            self._tasks.begin(self._supervise_store(self._store))
         await self._metrics.open()
         if settings.metrics_port:
             login = self._login(METRICS.name)
             tls = load_settings(CommonSettings).store_tls_files()
             watch = StoreWatch(login.store_url, login.user, login.password, settings.metrics_seconds, tls)
-            self._store_metrics.begin(watch.run())
-        for attempt in range(_PORT_ATTEMPTS):
+            self._tasks.begin(watch.run())
+        stack = await self._serve(shards)
+        self.has_flows = await stack.scheduler.has_flows()
+        if stack.access is not None:
+            await self._write_admin_token(stack.access)
+
+    async def _serve(self, shards: int) -> Stack:
+        """Start the services, on a free port if the settings name none, and return them."""
+        settings = self.settings
+        attempts_left = _PORT_ATTEMPTS
+        while True:
             # The services need to know the port before the server has it.
             port = settings.port or free_port()
             stack = build_services(
@@ -175,15 +180,13 @@ class Standalone:
             try:
                 await server.start()
             except StartError:
+                attempts_left -= 1
                 # Somebody may take the free port before the server listens on it; then try another one.
-                if settings.port or listen_error(settings.host, port) is None or attempt == _PORT_ATTEMPTS - 1:
+                if settings.port or listen_error(settings.host, port) is None or not attempts_left:
                     raise
             else:
                 self._server = server
-                self.has_flows = await stack.scheduler.has_flows()
-                if stack.access is not None:
-                    await self._write_admin_token(stack.access)
-                return
+                return stack
 
     async def _write_admin_token(self, access: Access) -> None:
         """Write a token of the first admin to its file, unless the file exists or others are admins."""
