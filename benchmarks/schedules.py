@@ -36,7 +36,7 @@ from tradewind.server.schedules.grids import IntervalGrid
 from tradewind.trigger.domain.claim import Ack, Subscription, Token
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
-from tradewind.trigger.ports import ClaimOrder
+from tradewind.trigger.ports.claims import ClaimOrder
 from tradewind.trigger.stores.keys import Keys as TriggerKeys
 from tradewind.trigger.stores.redis import RedisTriggerStore
 

@@ -21,7 +21,7 @@ from tradewind.server.clock import SystemClock
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.settings import Settings
 from tradewind.trigger.app import TriggerService
-from tradewind.trigger.ports import Stores as TriggerStores
+from tradewind.trigger.ports.stores import Stores as TriggerStores
 from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.memory import MemoryTriggerStore
 from tradewind.trigger.stores.memory_queues import MemoryQueueStore

@@ -16,7 +16,7 @@ from tradewind.server.side_tasks import SideTasks
 from tradewind.server.store_link import NoLink, StoreLink
 from tradewind.server.telemetry import open_tracing
 from tradewind.trigger.loops import sweep_loop
-from tradewind.trigger.ports import Stores
+from tradewind.trigger.ports.stores import Stores
 from tradewind.trigger.rpc.handlers import TriggerHandlers
 from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.keys import Keys

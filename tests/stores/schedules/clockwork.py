@@ -48,7 +48,8 @@ from tradewind.server.partitions import partition_of
 from tradewind.server.telemetry import Tracing
 from tradewind.trigger.domain.claim import Ack, DueTrigger, Nack, Subscription
 from tradewind.trigger.domain.event import Event, Outcome
-from tradewind.trigger.ports import ClaimOrder, FiringOrder, QueueStore
+from tradewind.trigger.ports.claims import ClaimOrder
+from tradewind.trigger.ports.queues import FiringOrder, QueueStore
 from tradewind.trigger.rpc import parsing
 from tradewind.trigger.use_cases.plan_acks import with_next_time
 

@@ -12,17 +12,9 @@ from tradewind.trigger.domain.lead import NO_LEAD, Lead
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
-from tradewind.trigger.ports import (
-    ClaimOrder,
-    Claims,
-    ClaimStore,
-    Page,
-    Position,
-    QueueStore,
-    Settlement,
-    Survey,
-    TriggerStore,
-)
+from tradewind.trigger.ports.claims import ClaimOrder, Claims, ClaimStore, Settlement, Survey
+from tradewind.trigger.ports.queues import QueueStore
+from tradewind.trigger.ports.triggers import Page, Position, TriggerStore
 from tradewind.trigger.stores.keys import ACL, Keys
 from tradewind.trigger.stores.memory import MemoryTriggerStore
 from tradewind.trigger.stores.memory_queues import MemoryQueueStore

@@ -10,7 +10,7 @@ from tradewind.trigger.domain.claim import Firing
 from tradewind.trigger.domain.lead import Lead
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import TriggerStatus
-from tradewind.trigger.ports import DeadLetter, Heads, Survey
+from tradewind.trigger.ports.claims import DeadLetter, Heads, Survey
 
 
 async def test_two_claimers_share_a_thousand_triggers_disjointly_oldest_first(bench: Bench) -> None:

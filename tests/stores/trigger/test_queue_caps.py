@@ -16,7 +16,7 @@ from tradewind.trigger.domain.event import Event, Outcome
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import Delay, OnEvent, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft, TriggerStatus
-from tradewind.trigger.ports import FiringOrder
+from tradewind.trigger.ports.queues import FiringOrder
 
 DAY = 24 * 3_600_000
 POLICY = Policy(max_queue_triggers=2, max_listeners=1, max_pending=1)

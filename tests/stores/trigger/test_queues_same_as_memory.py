@@ -21,7 +21,9 @@ from tradewind.trigger.domain.event import Event, firing_id
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import Delay, Kind, Once, OnEvent, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
-from tradewind.trigger.ports import ClaimOrder, FiringOrder, Page, QueueStore
+from tradewind.trigger.ports.claims import ClaimOrder
+from tradewind.trigger.ports.queues import FiringOrder, QueueStore
+from tradewind.trigger.ports.triggers import Page
 
 POLICY = Policy(
     max_failures=2, dead_kept=3, firings_kept=6, max_pending=2, max_queue_triggers=3, max_listeners=2, repeat_ms=HOUR

@@ -18,7 +18,8 @@ from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.trigger.domain.claim import SHARED, Ack, Subscription
 from tradewind.trigger.domain.schedule import OnEvent, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
-from tradewind.trigger.ports import ClaimOrder, Heads, Page
+from tradewind.trigger.ports.claims import ClaimOrder, Heads
+from tradewind.trigger.ports.triggers import Page
 from tradewind.trigger.stores.keys import ACL, Keys
 from tradewind.trigger.stores.redis import RedisTriggerStore
 from tradewind.trigger.stores.redis_doctor import RedisIndexExaminer

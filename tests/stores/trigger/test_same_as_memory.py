@@ -25,7 +25,8 @@ from tradewind.trigger.domain.lead import NO_LEAD, Lead
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import Once, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
-from tradewind.trigger.ports import ClaimOrder, Position, Survey
+from tradewind.trigger.ports.claims import ClaimOrder, Survey
+from tradewind.trigger.ports.triggers import Position
 
 POLICY = Policy(max_failures=3, dead_kept=2, firings_kept=4, backoff_max_ms=3000)
 START = ManualClock().now_ms()

@@ -8,7 +8,7 @@ from tradewind.trigger.domain.event import Event, Outcome
 from tradewind.trigger.domain.policy import BATCH_BYTES
 from tradewind.trigger.domain.schedule import OnEvent, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
-from tradewind.trigger.ports import FiringOrder
+from tradewind.trigger.ports.queues import FiringOrder
 
 KIB = 1024
 

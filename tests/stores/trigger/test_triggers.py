@@ -6,7 +6,7 @@ from tests.stores.trigger.bench import DAY, HOUR, Bench, ids, unchanged_but
 from tradewind.trigger.domain.errors import StaleEpoch
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerStatus
-from tradewind.trigger.ports import Position
+from tradewind.trigger.ports.triggers import Position
 
 
 async def test_new_trigger_is_planned_at_its_anchor_and_returned_as_stored(bench: Bench) -> None:

@@ -12,7 +12,7 @@ from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.trigger.domain.claim import Subscription
 from tradewind.trigger.domain.schedule import OnEvent, Schedule
-from tradewind.trigger.ports import EarlierDue, NewListener, NewReceiver, Wake, WakeChannel
+from tradewind.trigger.ports.wakes import EarlierDue, NewListener, NewReceiver, Wake, WakeChannel
 from tradewind.trigger.stores.keys import ACL, Keys
 from tradewind.trigger.stores.memory import MemoryTriggerStore
 from tradewind.trigger.stores.redis_wakes import RedisWakeChannel

@@ -14,7 +14,8 @@ from tradewind.trigger.domain.claim import Ack, DueTrigger, Nack, Subscription
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
-from tradewind.trigger.ports import ClaimOrder, Claims, NewReceiver, Survey
+from tradewind.trigger.ports.claims import ClaimOrder, Claims, Survey
+from tradewind.trigger.ports.wakes import NewReceiver
 from tradewind.trigger.stores.memory import MemoryTriggerStore
 from tradewind.trigger.use_cases.deliver_due import MAX_UNREPORTED_TOKENS, Delivery, Opening, Parcel
 from tradewind.trigger.use_cases.held_claims import token_of

@@ -1,7 +1,7 @@
 """How long before its time a partition's receiver asks for the first trigger there."""
 
 from tradewind.trigger.domain.claim import Subscription
-from tradewind.trigger.ports import Heads, Survey
+from tradewind.trigger.ports.claims import Heads, Survey
 from tradewind.trigger.use_cases.watched_partition import WatchedPartition
 
 NOW_MS = 1_000_000

@@ -10,7 +10,7 @@ from tests.unit.trigger.test_deliver_due import PARTITION, CountingStore, Scene
 from tests.waiting import until
 from tradewind.trigger.domain.claim import Ack
 from tradewind.trigger.domain.trigger import TriggerStatus
-from tradewind.trigger.ports import ClaimOrder, Claims
+from tradewind.trigger.ports.claims import ClaimOrder, Claims
 from tradewind.trigger.use_cases.deliver_due import Delivery, Opening
 from tradewind.trigger.use_cases.held_claims import token_of
 

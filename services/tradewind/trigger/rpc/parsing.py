@@ -10,7 +10,7 @@ from tradewind.server.json_depth import check_depth
 from tradewind.server.paging import page_position, page_token
 from tradewind.server.partitions import PARTITIONS
 from tradewind.trigger.domain.trigger import TriggerDraft
-from tradewind.trigger.ports import Position
+from tradewind.trigger.ports.triggers import Position
 from tradewind.trigger.rpc import schedule_mapping
 from tradewind.trigger.rpc.faults import Faults
 from tradewind.trigger.use_cases.deliver_due import Opening

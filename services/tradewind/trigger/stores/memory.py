@@ -10,19 +10,9 @@ from tradewind.trigger.domain.claim import SHARED, Ack, DueTrigger, Extension, F
 from tradewind.trigger.domain.errors import QueueFull, StaleEpoch
 from tradewind.trigger.domain.policy import BATCH_BYTES, REAP_LIMIT, Policy
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
-from tradewind.trigger.ports import (
-    ClaimOrder,
-    Claims,
-    DeadLetter,
-    EarlierDue,
-    NewListener,
-    NewReceiver,
-    Page,
-    Position,
-    Settlement,
-    Survey,
-    Wake,
-)
+from tradewind.trigger.ports.claims import ClaimOrder, Claims, DeadLetter, Settlement, Survey
+from tradewind.trigger.ports.triggers import Page, Position
+from tradewind.trigger.ports.wakes import EarlierDue, NewListener, NewReceiver, Wake
 from tradewind.trigger.stores.memory_lanes import Entry, Lane, page_of, size_of
 
 Answer = TypeVar("Answer")

@@ -7,7 +7,8 @@ from tradewind.trigger.domain.claim import Firing, Subscription
 from tradewind.trigger.domain.event import trigger_of
 from tradewind.trigger.domain.policy import BATCH_BYTES
 from tradewind.trigger.domain.trigger import TRANSITIONS, Trigger, TriggerStatus
-from tradewind.trigger.ports import Heads, Page, Position
+from tradewind.trigger.ports.claims import Heads
+from tradewind.trigger.ports.triggers import Page, Position
 from tradewind.trigger.stores.schedule_codec import encode
 
 

@@ -7,7 +7,8 @@ from tradewind.trigger.domain.claim import Firing
 from tradewind.trigger.domain.event import Event, Outcome, firing_id, trigger_of
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerStatus
-from tradewind.trigger.ports import Counts, FiringOrder, Listener, Page, Position, Swept
+from tradewind.trigger.ports.queues import Counts, FiringOrder, Listener, Swept
+from tradewind.trigger.ports.triggers import Page, Position
 from tradewind.trigger.stores.memory import MemoryTriggerStore
 from tradewind.trigger.stores.memory_lanes import Entry, Lane, page_of
 

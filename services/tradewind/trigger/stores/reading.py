@@ -7,7 +7,7 @@ from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 from tradewind.trigger.domain.claim import Firing
 from tradewind.trigger.domain.policy import BATCH_BYTES
-from tradewind.trigger.ports import Page, Position
+from tradewind.trigger.ports.triggers import Page, Position
 from tradewind.trigger.stores.keys import Keys
 from tradewind.trigger.stores.replies import PageReply
 

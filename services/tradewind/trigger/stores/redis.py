@@ -17,7 +17,8 @@ from tradewind.trigger.domain.errors import QueueFull, StaleEpoch
 from tradewind.trigger.domain.lead import LEAD_PER_TRIGGER_MS, MIN_LEAD_MS
 from tradewind.trigger.domain.policy import BATCH_BYTES, REAP_LIMIT, Policy
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
-from tradewind.trigger.ports import ClaimOrder, Claims, DeadLetter, Heads, Page, Position, Settlement, Survey
+from tradewind.trigger.ports.claims import ClaimOrder, Claims, DeadLetter, Heads, Settlement, Survey
+from tradewind.trigger.ports.triggers import Page, Position
 from tradewind.trigger.stores.chunks import chunks_by_partition
 from tradewind.trigger.stores.keys import Keys
 from tradewind.trigger.stores.reading import read_page

@@ -12,7 +12,8 @@ from tradewind.trigger.domain.claim import Firing
 from tradewind.trigger.domain.event import Event, Outcome, firing_id, trigger_of
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.trigger import Trigger
-from tradewind.trigger.ports import Counts, FiringOrder, Listener, Page, Position, Swept
+from tradewind.trigger.ports.queues import Counts, FiringOrder, Listener, Swept
+from tradewind.trigger.ports.triggers import Page, Position
 from tradewind.trigger.stores.chunks import chunks_by_partition
 from tradewind.trigger.stores.keys import Keys
 from tradewind.trigger.stores.reading import firing_of, read_page

@@ -9,7 +9,7 @@ import structlog
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.trigger.domain.claim import Subscription
-from tradewind.trigger.ports import EarlierDue, NewListener, NewReceiver, Wake
+from tradewind.trigger.ports.wakes import EarlierDue, NewListener, NewReceiver, Wake
 from tradewind.trigger.stores.keys import Keys
 
 _log = structlog.get_logger(__name__)

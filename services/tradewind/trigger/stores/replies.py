@@ -5,7 +5,9 @@ from msgspec import Struct
 from tradewind.trigger.domain.claim import DueTrigger
 from tradewind.trigger.domain.event import Event
 from tradewind.trigger.domain.trigger import Trigger, TriggerStatus
-from tradewind.trigger.ports import Claims, Counts, DeadLetter, Heads, Page, Position, Survey
+from tradewind.trigger.ports.claims import Claims, DeadLetter, Heads, Survey
+from tradewind.trigger.ports.queues import Counts
+from tradewind.trigger.ports.triggers import Page, Position
 from tradewind.trigger.stores.schedule_codec import decode
 
 

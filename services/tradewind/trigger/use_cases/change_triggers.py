@@ -8,7 +8,9 @@ from tradewind.server.partitions import partition_of
 from tradewind.trigger.domain.errors import QueueFull, WrongStatus
 from tradewind.trigger.domain.event import Event, Outcome
 from tradewind.trigger.domain.trigger import ENDED, Trigger, TriggerStatus
-from tradewind.trigger.ports import EarlierDue, FiringOrder, QueueStore, TriggerStore
+from tradewind.trigger.ports.queues import FiringOrder, QueueStore
+from tradewind.trigger.ports.triggers import TriggerStore
+from tradewind.trigger.ports.wakes import EarlierDue
 from tradewind.trigger.use_cases.receivers import QueueReceivers
 
 BY_HAND = "fired.by.hand"

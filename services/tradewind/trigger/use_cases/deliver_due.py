@@ -11,15 +11,9 @@ from tradewind.server.beats import beat_after
 from tradewind.trigger.domain.claim import SHARED, Ack, DueTrigger, Extension, Nack, Subscription, Token
 from tradewind.trigger.domain.lead import Lead
 from tradewind.trigger.metrics import count_delivered
-from tradewind.trigger.ports import (
-    ClaimOrder,
-    EarlierDue,
-    Heads,
-    NewReceiver,
-    Settlement,
-    Survey,
-    TriggersOfQueue,
-)
+from tradewind.trigger.ports.claims import ClaimOrder, Heads, Settlement, Survey
+from tradewind.trigger.ports.stores import TriggersOfQueue
+from tradewind.trigger.ports.wakes import EarlierDue, NewReceiver
 from tradewind.trigger.use_cases.held_claims import HeldClaims, token_of
 from tradewind.trigger.use_cases.plan_acks import with_next_time
 from tradewind.trigger.use_cases.receivers import Receivers, log_dead

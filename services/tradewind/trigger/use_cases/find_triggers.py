@@ -9,7 +9,8 @@ from tradewind.server.partitions import PARTITIONS, partition_of
 from tradewind.trigger.domain.claim import Firing
 from tradewind.trigger.domain.policy import BATCH_BYTES
 from tradewind.trigger.domain.trigger import Trigger
-from tradewind.trigger.ports import Counts, Page, Position, QueueStore, TriggerStore
+from tradewind.trigger.ports.queues import Counts, QueueStore
+from tradewind.trigger.ports.triggers import Page, Position, TriggerStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ import structlog
 
 from tradewind.trigger.domain.errors import QueueFull
 from tradewind.trigger.domain.event import Event, Outcome
-from tradewind.trigger.ports import EarlierDue, FiringOrder, QueueStore
+from tradewind.trigger.ports.queues import FiringOrder, QueueStore
+from tradewind.trigger.ports.wakes import EarlierDue
 from tradewind.trigger.use_cases.receivers import QueueReceivers
 
 _log = structlog.get_logger(__name__)

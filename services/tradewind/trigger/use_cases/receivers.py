@@ -8,7 +8,8 @@ import structlog
 
 from tradewind.server.side_tasks import SideTasks
 from tradewind.trigger.metrics import DEAD
-from tradewind.trigger.ports import DeadLetter, EarlierDue, NewListener, NewReceiver, Wake
+from tradewind.trigger.ports.claims import DeadLetter
+from tradewind.trigger.ports.wakes import EarlierDue, NewListener, NewReceiver, Wake
 
 Result = TypeVar("Result")
 

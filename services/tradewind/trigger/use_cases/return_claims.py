@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import structlog
 
 from tradewind.trigger.domain.claim import Token
-from tradewind.trigger.ports import ClaimOrder, ClaimStore, EarlierDue
+from tradewind.trigger.ports.claims import ClaimOrder, ClaimStore
+from tradewind.trigger.ports.wakes import EarlierDue
 from tradewind.trigger.use_cases.receivers import Receivers
 
 _RETRY_WITHDRAWAL_S = 1.0

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from tradewind.server.partitions import partition_of
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
-from tradewind.trigger.ports import EarlierDue, TriggerStore
+from tradewind.trigger.ports.triggers import TriggerStore
+from tradewind.trigger.ports.wakes import EarlierDue
 from tradewind.trigger.use_cases.receivers import QueueReceivers
 
 

@@ -3,7 +3,7 @@
 import structlog
 
 from tradewind.server.partitions import PARTITIONS
-from tradewind.trigger.ports import QueueStore
+from tradewind.trigger.ports.queues import QueueStore
 from tradewind.trigger.use_cases.receivers import log_dead
 
 _log = structlog.get_logger(__name__)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from tradewind.server.store_time import StoreTime
 from tradewind.trigger.domain.claim import Subscription
-from tradewind.trigger.ports import Heads, Survey
+from tradewind.trigger.ports.claims import Heads, Survey
 
 
 @dataclass(slots=True, eq=False)
