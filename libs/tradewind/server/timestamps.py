@@ -16,6 +16,11 @@ def set_timestamp(value: Timestamp, ms: int) -> None:
         value.nanos = rest * 1_000_000
 
 
+def timestamp(ms: int) -> Timestamp:
+    """Return epoch milliseconds as a Timestamp."""
+    return Timestamp(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
+
+
 def duration(ms: int) -> Duration:
     """Return milliseconds as a Duration."""
     return Duration(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from tradewind.access.domain.day import Day
 from tradewind.access.domain.session import Session, SessionKind, User
 from tradewind.api.access.v1 import quota_pb2, session_pb2
 from tradewind.server.access.role_messages import ROLE_MESSAGES
 from tradewind.server.access.tokens import session_id_of
+from tradewind.server.timestamps import timestamp
 
 _KIND = {
     SessionKind.LOGIN: session_pb2.SESSION_KIND_LOGIN,
@@ -50,10 +49,3 @@ def session(record: Session) -> session_pb2.Session:
         last_activity=timestamp(record.last_activity),
         expires_at=timestamp(record.expires_at),
     )
-
-
-def timestamp(ms: int) -> Timestamp:
-    """Return epoch milliseconds as a Timestamp."""
-    message = Timestamp()
-    message.FromMilliseconds(ms)
-    return message

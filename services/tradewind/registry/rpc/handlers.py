@@ -14,6 +14,7 @@ from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.interception import Context
 from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.timestamps import duration
 
 
 class RegistryHandlers(pb2_grpc.RegistryServiceServicer):
@@ -32,8 +33,8 @@ class RegistryHandlers(pb2_grpc.RegistryServiceServicer):
         record = await use_cases.register_worker(self._workers, worker, node_types, self._limits)
         return pb2.RegisterWorkerResponse(
             worker=mapping.worker_message(record),
-            heartbeat_interval=mapping.duration(self._lifetimes.heartbeat_interval),
-            time_to_live=mapping.duration(self._lifetimes.time_to_live),
+            heartbeat_interval=duration(self._lifetimes.heartbeat_interval),
+            time_to_live=duration(self._lifetimes.time_to_live),
         )
 
     async def Heartbeat(self, request: pb2.HeartbeatRequest, context: Context) -> pb2.HeartbeatResponse:

@@ -1,33 +1,15 @@
 """Maps workers and node types between Protobuf and the domain."""
 
-from datetime import timedelta
-
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from tradewind.api.registry.v1 import node_type_pb2, worker_pb2
 from tradewind.registry.domain.node_type import InputHandle, NodeType, NodeTypeRecord, OutputHandle
 from tradewind.registry.domain.worker import Worker, WorkerRecord, WorkerStatus
+from tradewind.server.timestamps import timestamp
 
 _STATUS = {
     WorkerStatus.ACTIVE: worker_pb2.WORKER_STATUS_ACTIVE,
     WorkerStatus.DRAINING: worker_pb2.WORKER_STATUS_DRAINING,
     WorkerStatus.OFFLINE: worker_pb2.WORKER_STATUS_OFFLINE,
 }
-
-
-def duration(ms: int) -> Duration:
-    """Return milliseconds as a Duration."""
-    message = Duration()
-    message.FromTimedelta(timedelta(milliseconds=ms))
-    return message
-
-
-def timestamp(ms: int) -> Timestamp:
-    """Return epoch milliseconds as a Timestamp."""
-    message = Timestamp()
-    message.FromMilliseconds(ms)
-    return message
 
 
 def worker(message: worker_pb2.Worker) -> Worker:

@@ -6,6 +6,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.schedules.grids import LAST_MS
+from tradewind.server.timestamps import milliseconds
 
 MAX_EPOCH = 2**53 - 1
 """The store's numbers are not exact beyond this."""
@@ -27,21 +28,21 @@ class Faults(list[Violation]):
 
     def time_ms(self, path: str, time: Timestamp) -> int:
         """Return whole milliseconds since the epoch; fractions are cut off."""
-        milliseconds = time.seconds * 1000 + time.nanos // 1_000_000
-        if 0 <= milliseconds <= LAST_MS and 0 <= time.nanos < 1_000_000_000:
-            return milliseconds
+        at_ms = milliseconds(time)
+        if 0 <= at_ms <= LAST_MS and 0 <= time.nanos < 1_000_000_000:
+            return at_ms
         self.add(path, "must be a time from 1970 to 9999")
         return 0
 
     def span_ms(self, path: str, span: Duration, least: int, most: int = LAST_MS, *, exact: bool = False) -> int:
         """Return a duration of `least` to `most` milliseconds; fractions are rounded up, or a fault if `exact`."""
-        milliseconds, rest = divmod(span.seconds * 1_000_000_000 + span.nanos, 1_000_000)
-        milliseconds += rest > 0
-        if not least <= milliseconds <= most:
-            self.add(path, f"must be {least} ms to {most} ms, is {milliseconds} ms")
+        span_ms, rest = divmod(span.seconds * 1_000_000_000 + span.nanos, 1_000_000)
+        span_ms += rest > 0
+        if not least <= span_ms <= most:
+            self.add(path, f"must be {least} ms to {most} ms, is {span_ms} ms")
         elif exact and rest:
             self.add(path, "must be a whole number of milliseconds")
-        return milliseconds
+        return span_ms
 
     def refuse(self) -> None:
         """Raise InvalidInput if there are any faults."""

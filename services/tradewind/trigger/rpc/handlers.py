@@ -12,9 +12,9 @@ from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.interception import Context
 from tradewind.server.paging import page_size_of
 from tradewind.server.streams import OpenStreams
+from tradewind.server.timestamps import timestamp
 from tradewind.trigger.rpc import mapping, parsing, queue_parsing
 from tradewind.trigger.rpc.due_stream import DueStream
-from tradewind.trigger.rpc.times import timestamp
 from tradewind.trigger.use_cases.change_triggers import ChangeTriggers
 from tradewind.trigger.use_cases.find_triggers import FindTriggers, Listing
 from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
+from tradewind.server.timestamps import timestamp
 from tradewind.trigger.domain.claim import DueTrigger, Firing
 from tradewind.trigger.domain.event import Event, trigger_of
 from tradewind.trigger.domain.trigger import Trigger, TriggerStatus
 from tradewind.trigger.rpc import schedule_mapping
-from tradewind.trigger.rpc.times import timestamp
 from tradewind.trigger.use_cases.deliver_due import Parcel
 
 _MESSAGE_BYTES = 2 * 1024 * 1024

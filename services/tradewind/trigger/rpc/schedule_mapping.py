@@ -7,9 +7,9 @@ from google.protobuf.message import Message
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.server.schedules.event_filter import EventFilter, FilterFault
 from tradewind.server.schedules.grids import LAST_MS, CronGrid, IntervalGrid, TimesGrid
+from tradewind.server.timestamps import duration, timestamp
 from tradewind.trigger.domain.schedule import MAX_JITTER_MS, Delay, Kind, Once, OnEvent, Schedule
 from tradewind.trigger.rpc.faults import Faults
-from tradewind.trigger.rpc.times import duration, timestamp
 
 MAX_TIMES = 1000
 MAX_EXPRESSION = 256
