@@ -46,8 +46,8 @@ class RedisAccess:
         self, client: Client, keys: Keys, clock: Callable[[], int], subscriber: Subscriber | None = None
     ) -> None:
         self._client = client
-        self._keys = keys
         self._clock = clock
+        self.keys = keys
         self._away = IncidentLog(_log, "store_away", "store_answers_again")
         self.sessions = RedisSessions(self)
         self.users = RedisUsers(self)
@@ -55,17 +55,12 @@ class RedisAccess:
         self.quotas = RedisQuotaCounts(self)
         self.changes = RedisChanges(keys, subscriber)
 
-    @property
-    def keys(self) -> Keys:
-        """The table of keys."""
-        return self._keys
-
     async def run(self, script: Script[Reply], partition: int, keys: Sequence[str], **args: object) -> Reply:
         """Run a script with its own args and those that all scripts take."""
         shared = {
             "now_ms": self._clock(),
-            "base": self._keys.base(partition),
-            "channel": self._keys.changes(),
+            "base": self.keys.base(partition),
+            "channel": self.keys.changes(),
             "remembered_ms": REMEMBERED_MS,
         }
         with outage_as_fault(self._away):
