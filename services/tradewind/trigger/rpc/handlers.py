@@ -162,5 +162,5 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
 def _listed(response: Callable[..., Response], found: Listing, queue: str) -> Response:
     triggers, next_cursor = found
     return response(
-        triggers=[mapping.trigger(each, queue) for each in triggers], next_page_token=parsing.token_of(next_cursor)
+        triggers=[mapping.trigger(each, queue) for each in triggers], next_page_token=parsing.cursor_token(next_cursor)
     )

@@ -132,7 +132,7 @@ def cursor(token: str) -> Cursor:
     return Cursor(at.partition, at.claimed, None if at.score is None else Position(at.score, at.id))
 
 
-def token_of(at: Cursor | None) -> str:
+def cursor_token(at: Cursor | None) -> str:
     """Return the page token of a place in a listing, "" at its end."""
     if at is None:
         return ""

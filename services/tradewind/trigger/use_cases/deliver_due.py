@@ -15,8 +15,9 @@ from tradewind.trigger.ports.claims import ClaimOrder, Heads, Settlement, Survey
 from tradewind.trigger.ports.stores import TriggersOfQueue
 from tradewind.trigger.ports.wakes import EarlierDue, NewReceiver
 from tradewind.trigger.use_cases.held_claims import HeldClaims, token_of
+from tradewind.trigger.use_cases.log_losses import log_dead, log_orphans
 from tradewind.trigger.use_cases.plan_acks import with_next_time
-from tradewind.trigger.use_cases.receivers import Receivers, log_dead
+from tradewind.trigger.use_cases.receivers import Receivers
 from tradewind.trigger.use_cases.return_claims import ReturnClaims
 from tradewind.trigger.use_cases.trace_firings import TraceFirings
 from tradewind.trigger.use_cases.watched_partition import WatchedPartition
@@ -246,7 +247,8 @@ class Delivery:
         answered_us = local_us()
         due: list[DueTrigger] = []
         for each, answer in zip(limits, answers, strict=True):
-            log_dead(answer.dead, answer.orphans)
+            log_dead(answer.dead)
+            log_orphans(answer.orphans)
             if self._watched.get(each.subscription.partition) is not each:
                 # The partition was unsubscribed, or subscribed anew, while the claim was under way.
                 self._receivers.run_in_background(self._returns.give_back([token_of(one) for one in answer.due]))

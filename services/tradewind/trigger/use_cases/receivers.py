@@ -1,19 +1,13 @@
 """The receivers of this process, and passing changes on to them."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
-import structlog
-
 from tradewind.server.side_tasks import SideTasks
-from tradewind.trigger.metrics import DEAD
-from tradewind.trigger.ports.claims import DeadLetter
 from tradewind.trigger.ports.wakes import EarlierDue, NewListener, NewReceiver, Wake
 
 Result = TypeVar("Result")
-
-_log = structlog.get_logger(__name__)
 
 
 class Receiver(Protocol):
@@ -120,6 +114,7 @@ class QueueReceivers:
 
     def notify(self, wake: Wake) -> None:
         """Pass a change on to the deliveries that it concerns."""
+        # Only streams of the flows take over partitions, or have new listeners reported.
         receivers = self._by_queue.get(wake.queue if isinstance(wake, EarlierDue) else "")
         if receivers is not None:
             receivers.notify(wake)
@@ -132,22 +127,3 @@ class QueueReceivers:
     async def settle(self) -> None:
         """Wait until all work is done; from now on nothing is tried again."""
         await asyncio.gather(*(receivers.settle() for receivers in self._by_queue.values()))
-
-
-def log_dead(dead: Iterable[DeadLetter], orphans: Iterable[str] = ()) -> None:
-    """Log triggers that will not fire again although nobody wanted that."""
-    for letter in dead:
-        DEAD.inc()
-        _log.error(
-            "trigger_dead",
-            trigger_id=letter.trigger_id,
-            failures=letter.failures,
-            error=letter.error,
-            hint="fix the cause, then redrive it (RedriveTrigger), or save it again with a higher epoch",
-        )
-    for trigger_id in orphans:
-        _log.error(
-            "trigger_without_record",
-            trigger_id=trigger_id,
-            hint="the store has lost its record; save it again",
-        )

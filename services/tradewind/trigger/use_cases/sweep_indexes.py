@@ -4,7 +4,7 @@ import structlog
 
 from tradewind.server.partitions import PARTITIONS
 from tradewind.trigger.ports.queues import QueueStore
-from tradewind.trigger.use_cases.receivers import log_dead
+from tradewind.trigger.use_cases.log_losses import log_orphans
 
 _log = structlog.get_logger(__name__)
 
@@ -36,7 +36,7 @@ class SweepIndexes:
         first: int | None = 0
         while first is not None:
             swept = await self._queues.sweep(partition, queue, index, first)
-            log_dead((), swept.orphans)
+            log_orphans(swept.orphans)
             for trigger_id in swept.mended:
                 _log.error("trigger_without_entry", queue=queue, trigger_id=trigger_id, hint="it was put back")
             first = swept.next_rank

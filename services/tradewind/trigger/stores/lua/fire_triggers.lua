@@ -20,14 +20,15 @@ local function accepts(t, start)
 end
 
 local function fire(queue, id, firing, start)
+  -- `wake` names the queue of the args, and the items of one event may be of several queues.
   args.queue = queue
   local lane = args.base .. (queue ~= '' and 'queue:' .. queue .. ':' or '')
-  args.prefix = lane .. 'trigger:'
-  local t = read(args.prefix .. id, id, now_ms)
+  local prefix = lane .. 'trigger:'
+  local t = read(prefix .. id, id, now_ms)
   if not t then
     return 'gone'
   end
-  if read(args.prefix .. firing, firing, now_ms) or buried_epoch(lane .. 'removed_triggers:' .. firing, now_ms) then
+  if read(prefix .. firing, firing, now_ms) or buried_epoch(lane .. 'removed_triggers:' .. firing, now_ms) then
     return 'duplicate'
   end
   if not accepts(t, start) then
@@ -44,7 +45,7 @@ local function fire(queue, id, firing, start)
     planned = math.max(now_ms, t.planned + 1)
     redis.call('HSET', t.key, 'planned', planned)
   end
-  local record = { key = args.prefix .. firing, id = firing, planned = planned, jitter = args.by_hand and 0 or t.jitter }
+  local record = { key = prefix .. firing, id = firing, planned = planned, jitter = args.by_hand and 0 or t.jitter }
   redis.call('DEL', record.key)
   redis.call('HSET', record.key, 'partition_key', t.partition_key, 'interval', 0, 'anchor', planned, 'payload',
     args.event[3], 'epoch', t.epoch, 'status', 'scheduled', 'planned', planned, 'failures', 0, 'error', '', 'revision', 1,
