@@ -19,7 +19,7 @@ from tradewind.server.bootstrap import Service
 from tradewind.server.channels import OpenChannel
 from tradewind.server.clock import SystemClock
 from tradewind.server.partitions import PARTITIONS
-from tradewind.server.settings import Settings
+from tradewind.server.settings import AnySettings
 from tradewind.trigger.app import TriggerService
 from tradewind.trigger.ports.stores import Stores as TriggerStores
 from tradewind.trigger.settings import TriggerSettings
@@ -48,25 +48,26 @@ class InMemory:
 
     def __init__(self, open_channel: OpenChannel, clock: Callable[[], int] | None = None, **settings: Any) -> None:
         clock = clock or SystemClock()
-        registry = RegistrySettings(**_settings_for(RegistrySettings, settings))
-        trigger = TriggerSettings(**_settings_for(TriggerSettings, settings))
-        node_task_manager = NodeTaskManagerSettings(**_settings_for(NodeTaskManagerSettings, settings))
-        scheduler = SchedulerSettings(**_settings_for(SchedulerSettings, settings), scheduler_sole=True)
-        self.triggers = MemoryTriggerStore(clock, trigger.policy())
+        registry_settings = _settings_for(RegistrySettings, settings)
+        trigger_settings = _settings_for(TriggerSettings, settings)
+        node_task_manager_settings = _settings_for(NodeTaskManagerSettings, settings)
+        scheduler_settings = _settings_for(SchedulerSettings, settings | {"scheduler_sole": True})
+        self.triggers = MemoryTriggerStore(clock, trigger_settings.policy())
         """The store of the trigger service."""
-        triggers = TriggerStores(self.triggers.of_queue, MemoryQueueStore(self.triggers), self.triggers)
-        self._node_tasks = NodeTaskManagerStores(node_task_manager.limits(), clock)
+        self._node_tasks = NodeTaskManagerStores(node_task_manager_settings.limits(), clock)
         self._flows = SchedulerStores(
             clock,
-            lease_ms=round(scheduler.scheduler_lease_seconds * 1000),
+            lease_ms=round(scheduler_settings.scheduler_lease_seconds * 1000),
             publishes_ends=lambda: bool(self.triggers.listening(FLOW_FINISHED)),
         )
-        self._scheduler = Scheduler(scheduler, stores=self._flows, open_channel=open_channel)
         self.services: Sequence[Service] = [
-            Registry(registry, stores=MemoryRegistry(clock, lifetimes_of(registry))),
-            TriggerService(trigger, stores=triggers),
-            NodeTaskManager(node_task_manager, stores=self._node_tasks, open_channel=open_channel),
-            self._scheduler,
+            Registry(registry_settings, stores=MemoryRegistry(clock, lifetimes_of(registry_settings))),
+            TriggerService(
+                trigger_settings,
+                stores=TriggerStores(self.triggers.of_queue, MemoryQueueStore(self.triggers), self.triggers),
+            ),
+            NodeTaskManager(node_task_manager_settings, stores=self._node_tasks, open_channel=open_channel),
+            Scheduler(scheduler_settings, stores=self._flows, open_channel=open_channel),
         ]
         """All services, in the order in which they start."""
 
@@ -92,5 +93,6 @@ class InMemory:
         return min((next_ms * 1_000_000 for next_ms in next_times_ms if next_ms is not None), default=None)
 
 
-def _settings_for(settings: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name in settings.model_fields}
+def _settings_for(settings: type[AnySettings], values: Mapping[str, Any]) -> AnySettings:
+    """Return settings with those values of `values` that are theirs."""
+    return settings(**{name: value for name, value in values.items() if name in settings.model_fields})
