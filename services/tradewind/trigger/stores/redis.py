@@ -99,8 +99,9 @@ class RedisTriggerStore:
         reply = await self._saves.submit((keys, args))
         if reply.full is not None:
             raise self._full_error(reply.full, args["event"])
-        if reply.known is not None or reply.trigger is None:
-            raise StaleEpoch(draft.id, draft.epoch, reply.known or 0)
+        if reply.known is not None:
+            raise StaleEpoch(draft.id, draft.epoch, reply.known)
+        assert reply.trigger is not None, "the script returns one of the three"
         return reply.trigger.trigger()
 
     async def remove(self, partition: int, trigger_id: str, epoch: int) -> bool:
