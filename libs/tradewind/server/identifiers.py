@@ -4,7 +4,7 @@ import os
 import re
 from hashlib import blake2b
 
-from tradewind.server.faults import Violation
+from tradewind.server.faults import InvalidInput, Violation
 
 IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 """The regular expression of an identifier."""
@@ -27,6 +27,13 @@ def check_identifier(path: str, value: str) -> Violation | None:
     return Violation(
         path, f'"{value}" must begin with a letter or digit and contain only letters, digits, ".", "_" and "-"'
     )
+
+
+def require_identifiers(**fields: str) -> None:
+    """Check fields of a request that must be identifiers, by their paths. Raises InvalidInput with every fault."""
+    faults = [fault for path, value in fields.items() if (fault := check_identifier(path, value)) is not None]
+    if faults:
+        raise InvalidInput(faults)
 
 
 def request_id_faults(request_id: str, path: str = "request_id") -> list[Violation]:

@@ -11,7 +11,7 @@ from tradewind.registry.domain.validation import node_type_violations, worker_vi
 from tradewind.registry.domain.worker import HeartbeatAnswer, Worker, WorkerRecord
 from tradewind.registry.ports import NodeTypeStore, Refusal, WorkerStore
 from tradewind.server.faults import Exhausted, FailedPrecondition, InvalidInput, NotFound, Violation
-from tradewind.server.identifiers import check_identifier
+from tradewind.server.identifiers import check_identifier, require_identifiers
 from tradewind.server.json_schema import schema_fault
 
 _RETRY_WHEN_FULL_S = 60.0
@@ -48,7 +48,7 @@ async def heartbeat(workers: WorkerStore, worker: Worker, limits: Limits) -> Hea
 
 async def drain_worker(workers: WorkerStore, worker_id: str) -> WorkerRecord:
     """Mark a worker as draining, so that it takes no new work. Raises NotFound, InvalidInput for an illegal id."""
-    _require_identifier("worker_id", worker_id)
+    require_identifiers(worker_id=worker_id)
     record = await workers.drain(worker_id)
     if record is None:
         raise NotFound("worker", worker_id)
@@ -57,13 +57,13 @@ async def drain_worker(workers: WorkerStore, worker_id: str) -> WorkerRecord:
 
 async def deregister_worker(workers: WorkerStore, worker_id: str, incarnation: str) -> bool:
     """Delete a worker's record, with `incarnation` only that one's; return whether one was. Raises InvalidInput."""
-    _require_identifier("worker_id", worker_id)
+    require_identifiers(worker_id=worker_id)
     return await workers.deregister(worker_id, incarnation)
 
 
 async def get_worker(workers: WorkerStore, worker_id: str) -> WorkerRecord:
     """Return a worker, even one that is out. Raises NotFound, InvalidInput for an illegal id."""
-    _require_identifier("worker_id", worker_id)
+    require_identifiers(worker_id=worker_id)
     record = await workers.find(worker_id)
     if record is None:
         raise NotFound("worker", worker_id)
@@ -98,18 +98,13 @@ async def find_node_types(catalogue: NodeTypeStore, names: Sequence[str], limits
 
 async def get_node_type(catalogue: NodeTypeStore, name: str) -> NodeTypeRecord:
     """Return one node type. Raises NotFound, InvalidInput for an illegal name."""
-    _require_identifier("type", name)
+    require_identifiers(type=name)
     if name in BUILT_IN:
         return BUILT_IN[name]
     records = await catalogue.find([name])
     if not records:
         raise NotFound("node type", name)
     return records[0]
-
-
-def _require_identifier(path: str, value: str) -> None:
-    if violation := check_identifier(path, value):
-        raise InvalidInput([violation])
 
 
 def _refuse(refusal: Refusal, worker: Worker, limits: Limits) -> NoReturn:

@@ -11,7 +11,6 @@ from tradewind.access.domain.day import is_date
 from tradewind.access.ports import Refusal, Stores
 from tradewind.access.rpc import mapping
 from tradewind.access.use_cases import users
-from tradewind.access.use_cases.checks import check_identifiers
 from tradewind.access.use_cases.daily_quotas import DailyQuotas
 from tradewind.access.use_cases.listeners import Listeners
 from tradewind.access.use_cases.local_authority import REFUSAL_REASONS, LocalAuthority
@@ -25,6 +24,7 @@ from tradewind.server.access.roles import Role
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.faults import InvalidInput, NotFound, Violation
+from tradewind.server.identifiers import require_identifiers
 from tradewind.server.interception import Context
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.partitions import PARTITIONS
@@ -79,7 +79,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
 
     async def ListSessions(self, request: pb2.ListSessionsRequest, context: Context) -> pb2.ListSessionsResponse:
         user_id = request.user_id or _caller().user_id
-        check_identifiers(user_id=user_id)
+        require_identifiers(user_id=user_id)
         sessions = await self._stores.sessions.list(user_id)
         return pb2.ListSessionsResponse(sessions=[mapping.session(each) for each in sessions])
 
@@ -89,7 +89,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
 
     async def RevokeSessions(self, request: pb2.RevokeSessionsRequest, context: Context) -> pb2.RevokeSessionsResponse:
         user_id = _target_user(request.user_id)
-        check_identifiers(user_id=user_id)
+        require_identifiers(user_id=user_id)
         keep = _caller().session_id if request.keep_current else ""
         return pb2.RevokeSessionsResponse(count=await self._stores.sessions.close_all(user_id, keep))
 
@@ -125,7 +125,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         return pb2.AuthorizeResponse(user_id=found.user_id, role=ROLE_MESSAGES[found.role], session_id=found.session_id)
 
     async def AdmitCall(self, request: pb2.AdmitCallRequest, context: Context) -> pb2.AdmitCallResponse:
-        check_identifiers(user_id=request.user_id, endpoint=request.endpoint)
+        require_identifiers(user_id=request.user_id, endpoint=request.endpoint)
         rate = _rate(request.limit)
         wait_ms = await self._stores.calls.admit(request.user_id, request.endpoint, rate, max(1, request.calls))
         response = pb2.AdmitCallResponse()
@@ -134,7 +134,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         return response
 
     async def ReserveCalls(self, request: pb2.ReserveCallsRequest, context: Context) -> pb2.ReserveCallsResponse:
-        check_identifiers(user_id=request.user_id, endpoint=request.endpoint)
+        require_identifiers(user_id=request.user_id, endpoint=request.endpoint)
         if not 1 <= request.quota <= MAX_COUNT:
             raise InvalidInput([Violation("quota", f"must be 1 to {MAX_COUNT}, is {request.quota}")])
         calls = max(1, request.calls)
@@ -148,7 +148,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         return response
 
     async def RefundCalls(self, request: pb2.RefundCallsRequest, context: Context) -> pb2.RefundCallsResponse:
-        check_identifiers(user_id=request.user_id, endpoint=request.endpoint)
+        require_identifiers(user_id=request.user_id, endpoint=request.endpoint)
         if not is_date(request.date):
             raise InvalidInput([Violation("date", "must be a date that ReserveCalls returned, such as 2026-03-29")])
         await self._quotas.refund(request.user_id, request.endpoint, request.date, max(1, request.calls))

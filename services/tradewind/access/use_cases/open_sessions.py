@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from tradewind.access.domain.session import MAX_SESSIONS, Draft, Session, SessionKind
 from tradewind.access.ports import Refusal, SessionStore
-from tradewind.access.use_cases.checks import check_identifiers, reserved_name
+from tradewind.access.use_cases.reserved_names import reserved_name
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import digest_of, new_token
 from tradewind.server.faults import Exhausted, FailedPrecondition, InvalidInput, NotFound, Violation
-from tradewind.server.identifiers import check_identifier
+from tradewind.server.identifiers import check_identifier, require_identifiers
 
 MAX_LABEL = 128
 
@@ -80,7 +80,7 @@ class OpenSessions:
 
 async def revoke(sessions: SessionStore, user_id: str, session_id: str) -> None:
     """End a session. Raises InvalidInput, NotFound."""
-    check_identifiers(user_id=user_id, session_id=session_id)
+    require_identifiers(user_id=user_id, session_id=session_id)
     if not await sessions.close(user_id, session_id):
         raise NotFound("session", session_id)
 

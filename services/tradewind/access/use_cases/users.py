@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from tradewind.access.domain.session import User
 from tradewind.access.ports import UserStore
-from tradewind.access.use_cases.checks import check_identifiers, reserved_name
+from tradewind.access.use_cases.reserved_names import reserved_name
 from tradewind.server.access.roles import Role
 from tradewind.server.faults import InvalidInput, NotFound, Violation
-from tradewind.server.identifiers import check_identifier
+from tradewind.server.identifiers import check_identifier, require_identifiers
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.schedules.grids import read_zone
 
@@ -32,7 +32,7 @@ async def set_user(users: UserStore, user_id: str, role: Role | None, time_zone:
 
 async def get_user(users: UserStore, user_id: str) -> User:
     """Return a user. Raises InvalidInput, NotFound."""
-    check_identifiers(user_id=user_id)
+    require_identifiers(user_id=user_id)
     user = await users.find(user_id)
     if user is None:
         raise NotFound("user", user_id)
