@@ -9,7 +9,7 @@ from tradewind.trigger.domain.errors import QueueFull, WrongStatus
 from tradewind.trigger.domain.event import Event, Outcome
 from tradewind.trigger.domain.trigger import ENDED, Trigger, TriggerStatus
 from tradewind.trigger.ports.queues import FiringOrder, QueueStore
-from tradewind.trigger.ports.triggers import TriggerStore
+from tradewind.trigger.ports.stores import TriggersOfQueue
 from tradewind.trigger.ports.wakes import EarlierDue
 from tradewind.trigger.use_cases.receivers import QueueReceivers
 
@@ -20,7 +20,9 @@ BY_HAND = "fired.by.hand"
 class ChangeTriggers:
     """Changes triggers; their receivers in this process are notified at once."""
 
-    def __init__(self, store_of: Callable[[str], TriggerStore], queues: QueueStore, receivers: QueueReceivers) -> None:
+    def __init__(
+        self, store_of: Callable[[str], TriggersOfQueue], queues: QueueStore, receivers: QueueReceivers
+    ) -> None:
         self._store_of = store_of
         self._queues = queues
         self._receivers = receivers
@@ -44,11 +46,13 @@ class ChangeTriggers:
     async def resume(self, queue: str, trigger_id: str) -> Trigger:
         """Let a trigger fire again, at its next planned time after now. Raises NotFound."""
         partition = partition_of(queue)
-        known = await self._store_of(queue).find(partition, trigger_id)
+        store = self._store_of(queue)
+        known = await store.find(partition, trigger_id)
         if known is None:
             raise NotFound("trigger", trigger_id)
+        _, survey = await store.poll([], partition)
+        now_ms = survey.now_us // 1000
         planned_ms: int | None = known.planned_ms
-        now_ms = (await self._queues.counts(partition, queue)).now_ms
         if known.schedule.repeats and known.planned_ms <= now_ms:
             planned_ms = known.schedule.next_after(known.planned_ms, now_ms)
         trigger = await self._queues.resume(partition, queue, trigger_id, known.planned_ms, planned_ms)
