@@ -15,6 +15,7 @@ from tradewind.testing.memory import FakeMemory
 from tradewind.worker import Node, Resumed
 from tradewind.worker.executor import Executor
 from tradewind.worker.outputs import Ending
+from tradewind.worker.running import NodeRunner
 from tradewind.worker.secrets import SecretResolver
 from tradewind.worker.threads import ThreadPool
 from tradewind.worker.waiting import Suspension
@@ -162,12 +163,10 @@ async def run_node(
         raise TypeError(f"run_node needs a node, but {node!r} is not one: decorate the function with @node(...)")
     recorder = _Recorder()
     secret_values = dict(secrets or {})
-    threads = ThreadPool(1)
+    runner = NodeRunner(SecretResolver(secret_values.get), ThreadPool(1))
     memories = FakeMemory(cycle_memory or {}, flow_memory or {})
     node_copy = copy.copy(node)
-    executor = Executor(
-        {node.type: node_copy}, recorder, secrets=SecretResolver(secret_values.get), threads=threads, memories=memories
-    )
+    executor = Executor({node.type: node_copy}, recorder, runner, memories=memories)
     try:
         assignment = _assignment(node, config or {}, facts or {}, inputs)
         if resumed is not None:

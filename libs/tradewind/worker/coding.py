@@ -1,7 +1,6 @@
 """How a worker with a codec decodes its node tasks and encodes their results."""
 
 from concurrent.futures import Future
-from typing import Any
 
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.api.scheduler.v1 import memory_pb2
@@ -9,7 +8,7 @@ from tradewind.codec.payloads import Codec, CodecError, decode_text, encode_memb
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.errors import MemoryFault, NodeFault
 from tradewind.worker.memory import Memories
-from tradewind.worker.nodes import Node
+from tradewind.worker.nodes import AnyNode
 from tradewind.worker.outputs import Ending, require_size
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.running import NodeRunner
@@ -47,12 +46,12 @@ class CodedRunner(NodeRunner):
     """Runs nodes with decoded assignments, and encodes what they emit."""
 
     def __init__(
-        self, codec: Codec, secrets: SecretResolver, threads: ThreadPool, processes: ProcessPool | None
+        self, codec: Codec, secrets: SecretResolver, threads: ThreadPool, processes: ProcessPool | None = None
     ) -> None:
         super().__init__(secrets, threads, processes)
         self._codec = codec
 
-    async def run(self, attempt: Attempt, node: Node[..., Any]) -> Ending:
+    async def run(self, attempt: Attempt, node: AnyNode) -> Ending:
         decode_assignment(self._codec, attempt.assignment)
         return encode_ending(self._codec, await super().run(attempt, node))
 

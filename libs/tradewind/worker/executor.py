@@ -10,22 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.api.worker.v1 import worker_service_pb2
-from tradewind.codec import Codec
 from tradewind.worker import failures
 from tradewind.worker.attempt import Attempt, Reports
-from tradewind.worker.coding import CodedRunner
 from tradewind.worker.deadlines import Deadlines
 from tradewind.worker.eager import next_assignment
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.memory import Memories
-from tradewind.worker.nodes import Node
+from tradewind.worker.nodes import AnyNode
 from tradewind.worker.outputs import Ending
-from tradewind.worker.processes.pool import EXIT_TIMEOUT, ProcessPool
+from tradewind.worker.processes.pool import EXIT_TIMEOUT
 from tradewind.worker.running import NodeRunner, in_context
-from tradewind.worker.secrets import SecretResolver
 from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
 from tradewind.worker.texts import clip
-from tradewind.worker.threads import ThreadPool
 from tradewind.worker.times import seconds_of
 from tradewind.worker.tracing import NodeTracer
 
@@ -43,7 +39,6 @@ _LOGGED_BYTES = 512
 LONG_TURN = 0.001
 """Seconds that one turn of the loop may take before eager nodes continue in the next."""
 
-AnyNode = Node[..., Any]
 _TimedMessage = work_pb2.WorkResponse | worker_service_pb2.ExecuteRequest
 
 
@@ -58,23 +53,17 @@ class Executor:
         self,
         nodes: Mapping[str, AnyNode],
         reports: Reports,
+        runner: NodeRunner,
         *,
-        secrets: SecretResolver,
-        threads: ThreadPool,
-        processes: ProcessPool | None = None,
         memories: Memories | None = None,
         tracer: NodeTracer | None = None,
-        codec: Codec | None = None,
         metrics: "WorkerMetrics | None" = None,
         grace: float = 10.0,
     ) -> None:
+        """`runner` calls the nodes' code; it is closed with the executor. `grace`, in seconds, is a stop's default."""
         self._nodes = nodes
         self._reports = reports
-        self._runner = (
-            NodeRunner(secrets, threads, processes)
-            if codec is None
-            else CodedRunner(codec, secrets, threads, processes)
-        )
+        self._runner = runner
         self._memories = memories
         self._tracer = tracer
         self._metrics = metrics

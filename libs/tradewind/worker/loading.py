@@ -6,16 +6,13 @@ import os
 import sys
 from collections.abc import Iterable
 from types import ModuleType
-from typing import Any
 
 from tradewind.flow import Flow
 from tradewind.worker.errors import NodeLoadError, WorkerError
 from tradewind.worker.failures import error_summary
-from tradewind.worker.nodes import Node
+from tradewind.worker.nodes import AnyNode, Node
 from tradewind.worker.texts import suggestion
 from tradewind.worker.worker import Worker
-
-AnyNode = Node[..., Any]
 
 
 def load_nodes(target: str) -> list[AnyNode]:

@@ -4,7 +4,7 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 from tradewind.api.node_task_manager.v1 import cache_pb2, work_pb2
 from tradewind.api.registry.v1 import node_type_pb2
@@ -83,6 +83,9 @@ class Node(Generic[P, R]):
         return work_pb2.OfferedType(
             node_type=self.type, version=self.version, cache=self.cache, eager=self.eager, outputs=self.outputs
         )
+
+
+AnyNode: TypeAlias = Node[..., Any]
 
 
 def node(

@@ -7,8 +7,8 @@ from typing import Any
 
 from tradewind.flow.values import Duration, seconds_in
 from tradewind.worker.errors import LONGEST_WAIT, NodeDefinitionError, WorkerError
-from tradewind.worker.nodes import Node
-from tradewind.worker.processes.targets import AnyNode, Target, locate
+from tradewind.worker.nodes import AnyNode, Node
+from tradewind.worker.processes.targets import Target, locate
 
 CAPACITY = 100
 """The default for the most node tasks that a worker with nodes on the event loop holds."""

@@ -15,7 +15,7 @@ from tradewind.worker import processes
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.binding import Arguments, ConfigPlan
 from tradewind.worker.context import Context
-from tradewind.worker.nodes import Node
+from tradewind.worker.nodes import AnyNode
 from tradewind.worker.outputs import Ending, encode_outputs
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.secrets import SecretResolver, refuse_secrets
@@ -32,12 +32,12 @@ Result = TypeVar("Result")
 class NodeRunner:
     """Calls nodes with the values in their assignments. Without `processes`, `process=True` makes no difference."""
 
-    def __init__(self, secrets: SecretResolver, threads: ThreadPool, processes: ProcessPool | None) -> None:
+    def __init__(self, secrets: SecretResolver, threads: ThreadPool, processes: ProcessPool | None = None) -> None:
         self._secrets = secrets
         self._threads = threads
         self._processes = processes
 
-    async def run(self, attempt: Attempt, node: Node[..., Any]) -> Ending:
+    async def run(self, attempt: Attempt, node: AnyNode) -> Ending:
         """Call the node and return what it emits.
 
         Raises what the node raises, and NodeFault when it cannot be called or emits a secret.
@@ -65,7 +65,7 @@ class NodeRunner:
         return ending
 
     async def _run_in_process(
-        self, processes: ProcessPool, attempt: Attempt, node: Node[..., Any], plan: ConfigPlan
+        self, processes: ProcessPool, attempt: Attempt, node: AnyNode, plan: ConfigPlan
     ) -> Ending:
         if plan.unresolved is None:
             return await processes.run(attempt, node.type)
@@ -159,7 +159,7 @@ def run_to_end(
                 raise
 
 
-def call_plain(attempt: Attempt, node: Node[..., Any], arguments: Arguments) -> Ending:
+def call_plain(attempt: Attempt, node: AnyNode, arguments: Arguments) -> Ending:
     """Run a plain function and encode what it returns, both away from the worker's event loop."""
     attempt.in_thread = True
     if attempt.stop is not None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import grpc
 
@@ -20,17 +20,18 @@ from tradewind.tls import SYSTEM, Security, TlsFiles, security_of, server_creden
 from tradewind.worker import processes
 from tradewind.worker.called import CalledLink, reachable_at
 from tradewind.worker.channel import open_channel
-from tradewind.worker.coding import CodedMemories
+from tradewind.worker.coding import CodedMemories, CodedRunner
 from tradewind.worker.errors import WorkerError
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity, default_worker_id
 from tradewind.worker.link import Link
-from tradewind.worker.nodes import Node
+from tradewind.worker.nodes import AnyNode
 from tradewind.worker.offered import as_list, by_type, check_number, checked_seconds, default_capacity, targets_of
 from tradewind.worker.outbox import Outbox
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.program import run_program
 from tradewind.worker.registration import Registration
+from tradewind.worker.running import NodeRunner
 from tradewind.worker.scheduler_link import SchedulerLink
 from tradewind.worker.secrets import SecretResolver, SecretSource
 from tradewind.worker.stream import WorkStream
@@ -90,7 +91,7 @@ class Worker:
 
     def __init__(
         self,
-        nodes: Iterable[Node[..., Any]] | Node[..., Any],
+        nodes: Iterable[AnyNode] | AnyNode,
         *,
         address: str | None = None,
         registry_address: str | None = None,
@@ -160,7 +161,7 @@ class Worker:
         return self._identity.worker_id
 
     @property
-    def nodes(self) -> list[Node[..., Any]]:
+    def nodes(self) -> list[AnyNode]:
         """The nodes that it offers."""
         return list(self._nodes.values())
 
@@ -290,16 +291,12 @@ class Worker:
     async def _serve(
         self, channel: grpc.aio.Channel, registry_channel: grpc.aio.Channel, memories: SchedulerLink
     ) -> None:
-        threads = self._thread_pool()
         outbox = Outbox(lambda: executor.name_held_tokens())
         executor = self._executor = Executor(
             self._nodes,
             outbox,
-            secrets=self._secrets,
-            threads=threads,
-            processes=ProcessPool(self._process_capacity, self._targets) if self._targets else None,
+            self._runner(),
             memories=memories if self._codec is None else CodedMemories(memories, self._codec),
-            codec=self._codec,
             tracer=self._tracer,
             metrics=self._metrics,
             grace=self._grace,
@@ -324,6 +321,13 @@ class Worker:
             await self._register_and_work(called, executor, registry_channel)
         finally:
             await called.stop()
+
+    def _runner(self) -> NodeRunner:
+        threads = self._thread_pool()
+        pool = ProcessPool(self._process_capacity, self._targets) if self._targets else None
+        if self._codec is None:
+            return NodeRunner(self._secrets, threads, pool)
+        return CodedRunner(self._codec, self._secrets, threads, pool)
 
     async def _register_and_work(self, stream: Link, executor: Executor, registry_channel: grpc.aio.Channel) -> None:
         registration = Registration(

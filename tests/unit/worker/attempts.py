@@ -7,10 +7,14 @@ from typing import Any, Self
 
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.codec import Codec
 from tradewind.testing import LogLine, NodeFailure, NodeRun
 from tradewind.worker import Node
+from tradewind.worker.coding import CodedRunner
 from tradewind.worker.executor import Executor
 from tradewind.worker.outputs import Ending
+from tradewind.worker.processes.pool import ProcessPool
+from tradewind.worker.running import NodeRunner
 from tradewind.worker.secrets import SecretResolver, SecretSource
 from tradewind.worker.threads import ThreadPool
 
@@ -22,20 +26,22 @@ class Bench:
     """
 
     def __init__(
-        self, nodes: Sequence[Node[..., Any]], *, secrets: SecretSource | None = None, threads: int = 4, **options: Any
+        self,
+        nodes: Sequence[Node[..., Any]],
+        *,
+        secrets: SecretSource | None = None,
+        threads: int = 4,
+        processes: ProcessPool | None = None,
+        codec: Codec | None = None,
+        **options: Any,
     ) -> None:
         self.runs: dict[str, NodeRun] = {}
         self.given_back: list[str] = []
         self.ended: list[str] = []
         self.eager_tokens: dict[str, str] = {}
-        self._threads = ThreadPool(threads)
-        self.executor = Executor(
-            {node.type: node for node in nodes},
-            self,
-            secrets=SecretResolver(secrets),
-            threads=self._threads,
-            **options,
-        )
+        parts = SecretResolver(secrets), ThreadPool(threads), processes
+        runner = NodeRunner(*parts) if codec is None else CodedRunner(codec, *parts)
+        self.executor = Executor({node.type: node for node in nodes}, self, runner, **options)
 
     async def __aenter__(self) -> Self:
         return self

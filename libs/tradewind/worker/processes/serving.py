@@ -24,9 +24,10 @@ from tradewind.worker.binding import Arguments
 from tradewind.worker.context import Context
 from tradewind.worker.errors import MemoryFault
 from tradewind.worker.forking import reset_in_forks
+from tradewind.worker.nodes import AnyNode
 from tradewind.worker.outputs import Ending, encode_outputs
 from tradewind.worker.processes import frames
-from tradewind.worker.processes.targets import AnyNode, Target
+from tradewind.worker.processes.targets import Target
 from tradewind.worker.running import call_plain, run_to_end, stoppable
 from tradewind.worker.secrets import Redactor
 from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind

@@ -4,13 +4,10 @@ import importlib
 import sys
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
 
 from tradewind.worker.errors import NodeDefinitionError, NodeFault
 from tradewind.worker.failures import error_summary
-from tradewind.worker.nodes import Node
-
-AnyNode = Node[..., Any]
+from tradewind.worker.nodes import AnyNode, Node
 
 
 @dataclass(frozen=True, slots=True)
