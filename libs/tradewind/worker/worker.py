@@ -307,10 +307,7 @@ class Worker:
             stream = WorkStream(stub, self._identity, executor, outbox, offers)
             await self._register_and_work(stream, executor, registry_channel)
             return
-        credentials = self._server_credentials
-        if credentials is None and isinstance(self._credentials, TlsFiles) and self._credentials.cert:
-            named_ca = bool(self._credentials.ca) and self._credentials.ca != SYSTEM
-            credentials = server_credentials(self._credentials, require_client_cert=named_ca)
+        credentials = self._credentials_to_serve()
         called = CalledLink(stub, self._identity, executor, outbox, credentials)
         port = await called.start(self._listen)
         api_url = reachable_at(self._listen, port, self._api_url)
@@ -322,6 +319,13 @@ class Worker:
         finally:
             await called.stop()
 
+    def _credentials_to_serve(self) -> grpc.ServerCredentials | None:
+        """Return those that were given, or else those made of certificate files; None for plain text."""
+        files = self._credentials
+        if self._server_credentials is not None or not isinstance(files, TlsFiles) or not files.cert:
+            return self._server_credentials
+        return server_credentials(files, require_client_cert=bool(files.ca) and files.ca != SYSTEM)
+
     def _runner(self) -> NodeRunner:
         threads = self._thread_pool()
         pool = ProcessPool(self._process_capacity, self._targets) if self._targets else None
@@ -329,7 +333,7 @@ class Worker:
             return NodeRunner(self._secrets, threads, pool)
         return CodedRunner(self._codec, self._secrets, threads, pool)
 
-    async def _register_and_work(self, stream: Link, executor: Executor, registry_channel: grpc.aio.Channel) -> None:
+    async def _register_and_work(self, link: Link, executor: Executor, registry_channel: grpc.aio.Channel) -> None:
         registration = Registration(
             RegistryServiceStub(registry_channel),
             self._identity,
@@ -338,12 +342,12 @@ class Worker:
             drain=self._leaving.set,
         )
         registering = asyncio.create_task(registration.run())
-        working = asyncio.create_task(self._work(stream, registration))
+        working = asyncio.create_task(self._work(link, registration))
         leaving = asyncio.create_task(self._leaving.wait())
         try:
             await asyncio.wait((registering, working, leaving), return_when=asyncio.FIRST_COMPLETED)
             if leaving.done():
-                await self._leave(stream, executor, working)
+                await self._leave(link, executor, working)
         finally:
             for task in (registering, working, leaving):
                 task.cancel()
@@ -355,26 +359,26 @@ class Worker:
             if isinstance(result, Exception):
                 raise result
 
-    async def _work(self, stream: Link, registration: Registration) -> None:
+    async def _work(self, link: Link, registration: Registration) -> None:
         # The node task manager asks the registry about this worker, so registration comes first; but a registry that is
         # away for longer must not keep work waiting.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REGISTRY_PATIENCE):
                 await registration.registered.wait()
-        connecting = asyncio.create_task(self._set_ready(stream, registration))
+        connecting = asyncio.create_task(self._set_ready(link, registration))
         try:
-            await stream.run()
+            await link.run()
         finally:
             connecting.cancel()
 
-    async def _set_ready(self, stream: Link, registration: Registration) -> None:
+    async def _set_ready(self, link: Link, registration: Registration) -> None:
         await registration.registered.wait()
-        await stream.connected.wait()
+        await link.connected.wait()
         self._ready.set()
 
-    async def _leave(self, stream: Link, executor: Executor, working: asyncio.Task[None]) -> None:
+    async def _leave(self, link: Link, executor: Executor, working: asyncio.Task[None]) -> None:
         """Take no more node tasks, let nodes finish, give back the rest, and wait until all is acknowledged."""
-        stream.drain()
+        link.drain()
         idle = asyncio.create_task(executor.wait_idle())
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -390,7 +394,7 @@ class Worker:
             stopping.cancel()
         try:
             async with asyncio.timeout(FLUSH_TIMEOUT):
-                await stream.finish()
+                await link.finish()
         except TimeoutError:
             logger.warning("the last outcomes were not acknowledged; their node tasks may run again")
         await asyncio.wait((working,), timeout=1.0)
