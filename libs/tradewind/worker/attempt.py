@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tradewind.api.node_task_manager.v1 import work_pb2
@@ -12,6 +12,7 @@ from tradewind.worker.stopping import Stop
 
 if TYPE_CHECKING:
     from tradewind.worker.memory import Memories
+    from tradewind.worker.secrets import Redactor
 
 
 class NodeReports(Protocol):
@@ -116,7 +117,7 @@ class Attempt:
         """Whether its outcome is decided: what the code does from then on is not reported."""
         self.named = False
         """Whether the server has been told that this worker holds it."""
-        self.redact: Callable[[str], str] | None = None
+        self.redact: Redactor | None = None
         """Removes secrets from texts; None when the config has none."""
         self.percent = 0
         """The highest progress so far."""

@@ -64,11 +64,11 @@ class Redactor:
         return self._names[found.group()] if found is not None else None
 
 
-def refuse_secrets(redact: Callable[[str], str], ending: Ending) -> None:
+def refuse_secrets(redactor: Redactor, ending: Ending) -> None:
     """Raise NodeFault when an output contains the value of a secret of the attempt: outputs are stored and shown."""
-    if not (isinstance(redact, Redactor) and isinstance(ending, list)):
+    if not isinstance(ending, list):
         return
-    long = Redactor({name: value for name, value in redact.secrets.items() if len(value) >= _MIN_LENGTH})
+    long = Redactor({name: value for name, value in redactor.secrets.items() if len(value) >= _MIN_LENGTH})
     for handle, text in ending:
         name = long.first_in(text)
         if name is not None:
