@@ -59,19 +59,19 @@ class NodeMemory:
     # Not typed as Awaitable: type checkers would insist on an await, which plain functions cannot have.
     def get(self, name: str, default: Any = None) -> Any:
         """Return a variable, or `default` if it does not exist."""
-        return self._run(self._get(name, default))
+        return run_steps(self._get(name, default))
 
     def all(self) -> Any:
         """Return every variable, as a dict."""
-        return self._run(self._all())
+        return run_steps(self._all())
 
     def set(self, name: str, value: Any) -> Any:
         """Set a variable, whatever its value was; return None."""
-        return self._run(self._change({name: value}, ()))
+        return run_steps(self._change({name: value}, ()))
 
     def delete(self, name: str) -> Any:
         """Delete a variable if it exists; return None."""
-        return self._run(self._change({}, (name,)))
+        return run_steps(self._change({}, (name,)))
 
     def update(self, name: str, change: Callable[[Any], Any], default: Any = None, *, once: bool = False) -> Any:
         """Set a variable to `change(value)` and return its new value; `value` is `default` if it does not exist.
@@ -79,7 +79,7 @@ class NodeMemory:
         No change is lost: when others were first, `change` is called again with the new value, so it must have no side
         effects. With `once`, further attempts of this node in this run change nothing more.
         """
-        return self._run(self._update(name, change, default, once))
+        return run_steps(self._update(name, change, default, once))
 
     def _get(self, name: str, default: Any) -> Steps[Any]:
         variables, _ = yield from self._read([name])
@@ -124,9 +124,6 @@ class NodeMemory:
 
     def _scope(self) -> pb.MemoryScope:
         return scope_of(self._attempt, of_cycle=self._of_cycle)
-
-    def _run(self, steps: Steps[Any]) -> Any:
-        return run_steps(steps)
 
 
 def set_result(attempt: Attempt, value: Any) -> Any:

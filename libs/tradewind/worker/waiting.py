@@ -68,10 +68,11 @@ class Wait:
             raise ValueError("Wait needs a signal, a time or a form: Wait('paid'), Wait(until=timedelta(hours=1))")
         if signal is not None and (not signal or not isinstance(signal, str)):
             raise ValueError(f"Wait({signal!r}): a signal is an identifier; a time is given as Wait(until=...)")
-        if until is not None and not isinstance(until, datetime):
+        if isinstance(until, datetime):
+            if until.tzinfo is None:
+                raise ValueError(f"Wait(until={until}) needs a time with its zone, such as datetime.now(UTC) + ...")
+        elif until is not None:
             _check_length(until)
-        if isinstance(until, datetime) and until.tzinfo is None:
-            raise ValueError(f"Wait(until={until}) needs a time with its zone, such as datetime.now(UTC) + ...")
         self.signal = ANSWER if signal is None and form is not None else signal or ""
         self.until = until
         self.form = form
