@@ -30,7 +30,7 @@ async def main(arguments: Sequence[str]) -> int:
             await client.register_flow("deepest", flow)
             handle = await client.run_flow("deepest", inputs={"month": month})
             cycle = await handle.wait(PATIENCE_S)
-            described = await client.describe_cycle("deepest", cycle.cycle, include_outputs=True)
+            described = await handle.describe(include_outputs=True)
             items = [item async for item in client.list_node_tasks("deepest", cycle.cycle, items_of="drawdown")]
     for item in items:
         print(f"item {item.item}: {item.status}" + (f", {item.error}" if item.error else ""))

@@ -113,16 +113,8 @@ async def show(client: Client, console: Console) -> list[tuple[CycleRecord, dict
 def summary(rows: list[tuple[CycleRecord, dict[str, Any], dict[str, int]]]) -> Table:
     """Return a table of the cycles' results."""
     table = Table(title="\nmomentum, a month per cycle", title_justify="left")
-    for name, side in (
-        ("cycle", "right"),
-        ("month", "left"),
-        ("trades", "right"),
-        ("cash", "right"),
-        ("value", "right"),
-    ):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
-    table.add_column("nodes", justify="right")
-    table.add_column("ms", justify="right")
+    for name in ("cycle", "month", "trades", "cash", "value", "nodes", "ms"):
+        table.add_column(name, justify="left" if name == "month" else "right")
     for cycle, report, _ in rows:
         counts = cycle.counts
         table.add_row(

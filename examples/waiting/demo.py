@@ -35,7 +35,7 @@ async def main(arguments: Sequence[str]) -> int:
                 print(f"{buy.node_id} {buy.reason.partition(',')[0]}")
                 await client.signal_node(buy.node_task_id, "filled", {"price": 98.5}, by="exchange")
             cycle = await handle.wait(PATIENCE_S)
-            described = await client.describe_cycle("buying", cycle.cycle, include_outputs=True)
+            described = await handle.describe(include_outputs=True)
     for sink in described.sinks:
         if sink.outputs:
             print(f"{sink.node_id}: {sink.outputs}")
