@@ -32,9 +32,8 @@ def text(nodes: Sequence[Item], edges: Sequence[Item], *, unicode: bool = True) 
             lines.append("")
         node_id = _id(node)
         indent = "  " * min(depths.get(node_id, 0), _MAX_INDENT)
-        closed = "" if node_id in depths else "  on a closed path, never runs"
-        more = f"{_flow_run_by(node, '  ')}{_mapped(node, '  ')}{closed}"
-        lines.append(f"{indent}{node_id} ({_text(node, 'type')}){more}")
+        closed = () if node_id in depths else ("on a closed path, never runs",)
+        lines.append("  ".join([f"{indent}{node_id} ({_text(node, 'type')})", *_remarks(node), *closed]))
         leaving = out.pop(node_id, [])
         for place, edge in enumerate(leaving, 1):
             target = _text(edge, "target")
@@ -88,23 +87,19 @@ def dot(nodes: Sequence[Item], edges: Sequence[Item]) -> str:
 
 def _labels(nodes: Iterable[Item]) -> dict[str, list[str]]:
     """Return what stands below each node's id: its type, the flow it runs, and what it runs over."""
-    return {_id(node): [_text(node, "type"), *filter(None, [_flow_run_by(node), _mapped(node)])] for node in nodes}
+    return {_id(node): [_text(node, "type"), *_remarks(node)] for node in nodes}
 
 
-def _flow_run_by(node: Item, before: str = "") -> str:
-    """Return `runs flow prices` for a node that runs another flow, "" for any other."""
+def _remarks(node: Item) -> list[str]:
+    """Return what a node does besides its type: `runs flow prices`, `for each of prices, 4 at once`."""
+    remarks = []
     config = node.get("config")
-    if node.get("type") != "flow" or not isinstance(config, Mapping) or "flow_id" not in config:
-        return ""
-    return f"{before}runs flow {config['flow_id']}"
-
-
-def _mapped(node: Item, before: str = "") -> str:
-    """Return `for each of prices, 4 at once` for a node that runs once for each item of a list, "" for any other."""
-    if node.get("map") is None:
-        return ""
-    limit = f", {_text(node, 'max_parallel')} at once" if node.get("max_parallel") is not None else ""
-    return f"{before}for each of {_text(node, 'map')}{limit}"
+    if node.get("type") == "flow" and isinstance(config, Mapping) and "flow_id" in config:
+        remarks.append(f"runs flow {config['flow_id']}")
+    if node.get("map") is not None:
+        limit = f", {_text(node, 'max_parallel')} at once" if node.get("max_parallel") is not None else ""
+        remarks.append(f"for each of {_text(node, 'map')}{limit}")
+    return remarks
 
 
 def _id(node: Item) -> str:
