@@ -273,7 +273,7 @@ class Flow:
         self._fields.setdefault(field, []).extend(node.id for node in nodes)
 
     def _require_own(self, node: Node, path: str = "") -> None:
-        if node._add_edge != self._join:
+        if node._join != self._join:
             raise FlowError(f'node "{node.id}" belongs to another flow, not to "{self.flow_id}"', path)
 
     def _join(self, source: Handle, target: Handle) -> None:

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from google.protobuf.duration_pb2 import Duration as DurationMessage
-
 from tradewind.api.node_task_manager.v1 import cache_pb2
 from tradewind.flow.values import Duration, duration, json_copy, seconds_in
 
@@ -50,7 +48,5 @@ class Cache:
         if self.scope is not None:
             message.scope = SCOPES[self.scope]
         if self.ttl is not None:
-            ttl = DurationMessage()
-            ttl.FromMilliseconds(round(seconds_in(self.ttl) * 1000))
-            message.ttl.CopyFrom(ttl)
+            message.ttl.FromMilliseconds(round(seconds_in(self.ttl) * 1000))
         return message

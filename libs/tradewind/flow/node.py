@@ -30,7 +30,8 @@ class Handle:
         if isinstance(target, Node):
             raise FlowError(f'which handle of "{target.id}" receives? Write {self!r} >> {target.id}["<handle>"]')
         if isinstance(target, Handle):
-            return self.node._join(self, target)
+            self.node._join(self, target)
+            return target.node
         if isinstance(target, str):
             raise FlowError(f'"{target}" is text: write {self!r} >> flow["<node>"]["<handle>"]')
         return tuple(self >> each for each in target)
@@ -50,7 +51,7 @@ class Node:
     def __init__(self, weather: dict[str, Any], join: Callable[[Handle, Handle], None]) -> None:
         """`weather` is the node in Weather Syntax; `join(source, target)` adds an edge to the flow."""
         self._weather = weather
-        self._add_edge = join
+        self._join = join
 
     def __repr__(self) -> str:
         return f"<node {self.id}: {self.type}>"
@@ -86,10 +87,6 @@ class Node:
         def __getattr__(self, name: str) -> NoReturn:
             hint = "" if name.startswith("_") else f'; if it is one of its handles, write {self.id}["{name}"]'
             raise AttributeError(f'a node has no attribute "{name}"{hint}', name=name, obj=self)
-
-    def _join(self, source: Handle, target: Handle) -> "Node":
-        self._add_edge(source, target)
-        return target.node
 
 
 Source: TypeAlias = Node | Handle

@@ -101,7 +101,7 @@ def weather_of(spec: flow_pb2.FlowSpec) -> dict[str, Any]:
 
     Raises FlowError, with its path, for a config that is not JSON and for an enum value without a word.
     """
-    weather: dict[str, Any] = {name: value for name in ("interval",) if (value := getattr(spec, name))}
+    weather: dict[str, Any] = {"interval": spec.interval} if spec.interval else {}
     if spec.HasField("schedule"):
         weather["schedule"] = schedule_weather(spec.schedule, "schedule")
     weather["nodes"] = [_node_weather(node, f"nodes[{place}]") for place, node in enumerate(spec.nodes)]

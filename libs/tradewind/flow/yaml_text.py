@@ -101,11 +101,7 @@ def place_of_duplicate_key(text: str) -> Place:
 def _compose(text: str) -> yaml.Node | None:
     try:
         _check_size(text)
-        loader = _Loader(text)
-        try:
-            return loader.get_single_node()
-        finally:
-            loader.dispose()
+        return yaml.compose(text, Loader=_Loader)
     except (yaml.YAMLError, YamlFault):
         return None
 
