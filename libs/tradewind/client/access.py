@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from tradewind.api.access.v1 import quota_pb2
 from tradewind.api.access.v1 import session_pb2 as pb
-from tradewind.client.wire import members_by_number, moment
+from tradewind.client.wire import Members, moment
 
 
 class Role(StrEnum):
@@ -75,13 +75,13 @@ class NewToken:
         return f"NewToken(token='...', session={self.session!r})"
 
 
-_ROLES = members_by_number(pb.Role, Role)
-_KINDS = members_by_number(pb.SessionKind, SessionKind)
+_ROLES = Members(pb.Role, Role)
+_KINDS = Members(pb.SessionKind, SessionKind)
 
 
 def role_from(number: int) -> Role:
     """Return a role."""
-    return _ROLES.get(number, Role.UNKNOWN)
+    return _ROLES[number]
 
 
 def user_from(message: pb.User) -> UserRecord:
@@ -106,7 +106,7 @@ def session_from(message: pb.Session) -> SessionRecord:
     return SessionRecord(
         session_id=message.session_id,
         user_id=message.user_id,
-        kind=_KINDS.get(message.kind, SessionKind.UNKNOWN),
+        kind=_KINDS[message.kind],
         label=message.label,
         created_at=moment(message, "created_at"),
         last_activity=moment(message, "last_activity"),

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from tradewind.api.scheduler.v1 import backfill_pb2
-from tradewind.client.wire import members_by_number, moment
+from tradewind.client.wire import Members, moment
 
 
 class BackfillStatus(StrEnum):
@@ -50,7 +50,7 @@ class BackfillRecord:
         return self.status not in (BackfillStatus.RUNNING, BackfillStatus.UNKNOWN)
 
 
-_STATUSES = members_by_number(backfill_pb2.BackfillStatus, BackfillStatus)
+_STATUSES = Members(backfill_pb2.BackfillStatus, BackfillStatus)
 
 
 def backfill_from(message: backfill_pb2.Backfill) -> BackfillRecord:
@@ -58,7 +58,7 @@ def backfill_from(message: backfill_pb2.Backfill) -> BackfillRecord:
     return BackfillRecord(
         flow_id=message.flow_id,
         backfill_id=message.backfill_id,
-        status=_STATUSES.get(message.status, BackfillStatus.UNKNOWN),
+        status=_STATUSES[message.status],
         start=moment(message, "start"),
         end=moment(message, "end"),
         position=moment(message, "position"),

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from tradewind.api.node_task_manager.v1 import batch_pb2
-from tradewind.client.wire import members_by_number, moment
+from tradewind.client.wire import Members, moment
 
 
 class BatchStatus(StrEnum):
@@ -25,7 +25,7 @@ class BatchStatus(StrEnum):
         return self not in (BatchStatus.QUEUED, BatchStatus.RUNNING, BatchStatus.UNKNOWN)
 
 
-_STATUSES = members_by_number(batch_pb2.BatchStatus, BatchStatus)
+_STATUSES = Members(batch_pb2.BatchStatus, BatchStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def batch_from(message: batch_pb2.Batch, reason: str = "") -> BatchRecord:
         batch_id=message.batch_id,
         user_id=message.user_id,
         node_type=message.node_type,
-        status=_STATUSES.get(message.status, BatchStatus.UNKNOWN),
+        status=_STATUSES[message.status],
         progress=BatchProgress(
             total=progress.total,
             queued=progress.queued,

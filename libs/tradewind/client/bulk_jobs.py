@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from tradewind.api.scheduler.v1 import job_pb2
-from tradewind.client.wire import members_by_number, moment
+from tradewind.client.wire import Members, moment
 
 
 class BulkAction(StrEnum):
@@ -63,18 +63,18 @@ class BulkJob:
         return self.status not in (BulkJobStatus.RUNNING, BulkJobStatus.UNKNOWN)
 
 
-_ACTIONS = members_by_number(job_pb2.BulkAction, BulkAction)
-_STATUSES = members_by_number(job_pb2.BulkJobStatus, BulkJobStatus)
+_ACTIONS = Members(job_pb2.BulkAction, BulkAction)
+_STATUSES = Members(job_pb2.BulkJobStatus, BulkJobStatus)
 
 
 def job_from(message: job_pb2.BulkJob) -> BulkJob:
     """Read a job."""
     return BulkJob(
         message.job_id,
-        _ACTIONS.get(message.action, BulkAction.UNKNOWN),
+        _ACTIONS[message.action],
         tuple(message.filter.flow_ids),
         message.dry_run,
-        _STATUSES.get(message.status, BulkJobStatus.UNKNOWN),
+        _STATUSES[message.status],
         message.matched,
         message.done,
         message.failed,

@@ -14,7 +14,7 @@ from tradewind.client.logs import LogLine
 from tradewind.client.node_tasks import NodeError, NodeTaskRecord, NodeTaskStatus, StatusCounts, counts_from
 from tradewind.client.reruns import Rerun, StopRecord, rerun_from, stop_from
 from tradewind.client.sub_flows import ParentNode, parent_from
-from tradewind.client.wire import members_by_number, moment
+from tradewind.client.wire import Members, moment
 
 
 class CycleStatus(StrEnum):
@@ -197,10 +197,10 @@ class CycleDescription:
         )
 
 
-_STATUSES = members_by_number(cycle_pb2.CycleStatus, CycleStatus)
-_PHASES = members_by_number(cycle_pb2.CyclePhase, str)
-_ORIGINS = members_by_number(cycle_pb2.CycleOrigin, CycleOrigin)
-_SIGNALS = members_by_number(node_task_pb2.SignalStatus, SignalStatus)
+_STATUSES = Members(cycle_pb2.CycleStatus, CycleStatus)
+_PHASES = Members(cycle_pb2.CyclePhase, str)
+_ORIGINS = Members(cycle_pb2.CycleOrigin, CycleOrigin)
+_SIGNALS = Members(node_task_pb2.SignalStatus, SignalStatus)
 
 
 def cycle_from(message: cycle_pb2.Cycle) -> CycleRecord:
@@ -210,13 +210,13 @@ def cycle_from(message: cycle_pb2.Cycle) -> CycleRecord:
         cycle=message.cycle,
         run=message.run,
         run_id=message.run_id,
-        status=_STATUSES.get(message.status, CycleStatus.UNKNOWN),
+        status=_STATUSES[message.status],
         reason=message.reason,
         planned_time=moment(message, "planned_time"),
         start_time=moment(message, "start_time"),
         end_time=moment(message, "end_time"),
         revision=message.revision,
-        origin=_ORIGINS.get(message.origin, CycleOrigin.UNKNOWN),
+        origin=_ORIGINS[message.origin],
         inputs_json=message.inputs_json,
         counts=counts_from(message.counts),
         node_count=message.node_count,
@@ -255,7 +255,7 @@ def signals_from(messages: Iterable[node_task_pb2.Signal]) -> list[Signal]:
             message.source_handle,
             message.target,
             message.target_handle,
-            _SIGNALS.get(message.status, SignalStatus.UNKNOWN),
+            _SIGNALS[message.status],
         )
         for message in messages
     ]

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from tradewind.api.scheduler.v1 import flow_pb2
-from tradewind.client.wire import members_by_number, moment
+from tradewind.client.wire import Members, moment
 
 
 class FiringOutcome(StrEnum):
@@ -37,14 +37,14 @@ class FiringRecord:
     event_id: str = ""
 
 
-_OUTCOMES = members_by_number(flow_pb2.FiringOutcome, FiringOutcome)
+_OUTCOMES = Members(flow_pb2.FiringOutcome, FiringOutcome)
 
 
 def firing_from(message: flow_pb2.Firing) -> FiringRecord:
     """Read what became of a planned time."""
     return FiringRecord(
         planned_time=moment(message, "planned_time"),
-        outcome=_OUTCOMES.get(message.outcome, FiringOutcome.UNKNOWN),
+        outcome=_OUTCOMES[message.outcome],
         cycle=message.cycle if message.HasField("cycle") else None,
         reason=message.reason,
         decided_at=moment(message, "decided_at"),

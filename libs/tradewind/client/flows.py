@@ -10,7 +10,7 @@ from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.client import json_text
 from tradewind.client.errors import Violation
 from tradewind.client.reruns import StopRecord, stop_from
-from tradewind.client.wire import members_by_number, moment
+from tradewind.client.wire import Members, moment
 
 
 class FlowStatus(StrEnum):
@@ -106,7 +106,7 @@ class FlowAnalysis:
         return not self.violations
 
 
-_STATUSES = members_by_number(flow_pb2.FlowStatus, FlowStatus)
+_STATUSES = Members(flow_pb2.FlowStatus, FlowStatus)
 
 
 def flow_from(message: flow_pb2.Flow) -> FlowRecord:
@@ -137,7 +137,7 @@ def _pause_from(message: flow_pb2.Pause) -> Pause:
 
 def flow_status_from(value: int) -> FlowStatus:
     """Read a status."""
-    return _STATUSES.get(value, FlowStatus.UNKNOWN)
+    return _STATUSES[value]
 
 
 def components_from(message: flow_pb2.FlowStructure) -> tuple[ComponentStructure, ...]:

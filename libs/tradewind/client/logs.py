@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2
-from tradewind.client.wire import members_by_number, moment
+from tradewind.client.wire import Members, moment
 
 
 class LogLevel(StrEnum):
@@ -47,8 +47,8 @@ class LogLine:
     created_at: datetime | None
 
 
-_LEVELS = members_by_number(cycle_pb2.LogLevel, LogLevel)
-_SOURCES = members_by_number(cycle_pb2.LogSource, LogSource)
+_LEVELS = Members(cycle_pb2.LogLevel, LogLevel)
+_SOURCES = Members(cycle_pb2.LogSource, LogSource)
 
 
 def log_line_from(message: cycle_pb2.LogLine) -> LogLine:
@@ -58,8 +58,8 @@ def log_line_from(message: cycle_pb2.LogLine) -> LogLine:
         flow_id=message.flow_id,
         cycle=message.cycle,
         node_id=message.node_id,
-        level=_LEVELS.get(message.level, LogLevel.UNKNOWN),
-        source=_SOURCES.get(message.source, LogSource.UNKNOWN),
+        level=_LEVELS[message.level],
+        source=_SOURCES[message.source],
         message=message.message,
         created_at=moment(message, "created_at"),
     )

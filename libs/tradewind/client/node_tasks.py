@@ -9,7 +9,7 @@ from typing import Any
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.client import json_text
 from tradewind.client.sub_flows import SubFlowCycle, sub_flow_from
-from tradewind.client.wire import members_by_number, moment
+from tradewind.client.wire import Members, moment
 
 
 class NodeTaskStatus(StrEnum):
@@ -36,7 +36,7 @@ class NodeTaskStatus(StrEnum):
         )
 
 
-_STATUSES = members_by_number(node_task_pb2.NodeTaskStatus, NodeTaskStatus)
+_STATUSES = Members(node_task_pb2.NodeTaskStatus, NodeTaskStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def node_task_from(message: node_task_pb2.NodeTask) -> NodeTaskRecord:
         node_id=message.node_id,
         node_type=message.node_type,
         user_id=message.user_id,
-        status=_STATUSES.get(message.status, NodeTaskStatus.UNKNOWN),
+        status=_STATUSES[message.status],
         reason=message.reason,
         error=_error(message.error) if message.HasField("error") else None,
         attempt=message.attempt,

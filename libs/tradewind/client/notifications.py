@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from tradewind.api.node_task_manager.v1 import notification_pb2
-from tradewind.client.wire import members_by_number, moment
+from tradewind.client.wire import Members, moment
 
 
 class NotificationKind(StrEnum):
@@ -32,8 +32,8 @@ class Severity(StrEnum):
     UNKNOWN = "unknown"
 
 
-_KINDS = members_by_number(notification_pb2.NotificationKind, NotificationKind)
-_SEVERITIES = members_by_number(notification_pb2.Severity, Severity)
+_KINDS = Members(notification_pb2.NotificationKind, NotificationKind)
+_SEVERITIES = Members(notification_pb2.Severity, Severity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ def notification_from(message: notification_pb2.Notification, *, gap: bool = Fal
     return Notification(
         notification_id=message.notification_id,
         user_id=message.user_id,
-        kind=_KINDS.get(message.kind, NotificationKind.UNKNOWN),
-        severity=_SEVERITIES.get(message.severity, Severity.UNKNOWN),
+        kind=_KINDS[message.kind],
+        severity=_SEVERITIES[message.severity],
         title=message.title,
         message=message.message,
         node_task_id=subject.node_task_id,

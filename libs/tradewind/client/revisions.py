@@ -9,7 +9,7 @@ from typing import Any
 from tradewind.api.scheduler.v1 import revision_pb2
 from tradewind.client import json_text
 from tradewind.client.flows import FlowRecord
-from tradewind.client.wire import members_by_number, moment
+from tradewind.client.wire import Members, moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class RevisionDiff:
     diff: FlowDiff
 
 
-_KINDS = members_by_number(revision_pb2.ChangeKind, ChangeKind)
+_KINDS = Members(revision_pb2.ChangeKind, ChangeKind)
 
 
 def revision_from(message: revision_pb2.Revision) -> RevisionRecord:
@@ -143,7 +143,7 @@ def diff_from(message: revision_pb2.FlowDiff) -> FlowDiff:
         nodes=tuple(
             NodeChange(
                 node.node_id,
-                _KINDS.get(node.kind, ChangeKind.UNKNOWN),
+                _KINDS[node.kind],
                 node.before_json,
                 node.after_json,
                 tuple(_field(field) for field in node.fields),
@@ -152,7 +152,7 @@ def diff_from(message: revision_pb2.FlowDiff) -> FlowDiff:
         ),
         edges=tuple(
             EdgeChange(
-                _KINDS.get(change.kind, ChangeKind.UNKNOWN),
+                _KINDS[change.kind],
                 change.edge.source,
                 change.edge.source_handle,
                 change.edge.target,

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from tradewind.api.node_task_manager.v1 import batch_pb2, task_event_pb2
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
-from tradewind.client.wire import members_by_number, moment
+from tradewind.client.wire import Members, moment
 
 
 class TaskEventKind(StrEnum):
@@ -26,7 +26,7 @@ class TaskEventKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-_KINDS = members_by_number(task_event_pb2.TaskEventKind, TaskEventKind)
+_KINDS = Members(task_event_pb2.TaskEventKind, TaskEventKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def watched_task_from(response: batch_pb2.WatchTaskResponse) -> WatchedTask:
         return WatchedTask(**known, gap=response.gap)
     return WatchedTask(
         **known,
-        happened=_KINDS.get(response.event.kind, TaskEventKind.UNKNOWN),
+        happened=_KINDS[response.event.kind],
         happened_at=moment(response.event, "created_at"),
         event_id=response.event.event_id,
         gap=response.gap,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tradewind.api.trigger.v1 import trigger_pb2, trigger_service_pb2
 from tradewind.client.json_text import decode
-from tradewind.client.wire import members_by_number, moment
+from tradewind.client.wire import Members, moment
 
 
 class TriggerStatus(StrEnum):
@@ -29,7 +29,7 @@ class TriggerStatus(StrEnum):
     """Waits for events."""
 
 
-_STATUS = members_by_number(trigger_pb2.TriggerStatus, TriggerStatus)
+_STATUS = Members(trigger_pb2.TriggerStatus, TriggerStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def trigger_from(message: trigger_pb2.Trigger) -> TriggerRecord:
         trigger_id=message.trigger_id,
         queue=message.queue,
         schedule=described(message.schedule),
-        status=_STATUS.get(message.status, TriggerStatus.UNKNOWN),
+        status=_STATUS[message.status],
         next_fire_time=moment(message, "next_fire_time"),
         payload=decode(message.payload_json) if message.payload_json else None,
         failures=message.failures,

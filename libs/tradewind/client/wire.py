@@ -30,13 +30,19 @@ class _WireEnum(Protocol[Number]):
     def Name(self, number: Any) -> str: ...  # noqa: N802
 
 
-def members_by_number(enum: _WireEnum[Number], kind: type[Member]) -> dict[int, Member]:
-    """Return the member of `kind` for each number of `enum`: `running` for CYCLE_STATUS_RUNNING.
+class Members(dict[int, Member]):
+    """The member of `kind` for each number of `enum`: `running` for CYCLE_STATUS_RUNNING.
 
-    Callers must treat numbers that this version does not know as `kind.UNKNOWN`: servers may be newer.
+    Other numbers, as of a newer server or for a field that is not set, are its member `unknown`.
     """
-    prefix = _prefix(enum)
-    return {number: kind(name.removeprefix(prefix).lower()) for name, number in enum.items() if number}
+
+    def __init__(self, enum: _WireEnum[Number], kind: type[Member]) -> None:
+        prefix = _prefix(enum)
+        super().__init__((number, kind(name.removeprefix(prefix).lower())) for name, number in enum.items() if number)
+        self._unknown = kind("unknown")
+
+    def __missing__(self, number: int) -> Member:
+        return self._unknown
 
 
 def number_of(enum: _WireEnum[Number], word: str) -> Number:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tradewind.api.registry.v1 import node_type_pb2, worker_pb2
 from tradewind.client import json_text
-from tradewind.client.wire import members_by_number, moment
+from tradewind.client.wire import Members, moment
 
 
 class WorkerStatus(StrEnum):
@@ -74,7 +74,7 @@ class NodeType:
     """Whether it is part of Tradewind and needs no worker."""
 
 
-_STATUSES = members_by_number(worker_pb2.WorkerStatus, WorkerStatus)
+_STATUSES = Members(worker_pb2.WorkerStatus, WorkerStatus)
 
 
 def worker_from(message: worker_pb2.Worker) -> WorkerRecord:
@@ -82,7 +82,7 @@ def worker_from(message: worker_pb2.Worker) -> WorkerRecord:
     return WorkerRecord(
         worker_id=message.worker_id,
         incarnation=message.incarnation,
-        status=_STATUSES.get(message.status, WorkerStatus.UNKNOWN),
+        status=_STATUSES[message.status],
         api_url=message.api_url,
         node_types=tuple(message.node_types),
         capacity=message.capacity,
