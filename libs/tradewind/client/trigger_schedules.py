@@ -38,15 +38,15 @@ def schedule_of(
     if seconds_of(jitter):
         schedule.jitter.CopyFrom(span(seconds_of(jitter)))
     if at is not None:
-        schedule.once.at.CopyFrom(timestamp(at) or trigger_pb2.OnceSchedule().at)
+        schedule.once.at.CopyFrom(timestamp(at))
     elif times:
-        schedule.times.at.extend(moment for moment in map(timestamp, times) if moment is not None)
+        schedule.times.at.extend(timestamp(each) for each in times)
     elif after is not None:
         schedule.delay.CopyFrom(span(seconds_of(after)))
     elif every is not None:
         schedule.interval.interval.CopyFrom(span(seconds_of(every)))
         if anchor is not None:
-            schedule.interval.anchor.CopyFrom(timestamp(anchor) or schedule.interval.anchor)
+            schedule.interval.anchor.CopyFrom(timestamp(anchor))
     elif cron:
         schedule.cron.expression, schedule.cron.time_zone = cron, time_zone
     elif event:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -91,8 +91,16 @@ def span(seconds: float) -> Duration:
     return Duration(seconds=whole, nanos=rest * 1_000_000)
 
 
+@overload
+def timestamp(moment: datetime) -> Timestamp: ...
+
+
+@overload
+def timestamp(moment: datetime | None) -> Timestamp | None: ...
+
+
 def timestamp(moment: datetime | None) -> Timestamp | None:
-    """Return a Timestamp.
+    """Return a Timestamp, None for None.
 
     Raises ValueError for a moment without a time zone, which would be ambiguous, or outside of the years 1 to 9999 in
     UTC; TypeError for anything but a datetime.
