@@ -45,7 +45,7 @@ class DueTrigger:
         self.lease_deadline: datetime | None = moment(message, "lease_deadline")
         self.event_id: str = message.event.event_id
         self.event_name: str = message.event.name
-        self.event: Any = decode(message.event.payload_json) if message.event.payload_json else None
+        self.event: Any = decode(message.event.payload_json)
         self._stream = stream
 
     def __repr__(self) -> str:

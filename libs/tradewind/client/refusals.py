@@ -1,6 +1,6 @@
 """Turns what gRPC reports into the client's exceptions, by status code and `google.rpc.Status` details."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import grpc
@@ -61,12 +61,12 @@ def error_from(error: grpc.aio.AioRpcError, address: str, method: str) -> Tradew
     return make(message, details)
 
 
-def error_of_reason(reason: str, message: str, metadata: Mapping[str, str] | None = None) -> TradewindError:
+def error_of_reason(reason: str, message: str) -> TradewindError:
     """Return the error for a reason that came as data, as in the items of a bulk call."""
     make = _REASONS.get(reason)
     if make is None:
         make = _not_found if reason.endswith("_NOT_FOUND") else _server_fault
-    return make(message, _Details(reason=reason, metadata=dict(metadata or {})))
+    return make(message, _Details(reason=reason))
 
 
 def error_of_status(serialized: bytes) -> TradewindError:

@@ -104,7 +104,7 @@ def trigger_from(message: trigger_pb2.Trigger) -> TriggerRecord:
         schedule=described(message.schedule),
         status=_STATUS[message.status],
         next_fire_time=moment(message, "next_fire_time"),
-        payload=decode(message.payload_json) if message.payload_json else None,
+        payload=decode(message.payload_json),
         failures=message.failures,
         last_error=message.last_error,
         fired=message.fired,
