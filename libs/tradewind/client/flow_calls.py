@@ -12,7 +12,7 @@ from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
 from tradewind.client.definitions import Definition, flow_id_and_definition, weather_json
-from tradewind.client.errors import NotFound, TradewindError, Violation
+from tradewind.client.errors import NotFound, TradewindError
 from tradewind.client.flows import (
     FlowAnalysis,
     FlowRecord,
@@ -20,6 +20,7 @@ from tradewind.client.flows import (
     RegisteredFlow,
     components_from,
     flow_from,
+    violations_from,
 )
 from tradewind.client.messages import build, describe_value
 from tradewind.client.refusals import error_of_reason
@@ -134,20 +135,14 @@ class FlowCalls:
             etag=etag,
         )
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.RegisterFlow, request)
-        return RegisteredFlow(
-            flow_from(answer.flow),
-            answer.changed,
-            tuple(Violation(each.path, each.message) for each in answer.warnings),
-        )
+        return RegisteredFlow(flow_from(answer.flow), answer.changed, violations_from(answer.warnings))
 
     async def analyze_flow(self, definition: Definition) -> FlowAnalysis:
         """Return the components, faults and warnings of a definition, without registering it."""
         request = pb.AnalyzeFlowRequest(definition=flow_pb2.FlowDefinition(weather_json=weather_json(definition)))
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.AnalyzeFlow, request)
         return FlowAnalysis(
-            components_from(answer.structure),
-            tuple(Violation(each.path, each.message) for each in answer.violations),
-            tuple(Violation(each.path, each.message) for each in answer.warnings),
+            components_from(answer.structure), violations_from(answer.violations), violations_from(answer.warnings)
         )
 
     async def get_flow(self, flow_id: str) -> FlowDescription:

@@ -1,6 +1,6 @@
 """Flows as the scheduler knows them, and the results of analyzing or registering one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -138,6 +138,11 @@ def _pause_from(message: flow_pb2.Pause) -> Pause:
 def flow_status_from(value: int) -> FlowStatus:
     """Read a status."""
     return _STATUSES[value]
+
+
+def violations_from(messages: Iterable[flow_pb2.Violation]) -> tuple[Violation, ...]:
+    """Read faults or warnings."""
+    return tuple(Violation(each.path, each.message) for each in messages)
 
 
 def components_from(message: flow_pb2.FlowStructure) -> tuple[ComponentStructure, ...]:

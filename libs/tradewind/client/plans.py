@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from tradewind.api.scheduler.v1 import plan_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 from tradewind.client.errors import Violation
+from tradewind.client.flows import violations_from
 from tradewind.client.revisions import FlowDiff, diff_from
 
 
@@ -87,8 +88,8 @@ def plan_from(flow_id: str, answer: pb.RegisterFlowResponse) -> FlowPlan:
     return FlowPlan(
         flow_id=flow_id,
         changed=answer.changed,
-        violations=tuple(Violation(each.path, each.message) for each in plan.violations),
-        warnings=tuple(Violation(each.path, each.message) for each in answer.warnings),
+        violations=violations_from(plan.violations),
+        warnings=violations_from(answer.warnings),
         components=tuple(
             ComponentWaves(
                 component.component_id,

@@ -12,7 +12,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.definitions import Definition, flow_id_and_definition, weather_json
-from tradewind.client.flows import flow_from
+from tradewind.client.flows import flow_from, violations_from
 from tradewind.client.messages import build, describe_value
 from tradewind.client.plans import FlowPlan, plan_from
 from tradewind.client.revisions import (
@@ -138,7 +138,7 @@ class RevisionCalls:
             request_id=request_id or new_request_id(),
         )
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.RollBackFlow, request)
-        warnings = tuple(f"{each.path}: {each.message}" for each in answer.warnings)
+        warnings = tuple(map(str, violations_from(answer.warnings)))
         return RevisedFlow(flow_from(answer.flow), answer.changed, warnings)
 
 
