@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import FAILED, fail
-from tradewind.cli.parameters import FlowName, Newest, Output, ReasonOption, parse_time, take
+from tradewind.cli.parameters import FlowName, Newest, Output, ReasonOption, take
+from tradewind.cli.parsing import parse_time
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 

@@ -17,11 +17,9 @@ from tradewind.cli.parameters import (
     ReasonOption,
     RequestId,
     RequireWorker,
-    parse_concurrency,
-    parse_rate,
-    parse_statuses,
     take,
 )
+from tradewind.cli.parsing import parse_concurrency, parse_rate, parse_statuses
 from tradewind.cli.screen import STYLES, Format, length
 from tradewind.cli.session import Session, asynchronous
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tradewind.cli.parameters import read_json, read_stdin
+from tradewind.cli.parsing import read_json, read_stdin
 
 
 def read_items(file: str) -> list[str]:

@@ -5,19 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import FAILED, WRONG_INPUT, fail
-from tradewind.cli.parameters import (
-    Inputs,
-    InputsJson,
-    Newest,
-    Output,
-    Patience,
-    ReasonOption,
-    RequestId,
-    check_patience,
-    parse_inputs,
-    parse_statuses,
-    take,
-)
+from tradewind.cli.parameters import Inputs, InputsJson, Newest, Output, Patience, ReasonOption, RequestId, take
+from tradewind.cli.parsing import check_patience, parse_object, parse_statuses, parse_values
 from tradewind.cli.screen import Format, length
 from tradewind.cli.session import Session, asynchronous
 
@@ -116,7 +105,7 @@ async def approve(
 
     `tradewind cycle show` shows its form.
     """
-    values = parse_inputs(value, None, "--value")
+    values = parse_values(value, "--value")
     async with session.client() as client:
         described = await client.describe_cycle(flow, cycle, include_logs=False)
         found = described.node(node)
@@ -203,7 +192,7 @@ async def rerun(
     from tradewind.cli.outcomes import wait_for_outcome
 
     check_patience(wait, timeout)
-    inputs = parse_inputs(input, inputs_json)
+    inputs = parse_object(inputs_json, "--inputs-json") | parse_values(input, "--input")
     async with session.client() as client:
         handle = await client.rerun_cycle(flow, cycle, from_nodes=from_nodes or (), inputs=inputs, reason=reason)
         session.screen.notes(handle.warnings)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tradewind.cli.parameters import read_stdin
+from tradewind.cli.parsing import read_stdin
 from tradewind.flow import Flow, parse_flow, read_flow
 
 

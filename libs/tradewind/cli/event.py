@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli.parameters import Output, parse_inputs
+from tradewind.cli.parameters import Output
+from tradewind.cli.parsing import parse_object, parse_values
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -40,7 +41,7 @@ async def publish(
 
     It fires every trigger that listens for its name and whose filter it matches.
     """
-    payload = parse_inputs(field, payload_json, "--field", "--payload-json")
+    payload = parse_object(payload_json, "--payload-json") | parse_values(field, "--field")
     async with session.client() as client:
         published = await client.publish_event(name, payload, event_id=id)
     if output is Format.JSON:

@@ -18,12 +18,8 @@ from tradewind.cli.parameters import (
     Patience,
     ReasonOption,
     Wait,
-    check_patience,
-    parse_choice,
-    parse_inputs,
-    parse_pairs,
-    parse_statuses,
 )
+from tradewind.cli.parsing import check_patience, parse_choice, parse_object, parse_pairs, parse_statuses, parse_values
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -155,7 +151,7 @@ async def run(
     from tradewind.cli.outcomes import wait_for_outcome
 
     check_patience(wait, timeout)
-    inputs = parse_inputs(input, inputs_json)
+    inputs = parse_object(inputs_json, "--inputs-json") | parse_values(input, "--input")
     async with session.client() as client:
         handle = await client.run_flow(name, inputs)
         session.screen.notes(handle.warnings)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import FAILED
-from tradewind.cli.parameters import Newest, Output, ReasonOption, RequestId, parse_statuses, parse_time, take
+from tradewind.cli.parameters import Newest, Output, ReasonOption, RequestId, take
+from tradewind.cli.parsing import parse_statuses, parse_time
 from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
 

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli.parameters import FlowName, Output, parse_inputs
+from tradewind.cli.parameters import FlowName, Output
+from tradewind.cli.parsing import parse_values
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -36,7 +37,7 @@ async def memory(
 
     A flow carries its variables from cycle to cycle. --set and --delete change variables first: all together, or none.
     """
-    values = parse_inputs(assigned, None, "--set")
+    values = parse_values(assigned, "--set")
     async with session.client() as client:
         if values or delete:
             await client.update_memory(name, values, delete=delete or (), cycle=cycle, expected_version=expect)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.parameters import Newest, Output, parse_choice
+from tradewind.cli.parameters import Newest, Output
+from tradewind.cli.parsing import parse_choice
 from tradewind.cli.screen import Format, Screen, iso
 from tradewind.cli.session import Session, asynchronous
 

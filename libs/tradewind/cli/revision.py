@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tradewind.cli.failures import WRONG_INPUT, fail
-from tradewind.cli.parameters import Definition, Etag, FlowName, Labels, Newest, Output, ReasonOption, parse_pairs, take
+from tradewind.cli.parameters import Definition, Etag, FlowName, Labels, Newest, Output, ReasonOption, take
+from tradewind.cli.parsing import parse_pairs
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 

@@ -21,13 +21,16 @@ from tradewind.cli.parameters import (
     ReasonOption,
     RequestId,
     RequireWorker,
+    take,
+)
+from tradewind.cli.parsing import (
     check_patience,
     parse_concurrency,
-    parse_inputs,
-    parse_json_option,
+    parse_json,
+    parse_object,
     parse_rate,
     parse_statuses,
-    take,
+    parse_values,
 )
 from tradewind.cli.screen import STYLES, Format
 from tradewind.cli.session import Session, asynchronous
@@ -66,7 +69,7 @@ async def submit(
     from tradewind.flow import Retry
 
     check_patience(wait, timeout)
-    parameters = parse_inputs(param, params_json, "--param", "--params-json")
+    parameters = parse_object(params_json, "--params-json") | parse_values(param, "--param")
     async with session.client() as client:
         handle = await client.submit_task(
             node_type,
@@ -218,7 +221,7 @@ async def signal(
 
     The node task continues with the payload; if it does not wait yet, it gets the signal once it does.
     """
-    value = parse_json_option(payload, "--payload")
+    value = parse_json(payload, "--payload")
     async with session.client() as client:
         task = await client.signal_node(
             task_id, signal, value, request_id=request_id or "", only_if_waiting=only_if_waiting

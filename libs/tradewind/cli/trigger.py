@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.parameters import Output, parse_duration, parse_inputs, parse_json_option, parse_time, take
+from tradewind.cli.parameters import Output, take
+from tradewind.cli.parsing import parse_duration, parse_json, parse_object, parse_time
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -118,10 +119,10 @@ async def save(
             cron=cron,
             time_zone=time_zone,
             event=event,
-            filter=parse_inputs(None, where, text_option="--filter"),
+            filter=parse_object(where, "--filter"),
             on_finished=[] if _ANY in (on_finished or ()) else on_finished,
             statuses=status or (),
-            payload=parse_json_option(payload_json, "--payload-json"),
+            payload=parse_json(payload_json, "--payload-json"),
             jitter=jitter,
             start=parse_time(start, "--start", zone=None) if start else None,
             end=parse_time(end, "--end", zone=None) if end else None,
@@ -190,7 +191,7 @@ async def fire(
     output: Output = Format.TEXT,
 ) -> None:
     """Fire a trigger once now, in addition to its planned times."""
-    payload = parse_inputs(None, payload_json, text_option="--payload-json")
+    payload = parse_object(payload_json, "--payload-json")
     async with session.client() as client:
         fired = await client.fire_trigger(queue, trigger_id, payload, request_id=request_id)
     if output is Format.JSON:

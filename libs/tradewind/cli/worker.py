@@ -8,7 +8,8 @@ import typer
 from typer.core import TyperGroup
 
 from tradewind.cli.failures import WRONG_INPUT, fail
-from tradewind.cli.parameters import Labels, Output, parse_duration, parse_pairs
+from tradewind.cli.parameters import Labels, Output
+from tradewind.cli.parsing import parse_duration, parse_pairs
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous, blocking
 

@@ -13,7 +13,7 @@ import typer
 
 from tests.unit.cli.shell import COMMAND, Shell
 from tradewind.cli.batch_items import read_items
-from tradewind.cli.parameters import parse_duration, parse_inputs, parse_time
+from tradewind.cli.parsing import parse_duration, parse_object, parse_time, parse_values
 
 
 @pytest.fixture
@@ -93,9 +93,9 @@ def test_malformed_rate_or_concurrency_is_refused(option: str, text: str, form: 
 
 
 def test_nan_and_infinity_are_not_json_numbers() -> None:
-    assert parse_inputs(["a=NaN", "b=-Infinity", "c=1.5"], None) == {"a": "NaN", "b": "-Infinity", "c": 1.5}
+    assert parse_values(["a=NaN", "b=-Infinity", "c=1.5"], "--input") == {"a": "NaN", "b": "-Infinity", "c": 1.5}
     with pytest.raises(typer.BadParameter, match="NaN is not a JSON number"):
-        parse_inputs(None, '{"a": NaN}')
+        parse_object('{"a": NaN}', "--inputs-json")
 
 
 def test_items_are_split_only_at_newlines(tmp_path: Path) -> None:
