@@ -56,10 +56,11 @@ async def login(
         new_token = await client.log_in(label=f"login from {platform.node()}"[:128])
     store_token(session.addresses.access, new_token.token)
     address = session.addresses.access
-    if output is Format.JSON:
-        session.screen.json({"user_id": me.user_id, "role": me.role, "address": address})
-    else:
-        session.screen.line(f"logged in as {me.user_id} ({me.role}) at {address}")
+    session.screen.result(
+        output,
+        {"user_id": me.user_id, "role": me.role, "address": address},
+        f"logged in as {me.user_id} ({me.role}) at {address}",
+    )
 
 
 @asynchronous
@@ -84,7 +85,7 @@ async def logout(session: Session, output: Output = Format.TEXT) -> None:
         session.screen.notes([f"still logged in at {address}: log out again once the server answers"])
         raise
     store_token(address, None)
-    session.screen.json({"address": address}) if output is Format.JSON else session.screen.line("logged out")
+    session.screen.result(output, {"address": address}, "logged out")
 
 
 @asynchronous
@@ -133,10 +134,7 @@ async def create(
     """Create a token for a program and print it; it is shown only once."""
     async with session.client() as client:
         new_token = await client.create_token(user, role=role, label=label, lifetime=days * 86_400)
-    if output is Format.JSON:
-        session.screen.json({"token": new_token.token, "session": new_token.session})
-        return
-    session.screen.line(new_token.token)
+    session.screen.result(output, {"token": new_token.token, "session": new_token.session}, new_token.token)
 
 
 @tokens.command("list")
@@ -145,12 +143,9 @@ async def list_(session: Session, user: User = "", output: Output = Format.TEXT)
     """List tokens and sessions."""
     async with session.client() as client:
         found = await client.list_sessions(user)
-    if output is Format.JSON:
-        session.screen.json(found)
-        return
-    session.screen.table(
-        ["ID", "USER", "KIND", "CREATED", "LAST USED", "EXPIRES", "NOTE"], [_row(session, each) for each in found]
-    )
+    rows = [_row(session, each) for each in found]
+    columns = ["ID", "USER", "KIND", "CREATED", "LAST USED", "EXPIRES", "NOTE"]
+    session.screen.results(output, found, columns, rows)
 
 
 def _row(session: Session, each: "SessionRecord") -> tuple[str, ...]:
@@ -179,10 +174,7 @@ async def revoke(
             count = 1
         else:
             count = await client.revoke_sessions(user)
-    if output is Format.JSON:
-        session.screen.json({"revoked": count})
-    else:
-        session.screen.line(f"revoked {session_id or f'{count} tokens and sessions'}")
+    session.screen.result(output, {"revoked": count}, f"revoked {session_id or f'{count} tokens and sessions'}")
 
 
 @users.command("set")
@@ -202,7 +194,7 @@ async def set_(
     """Add a user, or change a user's role at once."""
     async with session.client() as client:
         user = await client.set_user(user_id, role, time_zone=time_zone)
-    session.screen.json(user) if output is Format.JSON else session.screen.line(f"{user.user_id} is {user.role}")
+    session.screen.result(output, user, f"{user.user_id} is {user.role}")
 
 
 @users.command("quotas")
@@ -215,10 +207,7 @@ async def quotas(
     """Show how much of the daily quotas a user has used today."""
     async with session.client() as client:
         used = await client.list_quotas(user_id)
-    if output is Format.JSON:
-        session.screen.json(used)
-        return
-    _show(session, used)
+    session.screen.json(used) if output is Format.JSON else _show(session, used)
 
 
 @users.command("list")
@@ -227,10 +216,5 @@ async def list_users(session: Session, output: Output = Format.TEXT) -> None:
     """List users."""
     async with session.client() as client:
         found = [user async for user in client.list_users()]
-    if output is Format.JSON:
-        session.screen.json(found)
-        return
-    session.screen.table(
-        ["USER", "ROLE", "CHANGED", "ZONE"],
-        [(each.user_id, each.role, session.screen.when(each.updated_at), each.time_zone) for each in found],
-    )
+    rows = [(each.user_id, each.role, session.screen.when(each.updated_at), each.time_zone) for each in found]
+    session.screen.results(output, found, ["USER", "ROLE", "CHANGED", "ZONE"], rows)

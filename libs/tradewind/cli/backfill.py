@@ -74,9 +74,6 @@ async def backfills(
     """List backfills and their progress, newest first."""
     async with session.client() as client:
         found = await take(limit, client.list_backfills(name))
-    if output is Format.JSON:
-        session.screen.json(found)
-        return
     rows = [
         (
             str(each.backfill_id),
@@ -89,7 +86,7 @@ async def backfills(
         )
         for each in found
     ]
-    session.screen.table(["BACKFILL", "STATUS", "FROM", "TO", "TIMES", "CYCLES", "REASON"], rows)
+    session.screen.results(output, found, ["BACKFILL", "STATUS", "FROM", "TO", "TIMES", "CYCLES", "REASON"], rows)
 
 
 @app.command()
@@ -107,10 +104,9 @@ async def cancel_backfill(
     """
     async with session.client() as client:
         cancelled = await client.cancel_backfill(name, number, reason=reason)
-    if output is Format.JSON:
-        session.screen.json(cancelled)
-    else:
-        session.screen.line(f"backfill {number} of {name} is {cancelled.status}: {_progress(cancelled)}")
+    session.screen.result(
+        output, cancelled, f"backfill {number} of {name} is {cancelled.status}: {_progress(cancelled)}"
+    )
 
 
 def _progress(backfill: "BackfillRecord") -> str:

@@ -3,14 +3,17 @@
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tradewind.cli.failures import WRONG_INPUT, fail
 from tradewind.cli.parameters import Output
-from tradewind.cli.screen import Format
+from tradewind.cli.screen import Format, counted
 from tradewind.cli.session import Session, asynchronous, blocking
+
+if TYPE_CHECKING:
+    from tradewind.server.redis.backup import Backup
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Back up and restore a store.")
 
@@ -73,11 +76,8 @@ async def create(
         removed = remove_old(target, keep, backup)
     except (BackupError, SnapshotError, OSError) as error:
         raise fail(str(error)) from None
-    if output is Format.JSON:
-        session.screen.json({"path": str(backup.path), "kind": backup.kind, "bytes": backup.bytes})
-        return
-    old = f"{len(removed)} old backup{'s' * (len(removed) != 1)}"
-    session.screen.line(f"{backup.path}: {backup.kind}, {backup.bytes} bytes; removed {old}")
+    text = f"{backup.path}: {backup.kind}, {backup.bytes} bytes; removed {counted(len(removed), 'old backup')}"
+    session.screen.result(output, _record(backup), text)
 
 
 @app.command("list")
@@ -92,11 +92,17 @@ def list_(
 
     backups = list_backups(target)
     session.screen.notes(broken_backups(target))
-    if output is Format.JSON:
-        session.screen.json([{"path": str(each.path), "kind": each.kind, "bytes": each.bytes} for each in backups])
-        return
     rows = [(str(each.path), each.kind, session.screen.when(each.taken_at), str(each.bytes)) for each in backups]
-    session.screen.table(["BACKUP", "KIND", "TAKEN AT", "BYTES"], rows)
+    session.screen.results(
+        output,
+        [_record(each) for each in backups],
+        ["BACKUP", "KIND", "TAKEN AT", "BYTES"],
+        rows,
+    )
+
+
+def _record(backup: "Backup") -> dict[str, str | int]:
+    return {"path": str(backup.path), "kind": backup.kind, "bytes": backup.bytes}
 
 
 @app.command()
@@ -114,10 +120,9 @@ async def verify(session: Session, backup: Place, output: Output = Format.TEXT) 
         keys = await count_keys(found)
     except (BackupError, EmbeddedStoreError) as error:
         raise fail(str(error)) from None
-    if output is Format.JSON:
-        session.screen.json({"path": str(found.path), "keys": keys})
-    else:
-        session.screen.line(f"{found.path} is intact: a store loads {keys} keys from it")
+    session.screen.result(
+        output, {"path": str(found.path), "keys": keys}, f"{found.path} is intact: a store loads {keys} keys from it"
+    )
     if broken:
         raise fail("\n".join(broken))
 

@@ -24,7 +24,7 @@ from tradewind.cli.screen import STYLES, Format, length
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
-    from tradewind.client import BatchHandle, BatchRecord
+    from tradewind.client import BatchHandle
 
 app = typer.Typer(no_args_is_help=True, help="Run one node type many times.", rich_markup_mode=None)
 
@@ -162,9 +162,6 @@ async def list_(
     statuses = parse_statuses(status, BatchStatus)
     async with session.client() as client:
         batches = await take(limit, client.list_batches(statuses=statuses))
-    if output is Format.JSON:
-        session.screen.json(batches)
-        return
     rows = [
         (
             batch.batch_id,
@@ -177,7 +174,7 @@ async def list_(
         )
         for batch in batches
     ]
-    session.screen.table(["BATCH", "TYPE", "STATUS", "ENDED", "FAILED", "SUBMITTED", "TOOK"], rows)
+    session.screen.results(output, batches, ["BATCH", "TYPE", "STATUS", "ENDED", "FAILED", "SUBMITTED", "TOOK"], rows)
 
 
 @app.command()
@@ -192,14 +189,12 @@ async def cancel(
 
     Items that have not begun are skipped; running ones are asked to stop.
     """
+    from tradewind.cli.batch_progress import counts_text
+
     async with session.client() as client:
         batch = await client.cancel_batch(batch_id, reason=reason)
-    if output is Format.JSON:
-        session.screen.json(batch)
-    elif batch.stop_by:
-        session.screen.line(f"batch {batch_id} is cancelled: {_counts(batch)}")
-    else:
-        session.screen.line(f"batch {batch_id} had already ended: {_counts(batch)}")
+    what = "is cancelled" if batch.stop_by else "had already ended"
+    session.screen.result(output, batch, f"batch {batch_id} {what}: {counts_text(batch.progress)}")
 
 
 async def _watch(session: Session, handle: "BatchHandle", output: Format) -> None:
@@ -213,9 +208,3 @@ async def _watch(session: Session, handle: "BatchHandle", output: Format) -> Non
         command = f"tradewind batch results {batch.batch_id} --failed"
         raise fail(f"batch {batch.batch_id} ended with status {batch.status}; see: {command}")
     raise typer.Exit(FAILED)
-
-
-def _counts(batch: "BatchRecord") -> str:
-    from tradewind.cli.batch_progress import counts_text
-
-    return counts_text(batch.progress)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tradewind.cli.parameters import Output
-from tradewind.cli.screen import Format, length
+from tradewind.cli.screen import Format, counted, length
 from tradewind.cli.session import Session, asynchronous
 
 app = typer.Typer(no_args_is_help=True, help="Show how much caches are used, and empty them.", rich_markup_mode=None)
@@ -23,9 +23,6 @@ async def stats(
     """Show how many results caches hold, and how often they are used."""
     async with session.client() as client:
         found = await client.cache_statistics(name)
-    if output is Format.JSON:
-        session.screen.json(found)
-        return
     rows = [
         (
             each.name,
@@ -36,7 +33,9 @@ async def stats(
         )
         for each in found
     ]
-    session.screen.table(["CACHE", "TTL", "RESULTS", "HIT RATE", *(column.upper() for column in _COLUMNS)], rows)
+    session.screen.results(
+        output, found, ["CACHE", "TTL", "RESULTS", "HIT RATE", *(column.upper() for column in _COLUMNS)], rows
+    )
 
 
 @app.command()
@@ -52,4 +51,4 @@ async def clear(
     if output is Format.JSON:
         session.screen.json({"cache": name, "removed": removed})
     else:
-        session.screen.line(f"{name} is empty: removed {removed} result{'s' * (removed != 1)}")
+        session.screen.line(f"{name} is empty: removed {counted(removed, 'result')}")

@@ -118,10 +118,9 @@ async def approve(
             request_id=request_id or "",
             owner=found.user_id,
         )
-    if output is Format.JSON:
-        session.screen.json(task)
-    else:
-        session.screen.line(f"{node} was {'rejected' if reject else 'approved'}; its status is {task.status}")
+    session.screen.result(
+        output, task, f"{node} was {'rejected' if reject else 'approved'}; its status is {task.status}"
+    )
 
 
 def _no_node(flow: str, node: str, described: "CycleDescription") -> typer.Exit:
@@ -147,9 +146,6 @@ async def list_(
     statuses = parse_statuses(status, CycleStatus)
     async with session.client() as client:
         cycles = await take(limit, client.list_cycles(flow, statuses=statuses))
-    if output is Format.JSON:
-        session.screen.json(cycles)
-        return
     rows = [
         (
             f"{each.cycle}{f' run {each.run}' if each.run else ''}",
@@ -162,7 +158,7 @@ async def list_(
         )
         for each in cycles
     ]
-    session.screen.table(["CYCLE", "STATUS", "STARTED", "TOOK", "NODES", "ORIGIN", "REASON"], rows)
+    session.screen.results(output, cycles, ["CYCLE", "STATUS", "STARTED", "TOOK", "NODES", "ORIGIN", "REASON"], rows)
 
 
 @app.command()
@@ -229,7 +225,7 @@ async def stop(
         if node is not None:
             stopped = await client.stop_node(flow, node, cycle, reason=reason)
             text = f"{node} is {stopped.status}" + ("" if stopped.status.ended else " and was asked to stop")
-            session.screen.json(stopped) if output is Format.JSON else session.screen.line(text)
+            session.screen.result(output, stopped, text)
             return
         if component is not None:
             found = await client.stop_component(flow, component, cycle, reason=reason)
@@ -237,4 +233,4 @@ async def stop(
             found = await client.stop_cycle(flow, cycle, reason=reason)
     what = f"component {component} of cycle" if component is not None else "cycle"
     line = f"{what} {found.cycle} of {flow} {'is stopping' if not found.ended else f'is {found.status}'}"
-    session.screen.json(found) if output is Format.JSON else session.screen.line(line)
+    session.screen.result(output, found, line)

@@ -26,9 +26,6 @@ async def list_(
     """
     async with session.client() as client:
         letters = await take(limit, client.list_dead_letters())
-    if output is Format.JSON:
-        session.screen.json(letters)
-        return
     rows = [
         (
             letter.node_task_id,
@@ -39,7 +36,7 @@ async def list_(
         )
         for letter in letters
     ]
-    session.screen.table(["NODE TASK", "TYPE", "GIVEN UP", "ATTEMPTS", "LAST ERROR"], rows)
+    session.screen.results(output, letters, ["NODE TASK", "TYPE", "GIVEN UP", "ATTEMPTS", "LAST ERROR"], rows)
 
 
 @app.command()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.cli.plain import to_json
-from tradewind.cli.screen import STYLES, Screen, iso, length
+from tradewind.cli.screen import STYLES, Screen, counted, iso, length
 from tradewind.client import (
     CycleDescription,
     CycleRecord,
@@ -37,7 +37,7 @@ def show_flow(screen: Screen, described: FlowDescription, statistics: CycleStati
         ("paused", _pause_text(screen, flow.pause)),
         ("stopped", _stop_text(screen, flow.stop)),
         ("kept", _retention_text(flow.config)),
-        ("nodes", f"{flow.node_count} in {component_count_text(len(flow.components))}"),
+        ("nodes", f"{flow.node_count} in {counted(len(flow.components), 'component')}"),
         ("revision", str(flow.revision)),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(flow.labels.items()))),
         ("next cycle", screen.when(flow.next_execution)),
@@ -48,9 +48,9 @@ def show_flow(screen: Screen, described: FlowDescription, statistics: CycleStati
     screen.facts(facts)
 
 
-def component_count_text(count: int) -> str:
-    """Return `1 component`, `2 components`."""
-    return f"{count} component{'s' * (count != 1)}"
+def size_text(nodes: int, components: int) -> str:
+    """Return `9 nodes in 2 components`."""
+    return f"{counted(nodes, 'node')} in {counted(components, 'component')}"
 
 
 def cycle_text(cycle: CycleRecord, statistics: CycleStatistics | None = None) -> str:

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from tradewind.cli.failures import FAILED
 from tradewind.cli.parameters import Output
-from tradewind.cli.screen import Format
+from tradewind.cli.screen import Format, counted
 from tradewind.cli.session import Session, asynchronous
 
 
@@ -31,8 +32,7 @@ async def doctor(
         ]
         if rows:
             screen.table(["SERVICE", "CHECK", "SUBJECT", "PROBLEM", "MENDED"], rows)
-        broken = "broken invariant" if len(rows) == 1 else "broken invariants"
-        screen.line(f"{len(rows)} {broken} in {diagnosis.examined} records and index entries")
+        screen.line(f"{counted(len(rows), 'broken invariant')} in {diagnosis.examined} records and index entries")
         if rows and not mend:
             screen.line("tradewind doctor --mend repairs what it can; docs/doctor.md explains each check")
         if mend and not diagnosis.healthy:
@@ -41,4 +41,4 @@ async def doctor(
         if before:
             screen.line(f"found earlier, in the background: {before}")
     if not diagnosis.healthy:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)

@@ -44,10 +44,8 @@ async def publish(
     payload = parse_object(payload_json, "--payload-json") | parse_values(field, "--field")
     async with session.client() as client:
         published = await client.publish_event(name, payload, event_id=id)
-    if output is Format.JSON:
-        session.screen.json(published)
-        return
     more = f", {published.duplicates} had already fired for it" if published.duplicates else ""
     more += f", {published.dropped} dropped because too many firings wait" if published.dropped else ""
     match = "trigger matches" if published.matched == 1 else "triggers match"
-    session.screen.line(f"event {published.event_id}: {published.matched} {match}, {published.fired} fired{more}")
+    text = f"event {published.event_id}: {published.matched} {match}, {published.fired} fired{more}"
+    session.screen.result(output, published, text)

@@ -54,6 +54,7 @@ async def register(
     An existing flow gets a new revision and keeps its history and status.
     """
     from tradewind.cli.definition_files import read_definition
+    from tradewind.cli.descriptions import size_text
     from tradewind.client import InvalidInput, TradewindError
 
     labels = parse_pairs(label, "--label")
@@ -71,7 +72,7 @@ async def register(
         session.screen.json(registered)
         return
     flow = registered.flow
-    what = f"revision {flow.revision}, {_size(flow)}"
+    what = f"revision {flow.revision}, {size_text(flow.node_count, len(flow.components))}"
     session.screen.line(f"{name} registered: {what}" if registered.changed else f"{name} is unchanged: {what}")
     for warning in registered.warnings:
         session.screen.line(f"  note: {warning}", "yellow")
@@ -159,10 +160,8 @@ async def run(
             client.patience = session.patience
             if not await wait_for_outcome(session.screen, client, handle, timeout, output):
                 raise typer.Exit(FAILED)
-        elif output is Format.JSON:
-            session.screen.json(handle.record)
         else:
-            session.screen.line(f"started cycle {handle.cycle} of {name}")
+            session.screen.result(output, handle.record, f"started cycle {handle.cycle} of {name}")
 
 
 @app.command()
@@ -176,9 +175,7 @@ async def status(session: Session, name: FlowName, output: Output = Format.TEXT)
         cycle = described.current_cycle
         statistics = await client.cycle_statistics(name, cycle.cycle) if cycle is not None else None
     if output is Format.JSON:
-        session.screen.json(
-            {"flow": described.flow, "current_cycle": cycle, "statistics": statistics},
-        )
+        session.screen.json({"flow": described.flow, "current_cycle": cycle, "statistics": statistics})
     else:
         show_flow(session.screen, described, statistics)
 
@@ -280,12 +277,8 @@ async def delete(
             history = f", with the history of {flow.last_cycle + 1} cycles" if flow.last_cycle is not None else ""
             typer.confirm(f"{name} is {flow.status}. Delete it{history}?", abort=True)
         done = await client.delete_flow(name, wait=wait)
-    if output is Format.JSON:
-        session.screen.json({"flow_id": name, "done": done})
-    else:
-        session.screen.line(
-            f"{name} deleted" if done else f"{name} is being deleted; deletion continues in the background"
-        )
+    text = f"{name} deleted" if done else f"{name} is being deleted; deletion continues in the background"
+    session.screen.result(output, {"flow_id": name, "done": done}, text)
 
 
 @app.command("list")
@@ -305,10 +298,7 @@ async def list_(
     labels = parse_pairs(label, "--label")
     async with session.client() as client:
         flows = [flow async for flow in client.list_flows(statuses=statuses, labels=labels)]
-    if output is Format.JSON:
-        session.screen.json(flows)
-        return
-    if not flows and session.screen.terminal:
+    if not flows and session.screen.terminal and output is Format.TEXT:
         session.screen.line("no flows; register one with: tradewind flow register NAME FILE", "dim")
         return
     rows = [
@@ -323,7 +313,8 @@ async def list_(
         )
         for flow in flows
     ]
-    session.screen.table(["FLOW", "STATUS", "NODES", "LAST CYCLE", "RUNNING", "NEXT", "LABELS"], rows)
+    columns = ["FLOW", "STATUS", "NODES", "LAST CYCLE", "RUNNING", "NEXT", "LABELS"]
+    session.screen.results(output, flows, columns, rows)
 
 
 def _require_node(flow: "FlowRecord", node: str) -> None:
@@ -335,14 +326,6 @@ def _require_node(flow: "FlowRecord", node: str) -> None:
 
 
 def _show_change(session: Session, flow: "FlowRecord", output: Format) -> None:
-    if output is Format.JSON:
-        session.screen.json(flow)
-        return
     following = f", begins on {flow.begins_on}" if flow.begins_on and flow.status == "running" else ""
     following = f", next cycle {session.screen.when(flow.next_execution)}" if flow.next_execution else following
-    session.screen.line(f"{flow.flow_id} is {flow.status}{following}")
-
-
-def _size(flow: "FlowRecord") -> str:
-    nodes, components = flow.node_count, len(flow.components)
-    return f"{nodes} node{'s' * (nodes != 1)} in {components} component{'s' * (components != 1)}"
+    session.screen.result(output, flow, f"{flow.flow_id} is {flow.status}{following}")

@@ -111,9 +111,6 @@ async def list_(
     """List jobs, newest first."""
     async with session.client() as client:
         jobs = await take(limit, client.list_bulk_jobs())
-    if output is Format.JSON:
-        session.screen.json(jobs)
-        return
     rows = [
         (
             each.job_id,
@@ -128,7 +125,9 @@ async def list_(
         )
         for each in jobs
     ]
-    session.screen.table(["JOB", "ACTION", "STATUS", "MATCHED", "DONE", "FAILED", "CREATED", "BY", "FLOWS"], rows)
+    session.screen.results(
+        output, jobs, ["JOB", "ACTION", "STATUS", "MATCHED", "DONE", "FAILED", "CREATED", "BY", "FLOWS"], rows
+    )
 
 
 def _show(screen: Screen, job: "BulkJob") -> None:

@@ -91,7 +91,7 @@ async def read(
     """Mark notifications as read."""
     async with session.client() as client:
         unread = await client.mark_notifications_read(through)
-    session.screen.json({"unread": unread}) if output is Format.JSON else session.screen.line(f"{unread} unread")
+    session.screen.result(output, {"unread": unread}, f"{unread} unread")
 
 
 @app.command()

@@ -3,7 +3,8 @@
 import difflib
 import json
 
-from tradewind.cli.screen import Screen, iso
+from tradewind.cli.descriptions import size_text
+from tradewind.cli.screen import Screen, counted, iso
 from tradewind.client import ComponentWaves, FlowDiff, FlowPlan, RevisionDefinition
 
 _NODES_SHOWN = 6
@@ -63,10 +64,9 @@ def show_difference(screen: Screen, name: str, before: RevisionDefinition, after
 
 def _headline(plan: FlowPlan) -> str:
     nodes = sum(component.node_count for component in plan.components)
-    count = len(plan.components)
-    size = f"{nodes} node{'s' * (nodes != 1)} in {count} component{'s' * (count != 1)}"
+    size = size_text(nodes, len(plan.components))
     if not plan.valid:
-        return f"{plan.flow_id} would be refused: {len(plan.violations)} fault{'s' * (len(plan.violations) != 1)}"
+        return f"{plan.flow_id} would be refused: {counted(len(plan.violations), 'fault')}"
     if plan.standing_revision is None:
         return f"{plan.flow_id} would be a new flow: {size}"
     if not plan.changed:

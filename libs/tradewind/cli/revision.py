@@ -93,9 +93,6 @@ async def revisions(
     """
     async with session.client() as client:
         found = await take(limit, client.list_revisions(name))
-    if output is Format.JSON:
-        session.screen.json(found)
-        return
     rows = [
         (
             f"{each.revision}{' *' if each.current else ''}",
@@ -107,7 +104,7 @@ async def revisions(
         )
         for each in found
     ]
-    session.screen.table(["REVISION", "CREATED", "BY", "DIGEST", "OPEN RUNS", "NOTE"], rows)
+    session.screen.results(output, found, ["REVISION", "CREATED", "BY", "DIGEST", "OPEN RUNS", "NOTE"], rows)
 
 
 @app.command()

@@ -25,7 +25,7 @@ async def pause(
     """
     async with session.client() as client:
         flow = await client.pause_flow(name, note=note)
-    session.screen.json(flow) if output is Format.JSON else session.screen.line(f"{name} is {flow.status}")
+    session.screen.result(output, flow, f"{name} is {flow.status}")
 
 
 @app.command()
@@ -34,12 +34,9 @@ async def resume(session: Session, name: FlowName, output: Output = Format.TEXT)
     """Resume a paused flow, from its next planned time on."""
     async with session.client() as client:
         flow = await client.resume_flow(name)
-    if output is Format.JSON:
-        session.screen.json(flow)
-    else:
-        following = f"; begins on {flow.begins_on}" if flow.begins_on else ""
-        following = f"; next cycle {session.screen.when(flow.next_execution)}" if flow.next_execution else following
-        session.screen.line(f"{name} is {flow.status}{following}")
+    following = f"; begins on {flow.begins_on}" if flow.begins_on else ""
+    following = f"; next cycle {session.screen.when(flow.next_execution)}" if flow.next_execution else following
+    session.screen.result(output, flow, f"{name} is {flow.status}{following}")
 
 
 @app.command("next")
@@ -82,9 +79,6 @@ async def firings(
     """
     async with session.client() as client:
         lines = await take(limit, client.list_firings(name, backfill_id=backfill or 0))
-    if output is Format.JSON:
-        session.screen.json(lines)
-        return
     rows = [
         (
             session.screen.when(line.planned_time),
@@ -94,4 +88,4 @@ async def firings(
         )
         for line in lines
     ]
-    session.screen.table(["PLANNED", "OUTCOME", "CYCLE", "REASON"], rows)
+    session.screen.results(output, lines, ["PLANNED", "OUTCOME", "CYCLE", "REASON"], rows)

@@ -92,6 +92,20 @@ class Screen:
 
         typer.echo(to_json(value, indent=2))
 
+    def result(self, output: Format, value: object, text: str, style: str | None = None) -> None:
+        """Print a value as JSON, or the line that tells a person of it."""
+        if output is Format.JSON:
+            self.json(value)
+        else:
+            self.line(text, style)
+
+    def results(self, output: Format, values: object, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print values as JSON, or for a person as rows under their columns."""
+        if output is Format.JSON:
+            self.json(values)
+        else:
+            self.table(columns, rows)
+
     def json_line(self, value: object) -> None:
         """Print a value as one line of JSON, at once."""
         from tradewind.cli.plain import to_json
@@ -141,6 +155,11 @@ class Screen:
         return f"in {length(seconds)}" if seconds > 0 else f"{length(-seconds)} ago"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return `1 node`, `2 nodes`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def iso(moment: datetime) -> str:
     """Return a time as `2026-11-21T07:25:10.123Z`."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -152,7 +171,7 @@ def length(seconds: float) -> str:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    for unit, size in (("min", 60), ("h", 3600), ("d", 86400)):
-        if seconds < size * 60 or unit == "d":
+    for unit, size in (("min", 60), ("h", 3600)):
+        if seconds < size * 60:
             return f"{seconds / size:.0f} {unit}"
-    raise AssertionError("days have no end")
+    return f"{seconds / 86400:.0f} d"

@@ -1,7 +1,7 @@
 """`tradewind task ...`: single node tasks."""
 
 from contextlib import aclosing
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -34,6 +34,9 @@ from tradewind.cli.parsing import (
 )
 from tradewind.cli.screen import STYLES, Format
 from tradewind.cli.session import Session, asynchronous
+
+if TYPE_CHECKING:
+    from tradewind.client import NodeTaskRecord
 
 app = typer.Typer(no_args_is_help=True, help="Run single nodes; show and stop node tasks.", rich_markup_mode=None)
 
@@ -84,10 +87,9 @@ async def submit(
         )
         session.screen.notes(handle.warnings if output is Format.TEXT else ())
         if not wait:
-            if output is Format.JSON:
-                session.screen.json({"task": handle.record, "warnings": handle.warnings})
-            else:
-                session.screen.line(f"submitted {handle.task_id}")
+            session.screen.result(
+                output, {"task": handle.record, "warnings": handle.warnings}, f"submitted {handle.task_id}"
+            )
             return
         client.patience = session.patience
         try:
@@ -139,14 +141,11 @@ async def list_(
     statuses = parse_statuses(status, NodeTaskStatus)
     async with session.client() as client:
         tasks = await take(limit, client.list_tasks(statuses=statuses))
-    if output is Format.JSON:
-        session.screen.json(tasks)
-        return
     rows = [
         (task.node_task_id, task.node_type, task.status, session.screen.when(task.registered_at), note(task))
         for task in tasks
     ]
-    session.screen.table(["TASK", "TYPE", "STATUS", "SUBMITTED", "NOTE"], rows)
+    session.screen.results(output, tasks, ["TASK", "TYPE", "STATUS", "SUBMITTED", "NOTE"], rows)
 
 
 @app.command()
@@ -163,11 +162,7 @@ async def cancel(
     """
     async with session.client() as client:
         task = await client.cancel_task(task_id, reason=reason)
-    if output is Format.JSON:
-        session.screen.json(task)
-    else:
-        suffix = "" if task.status.ended else " and was asked to stop"
-        session.screen.line(f"{task_id} is {task.status}{suffix}", STYLES.get(task.status))
+    session.screen.result(output, task, _stopped_text(task_id, task), STYLES.get(task.status))
 
 
 @app.command()
@@ -226,10 +221,9 @@ async def signal(
         task = await client.signal_node(
             task_id, signal, value, request_id=request_id or "", only_if_waiting=only_if_waiting
         )
-    if output is Format.JSON:
-        session.screen.json(task)
-    else:
-        session.screen.line(f"{task_id} received the signal; its status is {task.status}", STYLES.get(task.status))
+    session.screen.result(
+        output, task, f"{task_id} received the signal; its status is {task.status}", STYLES.get(task.status)
+    )
 
 
 @app.command()
@@ -246,9 +240,8 @@ async def terminate(
     """
     async with session.client() as client:
         task = await client.terminate_node_task(task_id, reason=reason)
-    if output is Format.JSON:
-        session.screen.json(task)
-    elif task.status.ended:
-        session.screen.line(f"{task_id} is {task.status}")
-    else:
-        session.screen.line(f"{task_id} is {task.status} and was asked to stop")
+    session.screen.result(output, task, _stopped_text(task_id, task))
+
+
+def _stopped_text(task_id: str, task: "NodeTaskRecord") -> str:
+    return f"{task_id} is {task.status}" + ("" if task.status.ended else " and was asked to stop")

@@ -139,14 +139,11 @@ async def list_(session: Session, queue: Queue, limit: Limit = 100, output: Outp
     async with session.client() as client:
         found = await take(limit, client.list_triggers(queue))
     screen = session.screen
-    if output is Format.JSON:
-        screen.json(found)
-        return
     rows = [
         (each.trigger_id, each.status.value, each.schedule, screen.when(each.next_fire_time), str(each.fired))
         for each in found
     ]
-    screen.table(["TRIGGER", "STATUS", "FIRES", "NEXT", "FIRED"], rows)
+    screen.results(output, found, ["TRIGGER", "STATUS", "FIRES", "NEXT", "FIRED"], rows)
 
 
 @app.command("show")
@@ -169,10 +166,11 @@ async def remove(
     """Remove a trigger and all its waiting firings."""
     async with session.client() as client:
         removed = await client.remove_trigger(queue, trigger_id, epoch=epoch)
-    if output is Format.JSON:
-        session.screen.json({"trigger_id": trigger_id, "removed": removed})
-    else:
-        session.screen.line(f"removed {trigger_id}" if removed else f"there is no trigger {trigger_id}")
+    session.screen.result(
+        output,
+        {"trigger_id": trigger_id, "removed": removed},
+        f"removed {trigger_id}" if removed else f"there is no trigger {trigger_id}",
+    )
 
 
 @app.command()
@@ -194,10 +192,11 @@ async def fire(
     payload = parse_object(payload_json, "--payload-json")
     async with session.client() as client:
         fired = await client.fire_trigger(queue, trigger_id, payload, request_id=request_id)
-    if output is Format.JSON:
-        session.screen.json({"trigger_id": trigger_id, "fired": fired})
-    else:
-        session.screen.line(f"fired {trigger_id}" if fired else f"{trigger_id} was already fired by this request")
+    session.screen.result(
+        output,
+        {"trigger_id": trigger_id, "fired": fired},
+        f"fired {trigger_id}" if fired else f"{trigger_id} was already fired by this request",
+    )
 
 
 @app.command()
@@ -235,14 +234,11 @@ async def firings(
     async with session.client() as client:
         found = await take(limit, client.list_trigger_firings(queue, trigger))
     screen = session.screen
-    if output is Format.JSON:
-        screen.json(found)
-        return
     rows = [
         (each.trigger_id, screen.when(each.planned_time), each.outcome, screen.when(each.ended_at), each.event_id)
         for each in found
     ]
-    screen.table(["TRIGGER", "PLANNED", "OUTCOME", "ENDED", "EVENT"], rows)
+    screen.results(output, found, ["TRIGGER", "PLANNED", "OUTCOME", "ENDED", "EVENT"], rows)
 
 
 @app.command()
@@ -254,11 +250,8 @@ async def dead(session: Session, queue: Queue, limit: Limit = 20, output: Output
     """
     async with session.client() as client:
         found = await take(limit, client.list_dead_triggers(queue))
-    if output is Format.JSON:
-        session.screen.json(found)
-        return
     rows = [(each.trigger_id, each.firing_id, str(each.failures), each.last_error) for each in found]
-    session.screen.table(["TRIGGER", "FIRING", "FAILURES", "LAST ERROR"], rows)
+    session.screen.results(output, found, ["TRIGGER", "FIRING", "FAILURES", "LAST ERROR"], rows)
 
 
 @app.command()
@@ -275,10 +268,9 @@ async def redrive(
     """Make a dead trigger or firing due again."""
     async with session.client() as client:
         await client.redrive_trigger(queue, trigger_id, firing)
-    if output is Format.JSON:
-        session.screen.json({"trigger_id": trigger_id, "firing_id": firing})
-    else:
-        session.screen.line(f"{firing or trigger_id} is due again")
+    session.screen.result(
+        output, {"trigger_id": trigger_id, "firing_id": firing}, f"{firing or trigger_id} is due again"
+    )
 
 
 @app.command()

@@ -176,7 +176,5 @@ async def drain(
     async with session.client() as client:
         worker = await client.drain_worker(worker_id)
         running = len([each async for each in client.list_worker_tasks(worker_id)])
-    if output is Format.JSON:
-        session.screen.json(worker)
-        return
-    session.screen.line(f"worker {worker.worker_id} is {worker.status}, with {running} node tasks to finish")
+    text = f"worker {worker.worker_id} is {worker.status}, with {running} node tasks to finish"
+    session.screen.result(output, worker, text)
