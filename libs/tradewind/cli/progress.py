@@ -1,10 +1,10 @@
 """Cycles as they run: live bars at a terminal, a line for each change in a pipe, or JSON lines."""
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing
 from types import TracebackType
-from typing import Protocol, Self
 
 from tradewind.cli.descriptions import outcome_line
 from tradewind.cli.screen import STYLES, Format, Screen
@@ -15,19 +15,23 @@ POLL_INTERVAL_S = 0.3
 _BARS = 10
 
 
-class Display(AbstractContextManager["Display"], Protocol):
-    """Shows cycles."""
+class Display(AbstractContextManager["Display"]):
+    """Shows cycles, from when it is entered."""
 
-    live: bool
+    live = False
     """Whether it shows the progress of running cycles."""
 
+    def __exit__(
+        self, type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the display."""
+
+    @abstractmethod
     def show(self, cycle: CycleRecord) -> None:
         """Show a cycle that has begun, changed or ended."""
-        ...
 
     def advance(self, cycle: CycleRecord, statistics: CycleStatistics) -> None:
-        """Show the progress of a running cycle."""
-        ...
+        """Show the progress of a running cycle, if `live`."""
 
 
 def display_for(screen: Screen, output: Format) -> Display:
@@ -76,34 +80,21 @@ async def _poll(client: Client, display: Display, begun: dict[tuple[str, int], C
                 display.advance(begun[key], statistics)
 
 
-class JsonLines:
+class JsonLines(Display):
     """One JSON object per line."""
-
-    live = False
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        return None
-
     def show(self, cycle: CycleRecord) -> None:
         self._screen.json_line(cycle)
 
-    def advance(self, cycle: CycleRecord, statistics: CycleStatistics) -> None:
-        raise AssertionError("not asked for")
 
-
-class Lines(JsonLines):
+class Lines(Display):
     """A line when a cycle begins and one when it ends."""
 
     def __init__(self, screen: Screen) -> None:
-        super().__init__(screen)
+        self._screen = screen
         self._begun: set[tuple[str, int, int]] = set()
 
     def show(self, cycle: CycleRecord) -> None:
@@ -117,7 +108,7 @@ class Lines(JsonLines):
         self._screen.flush()
 
 
-class Bars:
+class Bars(Display):
     """A bar for each running cycle below the lines of those that have ended."""
 
     live = True
@@ -138,7 +129,7 @@ class Bars:
             transient=True,
         )
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Bars":
         self._progress.start()
         return self
 
