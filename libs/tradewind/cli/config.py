@@ -1,5 +1,6 @@
 """`tradewind config ...`: the limits of the whole system."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,15 +16,59 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Show and set the limits of the system.", rich_markup_mode=None)
 
-_NUMBERS = ("max_running", "max_running_per_user", "max_running_per_flow", "max_concurrent_tasks")
-_MAPS: dict[str, type[int] | type[float] | type[str]] = {
-    "max_running_per_node_type": int,
-    "user_weights": float,
-    "rates": str,
-}
-_LENGTHS = ("cache_ttl",)
-_CACHES = "caches"
 _UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1), "s": timedelta(seconds=1)}
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f'"{text}" is not a whole number') from None
+
+
+def _limit(text: str) -> int:
+    value = _whole(text)
+    if value < 1:
+        raise ValueError("a limit must be at least 1; use none to remove it")
+    return value
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f'"{text}" is not a number') from None
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text == "true"
+
+
+def _period(text: str) -> timedelta:
+    from tradewind.flow.values import seconds_in
+
+    try:
+        return timedelta(seconds=seconds_in(text))
+    except OverflowError:
+        raise ValueError(f'"{text}" is too long') from None
+
+
+_LIMITS = ("max_running", "max_running_per_user", "max_running_per_flow", "max_concurrent_tasks")
+_FIELDS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(_LIMITS, _limit),
+    "enable_cache": _boolean,
+    "cache_ttl": _period,
+}
+_MAPS: dict[str, Callable[[str], Any]] = {
+    "max_running_per_node_type": _whole,
+    "user_weights": _weight,
+    "rates": str,
+    "caches": _period,
+}
+"""How the values of these maps are read; their keys are named as in `rates.feed`."""
+_ALWAYS_SET = ("enable_cache", "cache_ttl")
 
 
 @app.command()
@@ -58,20 +103,16 @@ def _read(setting: str) -> tuple[str, str, Any]:
     """Return the name, key ("" without) and value of a setting, None for `none`. Raises typer.Exit for wrong usage."""
     name, given, text = setting.partition("=")
     name, _, key = name.partition(".")
-    keyed = name in (*_MAPS, _CACHES)
-    if not given or keyed != bool(key) or not (keyed or name in (*_NUMBERS, *_LENGTHS, "enable_cache")):
-        names = ", ".join((*_NUMBERS, "enable_cache", *_LENGTHS, *(f"{each}.<name>" for each in (*_MAPS, _CACHES))))
+    reader = (_MAPS if key else _FIELDS).get(name)
+    if not given or reader is None:
+        names = ", ".join((*_FIELDS, *(f"{each}.<name>" for each in _MAPS)))
         raise fail(f'"{setting}" is not a setting; write NAME=VALUE with one of these names: {names}', WRONG_INPUT)
-    if name == "enable_cache":
-        return name, key, _boolean(setting, text)
-    if text == "none" and name not in _LENGTHS:
+    if text == "none" and name not in _ALWAYS_SET:
         return name, key, None
-    if name in (*_LENGTHS, _CACHES):
-        return name, key, timedelta(seconds=_seconds(setting, text))
-    value = _number(setting, text, _MAPS.get(name, int))
-    if name in _NUMBERS and value < 1:
-        raise fail(f'"{setting}": a limit must be at least 1; use none to remove it', WRONG_INPUT)
-    return name, key, value
+    try:
+        return name, key, reader(text)
+    except ValueError as error:
+        raise fail(f'"{setting}": {error}', WRONG_INPUT) from None
 
 
 def _changed(current: "SystemConfig", settings: list[tuple[str, str, Any]]) -> dict[str, Any]:
@@ -86,19 +127,11 @@ def _changed(current: "SystemConfig", settings: list[tuple[str, str, Any]]) -> d
         values = changed.setdefault(name, dict(getattr(current, name)))
         if value is None:
             values.pop(key, None)
-        elif name == _CACHES:
+        elif name == "caches":
             values[key] = CacheSettings(value, values.get(key, CacheSettings()).max_entries)
         else:
             values[key] = value
     return changed
-
-
-def _number(setting: str, text: str, kind: type[int] | type[float] | type[str]) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        expected = "whole number" if kind is int else "number"
-        raise fail(f'"{setting}": "{text}" is not a {expected}', WRONG_INPUT) from None
 
 
 def _length(time: timedelta) -> str:
@@ -110,28 +143,13 @@ def _length(time: timedelta) -> str:
     return f"{time / timedelta(milliseconds=1):.0f}ms"
 
 
-def _boolean(setting: str, text: str) -> bool:
-    if text not in ("true", "false"):
-        raise fail(f'"{setting}": must be true or false', WRONG_INPUT)
-    return text == "true"
-
-
-def _seconds(setting: str, text: str) -> float:
-    from tradewind.flow.values import seconds_in
-
-    try:
-        return seconds_in(text)
-    except ValueError as error:
-        raise fail(f'"{setting}": {error}', WRONG_INPUT) from None
-
-
 def _show(screen: Screen, config: "SystemConfig", output: Format) -> None:
     if output is Format.JSON:
         screen.json(config)
         return
-    screen.facts([(name, str(getattr(config, name) or "none")) for name in _NUMBERS])
+    screen.facts([(name, str(getattr(config, name) or "none")) for name in _LIMITS])
     screen.facts([("enable_cache", str(config.enable_cache).lower()), ("cache_ttl", _length(config.cache_ttl))])
     for name, cache in sorted(config.caches.items()):
         screen.facts([(f"caches.{name}", _length(cache.ttl or config.cache_ttl))])
-    for name in _MAPS:
+    for name in ("max_running_per_node_type", "user_weights", "rates"):
         screen.facts([(f"{name}.{key}", str(value)) for key, value in sorted(getattr(config, name).items())])

@@ -1,7 +1,6 @@
 """What a client asks about queues."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -12,7 +11,7 @@ from tradewind.client.caches import CacheSettings
 from tradewind.client.connection import Connection
 from tradewind.client.messages import build
 from tradewind.client.queues import QueueStatistics, SystemConfig, queue_statistics_from, system_config_from
-from tradewind.client.wire import Seconds, seconds_of
+from tradewind.client.wire import Seconds, seconds_of, span
 
 
 class QueueCalls:
@@ -65,7 +64,7 @@ class QueueCalls:
             "user_weights": user_weights,
             "rates": rates,
             "enable_cache": enable_cache,
-            "cache_ttl": None if cache_ttl is None else timedelta(seconds=seconds_of(cache_ttl)),
+            "cache_ttl": None if cache_ttl is None else span(seconds_of(cache_ttl)),
             "caches": None if caches is None else {name: each.to_message() for name, each in caches.items()},
         }
         fields = {name: value for name, value in given.items() if value is not None}

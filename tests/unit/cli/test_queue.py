@@ -54,6 +54,8 @@ def test_config_set_refuses_malformed_setting_before_calling_server(shell: Shell
         "enable_cache=maybe": "must be true or false",
         "cache_ttl=soon": "is not a length of time",
         "cache_ttl=none": "is not a length of time",
+        "cache_ttl=9999999999999d": '"9999999999999d" is too long',
+        "user_weights.bob=much": '"much" is not a number',
         "caches=5": "is not a setting",
     }.items():
         assert message in shell("--address", "localhost:1", "config", "set", setting, ends=2).err

@@ -56,6 +56,7 @@ async def test_unknown_status_error_lists_known_ones(client: Client, status: str
         (lambda client: client.get_cycle("f", "0"), TypeError, "cycle must be a whole number; '0' is a str"),
         (lambda client: client.get_cycle("f", 1.5), TypeError, "cycle must be a whole number; 1.5 is a float"),
         (lambda client: client.get_cycle("f", 2**70), ValueError, "cycle: Value out of range"),
+        (lambda client: client.update_config(cache_ttl="9999999999999d"), ValueError, "at most 10 000 years"),
         (
             lambda client: client.rerun_cycle("f", from_nodes=[5]),
             TypeError,
