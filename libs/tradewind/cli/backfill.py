@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.failures import FAILED, fail
+from tradewind.cli.failures import fail
 from tradewind.cli.parameters import FlowName, Newest, Output, ReasonOption, take
 from tradewind.cli.parsing import parse_time
 from tradewind.cli.screen import Format
@@ -60,7 +60,7 @@ async def backfill(
             f"backfill {record.backfill_id} of {name}: {record.times} planned times, {_progress(record)}"
         )
     if wait and (record.failed or record.status != "completed"):
-        raise fail(f"backfill {record.backfill_id} is {record.status}; {record.failed} of its cycles failed", FAILED)
+        raise fail(f"backfill {record.backfill_id} is {record.status}; {record.failed} of its cycles failed")
 
 
 @app.command()

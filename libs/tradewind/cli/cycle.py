@@ -35,7 +35,7 @@ async def show(
     output: Output = Format.TEXT,
 ) -> None:
     """Show a cycle, what a node emitted, or the items of a node."""
-    from tradewind.cli.descriptions import show_cycle
+    from tradewind.cli.descriptions import note, show_cycle
 
     if node is not None and items_of is not None:
         raise typer.BadParameter("give --output or --items, not both", param_hint="--items")
@@ -54,15 +54,13 @@ async def show(
         session.screen.json(described) if output is Format.JSON else show_cycle(session.screen, described)
         return
     if described.gone:
-        raise fail(described.gone, FAILED)
+        raise fail(described.gone)
     found = described.node(node)
     if found is None:
         raise _no_node(flow, node, described)
     if found.status != "completed":
-        from tradewind.cli.descriptions import note
-
         reason = note(found)
-        raise fail(f"{node} has no output: it is {found.status}{': ' + reason if reason else ''}", FAILED)
+        raise fail(f"{node} has no output: it is {found.status}{': ' + reason if reason else ''}")
     session.screen.json(found.outputs)
 
 

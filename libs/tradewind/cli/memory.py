@@ -1,6 +1,5 @@
 """`tradewind flow memory`: the variables that nodes keep."""
 
-import json
 from typing import Annotated
 
 import typer
@@ -37,6 +36,8 @@ async def memory(
 
     A flow carries its variables from cycle to cycle. --set and --delete change variables first: all together, or none.
     """
+    from tradewind.cli.plain import to_json
+
     values = parse_values(assigned, "--set")
     async with session.client() as client:
         if values or delete:
@@ -46,5 +47,5 @@ async def memory(
         session.screen.json(found)
         return
     for variable, value in sorted(found.variables.items()):
-        session.screen.line(f"{variable} = {json.dumps(value, ensure_ascii=False)}")
+        session.screen.line(f"{variable} = {to_json(value)}")
     session.screen.line(f"version {found.version}", "dim")

@@ -10,8 +10,8 @@ def stored_token(address: str) -> str | None:
     return _read().get(address)
 
 
-def store_token(address: str, token: str | None) -> Path:
-    """Keep a token for an address, or forget it if None; return the path of the file."""
+def store_token(address: str, token: str | None) -> None:
+    """Keep a token for an address, or forget it if None."""
     from tradewind.server.private_file import write_private
 
     path = _path()
@@ -21,7 +21,6 @@ def store_token(address: str, token: str | None) -> Path:
         tokens[address] = token
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_private(path, json.dumps(tokens))
-    return path
 
 
 def _read() -> dict[str, str]:
