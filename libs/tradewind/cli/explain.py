@@ -10,7 +10,7 @@ from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
-    from tradewind.client import CycleDescription, NodeTaskRecord
+    from tradewind.client import Client, CycleDescription, NodeTaskRecord, Reason
 
 _NODES = 5
 """How many nodes of a cycle are listed."""
@@ -37,36 +37,26 @@ async def explain(
     from tradewind.client import NotFound
 
     places = where or []
-    id_parts = name.split(":", 3)
-    is_node_of_flow = len(id_parts) == 4 and id_parts[1].isdecimal() and id_parts[2].isdecimal()
-    if len(places) > 2 or (len(places) == 2 and not places[0].isdecimal()) or (places and len(id_parts) > 1):
+    is_id = ":" in name
+    if len(places) > 2 or (len(places) == 2 and not places[0].isdecimal()) or (places and is_id):
         raise typer.BadParameter("give FLOW, FLOW NODE, FLOW CYCLE NODE (CYCLE is a number), or the id of a node task")
-    if run is not None and len(id_parts) > 1:
+    if run is not None and is_id:
         raise typer.BadParameter("leave it out with the id of a node task", param_hint="--run")
     if run is not None and not places:
         raise typer.BadParameter("it needs a cycle: give FLOW CYCLE NODE --run RUN", param_hint="--run")
     running: CycleDescription | None = None
     async with session.client() as client:
-        if is_node_of_flow:
-            reasons = await client.explain_node(id_parts[0], id_parts[3], cycle=int(id_parts[1]), run=int(id_parts[2]))
-        elif len(id_parts) > 1:
-            reasons = await client.explain_node_task(name)
-        elif not places:
-            reasons = await client.explain_flow(name)
-            facts = next((each.facts for each in reasons if each.code == "cycle_running"), None)
-            if facts is not None and output is Format.TEXT:
-                running = await client.describe_cycle(name, facts["cycle"], facts["run"], include_logs=False)
-        else:
-            cycle = int(places[0]) if len(places) == 2 else None
-            try:
-                reasons = await client.explain_node(name, places[-1], cycle=cycle, run=run)
-            except NotFound:
-                # A number that names no node is the number of a cycle.
-                if len(places) == 2 or not places[0].isdecimal() or output is Format.JSON:
-                    raise
-                described = await client.describe_cycle(name, int(places[0]), run, include_logs=False)
-                _show_cycle(session.screen, described)
-                return
+        try:
+            reasons = await _reasons(client, name, places, run)
+        except NotFound:
+            # A number that names no node is the number of a cycle.
+            if len(places) != 1 or not places[0].isdecimal() or output is Format.JSON:
+                raise
+            _show_cycle(session.screen, await client.describe_cycle(name, int(places[0]), run, include_logs=False))
+            return
+        facts = next((each.facts for each in reasons if each.code == "cycle_running"), None)
+        if facts is not None and output is Format.TEXT:
+            running = await client.describe_cycle(name, facts["cycle"], facts["run"], include_logs=False)
     if output is Format.JSON:
         session.screen.json(reasons)
         return
@@ -77,6 +67,19 @@ async def explain(
                 session.screen.line(line)
     if not reasons:
         session.screen.line("nothing is holding it back")
+
+
+async def _reasons(client: "Client", name: str, places: list[str], run: int | None) -> "tuple[Reason, ...]":
+    """Ask about a node task by its id, a flow, or a node of a flow."""
+    id_parts = name.split(":", 3)
+    if len(id_parts) == 4 and id_parts[1].isdecimal() and id_parts[2].isdecimal():
+        return await client.explain_node(id_parts[0], id_parts[3], cycle=int(id_parts[1]), run=int(id_parts[2]))
+    if len(id_parts) > 1:
+        return await client.explain_node_task(name)
+    if not places:
+        return await client.explain_flow(name)
+    cycle = int(places[0]) if len(places) == 2 else None
+    return await client.explain_node(name, places[-1], cycle=cycle, run=run)
 
 
 def _show_cycle(screen: Screen, described: "CycleDescription") -> None:
