@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.failures import FAILED, WRONG_INPUT, fail
+from tradewind.cli.failures import WRONG_INPUT, fail
 from tradewind.cli.parameters import Inputs, InputsJson, Newest, Output, Patience, ReasonOption, RequestId, take
 from tradewind.cli.parsing import check_patience, parse_object, parse_statuses, parse_values
 from tradewind.cli.screen import Format, length
@@ -192,8 +192,7 @@ async def rerun(
         session.screen.notes(handle.warnings)
         if wait:
             client.patience = session.patience
-            if not await wait_for_outcome(session.screen, client, handle, timeout, output):
-                raise typer.Exit(FAILED)
+            await wait_for_outcome(session.screen, client, handle, timeout, output)
         elif output is Format.JSON:
             session.screen.json(handle.record)
         else:

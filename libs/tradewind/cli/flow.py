@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.failures import FAILED, WRONG_INPUT, fail
+from tradewind.cli.failures import WRONG_INPUT, fail
 from tradewind.cli.parameters import (
     Definition,
     Etag,
@@ -158,8 +158,7 @@ async def run(
         session.screen.notes(handle.warnings)
         if wait:
             client.patience = session.patience
-            if not await wait_for_outcome(session.screen, client, handle, timeout, output):
-                raise typer.Exit(FAILED)
+            await wait_for_outcome(session.screen, client, handle, timeout, output)
         else:
             session.screen.result(output, handle.record, f"started cycle {handle.cycle} of {name}")
 

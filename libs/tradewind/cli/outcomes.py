@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import typer
+
 from tradewind.cli.descriptions import outcome_line
 from tradewind.cli.explain import open_node_lines, waiting_node_lines
-from tradewind.cli.failures import fail
+from tradewind.cli.failures import FAILED, fail
 from tradewind.cli.plain import to_json
 from tradewind.cli.progress import watch_cycles
 from tradewind.cli.screen import STYLES, Format, Screen
@@ -46,18 +48,16 @@ async def _noting_waits(screen: Screen, client: Client, handle: CycleHandle) -> 
 
 async def wait_for_outcome(
     screen: Screen, client: Client, handle: CycleHandle, timeout: float | None, output: Format
-) -> bool:
-    """Wait for a cycle to end, print its outcome, and return whether it completed.
+) -> None:
+    """Wait for a cycle to end and print its outcome.
 
-    Raises typer.Exit when it has not ended after `timeout` seconds.
+    Raises typer.Exit unless it completes, and when it has not ended after `timeout` seconds.
     """
     try:
         async with asyncio.timeout(timeout), _noting_waits(screen, client, handle):
-            if output is Format.TEXT and screen.terminal and not (handle.record and handle.record.ended):
+            shown = output is Format.TEXT and screen.terminal and not (handle.record and handle.record.ended)
+            if shown:
                 await watch_cycles(screen, client, handle.watch(), output)
-                shown = True
-            else:
-                shown = False
             cycle = await handle.wait()
     except TimeoutError:
         message = f"cycle {handle.cycle} of {handle.flow_id} is still running after {timeout:g} s and continues"
@@ -70,12 +70,13 @@ async def wait_for_outcome(
         outputs, failures = failure.outputs, failure.failures
     if output is Format.JSON:
         screen.json({"cycle": cycle, "outputs": outputs, "failures": failures})
-        return cycle.succeeded
-    if not shown:
-        screen.line(outcome_line(cycle), STYLES.get(cycle.status))
-    for each in failures:
-        screen.line(f"  {each}", "red")
-    for node_id, handles in outputs.items():
-        for name, value in handles.items():
-            screen.line(f"{node_id}.{name} = {to_json(value)}")
-    return cycle.succeeded
+    else:
+        if not shown:
+            screen.line(outcome_line(cycle), STYLES.get(cycle.status))
+        for each in failures:
+            screen.line(f"  {each}", "red")
+        for node_id, handles in outputs.items():
+            for name, value in handles.items():
+                screen.line(f"{node_id}.{name} = {to_json(value)}")
+    if not cycle.succeeded:
+        raise typer.Exit(FAILED)
