@@ -106,7 +106,7 @@ class CycleCalls:
             )
             page = await self._connection.to_scheduler.call(self._connection.scheduler.DescribeCycle, request)
             nodes = tuple(node_task_from(node) for node in page.nodes)
-            signals = tuple(signals_from(page.signals))
+            signals = signals_from(page.signals)
             if whole is None:
                 whole = CycleDescription(
                     cycle=cycle_from(page.cycle),

@@ -247,15 +247,9 @@ def statistics_from(message: cycle_pb2.CycleStatistics) -> CycleStatistics:
     )
 
 
-def signals_from(messages: Iterable[node_task_pb2.Signal]) -> list[Signal]:
+def signals_from(messages: Iterable[node_task_pb2.Signal]) -> tuple[Signal, ...]:
     """Read signals."""
-    return [
-        Signal(
-            message.source,
-            message.source_handle,
-            message.target,
-            message.target_handle,
-            _SIGNALS[message.status],
-        )
-        for message in messages
-    ]
+    return tuple(
+        Signal(each.source, each.source_handle, each.target, each.target_handle, _SIGNALS[each.status])
+        for each in messages
+    )

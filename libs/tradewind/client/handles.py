@@ -223,7 +223,7 @@ class CycleHandle:
         return self._outputs
 
     def _emitted(self) -> Outputs | None:
-        """Return the outputs that came with the answer that reported its end, or None."""
+        """Return the outputs that came with the answer that reported its end, or None, without reading its record."""
         started = self._started
         # A record read since may be of another run, or of a cycle that did not complete.
         return started.outputs() if started is not None and self._record is None else None
