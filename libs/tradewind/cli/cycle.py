@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import WRONG_INPUT, fail
-from tradewind.cli.parameters import Inputs, InputsJson, Newest, Output, Patience, ReasonOption, RequestId, take
+from tradewind.cli.parameters import Inputs, InputsJson, Newest, Output, Patience, ReasonOption, RequestId, Wait, take
 from tradewind.cli.parsing import check_patience, parse_object, parse_statuses, parse_values
 from tradewind.cli.screen import Format, length
 from tradewind.cli.session import Session, asynchronous
@@ -174,7 +174,7 @@ async def rerun(
     input: Inputs = None,
     inputs_json: InputsJson = None,
     reason: ReasonOption = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for it to end and print its outputs.")] = False,
+    wait: Wait = False,
     timeout: Patience = None,
     output: Output = Format.TEXT,
 ) -> None:

@@ -19,7 +19,15 @@ from tradewind.cli.parameters import (
     ReasonOption,
     Wait,
 )
-from tradewind.cli.parsing import check_patience, parse_choice, parse_object, parse_pairs, parse_statuses, parse_values
+from tradewind.cli.parsing import (
+    check_patience,
+    parse_choice,
+    parse_duration,
+    parse_object,
+    parse_pairs,
+    parse_statuses,
+    parse_values,
+)
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -141,7 +149,7 @@ async def run(
     name: FlowName,
     input: Inputs = None,
     inputs_json: InputsJson = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for it to end and print its outputs.")] = False,
+    wait: Wait = False,
     timeout: Patience = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -265,7 +273,14 @@ async def logs(
 async def delete(
     session: Session,
     name: FlowName,
-    wait: Wait = 30.0,
+    wait: Annotated[
+        float,
+        typer.Option(
+            metavar="TIME",
+            parser=parse_duration,
+            help="Longest time to wait for the deletion to finish: 20, 20s, 5m.",
+        ),
+    ] = 30.0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation at a terminal.")] = False,
     output: Output = Format.TEXT,
 ) -> None:

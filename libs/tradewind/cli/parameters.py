@@ -41,24 +41,9 @@ Patience = Annotated[
     float | None,
     typer.Option("--timeout", metavar="TIME", parser=parse_duration, help="Longest time to wait: 20, 20s, 5m."),
 ]
-Wait = Annotated[
-    float,
-    typer.Option(
-        "--wait",
-        metavar="TIME",
-        parser=parse_duration,
-        help="Longest time to wait for the deletion to finish: 20, 20s, 5m.",
-    ),
-]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for it to end and print its outputs.")]
 
 NodeTypeName = Annotated[str, typer.Argument(metavar="TYPE", help="A node type that workers offer.")]
-Params = Annotated[
-    list[str] | None,
-    typer.Option("--param", metavar="KEY=VALUE", help="A parameter, as JSON or plain text; may be repeated."),
-]
-ParamsJson = Annotated[
-    str | None, typer.Option("--params-json", metavar="JSON", help="All parameters as a JSON object; - reads stdin.")
-]
 RequireWorker = Annotated[
     bool, typer.Option("--require-worker", help="Fail if no live worker offers the type, instead of waiting for one.")
 ]

@@ -13,14 +13,13 @@ from tradewind.cli.parameters import (
     Newest,
     NodeTypeName,
     Output,
-    Params,
-    ParamsJson,
     Patience,
     Priority,
     RateText,
     ReasonOption,
     RequestId,
     RequireWorker,
+    Wait,
     take,
 )
 from tradewind.cli.parsing import (
@@ -50,9 +49,14 @@ AD_HOC = "task:"
 async def submit(
     session: Session,
     node_type: NodeTypeName,
-    param: Params = None,
-    params_json: ParamsJson = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for it to end and print its outputs.")] = False,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A parameter, as JSON or plain text; may be repeated."),
+    ] = None,
+    params_json: Annotated[
+        str | None, typer.Option(metavar="JSON", help="All parameters as a JSON object; - reads stdin.")
+    ] = None,
+    wait: Wait = False,
     timeout: Patience = None,
     require_worker: RequireWorker = False,
     attempts: Attempts = 1,
