@@ -80,8 +80,9 @@ async def risk_check(
 def paper_broker(ctx: Context, orders: list[dict[str, Any]], budget: float = 2_000.0) -> list[dict[str, Any]]:
     """Fill orders on paper and enter them into the ledger, once per node task, however often it is attempted."""
     ledger = Ledger()
-    if ctx.idempotency_key in ledger.keys:
-        return ledger.fills_of(ctx.idempotency_key)
+    entered = ledger.fills_of(ctx.idempotency_key)
+    if entered is not None:
+        return entered
     fills = []
     cash, positions = ledger.book()
     for order in orders:
@@ -126,14 +127,9 @@ class Ledger:
         lines = self.path.read_text().splitlines() if self.path.exists() else []
         self._entries: dict[str, list[dict[str, Any]]] = {e["key"]: e["fills"] for e in map(json.loads, lines)}
 
-    @property
-    def keys(self) -> set[str]:
-        """The node tasks that have traded."""
-        return set(self._entries)
-
-    def fills_of(self, key: str) -> list[dict[str, Any]]:
-        """Return the trades of a node task."""
-        return self._entries[key]
+    def fills_of(self, key: str) -> list[dict[str, Any]] | None:
+        """Return the trades of a node task; None if it has entered none yet."""
+        return self._entries.get(key)
 
     def enter(self, key: str, fills: list[dict[str, Any]]) -> None:
         """Add the trades of a node task."""
