@@ -323,20 +323,15 @@ class Executor:
         self._request_stop(attempt, Stop(StopKind.TIMED_OUT, reason), TIMEOUT_GRACE)
 
     def _handle_grace_over(self, attempt: Attempt) -> None:
-        reason = attempt.stop.reason if attempt.stop else ""
+        logger.warning(
+            "%s is still running although it was told to stop (%s); %s",
+            attempt.assignment.node_task_id,
+            attempt.stop.reason if attempt.stop else "",
+            "it is reported as ended" if attempt.process is None else "its process is being killed",
+        )
         if attempt.process is None:
-            logger.warning(
-                "%s is still running although it was told to stop (%s); it is reported as ended",
-                attempt.assignment.node_task_id,
-                reason,
-            )
             self._abandon(attempt)
             return
-        logger.warning(
-            "%s is still running although it was told to stop (%s); its process is being killed",
-            attempt.assignment.node_task_id,
-            reason,
-        )
         attempt.stop_seen = True
         message = "the node kept running although it was told to stop, so its process was killed"
         attempt.reports.log(attempt.token, "WARNING", message, time.time_ns())
