@@ -62,7 +62,7 @@ async def register(
     An existing flow gets a new revision and keeps its history and status.
     """
     from tradewind.cli.definition_files import read_definition
-    from tradewind.cli.descriptions import size_text
+    from tradewind.cli.flow_status import size_text
     from tradewind.client import InvalidInput, TradewindError
 
     labels = parse_pairs(label, "--label")
@@ -175,7 +175,7 @@ async def run(
 @asynchronous
 async def status(session: Session, name: FlowName, output: Output = Format.TEXT) -> None:
     """Show the status of a flow and its latest cycle."""
-    from tradewind.cli.descriptions import show_flow
+    from tradewind.cli.flow_status import show_flow
 
     async with session.client() as client:
         described = await client.get_flow(name)

@@ -3,7 +3,7 @@
 import difflib
 import json
 
-from tradewind.cli.descriptions import size_text
+from tradewind.cli.flow_status import size_text
 from tradewind.cli.screen import Screen, counted, iso
 from tradewind.client import ComponentWaves, FlowDiff, FlowPlan, RevisionDefinition
 
