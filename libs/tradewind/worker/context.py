@@ -1,26 +1,15 @@
 """What a node can ask and report while it runs."""
 
-import logging
-import time
-import traceback
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from datetime import UTC, datetime
 from typing import Any
 
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.memory import NodeMemory, set_result
+from tradewind.worker.node_log import NodeLog
 from tradewind.worker.stopping import Stop
-from tradewind.worker.texts import LOG_BYTES, PROGRESS_BYTES, STEP_BYTES, clip
+from tradewind.worker.texts import PROGRESS_BYTES, STEP_BYTES, clip
 from tradewind.worker.waiting import Resumed
-
-_NAMES = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-_LEVELS: dict[object, str] = {
-    **{name: name for name in _NAMES},
-    **{logging.getLevelName(name): name for name in _NAMES},
-    "WARN": "WARNING",
-    "FATAL": "CRITICAL",
-}
-_LEVEL_CHOICES = ", ".join(_NAMES).lower()
 
 
 class _Yield:
@@ -33,87 +22,6 @@ class _Yield:
 
 
 _YIELD = _Yield()
-
-
-class NodeLog:
-    """Writes lines to the log of the cycle: `ctx.log("bought")`, `ctx.log.warning("spread is %s", spread)`.
-
-    Arguments fill `%` placeholders as in the standard library; keywords are appended as `key=value`. A line is cut at
-    8 KiB. Lines beyond what the worker can send are dropped, and the log says how many. Text that is printed, or logged
-    with `logging`, does not appear here.
-    """
-
-    __slots__ = ("_attempt",)
-
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
-
-    def __call__(self, message: object, *args: object, level: str | int = "INFO", **fields: object) -> None:
-        """Write a line of level INFO or another: `level="warning"`, or a number from the standard library."""
-        name = _level_name(level)
-        if name is None:
-            # A mistake in a log line must not fail a node.
-            hint = f"(level={_safe_repr(level)} is not one of {_LEVEL_CHOICES})"
-            self._write("INFO", f"{_format(message, args)} {hint}", (), fields)
-        else:
-            self._write(name, message, args, fields)
-
-    def debug(self, message: object, *args: object, **fields: object) -> None:
-        """Write a line of level DEBUG."""
-        self._write("DEBUG", message, args, fields)
-
-    def info(self, message: object, *args: object, **fields: object) -> None:
-        """Write a line of level INFO."""
-        self._write("INFO", message, args, fields)
-
-    def warning(self, message: object, *args: object, **fields: object) -> None:
-        """Write a line of level WARNING."""
-        self._write("WARNING", message, args, fields)
-
-    def error(self, message: object, *args: object, **fields: object) -> None:
-        """Write a line of level ERROR."""
-        self._write("ERROR", message, args, fields)
-
-    def exception(self, message: object, *args: object, **fields: object) -> None:
-        """Write a line of level ERROR with the traceback of the exception being handled."""
-        self._write("ERROR", f"{_format(message, args)}\n{traceback.format_exc().rstrip()}", (), fields)
-
-    def critical(self, message: object, *args: object, **fields: object) -> None:
-        """Write a line of level CRITICAL."""
-        self._write("CRITICAL", message, args, fields)
-
-    def _write(self, level: str, message: object, args: tuple[object, ...], fields: dict[str, object]) -> None:
-        attempt = self._attempt
-        if attempt.settled:
-            return
-        text = " ".join([_format(message, args), *(f"{key}={_safe_repr(value)}" for key, value in fields.items())])
-        attempt.reports.log(attempt.token, level, clip(attempt.redacted(text), LOG_BYTES), time.time_ns())
-
-
-def _level_name(level: object) -> str | None:
-    name = level.upper() if isinstance(level, str) else level
-    return _LEVELS.get(name) if isinstance(name, str | int) else None
-
-
-def _format(message: object, args: tuple[object, ...]) -> str:
-    # A slip in a log line must not fail a node, and neither must an object that cannot be printed.
-    try:
-        text = str(message)
-    except Exception:
-        text = _safe_repr(message)
-    if not args:
-        return text
-    try:
-        return text % (args[0] if len(args) == 1 and isinstance(args[0], Mapping) and args[0] else args)
-    except Exception:
-        return f"{text} ({', '.join(map(_safe_repr, args))})"
-
-
-def _safe_repr(value: object) -> str:
-    try:
-        return repr(value)
-    except Exception:
-        return f"<{type(value).__name__} that cannot be printed>"
 
 
 def _bounded_percent(percent: float) -> int:
