@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
@@ -49,16 +50,15 @@ class _Handle:
             self.decode_many, self.convert = reader.decode, reader.convert
 
 
+@dataclass(slots=True)
 class ConfigPlan:
     """A parsed config: the arguments that calls share, and those that each call gets a copy of."""
 
-    __slots__ = ("fresh", "shared", "unresolved")
-
-    def __init__(self) -> None:
-        self.shared: Arguments = {}
-        self.fresh: list[tuple[str, bytes, Callable[[bytes], Any]]] = []
-        self.unresolved: dict[str, Any] | None = None
-        """The config itself if it refers to secrets: each call then resolves and converts it again."""
+    shared: Arguments = field(default_factory=dict)
+    fresh: list[tuple[str, bytes, Callable[[bytes], Any]]] = field(default_factory=list)
+    """The name of each, its JSON, and how that is decoded."""
+    unresolved: dict[str, Any] | None = None
+    """The config itself if it refers to secrets: each call then resolves and converts it again."""
 
 
 class Binder:
@@ -130,9 +130,7 @@ class Binder:
 
     def convert_config(self, config: dict[str, Any]) -> ConfigPlan:
         """Return the plan of a config with resolved secrets, for one call. Raises NodeFault."""
-        plan = ConfigPlan()
-        plan.shared = self._arguments_of(config)
-        return plan
+        return ConfigPlan(self._arguments_of(config))
 
     def _make_plan(self, config_json: str) -> ConfigPlan:
         try:
@@ -143,10 +141,9 @@ class Binder:
             config = {}
         if not isinstance(config, dict):
             raise invalid_input(f"config must be a JSON object, is {type(config).__name__}")
-        plan = ConfigPlan()
         if holds_secret(config):
-            plan.unresolved = config
-            return plan
+            return ConfigPlan(unresolved=config)
+        plan = ConfigPlan()
         for name, value in self._arguments_of(config).items():
             if isinstance(value, _SHAREABLE):
                 plan.shared[name] = value

@@ -147,11 +147,8 @@ class SecretResolver:
         message = "this worker has no value for " + ", ".join(
             f"{name} (set {environment_name(name)})" for name in names
         )
-        return (
-            f"{message}, nor a file of that name in {directory}"
-            if (directory := os.environ.get(DIRECTORY_VARIABLE))
-            else message
-        )
+        directory = os.environ.get(DIRECTORY_VARIABLE)
+        return f"{message}, nor a file of that name in {directory}" if directory else message
 
 
 def _names(value: Any, path: str) -> set[str]:
