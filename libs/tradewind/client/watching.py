@@ -32,17 +32,17 @@ class _Seen:
         if run_id == record.run_id and rank <= known:
             return False
         self._ranks[run] = record.run_id, rank
-        self._open[run] = event_id
         if record.ended:
-            del self._open[run]
+            self._open.pop(run, None)
+        else:
+            self._open[run] = event_id
         last = self._newest[0][0]
         if run >= self._newest[0]:
             self._newest = run, event_id
         if record.cycle > last:
-            for old in [
-                each for each in self._ranks if each[0] < record.cycle - _TRACKED_CYCLES and each not in self._open
-            ]:
-                del self._ranks[old]
+            first = record.cycle - _TRACKED_CYCLES
+            kept = (each for each in self._ranks if each[0] >= first or each in self._open)
+            self._ranks = {each: self._ranks[each] for each in kept}
         return True
 
     @property
