@@ -14,7 +14,7 @@ from tradewind.client.logs import LogLine, node_line_from
 from tradewind.client.messages import build, describe_value
 from tradewind.client.node_tasks import NodeTaskRecord, NodeTaskStatus, node_task_from
 from tradewind.client.task_events import WatchedTask, watched_task_from
-from tradewind.client.wire import inputs_json, numbers_of
+from tradewind.client.wire import numbers_of, object_json
 
 PAGE = 500
 MESSAGE_BYTES = 1024 * 1024
@@ -165,7 +165,7 @@ class AdHocCalls:
             pb.SubmitTaskRequest,
             user_id=self._user_id,
             node_type=node_type,
-            parameters_json=inputs_json(parameters),
+            parameters_json=object_json(parameters, "parameters"),
             request_id=request_id or new_request_id(),
             options=options,
         )
@@ -206,7 +206,7 @@ def _texts(parameters: Iterable[Parameters | None]) -> list[str]:
     faults: list[Violation] = []
     for place, each in enumerate(parameters):
         try:
-            texts.append(inputs_json(each))
+            texts.append(object_json(each, "an item"))
         except (TypeError, ValueError) as error:
             faults.append(Violation(f"parameters[{place}]", str(error)))
             if len(faults) == _MOST_FAULTS:

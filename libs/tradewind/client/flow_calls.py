@@ -24,7 +24,7 @@ from tradewind.client.flows import (
 )
 from tradewind.client.messages import build, describe_value
 from tradewind.client.refusals import error_of_reason
-from tradewind.client.wire import Seconds, as_list, duration, inputs_json, numbers_of, seconds_of, timestamp
+from tradewind.client.wire import Seconds, as_list, duration, numbers_of, object_json, seconds_of, timestamp
 from tradewind.flow import Flow
 
 PAGE = 100
@@ -221,7 +221,7 @@ class FlowCalls:
         request = build(
             pb.RunFlowRequest,
             flow_id=flow_id,
-            inputs_json=inputs_json(inputs),
+            inputs_json=object_json(inputs, "inputs"),
             wait=duration(seconds),
             include_outputs=seconds > 0,
             **calls.request_id_fields(request_id, seconds),
@@ -264,7 +264,7 @@ def _item(request: RunRequest | str) -> pb.RunFlowItem:
         return build(pb.RunFlowItem, flow_id=request)
     if not isinstance(request, RunRequest):
         raise TypeError(f"each request must be a flow's id or a RunRequest; {describe_value(request)}")
-    return build(pb.RunFlowItem, flow_id=request.flow_id, inputs_json=inputs_json(request.inputs))
+    return build(pb.RunFlowItem, flow_id=request.flow_id, inputs_json=object_json(request.inputs, "inputs"))
 
 
 def _batches(all_items: Iterable[pb.RunFlowItem]) -> Iterable[list[pb.RunFlowItem]]:

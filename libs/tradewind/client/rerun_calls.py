@@ -10,7 +10,7 @@ from tradewind.client.cycles import CycleRecord, cycle_from
 from tradewind.client.flow_calls import Inputs, Started
 from tradewind.client.messages import build
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
-from tradewind.client.wire import Seconds, as_list, duration, inputs_json, seconds_of
+from tradewind.client.wire import Seconds, as_list, duration, object_json, seconds_of
 
 
 class RerunCalls:
@@ -91,7 +91,7 @@ class RerunCalls:
             flow_id=flow_id,
             cycle=cycle,
             from_node_ids=as_list(from_nodes),
-            inputs_json=inputs_json(inputs),
+            inputs_json=object_json(inputs, "inputs"),
             wait=duration(seconds),
             include_outputs=seconds > 0,
             by=self._user_id,

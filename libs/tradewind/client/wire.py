@@ -129,20 +129,20 @@ def moment(message: Message, field: str) -> datetime | None:
     return _EPOCH + timedelta(0, value.seconds, value.nanos // 1000)
 
 
-def inputs_json(inputs: Mapping[str, Any] | str | None) -> str:
-    """Return the JSON text of a cycle's inputs, "" for none.
+def object_json(given: Mapping[str, Any] | str | None, name: str) -> str:
+    """Return a JSON object, which callers may give as its text, as JSON text; "" for none.
 
     Raises ValueError for values that JSON cannot hold and for text that is not a JSON object, TypeError for anything
-    that is not a mapping.
+    that is not a mapping; both say that `name` is wrong.
     """
-    if not inputs:
+    if not given:
         return ""
-    if isinstance(inputs, str):
-        if not inputs.lstrip().startswith("{"):
+    if isinstance(given, str):
+        if not given.lstrip().startswith("{"):
             raise ValueError(
-                f'inputs must be a dict or a JSON object, as in {{"month": "2001-04"}}; got {inputs[:40]!r}'
+                f'{name} must be a dict or a JSON object, as in {{"month": "2001-04"}}; got {given[:40]!r}'
             )
-        return inputs
-    if not isinstance(inputs, Mapping):
-        raise TypeError(f'inputs must map names to values, as in {{"month": "2001-04"}}; {describe_value(inputs)}')
-    return encode(dict(inputs))
+        return given
+    if not isinstance(given, Mapping):
+        raise TypeError(f'{name} must map names to values, as in {{"month": "2001-04"}}; {describe_value(given)}')
+    return encode(dict(given))

@@ -35,6 +35,8 @@ async def test_unknown_status_error_lists_known_ones(client: Client, status: str
         (lambda client: client.start_flow("f", at="2020-01-01"), TypeError, "'2020-01-01' is a str"),
         (lambda client: client.run_flow("f", inputs="month=2001-04"), ValueError, "got 'month=2001-04'"),
         (lambda client: client.run_flow("f", inputs=["2001-04"]), TypeError, "['2001-04'] is a list"),
+        (lambda client: client.submit_task("t", "month=1"), ValueError, "parameters must be a dict or a JSON object"),
+        (lambda client: client.submit_batch("t", [5]), InvalidInput, "parameters[0]: an item must map names to values"),
         (lambda client: client.run_flows([("f", {})]), TypeError, "('f', {}) is a tuple"),
         (lambda client: client.run_flow(5), TypeError, "flow_id must be text; 5 is an int"),
         (lambda client: client.run_flow(UUID(int=1)), TypeError, "000001') is a UUID"),
