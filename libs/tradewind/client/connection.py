@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from tradewind.api.access.v1.access_service_pb2_grpc import AccessServiceStub
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
@@ -108,18 +109,14 @@ class Connection:
         deadline = time.monotonic() + timeout
         addresses = {self.addresses.scheduler, self.addresses.registry, self.addresses.node_task_manager}
         for address in sorted(addresses):
-            check = self._channel(address).unary_unary(
-                "/grpc.health.v1.Health/Check",
-                request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
-                response_deserializer=health_pb2.HealthCheckResponse.FromString,
-            )
+            stub: Any = HealthStub(self._channel(address))
             request = health_pb2.HealthCheckRequest(service="readiness")
             while True:
                 self.to_scheduler.own_loop()
                 remaining = deadline - time.monotonic()
                 try:
                     with self.to_scheduler.until_closed():
-                        answer = await check(request, timeout=max(0.1, remaining))
+                        answer = await stub.Check(request, timeout=max(0.1, remaining))
                     if answer.status == health_pb2.HealthCheckResponse.SERVING:
                         break
                     cause = "it reports that it is not ready"

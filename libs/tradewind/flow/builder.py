@@ -140,11 +140,11 @@ class Flow:
         path = f"nodes[{len(self._nodes)}]"
         if node_id in self._by_id:
             raise FlowError(f'there is already a node "{node_id}"', f"{path}.id")
-        name = type if isinstance(type, str) else getattr(type, "type", None)
-        if not isinstance(name, str):
+        node_type = type if isinstance(type, str) else getattr(type, "type", None)
+        if not isinstance(node_type, str):
             message = f"{type!r} is not a node type: give its name, or a function that is decorated with @node"
             raise FlowError(message, f"{path}.type")
-        weather: dict[str, Any] = {"id": node_id, "type": name}
+        weather: dict[str, Any] = {"id": node_id, "type": node_type}
         plain = {
             "config": config,
             "run_if": run_if,
