@@ -140,7 +140,7 @@ def _node(item: Object, path: str) -> flow_pb2.NodeSpec:
             node.min_success_ratio = share
     if run_if := fields.word("run_if", _RUN_IF):
         node.run_if = run_if
-    if "concurrency" in item:
+    if item.get("concurrency") is not None:
         node.concurrency.CopyFrom(concurrency_of(item["concurrency"], f"{path}.concurrency"))
     if item.get("rate") is not None:
         node.rate.CopyFrom(key_rate_of(item["rate"], f"{path}.rate"))

@@ -84,6 +84,11 @@ def test_omitted_fields_stay_unset() -> None:
     assert weather_of(flow_pb2.FlowSpec()) == {"nodes": [], "edges": []}
 
 
+@pytest.mark.parametrize("field", ["concurrency", "rate", "cache", "timeouts", "retry"])
+def test_null_rule_of_a_node_is_left_out_as_servers_do(field: str) -> None:
+    assert spec_of({"nodes": [{"id": "a", "type": "t", field: None}]}) == spec_of({"nodes": [{"id": "a", "type": "t"}]})
+
+
 @pytest.mark.parametrize(
     ("interval", "text"), [(0, "0"), (60, "60"), (0.5, "0.5"), (1e-7, "0.0000001"), ("whenever", "whenever")]
 )
