@@ -23,12 +23,12 @@ from tradewind.client.errors import (
     Violation,
     WrongStatus,
 )
+from tradewind.server.statuses import STATUS_KEY
 from tradewind.tls import tls_explanation
 
 _TOO_LARGE = "SERVER: Received message larger than max"
 _STREAM_ENDED = "Internal error from Core"
 """What gRPC itself reports instead of the answer when the client writes to a stream that the server has just ended."""
-_DETAILS_KEY = "grpc-status-details-bin"
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ def error_of_status(serialized: bytes) -> TradewindError:
 
 def _read(error: grpc.aio.AioRpcError) -> _Details:
     for key, value in error.trailing_metadata() or ():
-        if key == _DETAILS_KEY and isinstance(value, bytes):
+        if key == STATUS_KEY and isinstance(value, bytes):
             return _details(_status(value))
     return _Details()
 

@@ -7,6 +7,7 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
 from tradewind.grpc_engine import CONNECT_WITHIN_MS
+from tradewind.server.statuses import STATUS_KEY
 from tradewind.tls import Security, tls_explanation
 from tradewind.tls.channels import open_channel as open_secured
 from tradewind.tls.channels import target_of
@@ -18,7 +19,6 @@ _OPTIONS = (
 )
 
 _REFUSED = re.compile(r"(?:ipv[46]:|(?=unix:))(\S+): Failed to connect to remote host: .*Connection refused")
-_DETAILS_KEY = "grpc-status-details-bin"
 
 
 def open_channel(address: str, security: Security = None) -> grpc.aio.Channel:
@@ -53,6 +53,6 @@ def explain(error: grpc.aio.AioRpcError) -> str:
 def _details(error: grpc.aio.AioRpcError) -> list[any_pb2.Any]:
     status = status_pb2.Status()
     for key, value in error.trailing_metadata() or ():
-        if key == _DETAILS_KEY and isinstance(value, bytes):
+        if key == STATUS_KEY and isinstance(value, bytes):
             status.ParseFromString(value)
     return list(status.details)
