@@ -18,7 +18,7 @@ from tradewind.client.dead_letter_calls import DeadLetterCalls
 from tradewind.client.doctor_calls import DoctorCalls
 from tradewind.client.errors import TradewindError
 from tradewind.client.explain_calls import ExplainCalls
-from tradewind.client.flow_calls import FlowCalls, Inputs, RunRequest, Started
+from tradewind.client.flow_calls import FlowCalls, Inputs, RunRequest
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.memory_calls import MemoryCalls
 from tradewind.client.node_task_calls import NodeTaskCalls
@@ -30,6 +30,7 @@ from tradewind.client.rerun_calls import RerunCalls
 from tradewind.client.revision_calls import RevisionCalls
 from tradewind.client.schedule_calls import ScheduleCalls
 from tradewind.client.signal_calls import SignalCalls
+from tradewind.client.started import Started
 from tradewind.client.task_options import options_of
 from tradewind.client.trigger_calls import TriggerCalls
 from tradewind.client.wire import Seconds, seconds_of

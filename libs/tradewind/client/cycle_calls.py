@@ -16,13 +16,13 @@ from tradewind.client.cycles import (
     signals_from,
     statistics_from,
 )
-from tradewind.client.flow_calls import Started
 from tradewind.client.flows import flow_status_from
 from tradewind.client.following import PATIENCE
 from tradewind.client.log_following import follow_logs
 from tradewind.client.logs import LogLevel, LogLine, log_line_from
 from tradewind.client.messages import build
 from tradewind.client.node_tasks import node_task_from
+from tradewind.client.started import Started
 from tradewind.client.watching import watch
 from tradewind.client.wire import Seconds, duration, number_of, numbers_of, seconds_of, timestamp
 

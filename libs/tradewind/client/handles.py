@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from tradewind.client.cycles import CycleDescription, CycleRecord, CycleStatus
 from tradewind.client.definitions import Definition
 from tradewind.client.errors import CycleFailed, NotFound, TimedOut, WrongStatus
-from tradewind.client.flow_calls import FlowDescription, Inputs, Started
+from tradewind.client.flow_calls import FlowDescription, Inputs
 from tradewind.client.flows import FlowRecord, RegisteredFlow
 from tradewind.client.following import PATIENCE
 from tradewind.client.logs import LogLevel, LogLine
 from tradewind.client.revisions import RevisedFlow, RevisionRecord
+from tradewind.client.started import Started
 from tradewind.client.task_events import WatchedTask
 from tradewind.client.wire import Seconds, seconds_of
 

@@ -7,9 +7,10 @@ from tradewind.api.scheduler.v1 import stop_pb2
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
-from tradewind.client.flow_calls import Inputs, Started
+from tradewind.client.flow_calls import Inputs
 from tradewind.client.messages import build
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
+from tradewind.client.started import Started
 from tradewind.client.wire import Seconds, as_list, duration, object_json, seconds_of
 
 
