@@ -5,11 +5,11 @@ from typing import cast
 
 import pytest
 
+from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import ELSEWHERE
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
 from tradewind.node_task_manager.ports.reading import NodeTaskReader
-from tradewind.node_task_manager.ports.work import Assignment
-from tradewind.node_task_manager.use_cases.inputs import TooLarge, read_inputs
+from tradewind.node_task_manager.use_cases.inputs import InputsTooLarge, read_inputs
 
 _VALUE = '"中文"'
 _EDGES = 10
@@ -26,10 +26,9 @@ class _Sources:
 async def test_input_limit_counts_bytes_of_inline_and_stored_values(known: str) -> None:
     edges = tuple(PlanEdge(0, "out", 1, "in") for _ in range(_EDGES))
     plan = Plan("p", (PlanNode("source", "noop"), PlanNode("gather", "noop")), edges)
-    values = tuple((at, known) for at in range(_EDGES))
-    given = Assignment("w1", "flow:0:0:gather", "n", 1, "0", "p", 1, "r0", "default", values)
-    size = _EDGES * len(_VALUE.encode())
-    read = await read_inputs(cast(NodeTaskReader, _Sources()), given, plan, limit=size + _EDGES)
-    assert isinstance(read, Assignment)
-    assert {value for _, value in read.inputs} == {_VALUE}
-    assert isinstance(await read_inputs(cast(NodeTaskReader, _Sources()), given, plan, limit=size - 1), TooLarge)
+    given = tuple((at, known) for at in range(_EDGES))
+    run, size = RunName("flow", 0, 0), _EDGES * len(_VALUE.encode())
+    read = await read_inputs(cast(NodeTaskReader, _Sources()), run, plan, given, limit=size + _EDGES)
+    assert {value for _, value in read} == {_VALUE}
+    with pytest.raises(InputsTooLarge):
+        await read_inputs(cast(NodeTaskReader, _Sources()), run, plan, given, limit=size - 1)

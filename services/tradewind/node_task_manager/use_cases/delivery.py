@@ -13,11 +13,11 @@ from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.cached_delivery import CachedDelivery
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.inputs import (
-    TooLarge,
+    InputsTooLarge,
     has_all_inputs,
-    read_inputs,
     ready,
     unassignable_outcome,
+    with_inputs,
 )
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.report import Report
@@ -150,13 +150,10 @@ class Delivery:
         while worker in self._pool and assignment.nonce in worker.held:
             try:
                 plan = (await self._plans.fetch(self._shard.plans, [assignment.plan]))[assignment.plan]
-                whole = await read_inputs(self._shard.reader, assignment, plan)
-                if isinstance(whole, TooLarge):
-                    self._report(Report(worker, [whole.outcome()]))
-                else:
-                    self._assign_ready(worker, [self._ready(worker, whole, plan)])
+                whole = await with_inputs(self._shard.reader, assignment, plan)
+                self._assign_ready(worker, [self._ready(worker, whole, plan)])
                 return
-            except LookupError as error:
+            except (LookupError, InputsTooLarge) as error:
                 self._report(Report(worker, [unassignable_outcome(assignment, error)]))
                 return
             except Exception as error:

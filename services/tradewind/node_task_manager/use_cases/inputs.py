@@ -1,7 +1,6 @@
 """Completing assignments with the values of their input handles."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from msgspec import structs
 
@@ -17,36 +16,34 @@ from tradewind.node_task_manager.ports.workers import Ready
 
 MAX_INPUT_BYTES = 3 * 1024 * 1024
 
+Inputs: TypeAlias = tuple[tuple[int, str], ...]
+"""Values, each with the place of the edge that brings it; ELSEWHERE for one that stays with its source."""
 
-@dataclass(frozen=True, slots=True)
-class TooLarge:
-    """An assignment whose inputs exceed the limit together."""
 
-    assignment: Assignment
-    size: int
+class InputsTooLarge(Exception):
+    """The inputs of a node task have at least `size` bytes together, which exceeds the limit."""
 
-    def outcome(self) -> Outcome:
-        """Return the failure of its node task."""
+    def __init__(self, size: int) -> None:
         limit = MAX_INPUT_BYTES // 1024 // 1024
-        message = f"the inputs have at least {self.size} bytes in total, the limit is {limit} MiB"
-        return _failed(self.assignment, "INPUT_TOO_LARGE", message)
+        super().__init__(f"the inputs have at least {size} bytes in total, the limit is {limit} MiB")
+        self.size = size
 
 
 class UnknownHandle(LookupError):
     """An edge leaves the node by an output handle that its type does not have."""
 
 
-def unassignable_outcome(given: Assignment, error: LookupError) -> Outcome:
-    """Return the failure of a node task that no worker can get: an edge leaves by an unknown handle, the plan is gone,
-    or another plan has the same digest."""
-    if isinstance(error, UnknownHandle):
-        return _failed(given, "UNKNOWN_HANDLE", str(error))
-    message = f"plan {given.plan} is gone, or is not the plan of this node task: each plan needs its own digest"
-    return _failed(given, "INTERNAL", message)
-
-
-def _failed(given: Assignment, code: str, message: str) -> Outcome:
-    error = TaskError(code, message)
+def unassignable_outcome(given: Assignment, why: LookupError | InputsTooLarge) -> Outcome:
+    """Return the failure of a node task that no worker can get: an edge leaves by an unknown handle, the inputs are too
+    large, the plan is gone, or another plan has the same digest."""
+    match why:
+        case UnknownHandle():
+            error = TaskError("UNKNOWN_HANDLE", str(why))
+        case InputsTooLarge():
+            error = TaskError("INPUT_TOO_LARGE", str(why))
+        case _:
+            message = f"plan {given.plan} is gone, or is not the plan of this node task: each plan needs its own digest"
+            error = TaskError("INTERNAL", message)
     return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.FAILED, (), error, RetryRequest(none=True))
 
 
@@ -71,29 +68,41 @@ def ready(
     wrong = unknown_handles(plan, declared)
     if assignment.index in wrong:
         raise UnknownHandle(wrong[assignment.index])
-    by_handle: dict[str, list[str]] = {}
-    for at, value in assignment.inputs:
-        by_handle.setdefault(plan.edges[at].target_handle, []).append(value)
     return Ready(
         shard,
         assignment,
         RunName.of_node_task(assignment.task_id),
         plan.nodes[assignment.index],
-        tuple(by_handle.items()),
+        tuple(by_handle(plan, assignment.inputs).items()),
         eager_steps(plan, assignment.index, eager_types) if eager_types and not wrong else NONE,
     )
 
 
-async def read_inputs(
-    reader: NodeTaskReader, assignment: Assignment, plan: Plan, limit: int = MAX_INPUT_BYTES
-) -> Assignment | TooLarge:
-    """Read the values that stayed with their sources, a few at a time, until all together exceed `limit` bytes."""
-    run = RunName.of_node_task(assignment.task_id)
+def by_handle(plan: Plan, inputs: Inputs) -> dict[str, list[str]]:
+    """Group values by input handle, each group in the order of the plan."""
+    grouped: dict[str, list[str]] = {}
+    for at, value in inputs:
+        grouped.setdefault(plan.edges[at].target_handle, []).append(value)
+    return grouped
+
+
+async def with_inputs(reader: NodeTaskReader, assignment: Assignment, plan: Plan) -> Assignment:
+    """Return an assignment with all its values. Raises InputsTooLarge."""
+    inputs = assignment.inputs
     if assignment.inputs_outside:
         (task,) = await reader.tasks([assignment.task_id], inputs=True)
-        pairs: Sequence[tuple[int, str]] = task.inputs if task else ()
-    else:
-        pairs = assignment.inputs
+        inputs = task.inputs if task else ()
+    run = RunName.of_node_task(assignment.task_id)
+    return structs.replace(assignment, inputs=await read_inputs(reader, run, plan, inputs), inputs_outside=False)
+
+
+async def read_inputs(
+    reader: NodeTaskReader, run: RunName, plan: Plan, pairs: Inputs, limit: int = MAX_INPUT_BYTES
+) -> Inputs:
+    """Return input values after reading those that stayed with their sources, a few at a time.
+
+    Raises InputsTooLarge as soon as all together exceed `limit` bytes.
+    """
     size = sum(len(value) if value.isascii() else len(value.encode()) for _, value in pairs)
     found: dict[int, str] = {}
     for first in range(0, len(pairs), 16):
@@ -105,6 +114,5 @@ async def read_inputs(
             found[at] = "null" if value is None else value
             size += len(found[at].encode())
         if size > limit:
-            return TooLarge(assignment, size)
-    inputs = tuple((at, found.get(at, value)) for at, value in pairs)
-    return structs.replace(assignment, inputs=inputs, inputs_outside=False)
+            raise InputsTooLarge(size)
+    return tuple((at, found.get(at, value)) for at, value in pairs)

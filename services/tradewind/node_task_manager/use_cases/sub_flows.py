@@ -1,7 +1,7 @@
 """Node tasks that wait for cycles of other flows: listing them, the inputs of the cycles, and how these ended."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -10,9 +10,9 @@ from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.sub_flow import SubFlowReport
-from tradewind.node_task_manager.ports.work import Assignment
+from tradewind.node_task_manager.ports.reading import NodeTaskReader
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
-from tradewind.node_task_manager.use_cases.inputs import TooLarge, read_inputs, ready
+from tradewind.node_task_manager.use_cases.inputs import InputsTooLarge, by_handle, read_inputs
 from tradewind.node_task_manager.use_cases.items import read_items
 from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
 from tradewind.server.built_in.flows import MOST_INPUT_BYTES
@@ -62,23 +62,22 @@ class SubFlows:
             for place, task in enumerate(tasks, first):
                 if place >= after + limit:
                     return found, place
-                found += _waiting(component, task)
+                if (wait := _wait(component, task)) is not None:
+                    found.append(wait)
         return found, 0
 
     async def inputs(self, run: RunName, user_id: str, task_ids: Sequence[str], most: int) -> list[SubFlowWait]:
         """Return the node tasks that wait, with their inputs; stop after the one that exceeds `most` bytes in all."""
         reader, found, size = self._records.shard(user_id).reader, list[SubFlowWait](), 0
-        plans = await self._records.plans_of(run, user_id)
-        tasks = await reader.tasks(task_ids, inputs=True)
-        for task in filter(None, tasks):
-            for component, plan in plans:
-                if component.component_id != task.component_id:
-                    continue
-                for wait in _waiting(component, task):
-                    found.append(await self._with_inputs(wait, component, plan, user_id))
-                    size += len(found[-1].inputs_json.encode())
-            if size > most:
-                break
+        plans = {each[0].component_id: each for each in await self._records.plans_of(run, user_id)}
+        for task in filter(None, await reader.tasks(task_ids, inputs=True)):
+            owner = plans.get(task.component_id)
+            wait = _wait(owner[0], task) if owner is not None else None
+            if owner is not None and wait is not None:
+                found.append(await self._with_inputs(wait, owner[1], reader))
+                size += len(found[-1].inputs_json.encode())
+                if size > most:
+                    break
         return found
 
     async def report(self, reports: Sequence[Reported]) -> list[bool]:
@@ -121,39 +120,29 @@ class SubFlows:
                         yield first + at, component, [task for task, _ in items]
                     first += total
 
-    async def _with_inputs(self, wait: SubFlowWait, component: Component, plan: Plan, user_id: str) -> SubFlowWait:
-        task, reader = wait.task, self._records.shard(user_id).reader
-        node = plan.nodes[task.index]
-        assignment = Assignment(
-            worker_id="",
-            task_id=task.task_id,
-            nonce="",
-            attempt=task.attempt,
-            component_id=task.component_id,
-            plan=plan.digest,
-            index=task.index,
-            run_id=component.run_id,
-            user_id=user_id,
-            inputs=task.inputs,
-        )
-        read = await read_inputs(reader, assignment, plan)
-        if isinstance(read, TooLarge):
-            return SubFlowWait(task, wait.run_id, wait.flow_id, "", read.size)
-        values = {name: bytes(value).decode() for name, value in _config(node.config_json or "{}").input.items()}
+    async def _with_inputs(self, wait: SubFlowWait, plan: Plan, reader: NodeTaskReader) -> SubFlowWait:
+        task, run = wait.task, TaskName.parse(wait.task.task_id).run
+        try:
+            inputs = await read_inputs(reader, run, plan, task.inputs)
+        except InputsTooLarge as error:
+            return replace(wait, input_bytes=error.size)
+        config = plan.nodes[task.index].config_json
+        values = {name: bytes(value).decode() for name, value in _config(config or "{}").input.items()}
         if not plan.inputs[task.index]:
-            given = await reader.run_inputs(TaskName.parse(task.task_id).run, task.component_id)
+            given = await reader.run_inputs(run, task.component_id)
             values |= {name: bytes(value).decode() for name, value in _raw(given or "{}").items()}
-        for handle, emitted in ready(0, read, plan).inputs:
+        for handle, emitted in by_handle(plan, inputs).items():
             values[handle] = emitted[0] if len(emitted) == 1 else f"[{','.join(emitted)}]"
         text = "{" + ",".join(f"{_encode(name)}:{value}" for name, value in values.items()) + "}"
         size = len(text.encode())
-        return SubFlowWait(task, wait.run_id, wait.flow_id, text if size <= MOST_INPUT_BYTES else "", size)
+        return replace(wait, inputs_json=text if size <= MOST_INPUT_BYTES else "", input_bytes=size)
 
 
-def _waiting(component: Component, task: NodeTask | None) -> list[SubFlowWait]:
+def _wait(component: Component, task: NodeTask | None) -> SubFlowWait | None:
+    """Return what a node task waits for, None when it waits for no cycle or its component is to stop."""
     if task is None or task.wait is None or not task.wait.flow_id or component.stop is not None:
-        return []
-    return [SubFlowWait(task, component.run_id, task.wait.flow_id)]
+        return None
+    return SubFlowWait(task, component.run_id, task.wait.flow_id)
 
 
 def _encode(value: object) -> str:

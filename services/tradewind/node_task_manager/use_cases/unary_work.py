@@ -14,11 +14,11 @@ from tradewind.node_task_manager.use_cases.cached_delivery import cached_outcome
 from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.inputs import (
-    TooLarge,
+    InputsTooLarge,
     has_all_inputs,
-    read_inputs,
     ready,
     unassignable_outcome,
+    with_inputs,
 )
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
@@ -92,18 +92,15 @@ class UnaryWork:
     async def _with_inputs(self, dispatcher: Dispatcher, assignment: Assignment, declared: Declared) -> Ready | None:
         """Return an assignment with its values; if it cannot run, fail it and return None."""
         shard = dispatcher.shard
-        whole: Assignment | TooLarge = assignment
         try:
             plan = (await self._plans.fetch(shard.plans, [assignment.plan]))[assignment.plan]
+            whole = assignment
             if not has_all_inputs(assignment):
-                whole = await read_inputs(shard.reader, assignment, plan)
-            if not isinstance(whole, TooLarge):
-                return ready(shard.number, whole, plan, declared)
-            outcome = whole.outcome()
-        except LookupError as error:
-            outcome = unassignable_outcome(assignment, error)
-        await self.end(assignment.worker_id, [(shard.number, outcome)])
-        return None
+                whole = await with_inputs(shard.reader, assignment, plan)
+            return ready(shard.number, whole, plan, declared)
+        except (LookupError, InputsTooLarge) as error:
+            await self.end(assignment.worker_id, [(shard.number, unassignable_outcome(assignment, error))])
+            return None
 
     async def _answered_elsewhere(self, dispatcher: Dispatcher, item: Ready, offers: Mapping[str, Offer]) -> bool:
         """Say whether its worker need not run it: its outputs were in a cache, or another attempt works them out."""
