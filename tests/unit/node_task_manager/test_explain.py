@@ -10,7 +10,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask, Holders
-from tradewind.node_task_manager.use_cases.node_task_records import TaskView
+from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.server.clock import ManualClock
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.task_event import STATUSES, TaskEvent, TaskEventKind
 from tradewind.node_task_manager.ports.reading import Stretch
-from tradewind.node_task_manager.use_cases.node_task_records import TaskView
+from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 

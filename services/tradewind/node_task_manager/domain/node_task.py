@@ -168,6 +168,11 @@ class NodeTask:
     child: str = ""
 
     @property
+    def waits_for_same_work(self) -> bool:
+        """Whether another node task does the same work, whose cached outputs it will use."""
+        return 0 < self.retry_at == self.postponed
+
+    @property
     def updated_at(self) -> int:
         """When its status last changed."""
         since = self.wait.since if self.wait else 0

@@ -1,7 +1,6 @@
 """Protobuf on the outside, domain on the inside: node tasks, components, plans and events."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -17,7 +16,7 @@ from tradewind.node_task_manager.domain.component import (
 from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.names import RunName, TaskName
-from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, StopMark, TaskError
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, PastAttempt, StopMark, TaskError
 from tradewind.node_task_manager.domain.plan import (
     SCHEDULE_TO_START_MS,
     START_TO_CLOSE_MS,
@@ -27,8 +26,6 @@ from tradewind.node_task_manager.domain.plan import (
     PlanNode,
     RunIf,
 )
-from tradewind.node_task_manager.domain.sub_flow import sub_flow_wait_text
-from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.events import Event, SubFlowEvent
 from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
@@ -37,7 +34,7 @@ from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
 from tradewind.node_task_manager.rpc.sub_flow_mapping import sub_flow_cycle, sub_flow_event
 from tradewind.node_task_manager.rpc.times import milliseconds, set_timestamp, timestamp
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait
-from tradewind.node_task_manager.use_cases.node_task_records import SignalView, TaskView
+from tradewind.node_task_manager.use_cases.task_views import SignalView, TaskView
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import KeyRate, Rate
 
@@ -215,7 +212,7 @@ def node_task(view: TaskView, *, config: bool = False, history: bool = False) ->
     """Return a node task, with its config and history on request."""
     task, name = view.task, TaskName.parse(view.task.task_id)
     run, items = name.run, view.task.items
-    node = view.plan.nodes[task.index]
+    node = view.node
     failed = task.status is NodeTaskStatus.FAILED
     return node_task_pb2.NodeTask(
         node_task_id=task.task_id,
@@ -228,7 +225,7 @@ def node_task(view: TaskView, *, config: bool = False, history: bool = False) ->
         node_type=node.node_type,
         user_id=view.component.user_id,
         status=node_task_pb2.NodeTaskStatus.Value(f"NODE_TASK_STATUS_{task.status.upper()}"),
-        reason=task.reason or _delay_reason(task, node, name) or view.wait_reason,
+        reason=view.reason,
         error=task_error(task.error) if failed else None,
         attempt=task.attempt,
         worker_id=task.worker_id,
@@ -249,7 +246,7 @@ def node_task(view: TaskView, *, config: bool = False, history: bool = False) ->
         stop=stop_mark(task.stop),
         failures=task.failures,
         max_attempts=node.retry.attempts if node.retry else 1,
-        retry_at=timestamp(task.retry_at) if task.failures and not _postponed(task) else None,
+        retry_at=timestamp(task.retry_at) if task.failures and not task.waits_for_same_work else None,
         last_error=None if failed else task_error(task.error),
         history=[_past_attempt(each) for each in task.history] if config or history else (),
         items=item_counts(items),
@@ -272,35 +269,6 @@ def _past_attempt(past: PastAttempt) -> node_task_pb2.PastAttempt:
         ended_at=timestamp(past.ended),
         code=past.how,
     )
-
-
-def _postponed(task: NodeTask) -> bool:
-    return 0 < task.retry_at == task.postponed
-
-
-def _delay_reason(task: NodeTask, node: PlanNode, name: TaskName) -> str:
-    """Say what a node task waits for: an answer, its next attempt, another's outputs or its items; else ""."""
-    if task.wait is not None:
-        return _suspension_reason(task.wait, task.child)
-    if _postponed(task):
-        return "waits for another node task that does the same work; its cached outputs will be used"
-    if node.fan_out is not None and name.item < 0 and task.status is NodeTaskStatus.PENDING:
-        return f'the list at its input "{node.fan_out.handle}" is being split into items'
-    if not task.retry_at or task.error is None or node.retry is None:
-        return ""
-    at = datetime.fromtimestamp(task.retry_at / 1000, UTC).strftime("%H:%M:%S")
-    error = f"{task.error.type or task.error.code}: {task.error.message}".partition("\n")[0][:200]
-    return f"attempt {task.failures + 1} of {node.retry.attempts} begins at {at} UTC; the last one failed: {error}"
-
-
-def _suspension_reason(wait: Wait, child: str) -> str:
-    if wait.flow_id:
-        return sub_flow_wait_text(wait.flow_id, child)
-    until = datetime.fromtimestamp(wait.till / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if wait.till else ""
-    if not wait.signal:
-        return f"waits until {until}"
-    awaited = f'an answer: "{wait.title}"' if wait.form else f'signal "{wait.signal}"'
-    return f"waits for {awaited}" + (f", until {until}" if until else "")
 
 
 def node_outputs(task_id: str, outputs: Iterable[tuple[str, str]]) -> node_task_manager_service_pb2.NodeTaskOutputs:

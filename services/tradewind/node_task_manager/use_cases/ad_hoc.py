@@ -13,7 +13,8 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.ports.workers import NodeTypes
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
-from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES, Lines, NodeTaskRecords, TaskView
+from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES, Lines, NodeTaskRecords
+from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.server.faults import NotFound
 from tradewind.server.paging import Page
 from tradewind.server.partitions import shard_of

@@ -6,8 +6,9 @@ from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.use_cases.ad_hoc import Position
-from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES, NodeTaskRecords, TaskView
+from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES, NodeTaskRecords
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
+from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.server.faults import FailedPrecondition, NotFound
 from tradewind.server.paging import Page
 
@@ -73,7 +74,7 @@ class DeadLetters:
 
 def _work(view: TaskView) -> AdHocWork:
     """Return the work of a node task, under a request id derived from the node task's id."""
-    node = view.plan.nodes[view.task.index]
+    node = view.node
     return AdHocWork(
         user_id=view.component.user_id,
         node_type=node.node_type,

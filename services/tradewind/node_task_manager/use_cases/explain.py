@@ -13,8 +13,9 @@ from tradewind.node_task_manager.domain.sub_flow import sub_flow_wait_text
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.connected import ConnectedWorkers
-from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords, SignalStatus, TaskView
-from tradewind.node_task_manager.use_cases.waits import is_mapped, limits_of, no_worker_reason
+from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
+from tradewind.node_task_manager.use_cases.task_views import SignalStatus, TaskView
+from tradewind.node_task_manager.use_cases.waits import limits_of, no_worker_reason
 from tradewind.server.clock import Clock
 from tradewind.server.faults import NotFound
 from tradewind.server.rates import KeyRate, Rate
@@ -95,7 +96,7 @@ class ExplainNodeTask:
             if not node_task_id:
                 raise
             view = await self._records.node_task(node_task_id, user_id)
-            if not is_mapped(view) or view.task.items is not None:
+            if not view.is_mapped or view.task.items is not None:
                 raise
         if view.task.status.terminal:
             return view, [_ended(view)]
@@ -112,8 +113,8 @@ class ExplainNodeTask:
         return view, ordered(reasons)
 
     async def _registered(self, view: TaskView, user_id: str) -> list[Reason]:
-        fan_out = view.plan.nodes[view.task.index].fan_out
-        if fan_out is not None and not is_mapped(view):
+        fan_out = view.node.fan_out
+        if fan_out is not None and not view.is_mapped:
             return [Reason("waits_for_items", view.wait_reason, {"max_parallel": fan_out.max_parallel})]
         signals = await self._records.signals([view], user_id)
         waiting = list(dict.fromkeys(each.source for each in signals if each.status is SignalStatus.WAITING))
@@ -125,10 +126,10 @@ class ExplainNodeTask:
         return [waits_for_nodes(found)]
 
     async def _pending(self, view: TaskView, user_id: str) -> list[Reason]:
-        task, node = view.task, view.plan.nodes[view.task.index]
+        task, node = view.task, view.node
         if task.retry_at:
             return [_retry(task, node)]
-        if is_mapped(view):
+        if view.is_mapped:
             return [Reason("items_open", "its list is about to be split", {"begun": 0, "total": 0})]
         shard = self._records.shard(user_id).number
         waits, config = self._waits[shard], self._config(shard)
@@ -147,7 +148,7 @@ class ExplainNodeTask:
         return [*reasons, _queued(place, node.node_type, user_id, task)]
 
     async def _limit(self, waits: WaitReader, name: str, most: int, view: TaskView) -> Reason:
-        node = view.plan.nodes[view.task.index]
+        node = view.node
         if name.startswith("pace:"):
             rate = node.rate or KeyRate("", Rate(1, 1000))
             refills = await self._refill(waits, name, name.removeprefix("pace:"), rate.rate, rate.cost)
@@ -173,16 +174,15 @@ class ExplainNodeTask:
         task = view.task
         if task.items is not None:
             items = task.items
-            ended = items.completed + items.failed + items.cancelled
-            text = f"{ended} of its {items.total} items have ended, {items.begun} have begun"
-            return [Reason("items_open", text, {"total": items.total, "begun": items.begun, "ended": ended})]
+            text = f"{items.ended} of its {items.total} items have ended, {items.begun} have begun"
+            return [Reason("items_open", text, {"total": items.total, "begun": items.begun, "ended": items.ended})]
         facts: dict[str, Fact] = {
             "worker_id": task.worker_id,
             "since": iso(task.started_at),
             "attempt": task.attempt,
             "progress": task.progress,
         }
-        if self._is_unconfirmed(task, view.plan.nodes[task.index]):
+        if self._is_unconfirmed(task, view.node):
             text = f"given to worker {task.worker_id} at {iso(task.started_at)}, which has not confirmed it yet"
             return [Reason("worker_unconfirmed", text, {**facts, "lease_deadline": iso(task.lease_deadline)})]
         text = f"has been running on worker {task.worker_id} since {iso(task.started_at)}"
@@ -232,7 +232,7 @@ def _sub_flow_wait(wait: Wait, child: str) -> Reason:
 
 def _retry(task: NodeTask, node: PlanNode) -> Reason:
     at = iso(task.retry_at)
-    if task.postponed == task.retry_at:
+    if task.waits_for_same_work:
         text = f"waits for another node task that does the same work, until {at} at the latest"
         return Reason("waits_for_same_work", text, {"at": at})
     attempts = node.retry.attempts if node.retry else 1
@@ -254,7 +254,7 @@ def _retry(task: NodeTask, node: PlanNode) -> Reason:
 def _own_limit(name: str, view: TaskView, config: SystemConfig) -> int:
     """Return how many node tasks run under a limit that holds back single node tasks, 0 if it has just been removed: a
     replica that has not heard of it still goes by the old one."""
-    node = view.plan.nodes[view.task.index]
+    node = view.node
     kind = name.partition(":")[0]
     if kind == "flow":
         return min((most for most in (view.plan.max_running, config.max_running_per_flow) if most), default=0)

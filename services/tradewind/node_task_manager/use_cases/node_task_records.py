@@ -2,18 +2,18 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
-from tradewind.node_task_manager.domain.plan import Plan, PlanEdge
+from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.use_cases.items import read_items
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.node_task_manager.use_cases.task_views import SignalStatus, SignalView, TaskView
 from tradewind.node_task_manager.use_cases.waits import ExplainPending
 from tradewind.server.faults import NotFound
 from tradewind.server.paging import Page
@@ -36,49 +36,6 @@ class HeldPlace(NamedTuple):
 
     shard: int
     task_id: str
-
-
-class SignalStatus(StrEnum):
-    """Whether the value of an edge is there."""
-
-    WAITING = "waiting"
-    LIVE = "live"
-    DEAD = "dead"
-
-
-@dataclass(frozen=True, slots=True)
-class TaskView:
-    """A node task with its component and plan; `task` is made up for a node that nothing has reached yet."""
-
-    task: NodeTask
-    component: Component
-    plan: Plan
-    wait_reason: str = ""
-    """What keeps it waiting, in words."""
-
-    def size(self, *, config: bool = False) -> int:
-        """Return its approximate size in an answer (bytes), with its config or without."""
-        task = self.task
-        texts = [task.reason, task.message, *(value for _, value in task.outputs)]
-        if task.error is not None:
-            texts += task.error.message, task.error.traceback
-        if task.wait is not None:
-            texts.append(task.wait.form)
-        if task.resumed is not None:
-            texts.append(task.resumed.payload)
-        if config:
-            texts.append(self.plan.nodes[task.index].config_json)
-        return 500 + sum(len(text.encode()) for text in texts)
-
-
-@dataclass(frozen=True, slots=True)
-class SignalView:
-    """The signal along an edge between two nodes, named by their ids."""
-
-    source: str
-    target: str
-    edge: PlanEdge
-    status: SignalStatus
 
 
 class NodeTaskRecords:

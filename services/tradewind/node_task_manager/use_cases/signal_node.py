@@ -9,7 +9,8 @@ import msgspec
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.waiting import MOST_KEPT, MOST_KEPT_OF_RUN, Signal, Wait
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
-from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords, TaskView
+from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
+from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.server.built_in.forms import read_answer
 from tradewind.server.faults import Exhausted, FailedPrecondition, Fault, InvalidInput, Unavailable, Violation
 from tradewind.server.partitions import shard_of
@@ -75,7 +76,7 @@ def _matched(signal: Signal, view: TaskView, request: SignalRequest) -> Signal:
     if task.status.terminal:
         raise _refused("ended", task.task_id, view)
     if task.status is not NodeTaskStatus.SUSPENDED or wait is None:
-        if request.only_if_waiting or view.plan.nodes[task.index].wait is not None:
+        if request.only_if_waiting or view.node.wait is not None:
             raise _not_awaited(view, "is not waiting")
         if not request.signal:
             raise InvalidInput([Violation("signal", "is required while the node task is not waiting")])

@@ -6,7 +6,8 @@ from tradewind.node_task_manager.domain.component import Release
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
-from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords, TaskView
+from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
+from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition
 from tradewind.server.partitions import shard_of

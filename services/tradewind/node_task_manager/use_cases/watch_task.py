@@ -9,8 +9,9 @@ from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.task_event import MOST_WATCHED, TaskEvent, TaskEventKind, WatchOutcome
 from tradewind.node_task_manager.ports.events import Notices
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
-from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords, TaskView
+from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
 from tradewind.node_task_manager.use_cases.shared_reads import SharedReads
+from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.server.faults import Exhausted, NotFound
 
