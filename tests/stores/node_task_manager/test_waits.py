@@ -4,11 +4,11 @@ import pytest
 
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import Bench, held, plan_of
+from tradewind.node_task_manager.ports.explaining import WaitReader
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.memory import MemoryShard
 from tradewind.node_task_manager.stores.memory.waits import MemoryWaits
 from tradewind.node_task_manager.stores.redis_waits import RedisWaits
-from tradewind.node_task_manager.use_cases.explain import WaitReader
 
 
 @pytest.fixture

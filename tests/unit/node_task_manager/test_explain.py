@@ -9,7 +9,8 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask, Holders
+from tradewind.node_task_manager.ports.explaining import Holders
+from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.server.clock import ManualClock
 

@@ -1,7 +1,7 @@
 """What a node task of a shard in Redis waits behind."""
 
+from tradewind.node_task_manager.ports.explaining import Holders, Place
 from tradewind.node_task_manager.stores.keys import Keys
-from tradewind.node_task_manager.use_cases.explain import Holders, Place
 from tradewind.server.redis.client import Redis
 
 

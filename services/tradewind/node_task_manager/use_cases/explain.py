@@ -1,8 +1,6 @@
 """Why a node task waits, runs, or ended as it did."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
 
 from tradewind.node_task_manager.domain.concurrency import limit_text
 from tradewind.node_task_manager.domain.limits import Limits
@@ -13,6 +11,7 @@ from tradewind.node_task_manager.domain.sub_flow import sub_flow_wait_text
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.connected import ConnectedWorkers
+from tradewind.node_task_manager.ports.explaining import Place, WaitReader
 from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
 from tradewind.node_task_manager.use_cases.task_views import SignalStatus, TaskView
 from tradewind.node_task_manager.use_cases.waits import limits_of, no_worker_reason
@@ -23,41 +22,6 @@ from tradewind.server.reasons import Fact, Reason, iso, ordered, store_takes_no_
 
 _HOLDERS = 10
 _SOURCES = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Holders:
-    """How many node tasks hold a slot of a limit, and the ids of some: those that have held it longest or, for leases,
-    those that end first."""
-
-    count: int
-    task_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """How many node tasks of its user stand before a node task in its queue (-1 if it is not there), how many stand in
-    the queue, and how many other users have turns."""
-
-    before: int
-    queued: int
-    other_users: int
-
-
-class WaitReader(Protocol):
-    """Reads what a node task waits behind."""
-
-    async def holders(self, limit: str, most: int) -> Holders:
-        """Return the holders of a limit, with up to `most` ids; `running` stands for leases."""
-        ...
-
-    async def full_in_us(self, bucket: str) -> int:
-        """Return in how many microseconds a bucket of tokens is full."""
-        ...
-
-    async def place(self, node_type: str, user_id: str, task_id: str) -> Place:
-        """Return where a node task stands in the queue of its type and user."""
-        ...
 
 
 class ExplainNodeTask:

@@ -1,7 +1,7 @@
 """What a node task of a shard in memory waits behind."""
 
+from tradewind.node_task_manager.ports.explaining import Holders, Place
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
-from tradewind.node_task_manager.use_cases.explain import Holders, Place
 
 
 class MemoryWaits:
