@@ -2,26 +2,18 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
-import msgspec
-
 from tradewind.api.node_task_manager.v1 import batch_pb2
 from tradewind.node_task_manager.domain.batch import MAX_ITEMS
 from tradewind.node_task_manager.domain.names import RunName, TaskName
-from tradewind.node_task_manager.domain.plan import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from tradewind.node_task_manager.rpc.cache_mapping import ad_hoc_cache_faults
-from tradewind.node_task_manager.rpc.checks import concurrency_faults, rate_faults, require
-from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
-from tradewind.node_task_manager.rpc.times import is_duration, milliseconds
+from tradewind.node_task_manager.rpc.checks import json_fault, require
+from tradewind.node_task_manager.rpc.node_checks import MAX_CONFIG_BYTES, node_faults
 from tradewind.node_task_manager.use_cases.check_parameters import MOST_FAULTS
 from tradewind.server.built_in import BUILT_IN
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults
-from tradewind.server.json_depth import check_depth
 
-MAX_PARAMETER_BYTES = 256 * 1024
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-_SHORTEST_SILENCE_MS = 1000
-_raw = msgspec.json.Decoder(msgspec.Raw)
 
 
 def task(request: batch_pb2.SubmitTaskRequest, caches: Collection[str]) -> None:
@@ -64,16 +56,12 @@ def parameters_fault(path: str, text: str) -> Violation | None:
     if not text:
         return None
     size = len(text.encode())
-    if size > MAX_PARAMETER_BYTES:
-        return Violation(path, f"must have at most {MAX_PARAMETER_BYTES} bytes, has {size}")
-    try:
-        value = _raw.decode(text)
-        check_depth(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        return Violation(path, f"is not JSON: {error}")
-    if not bytes(value).lstrip().startswith(b"{"):
+    if size > MAX_CONFIG_BYTES:
+        return Violation(path, f"must have at most {MAX_CONFIG_BYTES} bytes, has {size}")
+    fault = json_fault(path, text)
+    if fault is None and not text.lstrip().startswith("{"):
         return Violation(path, f"must be a JSON object, is {text[:40]}")
-    return None
+    return fault
 
 
 def task_run(task_id: str, user_id: str) -> RunName:
@@ -116,16 +104,4 @@ def _common_faults(
     if node_type in BUILT_IN:
         yield Violation(f"{prefix}node_type", f'"{node_type}" is a built-in type, which only nodes of flows may have')
     yield from request_id_faults(request_id, f"{prefix}request_id")
-    for name in ("schedule_to_start", "start_to_close", "heartbeat_timeout", "total_timeout"):
-        if not is_duration(getattr(options, name)):
-            yield Violation(f"{prefix}options.{name}", "must be 0 to 100 years")
-    if 0 < milliseconds(options.heartbeat_timeout) < _SHORTEST_SILENCE_MS:
-        yield Violation(f"{prefix}options.heartbeat_timeout", "must be 0 for none, or at least 1 s")
-    if not LOWEST_PRIORITY <= options.priority <= HIGHEST_PRIORITY:
-        bounds = f"{LOWEST_PRIORITY} to {HIGHEST_PRIORITY}"
-        yield Violation(f"{prefix}options.priority", f"must be {bounds}, is {options.priority}")
-    yield from retry_faults(f"{prefix}options.retry", options.retry)
-    if options.HasField("concurrency"):
-        yield from concurrency_faults(f"{prefix}options.concurrency", options.concurrency)
-    if options.HasField("rate"):
-        yield from rate_faults(f"{prefix}options.rate", options.rate)
+    yield from node_faults(f"{prefix}options", options)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from tradewind.api.node_task_manager.v1 import config_pb2
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.rpc import cache_mapping
+from tradewind.node_task_manager.rpc.checks import require
 from tradewind.node_task_manager.rpc.times import milliseconds
-from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.rates import Rate
 
@@ -39,9 +40,7 @@ def etag(config: SystemConfig) -> str:
 def update(request: config_pb2.UpdateConfigRequest) -> tuple[SystemConfig, tuple[str, ...], int | None]:
     """Parse the new values, the fields to change, and the expected version. Raises InvalidInput with every fault."""
     message = _named(request)
-    faults = [fault for fault in _faults(message, request) if fault is not None]
-    if faults:
-        raise InvalidInput(faults)
+    require(_faults(message, request))
     given = SystemConfig(
         **{name: getattr(message, name) for name in _NUMBERS},
         max_running_per_node_type=dict(message.max_running_per_node_type),

@@ -7,11 +7,10 @@ import grpc
 
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
-from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.rpc import checks, mapping
 from tradewind.node_task_manager.use_cases.ad_hoc import Position
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
-from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.paging import page_position, page_size_of, page_token
 
@@ -51,11 +50,5 @@ def _check(request: pb2.RedriveDeadLettersRequest) -> None:
     faults = [check_identifier("user_id", request.user_id)]
     if not 1 <= len(ids) <= _MOST_REDRIVEN:
         faults.append(Violation("node_task_ids", f"must name 1 to {_MOST_REDRIVEN}, there are {len(ids)}"))
-    for at, task_id in enumerate(ids[:_MOST_REDRIVEN]):
-        try:
-            TaskName.parse(task_id)
-        except ValueError as error:
-            faults.append(Violation(f"node_task_ids[{at}]", str(error)))
-    found = [fault for fault in faults if fault is not None]
-    if found:
-        raise InvalidInput(found)
+    faults += [checks.task_id_fault(f"node_task_ids[{at}]", each) for at, each in enumerate(ids[:_MOST_REDRIVEN])]
+    checks.require(faults)

@@ -10,6 +10,7 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.domain.eager import EagerSteps
 from tradewind.node_task_manager.domain.names import TaskName, Token
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
+from tradewind.node_task_manager.rpc.checks import require
 from tradewind.server.faults import InvalidInput, Violation
 
 _NONCE = re.compile("[0-9A-Za-z]{1,64}")
@@ -63,13 +64,11 @@ def any_begun(outcomes: Sequence[tuple[int, Outcome]]) -> bool:
 
 def require_no_eager(completions: Sequence[work_pb2.NodeTaskCompletion]) -> None:
     """Raise InvalidInput for eager tokens, which only a worker with a stream may send."""
-    faults = [
+    require(
         Violation(f"completions[{at}].eager_token", "must be empty: only a Work stream offers eager steps")
         for at, each in enumerate(completions)
         if each.eager_token
-    ]
-    if faults:
-        raise InvalidInput(faults)
+    )
 
 
 def _chained(

@@ -1,20 +1,19 @@
 """One scheduler's stream of events."""
 
-import re
 from typing import Any
 
 import grpc
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.node_task_manager.rpc import mapping
+from tradewind.node_task_manager.rpc.checks import STREAM_POSITION, require
 from tradewind.node_task_manager.use_cases.events import EventFeed, Subscriber
-from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.faults import Violation
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.streams import run_both
 
 _MAX_EVENTS = 500
 """The most events in one message: with the longest names and reasons about 1 MiB."""
-_EVENT_ID = re.compile(r"\d{1,18}-\d{1,18}", re.ASCII)
 
 
 class EventStream:
@@ -60,7 +59,6 @@ def _check(message: pb2.ReceiveEventsRequest) -> None:
             if not 0 <= each.partition < PARTITIONS:
                 faults.append(Violation(f"{name}[{at}].partition", f"must be 0 to {PARTITIONS - 1}"))
     for at, ack in enumerate(message.acks):
-        if not _EVENT_ID.fullmatch(ack.event_id):
+        if not STREAM_POSITION.fullmatch(ack.event_id):
             faults.append(Violation(f"acks[{at}].event_id", "is not the id of an event"))
-    if faults:
-        raise InvalidInput(faults)
+    require(faults)

@@ -9,6 +9,7 @@ import grpc
 
 from tradewind.api.keda.v1 import external_scaler_pb2 as pb2
 from tradewind.api.keda.v1 import external_scaler_pb2_grpc as pb2_grpc
+from tradewind.node_task_manager.rpc.checks import require
 from tradewind.node_task_manager.use_cases.demand import Demand, Pool
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
@@ -71,9 +72,7 @@ def read_metadata(metadata: Mapping[str, str]) -> tuple[Pool, float]:
     if not 0 < target <= _MOST_PER_WORKER:
         message = f'must be a number above 0 and at most {_MOST_PER_WORKER}, is "{text}"'
         faults.append(Violation("scaler_metadata.tasksPerWorker", message))
-    found = [fault for fault in faults if fault is not None]
-    if found:
-        raise InvalidInput(found)
+    require(faults)
     return Pool(frozenset(node_types), user_id, running == "true"), target
 
 

@@ -12,7 +12,15 @@ from tradewind.node_task_manager.domain.component import Release
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.ports.work import Held, Outcome
-from tradewind.node_task_manager.rpc import cache_mapping, checks, config_mapping, mapping, queue_mapping, work_mapping
+from tradewind.node_task_manager.rpc import (
+    cache_mapping,
+    checks,
+    config_mapping,
+    mapping,
+    queue_mapping,
+    submission_checks,
+    work_mapping,
+)
 from tradewind.node_task_manager.rpc.ad_hoc_handlers import AdHocHandlers
 from tradewind.node_task_manager.rpc.cache_handlers import CacheHandlers
 from tradewind.node_task_manager.rpc.connection_handlers import ConnectionHandlers
@@ -88,7 +96,7 @@ class NodeTaskManagerHandlers(
         return await self._submitted(request)
 
     async def _submitted(self, request: pb2.SubmitComponentsRequest) -> pb2.SubmitComponentsResponse:
-        checks.submission(request)
+        submission_checks.submission(request)
         runs = [mapping.run_submission(run) for run in request.runs]
         results = await self.submit(runs, [mapping.plan(plan) for plan in request.plans])
         return pb2.SubmitComponentsResponse(results=[mapping.submit_result(result) for result in results])

@@ -1,19 +1,18 @@
 """Protobuf on the outside, domain on the inside: notifications and events of tasks."""
 
-import re
 from collections.abc import Iterable, Iterator
 
 from tradewind.api.node_task_manager.v1 import batch_pb2, notification_pb2, task_event_pb2
 from tradewind.node_task_manager.domain.names import BATCH, TASK
 from tradewind.node_task_manager.domain.notification import Fact, Notification, NotificationKind, Severity
 from tradewind.node_task_manager.domain.task_event import TaskEvent
+from tradewind.node_task_manager.rpc.checks import STREAM_POSITION, require
 from tradewind.node_task_manager.rpc.mapping import node_task, stop_mark, task_error
 from tradewind.node_task_manager.rpc.times import timestamp
 from tradewind.node_task_manager.use_cases.watch_task import TaskChange
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 
-_POSITION = re.compile(r"\d{1,18}-\d{1,18}", re.ASCII)
 _MOST_SENT = 100
 _MAX_TITLE, _MAX_MESSAGE, _MAX_KEY = 200, 4096, 128
 _SENT = {
@@ -28,7 +27,7 @@ _SEVERITIES: dict[int, Severity] = {
 
 def check_position(path: str, position: str) -> None:
     """Raise InvalidInput unless this is a position in a stream, or empty."""
-    if position and not _POSITION.fullmatch(position):
+    if position and not STREAM_POSITION.fullmatch(position):
         raise InvalidInput(
             [Violation(path, "is not a position in this stream; pass one exactly as received, or leave it empty")]
         )
@@ -94,11 +93,7 @@ def facts(drafts: notification_pb2.PublishNotificationsRequest) -> list[tuple[st
     count = len(drafts.notifications)
     if not 1 <= count <= _MOST_SENT:
         raise InvalidInput([Violation("notifications", f"must be 1 to {_MOST_SENT}, there are {count}")])
-    faults = [
-        fault for at, draft in enumerate(drafts.notifications) for fault in _faults(f"notifications[{at}].", draft)
-    ]
-    if faults:
-        raise InvalidInput(faults)
+    require(fault for at, draft in enumerate(drafts.notifications) for fault in _faults(f"notifications[{at}].", draft))
     return [(draft.user_id, draft.key, _fact(draft)) for draft in drafts.notifications]
 
 

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2, sub_flow_pb2
-from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.sub_flow import MOST_AT_ONCE, ReportKind, SubFlowReport
 from tradewind.node_task_manager.ports.events import SubFlowEvent
-from tradewind.node_task_manager.rpc.checks import json_fault
+from tradewind.node_task_manager.rpc.checks import json_fault, require, task_id_fault
 from tradewind.node_task_manager.use_cases.sub_flows import Reported, SubFlowWait
-from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.faults import Violation
 
 _MOST_OUTPUT_BYTES = 1024 * 1024
 _MOST_MESSAGE = 4096
@@ -51,8 +50,7 @@ def reports(request: sub_flow_pb2.ReportSubFlowsRequest) -> list[Reported]:
     faults = [violation for at, each in enumerate(request.reports) for violation in _faults(f"reports[{at}]", each)]
     if len(request.reports) > MOST_AT_ONCE:
         faults.append(Violation("reports", f"at most {MOST_AT_ONCE}, there are {len(request.reports)}"))
-    if faults:
-        raise InvalidInput(faults)
+    require(faults)
     return [(each.user_id, _report(each)) for each in request.reports]
 
 
@@ -68,16 +66,13 @@ def _report(each: sub_flow_pb2.SubFlowReport) -> SubFlowReport:
     return SubFlowReport(each.node_task_id, each.run_id, each.attempt, kind, child, each.output_json, error, each.final)
 
 
-def _faults(path: str, each: sub_flow_pb2.SubFlowReport) -> Iterator[Violation]:
-    try:
-        TaskName.parse(each.node_task_id)
-    except ValueError as error:
-        yield Violation(f"{path}.node_task_id", str(error))
+def _faults(path: str, each: sub_flow_pb2.SubFlowReport) -> Iterator[Violation | None]:
+    yield task_id_fault(f"{path}.node_task_id", each.node_task_id)
     if each.WhichOneof("end") != "output_json":
         if each.WhichOneof("end") is None and not each.HasField("cycle"):
             yield Violation(f"{path}.cycle", "must say which cycle began")
         return
     if len(each.output_json.encode()) > _MOST_OUTPUT_BYTES:
         yield Violation(f"{path}.output_json", f"must have at most {_MOST_OUTPUT_BYTES // 1024} KiB")
-    elif fault := json_fault(f"{path}.output_json", each.output_json):
-        yield fault
+    else:
+        yield json_fault(f"{path}.output_json", each.output_json)

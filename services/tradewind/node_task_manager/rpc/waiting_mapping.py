@@ -8,10 +8,11 @@ from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, wai
 from tradewind.node_task_manager.domain.built_in_waits import wait_of
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.waiting import MOST_FORM_BYTES, MOST_PAYLOAD_BYTES, Resumption, Wait
+from tradewind.node_task_manager.rpc.checks import require
 from tradewind.node_task_manager.rpc.times import is_duration, is_instant, milliseconds, timestamp
 from tradewind.node_task_manager.use_cases.signal_node import SignalRequest
 from tradewind.server.built_in.forms import form_faults
-from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults
 from tradewind.server.json_depth import check_depth
 
@@ -106,7 +107,6 @@ def signal_request(request: waiting_pb2.SignalNodeRequest) -> SignalRequest:
         except (msgspec.DecodeError, RecursionError) as error:
             faults.append(Violation("payload_json", f"is not JSON: {error}"))
     faults += request_id_faults(request.request_id)
-    if found := [fault for fault in faults if fault is not None]:
-        raise InvalidInput(found)
+    require(faults)
     by = request.by[:_MAX_BY] or request.user_id
     return SignalRequest(request.signal, payload, by, request.request_id, request.only_if_waiting)

@@ -1,0 +1,137 @@
+"""What submitted runs and their plans must look like; every fault is listed with its path."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from tradewind.api.node_task_manager.v1 import component_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.node_task_manager.domain.limits import LONGEST_KEPT_MS, MOST_KEPT_CYCLES, SHORTEST_KEPT_MS
+from tradewind.node_task_manager.rpc.cache_mapping import cache_faults
+from tradewind.node_task_manager.rpc.checks import (
+    MAX_COMPONENTS,
+    MAX_RUNS,
+    count_fault,
+    instant_fault,
+    json_fault,
+    require,
+)
+from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out_faults
+from tradewind.node_task_manager.rpc.node_checks import MAX_CONFIG_BYTES, node_faults
+from tradewind.node_task_manager.rpc.waiting_mapping import built_in_faults
+from tradewind.server.faults import Violation
+from tradewind.server.identifiers import check_identifier
+
+_MAX_NODES = 10_000
+
+
+def submission(request: pb2.SubmitComponentsRequest) -> None:
+    """Raise InvalidInput with every fault of runs and plans."""
+    faults: list[Violation | None] = [count_fault("runs", request.runs, MAX_RUNS)]
+    for at, run in enumerate(request.runs):
+        found = filter(None, _run_faults(run))
+        faults += [Violation(f"runs[{at}].{fault.path}", fault.message) for fault in found]
+    for at, plan in enumerate(request.plans):
+        faults += _plan_faults(f"plans[{at}]", plan)
+    require(faults)
+
+
+def _run_faults(run: component_pb2.RunSubmission) -> Iterator[Violation | None]:
+    yield check_identifier("flow_id", run.flow_id)
+    yield check_identifier("run_id", run.run_id)
+    yield check_identifier("user_id", run.user_id)
+    if run.cycle < 0 or run.run < 0:
+        yield Violation("cycle", "cycle and run must be 0 or more")
+    parts = run.components
+    if not parts:
+        yield Violation("components", "must not be empty")
+    yield count_fault("components", parts, MAX_COMPONENTS)
+    if run.inputs_json:
+        yield json_fault("inputs_json", run.inputs_json, wants_object=True)
+    ids = [part.component_id for part in parts]
+    for place, component_id in enumerate(ids):
+        yield check_identifier(f"components[{place}].component_id", component_id)
+    yield from _repeated("components", "component_id", ids)
+    yield instant_fault("planned_time", run.planned_time)
+    yield instant_fault("begun_at", run.begun_at)
+    if not 0 <= run.keep_cycles <= MOST_KEPT_CYCLES:
+        yield Violation("keep_cycles", f"must be 0 to {MOST_KEPT_CYCLES}, is {run.keep_cycles}")
+    if run.HasField("keep_for"):
+        seconds = run.keep_for.seconds + run.keep_for.nanos / 1e9
+        if not SHORTEST_KEPT_MS <= seconds * 1000 <= LONGEST_KEPT_MS:
+            yield Violation("keep_for", f"must be from a minute to 7 days, is {seconds:g} s")
+    yield from _rerun_faults(run)
+
+
+def _rerun_faults(run: component_pb2.RunSubmission) -> Iterator[Violation | None]:
+    again = run.HasField("keep_from")
+    if again:
+        yield check_identifier("keep_from.run_id", run.keep_from.run_id)
+        if not 0 <= run.keep_from.run < run.run:
+            yield Violation("keep_from.run", f"must be an earlier run, 0 to {run.run - 1}")
+    for at, part in enumerate(run.components):
+        places = part.kept_nodes
+        if places and not again:
+            yield Violation(f"components[{at}].kept_nodes", "needs keep_from, the run that holds their results")
+        elif places and part.withheld:
+            yield Violation(f"components[{at}].kept_nodes", "must be empty for a withheld component")
+        elif places and min(places) < 0:
+            yield Violation(f"components[{at}].kept_nodes", "must hold places of nodes, from 0")
+
+
+def _plan_faults(path: str, plan: component_pb2.Plan) -> Iterator[Violation | None]:
+    yield check_identifier(f"{path}.digest", plan.digest)
+    if not plan.nodes:
+        yield Violation(f"{path}.nodes", "must not be empty")
+    yield count_fault(f"{path}.nodes", plan.nodes, _MAX_NODES)
+    if plan.max_running < 0:
+        yield Violation(f"{path}.max_running", f"must be at least 1, or 0 for no limit, is {plan.max_running}")
+    for at, node in enumerate(plan.nodes):
+        yield from _plan_node_faults(f"{path}.nodes[{at}]", node)
+        if node.HasField("fan_out"):
+            yield from fan_out_faults(f"{path}.nodes[{at}]", plan, at)
+    yield from _repeated(f"{path}.nodes", "node_id", [node.node_id for node in plan.nodes])
+    count = len(plan.nodes)
+    loose = [at for at, edge in enumerate(plan.edges) if not (0 <= edge.source < count and 0 <= edge.target < count)]
+    for at in loose:
+        yield Violation(f"{path}.edges[{at}]", f"source and target must be places of nodes, 0 to {count - 1}")
+    if not loose and _has_cycle(plan):
+        yield Violation(f"{path}.edges", "must not form a cycle")
+
+
+def _plan_node_faults(path: str, node: component_pb2.PlanNode) -> Iterator[Violation | None]:
+    yield check_identifier(f"{path}.node_id", node.node_id)
+    yield check_identifier(f"{path}.node_type", node.node_type)
+    if len(node.config_json.encode()) > MAX_CONFIG_BYTES:
+        yield Violation(f"{path}.config_json", f"must have at most {MAX_CONFIG_BYTES} bytes")
+    elif node.config_json:
+        yield json_fault(f"{path}.config_json", node.config_json)
+    yield from node_faults(path, node)
+    if node.HasField("cache"):
+        yield from cache_faults(f"{path}.cache", node.cache)
+    yield from built_in_faults(path, node)
+
+
+def _has_cycle(plan: component_pb2.Plan) -> bool:
+    waiting, out = [0] * len(plan.nodes), [[] for _ in plan.nodes]  # type: tuple[list[int], list[list[int]]]
+    for edge in plan.edges:
+        waiting[edge.target] += 1
+        out[edge.source].append(edge.target)
+    ready = deque(place for place, count in enumerate(waiting) if not count)
+    reached = 0
+    while ready:
+        reached += 1
+        for target in out[ready.popleft()]:
+            waiting[target] -= 1
+            if not waiting[target]:
+                ready.append(target)
+    return reached < len(plan.nodes)
+
+
+def _repeated(path: str, name: str, values: Sequence[str]) -> Iterator[Violation]:
+    if len(set(values)) == len(values):
+        return
+    seen: set[str] = set()
+    for at, value in enumerate(values):
+        if value in seen:
+            yield Violation(f"{path}[{at}].{name}", f'"{value}" occurs more than once')
+        seen.add(value)
