@@ -11,8 +11,9 @@ from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import START_TO_CLOSE_MS
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
-from tradewind.node_task_manager.rpc.mapping import concurrency, key_rate, stop_mark
+from tradewind.node_task_manager.rpc.mapping import stop_mark
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
+from tradewind.node_task_manager.rpc.submission_mapping import concurrency, key_rate
 from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.telemetry import current_traceparent
@@ -47,8 +48,8 @@ def _work(
         total_ms=milliseconds(options.total_timeout),
         retry=retry_policy(options),
         priority=options.priority,
-        concurrency=concurrency(options.concurrency) if options.HasField("concurrency") else None,
-        rate=key_rate(options.rate) if options.HasField("rate") else None,
+        concurrency=concurrency(options),
+        rate=key_rate(options),
         traceparent=current_traceparent(),
         cache=cache_use(options.cache),
     )

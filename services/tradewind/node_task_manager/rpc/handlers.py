@@ -19,6 +19,7 @@ from tradewind.node_task_manager.rpc import (
     mapping,
     queue_mapping,
     submission_checks,
+    submission_mapping,
     work_mapping,
 )
 from tradewind.node_task_manager.rpc.ad_hoc_handlers import AdHocHandlers
@@ -97,9 +98,9 @@ class NodeTaskManagerHandlers(
 
     async def _submitted(self, request: pb2.SubmitComponentsRequest) -> pb2.SubmitComponentsResponse:
         submission_checks.submission(request)
-        runs = [mapping.run_submission(run) for run in request.runs]
-        results = await self.submit(runs, [mapping.plan(plan) for plan in request.plans])
-        return pb2.SubmitComponentsResponse(results=[mapping.submit_result(result) for result in results])
+        runs = [submission_mapping.run_submission(run) for run in request.runs]
+        results = await self.submit(runs, [submission_mapping.plan(plan) for plan in request.plans])
+        return pb2.SubmitComponentsResponse(results=[submission_mapping.submit_result(result) for result in results])
 
     async def StopComponent(self, request: pb2.StopComponentRequest, context: Context) -> pb2.StopComponentResponse:
         checks.stop(request)

@@ -1,147 +1,19 @@
-"""Protobuf on the outside, domain on the inside: node tasks, components, plans and events."""
+"""Protobuf on the outside, domain on the inside: node tasks, components and events."""
 
 from collections.abc import Iterable
 
-from google.protobuf.duration_pb2 import Duration
-
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_manager_service_pb2, node_task_pb2
-from tradewind.node_task_manager.domain.built_in_waits import wait_of
-from tradewind.node_task_manager.domain.component import (
-    Component,
-    ComponentStatus,
-    RunSubmission,
-    SubmitOutcome,
-    SubmitResult,
-)
-from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
+from tradewind.node_task_manager.domain.component import Component, ComponentStatus
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
-from tradewind.node_task_manager.domain.names import RunName, TaskName
+from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, PastAttempt, StopMark, TaskError
-from tradewind.node_task_manager.domain.plan import (
-    SCHEDULE_TO_START_MS,
-    START_TO_CLOSE_MS,
-    FailurePolicy,
-    Plan,
-    PlanEdge,
-    PlanNode,
-    RunIf,
-)
 from tradewind.node_task_manager.ports.events import Event, SubFlowEvent
 from tradewind.node_task_manager.ports.reading import StoredLine
-from tradewind.node_task_manager.rpc.cache_mapping import cache_use
-from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out, item_counts
-from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
+from tradewind.node_task_manager.rpc.fan_out_mapping import item_counts
 from tradewind.node_task_manager.rpc.sub_flow_mapping import sub_flow_cycle, sub_flow_event
-from tradewind.node_task_manager.rpc.times import milliseconds, set_timestamp, timestamp
+from tradewind.node_task_manager.rpc.times import set_timestamp, timestamp
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait
 from tradewind.node_task_manager.use_cases.task_views import SignalView, TaskView
-from tradewind.server.partitions import partition_of
-from tradewind.server.rates import KeyRate, Rate
-
-_RUN_IF = {
-    node_task_pb2.RUN_IF_ANY_SUCCEEDED: RunIf.ANY_SUCCEEDED,
-    node_task_pb2.RUN_IF_ALL_DONE: RunIf.ALL_DONE,
-}
-_POLICY = {
-    node_task_pb2.FAILURE_POLICY_FAIL_FAST: FailurePolicy.FAIL_FAST,
-    node_task_pb2.FAILURE_POLICY_CONTINUE: FailurePolicy.CONTINUE,
-}
-_WHEN_FULL = {
-    node_task_pb2.WHEN_FULL_DROP_NEW: WhenFull.DROP_NEW,
-    node_task_pb2.WHEN_FULL_CANCEL_OLDEST: WhenFull.CANCEL_OLDEST,
-    node_task_pb2.WHEN_FULL_KEEP_NEWEST: WhenFull.KEEP_NEWEST,
-}
-_OUTCOME = {
-    SubmitOutcome.ACCEPTED: component_pb2.SUBMIT_OUTCOME_ACCEPTED,
-    SubmitOutcome.DUPLICATE: component_pb2.SUBMIT_OUTCOME_DUPLICATE,
-    SubmitOutcome.PLAN_UNKNOWN: component_pb2.SUBMIT_OUTCOME_PLAN_UNKNOWN,
-    SubmitOutcome.RUN_CONFLICT: component_pb2.SUBMIT_OUTCOME_RUN_CONFLICT,
-    SubmitOutcome.EVENTS_FULL: component_pb2.SUBMIT_OUTCOME_REFUSED,
-    SubmitOutcome.FLOW_PURGED: component_pb2.SUBMIT_OUTCOME_REFUSED,
-    SubmitOutcome.QUEUE_FULL: component_pb2.SUBMIT_OUTCOME_REFUSED,
-    SubmitOutcome.RESULTS_EXPIRED: component_pb2.SUBMIT_OUTCOME_REFUSED,
-}
-_REFUSED = {
-    SubmitOutcome.EVENTS_FULL: ("QUEUE_FULL", 1),
-    SubmitOutcome.QUEUE_FULL: ("QUEUE_FULL", 5),
-    SubmitOutcome.FLOW_PURGED: ("FLOW_DELETING", 0),
-    SubmitOutcome.RESULTS_EXPIRED: ("RESULTS_EXPIRED", 0),
-}
-
-
-def plan(message: component_pb2.Plan) -> Plan:
-    """Parse a plan."""
-    return Plan(
-        message.digest,
-        tuple(_plan_node(node) for node in message.nodes),
-        tuple(PlanEdge(e.source, e.source_handle, e.target, e.target_handle) for e in message.edges),
-        _POLICY.get(message.failure_policy, FailurePolicy.SKIP_DOWNSTREAM),
-        message.max_running,
-    )
-
-
-def _plan_node(node: component_pb2.PlanNode) -> PlanNode:
-    return PlanNode(
-        node.node_id,
-        node.node_type,
-        node.config_json,
-        _RUN_IF.get(node.run_if, RunIf.ALL_SUCCEEDED),
-        milliseconds(node.schedule_to_start) if node.HasField("schedule_to_start") else SCHEDULE_TO_START_MS,
-        milliseconds(node.start_to_close) if node.HasField("start_to_close") else START_TO_CLOSE_MS,
-        retry=retry_policy(node),
-        heartbeat_ms=milliseconds(node.heartbeat_timeout),
-        total_ms=milliseconds(node.total_timeout),
-        priority=node.priority,
-        concurrency=concurrency(node.concurrency) if node.HasField("concurrency") else None,
-        rate=key_rate(node.rate) if node.HasField("rate") else None,
-        cache=cache_use(node.cache),
-        fan_out=fan_out(node),
-        wait=wait_of(node.node_type, node.config_json),
-    )
-
-
-def concurrency(message: node_task_pb2.Concurrency) -> Concurrency:
-    """Parse how many node tasks may run at once under a key."""
-    return Concurrency(message.key, message.max, _WHEN_FULL.get(message.when_full, WhenFull.WAIT))
-
-
-def key_rate(message: node_task_pb2.KeyRate) -> KeyRate:
-    """Parse how many node tasks may begin in a period under a key. Raises ValueError for an invalid limit."""
-    return KeyRate(message.key, Rate.parse(message.limit), message.cost or 1)
-
-
-def run_submission(message: component_pb2.RunSubmission) -> RunSubmission:
-    """Parse a submission."""
-    parts = list(message.components)
-    return RunSubmission(
-        run=RunName(message.flow_id, message.cycle, message.run),
-        run_id=message.run_id,
-        user_id=message.user_id,
-        components=tuple([(part.component_id, part.plan_digest) for part in parts]),
-        partition=partition_of(message.flow_id),
-        inputs_json=message.inputs_json,
-        traceparent=message.traceparent[:256],
-        planned_ms=milliseconds(message.planned_time),
-        begun_ms=milliseconds(message.begun_at),
-        keep_cycles=message.keep_cycles,
-        keep_for_ms=milliseconds(message.keep_for),
-        source=message.keep_from.run if message.HasField("keep_from") else -1,
-        source_id=message.keep_from.run_id,
-        withheld=tuple([part.component_id for part in parts if part.withheld]),
-        kept=tuple([(part.component_id, tuple(part.kept_nodes)) for part in parts if part.kept_nodes]),
-    )
-
-
-def submit_result(result: SubmitResult) -> component_pb2.SubmitResult:
-    """Return the answer to a submission."""
-    reason, delay_s = _REFUSED.get(result.outcome, ("", 0))
-    return component_pb2.SubmitResult(
-        outcome=_OUTCOME[result.outcome],
-        unknown_plans=result.unknown_plans,
-        existing_run_id=result.existing_run_id,
-        reason=reason,
-        retry_delay=Duration(seconds=delay_s) if delay_s else None,
-    )
 
 
 def stop_mark(mark: StopMark | None) -> node_task_pb2.StopMark | None:
