@@ -84,7 +84,7 @@ async def test_run_retention_out_of_range_is_refused(ntm: Ntm) -> None:
         ({"node_types": [f"t{at}" for at in range(501)]}, "hello.node_types"),
         ({"incarnation": "i" * 129}, "hello.incarnation"),
         ({"capacity": 10_001}, "hello.capacity"),
-        ({"held_tokens": ["7~flow:0:0:a~1~n"]}, "hello.held_tokens"),
+        ({"held_tokens": ["7~flow:0:0:a~1~n"]}, "hello.held_tokens[0]"),
     ],
 )
 async def test_hello_over_the_limits_is_refused(ntm: Ntm, hello: Any, path: str) -> None:
@@ -149,7 +149,7 @@ async def test_invalid_calls_name_their_faults(ntm: Ntm) -> None:
         (stub.ClaimNodeTasks(pb2.ClaimNodeTasksRequest(node_types=["a:b"], limit=-1)), 3),
         (stub.RenewLeases(pb2.RenewLeasesRequest(tokens=[token])), ["worker_id"]),
         (stub.RenewLeases(pb2.RenewLeasesRequest(worker_id="u1", tokens=[token] * 501)), ["tokens"]),
-        (stub.CompleteNodeTasks(pb2.CompleteNodeTasksRequest(worker_id="u1", completions=[done])), ["completions"]),
+        (stub.CompleteNodeTasks(pb2.CompleteNodeTasksRequest(worker_id="u1", completions=[done])), ["completions[0].token"]),
         (stub.GetComponents(pb2.GetComponentsRequest(runs=[pb2.RunReference()])), 2),
         (stub.ListNodeLogs(pb2.ListNodeLogsRequest(flow_id="f", user_id="u", after_log_id="x")), ["after_log_id"]),
         (stub.ListNodeTasks(pb2.ListNodeTasksRequest()), ["flow_id", "user_id"]),

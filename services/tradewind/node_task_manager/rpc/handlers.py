@@ -1,57 +1,43 @@
 """NodeTaskManagerService: parse, call the use case, answer."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
 
-from tradewind.api.node_task_manager.v1 import config_pb2, doctor_pb2, explanation_pb2, queue_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import config_pb2, doctor_pb2, explanation_pb2, queue_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.node_task_manager.domain.component import Release
-from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.ports.work import Held, Outcome
 from tradewind.node_task_manager.rpc import (
-    cache_mapping,
     checks,
     config_mapping,
     mapping,
     queue_mapping,
     submission_checks,
     submission_mapping,
-    work_mapping,
 )
 from tradewind.node_task_manager.rpc.ad_hoc_handlers import AdHocHandlers
 from tradewind.node_task_manager.rpc.cache_handlers import CacheHandlers
 from tradewind.node_task_manager.rpc.connection_handlers import ConnectionHandlers
 from tradewind.node_task_manager.rpc.dead_letter_handlers import DeadLetterHandlers
-from tradewind.node_task_manager.rpc.eager_mapping import require_no_eager
 from tradewind.node_task_manager.rpc.event_stream import EventStream
 from tradewind.node_task_manager.rpc.notification_handlers import NotificationHandlers
 from tradewind.node_task_manager.rpc.signal_handlers import SignalHandlers
 from tradewind.node_task_manager.rpc.sub_flow_handlers import SubFlowHandlers
 from tradewind.node_task_manager.rpc.submission_stream import SubmissionStream
-from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
-from tradewind.node_task_manager.rpc.unknown_tokens import remove_unknown_tokens
-from tradewind.node_task_manager.rpc.work_stream import WorkStream
-from tradewind.node_task_manager.use_cases.connect import Connections
+from tradewind.node_task_manager.rpc.times import milliseconds
+from tradewind.node_task_manager.rpc.work_handlers import WorkHandlers
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
-from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES, HeldPlace, NodeTaskRecords
-from tradewind.node_task_manager.use_cases.notes import Notes
+from tradewind.node_task_manager.use_cases.node_task_records import HeldPlace, NodeTaskRecords
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
-from tradewind.node_task_manager.use_cases.record_connections import RecordConnections
 from tradewind.node_task_manager.use_cases.stop import Stop
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
-from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
-from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
-from tradewind.node_task_manager.use_cases.workers import Offer
-from tradewind.server.clock import Clock
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorTable
-from tradewind.server.faults import FailedPrecondition, InvalidInput
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
 
@@ -71,6 +57,7 @@ class NodeTaskManagerHandlers(
     NotificationHandlers,
     SignalHandlers,
     SubFlowHandlers,
+    WorkHandlers,
 ):
     """The gRPC face of the node task manager."""
 
@@ -78,18 +65,10 @@ class NodeTaskManagerHandlers(
     stop: Stop
     records: NodeTaskRecords
     count_queues: CountQueues
-    unary: UnaryWork
-    connections: Connections
-    notes: Notes
     feed: EventFeed
     errors: ErrorTable
     doctor: Doctor
-    record_connections: RecordConnections
     explain: ExplainNodeTask
-    traces: TraceNodes | None
-    shards: Collection[int]
-    limits: Limits
-    clock: Clock
 
     async def SubmitComponents(
         self, request: pb2.SubmitComponentsRequest, context: Context
@@ -238,119 +217,10 @@ class NodeTaskManagerHandlers(
         async for answer in doctor_answers(self.doctor, request.mend, doctor_pb2.RunDoctorResponse):
             yield answer
 
-    # These write to the context instead of yielding, so that a write waits for nothing but the stream.
+    # These two write to the context instead of yielding, so that a write waits for nothing but the stream.
     async def StreamSubmissions(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         await SubmissionStream(self._submitted, self.errors, self.streams).serve(context)
 
     async def ReceiveEvents(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         with self.streams.opened():
             await EventStream(self.feed).serve(context)
-
-    async def Work(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
-        with self.streams.opened():
-            caches = self.config.caches
-            stream = WorkStream(self.connections, self.notes, self.limits, self.clock, caches, self.traces)
-            await stream.serve(context)
-
-    async def ClaimNodeTasks(self, request: pb2.ClaimNodeTasksRequest, context: Context) -> pb2.ClaimNodeTasksResponse:
-        checks.claim(request)
-        limit = min(request.limit or 1, _MAX_CLAIMED)
-        offers = dict.fromkeys(request.node_types, Offer()) | cache_mapping.offers(request.node_types, request.offers)
-        self.record_connections.claimed(request.worker_id, frozenset(request.node_types))
-        ready = await self.unary.claim(request.worker_id, offers, limit, ANSWER_BYTES)
-        now_ms = self.clock.now_ms()
-        assignments = [work_mapping.assignment(each, now_ms) for each in ready]
-        return pb2.ClaimNodeTasksResponse(assignments=assignments, sent_at=timestamp(now_ms))
-
-    async def RenewLeases(self, request: pb2.RenewLeasesRequest, context: Context) -> pb2.RenewLeasesResponse:
-        checks.identifiers(worker_id=request.worker_id)
-        checks.at_most("tokens", request.tokens, _MAX_CLAIMED)
-        held = work_mapping.held("tokens", request.tokens)
-        work_mapping.require_shards("tokens", held, self.shards)
-        lost, terminations, deadline = await self.unary.renew(request.worker_id, held)
-        return pb2.RenewLeasesResponse(
-            losses=_losses(lost),
-            terminations=[
-                work_mapping.termination(shard, each, self.limits.stop_grace_ms) for shard, each in terminations
-            ],
-            lease_deadline=timestamp(deadline),
-        )
-
-    async def CompleteNodeTasks(
-        self, request: pb2.CompleteNodeTasksRequest, context: Context
-    ) -> pb2.CompleteNodeTasksResponse:
-        checks.at_most("completions", request.completions, _MAX_CLAIMED)
-        require_no_eager(request.completions)
-        outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
-        work_mapping.require_shards("completions", outcomes, self.shards)
-        work_mapping.note_ends(self.traces, request.completions)
-        return pb2.CompleteNodeTasksResponse(losses=await self._ended(request.worker_id, outcomes))
-
-    async def FailNodeTasks(self, request: pb2.FailNodeTasksRequest, context: Context) -> pb2.FailNodeTasksResponse:
-        checks.at_most("failures", request.failures, _MAX_CLAIMED)
-        outcomes = [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
-        work_mapping.require_shards("failures", outcomes, self.shards)
-        work_mapping.note_ends(self.traces, request.failures)
-        self.notes.add((), list(work_mapping.failure_lines(outcomes)))
-        return pb2.FailNodeTasksResponse(losses=await self._ended(request.worker_id, outcomes))
-
-    async def ReportNodeTasks(
-        self, request: pb2.ReportNodeTasksRequest, context: Context
-    ) -> pb2.ReportNodeTasksResponse:
-        checks.report(request)
-        try:
-            return await self._reported(request)
-        except InvalidInput:
-            # Whoever reaches a worker may have handed it anything: that must not keep back what else it has to say.
-            if not (unknown := remove_unknown_tokens(request, self.shards)):
-                raise
-        answer = await self._reported(request)
-        answer.losses.extend(unknown)
-        return answer
-
-    async def _reported(self, request: pb2.ReportNodeTasksRequest) -> pb2.ReportNodeTasksResponse:
-        require_no_eager(request.completions)
-        outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
-        failures = [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
-        outcomes += failures
-        given_back = work_mapping.held("give_back_tokens", request.give_back_tokens)
-        held = work_mapping.held("held_tokens", request.held_tokens)
-        progress = [work_mapping.progress(at, each) for at, each in enumerate(request.progress)]
-        lines = [work_mapping.line(at, each) for at, each in enumerate(request.logs)]
-        named: dict[str, Sequence[tuple[int, object]]] = {
-            "completions and failures": outcomes,
-            "give_back_tokens": given_back,
-            "held_tokens": held,
-        }
-        named |= {"progress": progress, "logs": lines}
-        for path, items in named.items():
-            work_mapping.require_shards(path, items, self.shards)
-        work_mapping.note_ends(self.traces, request.completions)
-        work_mapping.note_ends(self.traces, request.failures)
-        self.notes.add(progress, [*lines, *work_mapping.failure_lines(failures)])
-        lost = await self.unary.end(request.worker_id, outcomes)
-        if given_back:
-            # Of what holds no lease no line is kept.
-            await self.notes.wait_written()
-        await self.unary.give_back(request.worker_id, given_back)
-        unrenewed, terminations, deadline = await self.unary.renew(request.worker_id, held)
-        return pb2.ReportNodeTasksResponse(
-            losses=_losses([*lost, *unrenewed]),
-            terminations=[
-                work_mapping.termination(shard, each, self.limits.stop_grace_ms) for shard, each in terminations
-            ],
-            lease_deadline=timestamp(deadline) if held else None,
-        )
-
-    async def _ended(self, worker_id: str, outcomes: Sequence[tuple[int, Outcome]]) -> list[work_pb2.LeaseLoss]:
-        lost = await self.unary.end(worker_id, outcomes)
-        if len(outcomes) == 1 and lost:
-            (_, held, reason) = lost[0]
-            raise FailedPrecondition("LEASE_LOST", reason, f"node_tasks/{held.task_id}")
-        return _losses(lost)
-
-
-def _losses(lost: Sequence[tuple[int, Held, str]]) -> list[work_pb2.LeaseLoss]:
-    return [
-        work_pb2.LeaseLoss(token=work_mapping.token_text(shard, held), reason=reason) for shard, held, reason in lost
-    ]

@@ -1,4 +1,7 @@
-"""Protobuf on the outside, domain on the inside: messages to and from workers."""
+"""Protobuf on the outside, domain on the inside: messages to and from workers.
+
+Whatever is parsed holds a token, which must name one of the existing `shards`; else InvalidInput is raised.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -28,25 +31,21 @@ LINE_CHARACTERS = 8192
 _json = msgspec.json.Decoder(msgspec.Raw)
 
 
-def token(text: str, path: str, at: int, field: str = "") -> Token:
-    """Parse the token in `path[at]field`. Raises InvalidInput."""
+def token(text: str, shards: Collection[int], path: str, at: int, field: str = "") -> Token:
+    """Parse the token in `path[at]field`. Raises InvalidInput unless it is one, and of one of these shards."""
     try:
-        return Token.parse(text)
+        parsed = Token.parse(text)
     except ValueError as error:
         raise InvalidInput([Violation(f"{path}[{at}]{field}", str(error))]) from None
+    if parsed.shard not in shards:
+        raise InvalidInput([Violation(f"{path}[{at}]{field}", f"names shard {parsed.shard}, which does not exist")])
+    return parsed
 
 
-def held(path: str, tokens: Iterable[str]) -> list[tuple[int, Held]]:
-    """Parse tokens into (shard, held). Raises InvalidInput."""
-    parsed = [token(text, path, at) for at, text in enumerate(tokens)]
+def held(path: str, tokens: Iterable[str], shards: Collection[int]) -> list[tuple[int, Held]]:
+    """Parse tokens of these shards into (shard, held). Raises InvalidInput."""
+    parsed = [token(text, shards, path, at) for at, text in enumerate(tokens)]
     return [(each.shard, Held(each.task_id, each.attempt, each.nonce)) for each in parsed]
-
-
-def require_shards(path: str, items: Iterable[tuple[int, object]], known: Collection[int]) -> None:
-    """Raise InvalidInput unless all items, pairs of a shard and something else, name known shards."""
-    for shard, _ in items:
-        if shard not in known:
-            raise InvalidInput([Violation(path, f"a token names shard {shard}, which does not exist")])
 
 
 def token_text(shard: int, of: Held) -> str:
@@ -54,10 +53,10 @@ def token_text(shard: int, of: Held) -> str:
     return f"{shard}~{of.task_id}~{of.attempt}~{of.nonce}"
 
 
-def completion(at: int, message: work_pb2.NodeTaskCompletion) -> tuple[int, Outcome]:
+def completion(at: int, message: work_pb2.NodeTaskCompletion, shards: Collection[int]) -> tuple[int, Outcome]:
     """Parse a completion into (shard, outcome); outputs that are not JSON or too large, or an invalid wait, make it a
     failure."""
-    parsed = token(message.token, "completions", at, ".token")
+    parsed = token(message.token, shards, "completions", at, ".token")
     if message.HasField("wait"):
         wait = wait_order(message.wait)
         if isinstance(wait, TaskError):
@@ -87,9 +86,9 @@ def _output_fault(outputs: Sequence[tuple[str, str]]) -> TaskError | None:
     return None
 
 
-def failure(at: int, message: work_pb2.NodeTaskFailure) -> tuple[int, Outcome]:
+def failure(at: int, message: work_pb2.NodeTaskFailure, shards: Collection[int]) -> tuple[int, Outcome]:
     """Parse a failure into (shard, outcome)."""
-    parsed = token(message.token, "failures", at, ".token")
+    parsed = token(message.token, shards, "failures", at, ".token")
     kind = OutcomeKind.TERMINATED if message.terminated else OutcomeKind.FAILED
     error = TaskError(
         message.error.code[:64] or "NODE_ERROR",
@@ -113,18 +112,18 @@ def note_ends(
                 traces.reported(each.token.rpartition("~")[2], each.traceparent)
 
 
-def progress(at: int, message: work_pb2.NodeTaskProgress) -> tuple[int, Progress]:
+def progress(at: int, message: work_pb2.NodeTaskProgress, shards: Collection[int]) -> tuple[int, Progress]:
     """Parse progress into (shard, progress)."""
-    parsed = token(message.token, "progress", at, ".token")
+    parsed = token(message.token, shards, "progress", at, ".token")
     reached = min(100, max(0, message.progress))
     return parsed.shard, Progress(
         parsed.task_id, parsed.nonce, reached, message.message[:1024], message.current_step[:256]
     )
 
 
-def line(at: int, message: work_pb2.NodeTaskLog) -> tuple[int, Line]:
+def line(at: int, message: work_pb2.NodeTaskLog, shards: Collection[int]) -> tuple[int, Line]:
     """Parse a log line into (shard, line)."""
-    parsed = token(message.token, "logs", at, ".token")
+    parsed = token(message.token, shards, "logs", at, ".token")
     level = message.level.upper() if message.level.upper() in _LEVELS else "INFO"
     created = milliseconds(message.created_at) if is_instant(message.created_at) else 0
     return parsed.shard, Line(

@@ -1,15 +1,17 @@
 """One worker's stream: incoming messages go to the use cases, outgoing ones are written as fast as they are read."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from itertools import islice
 from typing import Any
 
 import grpc
 
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.domain.limits import Limits
-from tradewind.node_task_manager.ports.work import Held, Outcome
+from tradewind.node_task_manager.ports.work import Outcome
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.node_task_manager.rpc.cache_mapping import offer_faults, offers, unknown_cache
+from tradewind.node_task_manager.rpc.checks import require
 from tradewind.node_task_manager.rpc.eager_mapping import any_begun, with_eager
 from tradewind.node_task_manager.rpc.outgoing_line import OutgoingLine
 from tradewind.node_task_manager.use_cases.connect import Connections
@@ -83,20 +85,8 @@ class WorkStream:
         hello = message.hello
         if not message.HasField("hello"):
             raise InvalidInput([Violation("hello", "the first message of a Work stream must say hello")])
-        violations = [check_identifier("hello.worker_id", hello.worker_id)]
-        violations += [check_identifier(f"hello.node_types[{at}]", name) for at, name in enumerate(hello.node_types)]
-        if len(hello.node_types) > _MAX_NODE_TYPES:
-            violations = [
-                Violation("hello.node_types", f"at most {_MAX_NODE_TYPES}, there are {len(hello.node_types)}")
-            ]
-        if len(hello.incarnation) > _MAX_INCARNATION:
-            violations.append(Violation("hello.incarnation", f"must have at most {_MAX_INCARNATION} characters"))
-        if not 0 <= hello.capacity <= _MAX_CAPACITY:
-            violations.append(Violation("hello.capacity", f"must be 0 to {_MAX_CAPACITY}, is {hello.capacity}"))
-        violations += [*offer_faults("hello.offers", hello.offers)][:_MAX_NODE_TYPES]
-        if faults := [violation for violation in violations if violation is not None]:
-            raise InvalidInput(faults)
-        held = self._held("hello.held_tokens", hello.held_tokens)
+        require(_hello_faults(hello))
+        held = mapping.held("hello.held_tokens", hello.held_tokens, self._connections.shards)
         capacity = 0 if message.draining else hello.capacity
         offered = offers(hello.node_types, hello.offers)
         types = tuple(hello.node_types)
@@ -116,8 +106,8 @@ class WorkStream:
         self._line.send(welcome=welcome)
 
     async def _handle(self, worker: ConnectedWorker, message: work_pb2.WorkRequest) -> None:
-        outcomes = [mapping.completion(at, each) for at, each in enumerate(message.completions[:])]
-        mapping.require_shards("completions", outcomes, self._connections.shards)
+        shards = self._connections.shards
+        outcomes = [mapping.completion(at, each, shards) for at, each in enumerate(message.completions[:])]
         mapping.note_ends(self._traces, message.completions)
         # Most messages hold nothing else, and checking each field costs more than listing those that are set.
         fields = [field.name for field, _ in message.ListFields()]
@@ -137,17 +127,14 @@ class WorkStream:
         if message.HasField("hello"):
             raise InvalidInput([Violation("hello", "only the first message may say hello")])
         shards = self._connections.shards
-        failures = [mapping.failure(at, each) for at, each in enumerate(message.failures)]
-        mapping.require_shards("failures", failures, shards)
+        failures = [mapping.failure(at, each, shards) for at, each in enumerate(message.failures)]
         mapping.note_ends(self._traces, message.failures)
         outcomes = with_eager(worker.worker_id, [*outcomes, *failures], message.completions)
-        given_back = self._held("give_back_tokens", message.give_back_tokens)
-        renewed = self._held("held_tokens", message.held_tokens) if message.renew else None
+        given_back = mapping.held("give_back_tokens", message.give_back_tokens, shards)
+        renewed = mapping.held("held_tokens", message.held_tokens, shards) if message.renew else None
         if message.progress or message.logs or failures:
-            progress = [mapping.progress(at, each) for at, each in enumerate(message.progress)]
-            lines = [mapping.line(at, each) for at, each in enumerate(message.logs)]
-            mapping.require_shards("progress", progress, shards)
-            mapping.require_shards("logs", lines, shards)
+            progress = [mapping.progress(at, each, shards) for at, each in enumerate(message.progress)]
+            lines = [mapping.line(at, each, shards) for at, each in enumerate(message.logs)]
             self._notes.add(progress, [*lines, *mapping.failure_lines(failures)])
         if message.draining or message.capacity:
             worker.capacity = 0 if message.draining else min(message.capacity, _MAX_CAPACITY)
@@ -166,11 +153,19 @@ class WorkStream:
         if silent:
             self._connections.answers_pings_again(worker)
 
-    def _held(self, path: str, tokens: Iterable[str]) -> list[tuple[int, Held]]:
-        held = mapping.held(path, tokens)
-        mapping.require_shards(path, held, self._connections.shards)
-        return held
-
     def _on_writable(self) -> None:
         if self._worker is not None:
             self._connections.refresh(self._worker)
+
+
+def _hello_faults(hello: work_pb2.WorkerHello) -> Iterator[Violation | None]:
+    yield check_identifier("hello.worker_id", hello.worker_id)
+    if len(hello.node_types) > _MAX_NODE_TYPES:
+        yield Violation("hello.node_types", f"at most {_MAX_NODE_TYPES}, there are {len(hello.node_types)}")
+    for at, name in enumerate(hello.node_types[:_MAX_NODE_TYPES]):
+        yield check_identifier(f"hello.node_types[{at}]", name)
+    if len(hello.incarnation) > _MAX_INCARNATION:
+        yield Violation("hello.incarnation", f"must have at most {_MAX_INCARNATION} characters")
+    if not 0 <= hello.capacity <= _MAX_CAPACITY:
+        yield Violation("hello.capacity", f"must be 0 to {_MAX_CAPACITY}, is {hello.capacity}")
+    yield from islice(offer_faults("hello.offers", hello.offers), _MAX_NODE_TYPES)
