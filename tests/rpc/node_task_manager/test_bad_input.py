@@ -149,7 +149,10 @@ async def test_invalid_calls_name_their_faults(ntm: Ntm) -> None:
         (stub.ClaimNodeTasks(pb2.ClaimNodeTasksRequest(node_types=["a:b"], limit=-1)), 3),
         (stub.RenewLeases(pb2.RenewLeasesRequest(tokens=[token])), ["worker_id"]),
         (stub.RenewLeases(pb2.RenewLeasesRequest(worker_id="u1", tokens=[token] * 501)), ["tokens"]),
-        (stub.CompleteNodeTasks(pb2.CompleteNodeTasksRequest(worker_id="u1", completions=[done])), ["completions[0].token"]),
+        (
+            stub.CompleteNodeTasks(pb2.CompleteNodeTasksRequest(worker_id="u1", completions=[done])),
+            ["completions[0].token"],
+        ),
         (stub.GetComponents(pb2.GetComponentsRequest(runs=[pb2.RunReference()])), 2),
         (stub.ListNodeLogs(pb2.ListNodeLogsRequest(flow_id="f", user_id="u", after_log_id="x")), ["after_log_id"]),
         (stub.ListNodeTasks(pb2.ListNodeTasksRequest()), ["flow_id", "user_id"]),

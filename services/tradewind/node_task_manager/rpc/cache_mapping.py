@@ -1,21 +1,19 @@
 """Protobuf on the outside, domain on the inside: caches."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from google.protobuf.duration_pb2 import Duration
 
-from tradewind.api.node_task_manager.v1 import cache_pb2, config_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2, config_pb2
 from tradewind.node_task_manager.domain.caching import CacheScope, CacheSettings, CacheUse
-from tradewind.node_task_manager.rpc.times import milliseconds
+from tradewind.node_task_manager.rpc.times import duration, milliseconds
 from tradewind.node_task_manager.use_cases.cache_statistics import CacheUsage
-from tradewind.node_task_manager.use_cases.workers import Offer
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier
 
 MOST_CACHES = 200
 _MOST_ENTRIES = 1_000_000
 _LONGEST_KEY = 256
-_LONGEST_VERSION = 128
 _SHORTEST_MS, _LONGEST_MS = 1000, 366 * 24 * 3600 * 1000
 _COMMON = CacheSettings()
 _SCOPES = {
@@ -67,31 +65,6 @@ def unknown_cache(path: str, name: str, caches: Collection[str]) -> Violation:
     )
 
 
-def offers(node_types: Iterable[str], given: Iterable[work_pb2.OfferedType]) -> dict[str, Offer]:
-    """Parse what a worker says about the node types that it offers."""
-    by_type = {
-        each.node_type: Offer(
-            each.version, cache_use(each.cache), each.eager, frozenset(each.outputs) if each.outputs else None
-        )
-        for each in given
-    }
-    return {node_type: by_type[node_type] for node_type in node_types if node_type in by_type}
-
-
-def offer_faults(path: str, given: Iterable[work_pb2.OfferedType]) -> Iterator[Violation]:
-    """Yield the faults of what a worker says about its node types."""
-    for at, each in enumerate(given):
-        if fault := check_identifier(f"{path}[{at}].node_type", each.node_type):
-            yield fault
-        if len(each.version) > _LONGEST_VERSION:
-            yield Violation(f"{path}[{at}].version", f"must have at most {_LONGEST_VERSION} characters")
-        if each.HasField("cache"):
-            yield from cache_faults(f"{path}[{at}].cache", each.cache)
-        for place, handle in enumerate(each.outputs):
-            if fault := check_identifier(f"{path}[{at}].outputs[{place}]", handle):
-                yield fault
-
-
 def cache_settings(message: cache_pb2.CacheSettings) -> CacheSettings:
     """Parse the settings of a cache."""
     return CacheSettings(milliseconds(message.ttl) / 1000, message.max_entries or _COMMON.max_entries)
@@ -124,15 +97,6 @@ def stats_message(usage: CacheUsage) -> cache_pb2.CacheStats:
     """Return the usage of a cache."""
     ttl = duration(usage.settings.ttl) if usage.settings is not None else None
     return cache_pb2.CacheStats(name=usage.name, ttl=ttl, entries=usage.entries, **usage.counts)
-
-
-def duration(seconds: float) -> Duration | None:
-    """Return a length of time, None for 0."""
-    if not seconds:
-        return None
-    message = Duration()
-    message.FromMilliseconds(round(seconds * 1000))
-    return message
 
 
 def _ttl_faults(path: str, ttl: Duration) -> Iterator[Violation]:

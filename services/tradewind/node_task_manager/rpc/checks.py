@@ -8,7 +8,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.node_task_manager.domain.names import TaskName
-from tradewind.node_task_manager.rpc.cache_mapping import offer_faults
+from tradewind.node_task_manager.rpc.offer_mapping import offer_faults
 from tradewind.node_task_manager.rpc.times import is_instant
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier

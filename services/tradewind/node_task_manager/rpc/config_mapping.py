@@ -7,7 +7,7 @@ from tradewind.api.node_task_manager.v1 import config_pb2
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.rpc import cache_mapping
 from tradewind.node_task_manager.rpc.checks import require
-from tradewind.node_task_manager.rpc.times import milliseconds
+from tradewind.node_task_manager.rpc.times import duration, milliseconds
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.rates import Rate
@@ -27,7 +27,7 @@ def config_message(config: SystemConfig) -> config_pb2.SystemConfig:
         user_weights=config.user_weights,
         rates={name: str(rate) for name, rate in config.rates.items()},
         enable_cache=config.enable_cache,
-        cache_ttl=cache_mapping.duration(config.cache_ttl),
+        cache_ttl=duration(config.cache_ttl),
         caches={name: cache_mapping.settings_message(each) for name, each in config.all_caches.items()},
     )
 

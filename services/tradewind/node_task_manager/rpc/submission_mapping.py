@@ -1,7 +1,5 @@
 """Protobuf on the outside, domain on the inside: submitted runs and their plans."""
 
-from google.protobuf.duration_pb2 import Duration
-
 from tradewind.api.node_task_manager.v1 import batch_pb2, component_pb2, node_task_pb2
 from tradewind.node_task_manager.domain.built_in_waits import wait_of
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome, SubmitResult
@@ -19,7 +17,7 @@ from tradewind.node_task_manager.domain.plan import (
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
-from tradewind.node_task_manager.rpc.times import milliseconds
+from tradewind.node_task_manager.rpc.times import duration, milliseconds
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import KeyRate, Rate
 
@@ -133,5 +131,5 @@ def submit_result(result: SubmitResult) -> component_pb2.SubmitResult:
         unknown_plans=result.unknown_plans,
         existing_run_id=result.existing_run_id,
         reason=reason,
-        retry_delay=Duration(seconds=delay_s) if delay_s else None,
+        retry_delay=duration(delay_s),
     )

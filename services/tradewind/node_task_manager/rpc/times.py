@@ -22,6 +22,15 @@ def milliseconds(value: Timestamp | Duration) -> int:
     return value.seconds * 1000 + value.nanos // 1_000_000
 
 
+def duration(seconds: float) -> Duration | None:
+    """Return a length of time, None for 0."""
+    if not seconds:
+        return None
+    message = Duration()
+    message.FromMilliseconds(round(seconds * 1000))
+    return message
+
+
 def is_instant(value: Timestamp) -> bool:
     """Say whether stores and clients can hold a Timestamp: 1970 to 9999."""
     return 0 <= value.seconds <= _LAST_SECOND and 0 <= value.nanos < 1_000_000_000

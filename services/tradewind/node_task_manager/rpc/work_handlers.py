@@ -11,9 +11,10 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grp
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.ports.work import Held, Outcome, Termination
-from tradewind.node_task_manager.rpc import cache_mapping, checks
+from tradewind.node_task_manager.rpc import checks
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.node_task_manager.rpc.eager_mapping import require_no_eager
+from tradewind.node_task_manager.rpc.offer_mapping import offers
 from tradewind.node_task_manager.rpc.times import timestamp
 from tradewind.node_task_manager.rpc.unknown_tokens import remove_unknown_tokens
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
@@ -59,9 +60,9 @@ class WorkHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def ClaimNodeTasks(self, request: pb2.ClaimNodeTasksRequest, context: Context) -> pb2.ClaimNodeTasksResponse:
         checks.claim(request)
         limit = min(request.limit or 1, _MAX_CLAIMED)
-        offers = dict.fromkeys(request.node_types, Offer()) | cache_mapping.offers(request.node_types, request.offers)
+        offered = dict.fromkeys(request.node_types, Offer()) | offers(request.node_types, request.offers)
         self.record_connections.claimed(request.worker_id, frozenset(request.node_types))
-        ready = await self.unary.claim(request.worker_id, offers, limit, ANSWER_BYTES)
+        ready = await self.unary.claim(request.worker_id, offered, limit, ANSWER_BYTES)
         now_ms = self.clock.now_ms()
         assignments = [mapping.assignment(each, now_ms) for each in ready]
         return pb2.ClaimNodeTasksResponse(assignments=assignments, sent_at=timestamp(now_ms))

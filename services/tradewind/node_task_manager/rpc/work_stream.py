@@ -10,9 +10,10 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.ports.work import Outcome
 from tradewind.node_task_manager.rpc import work_mapping as mapping
-from tradewind.node_task_manager.rpc.cache_mapping import offer_faults, offers, unknown_cache
+from tradewind.node_task_manager.rpc.cache_mapping import unknown_cache
 from tradewind.node_task_manager.rpc.checks import require
 from tradewind.node_task_manager.rpc.eager_mapping import any_begun, with_eager
+from tradewind.node_task_manager.rpc.offer_mapping import offer_faults, offers
 from tradewind.node_task_manager.rpc.outgoing_line import OutgoingLine
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.notes import Notes
