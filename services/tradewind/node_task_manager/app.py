@@ -1,7 +1,6 @@
 """The node task manager put together: the only place that names concrete classes."""
 
 import asyncio
-import secrets
 from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -12,7 +11,6 @@ import grpc
 from tradewind.api.keda.v1.external_scaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
 from tradewind.grpc_engine.bearer import with_token
-from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.loops import Loops
 from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
 from tradewind.node_task_manager.peers.registry import RegistryCalledWorkers, RegistryDirectory
@@ -26,7 +24,7 @@ from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.node_task_manager.stores.all_stores import Stores
 from tradewind.node_task_manager.stores.redis_stores import RedisStores
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
-from tradewind.node_task_manager.use_cases.cache_statistics import CountCaches
+from tradewind.node_task_manager.use_cases.cache_statistics import CacheCounts
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.called import QUIET_FACTOR, CalledWorkers
 from tradewind.node_task_manager.use_cases.clean import Cleaner
@@ -65,7 +63,6 @@ from tradewind.server.identifiers import new_run_id
 from tradewind.server.settings import text_of
 from tradewind.server.streams import OpenStreams
 from tradewind.server.telemetry import open_tracing
-from tradewind.tls import TlsFiles
 
 NAME = "tradewind-node-task-manager"
 
@@ -94,20 +91,19 @@ class NodeTaskManager:
         plans, pool = PlanCache(), WorkerPool()
         # Without the store itself nothing goes on anyway.
         timeout_s = _CACHE_TIMEOUT_S if settings.cache_url else _STORE_TIMEOUT_S
-        count_caches = CountCaches(stores.caches, stores.cache_statistics, lambda: self._config.config)
+        self._publisher = publisher = ReplicaPublisher(stores.publish)
         caches = self._caches = ResultCaches(
             stores.caches,
-            count_caches,
+            CacheCounts(stores.caches, stores.cache_statistics, lambda: self._config.config),
             lambda: self._config.config,
             pool,
             lambda shard, task_ids: self._dispatchers[shard].hasten(task_ids),
-            partial(stores.publish, 0),
+            publisher.publish_result,
             limits.lease_ms,
             timeout_s,
         )
         self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         traces = TraceNodes.for_tracing(self.tracing)
-        self._publisher = publisher = ReplicaPublisher(stores.publish, min(shards))
         self._feed = EventFeed(shards, publisher.publish_owner, settings.node_task_manager_look_seconds)
         self._dispatchers = {
             at: Dispatcher(shard, pool, plans, self._publish_events, publisher.publish_workers, caches, traces)
@@ -143,7 +139,16 @@ class NodeTaskManager:
         directory = RegistryDirectory(self._channel) if self._channel else None
         grace_s = settings.node_task_manager_stream_grace_seconds
         self._connections = Connections(self._dispatchers, pool, directory, grace_s)
-        self._called = self._make_called_workers(limits, pool, settings.tls_files(), grace_s)
+        self._called = CalledWorkers(
+            self._dispatchers,
+            pool,
+            RegistryCalledWorkers(self._channel),
+            stores.replicas,
+            partial(CalledWorkerChannel, limits=limits, clock=stores.clock, tls=settings.tls_files()),
+            publisher.publish_workers,
+            replica,
+            grace_s,
+        )
         called_s = settings.node_task_manager_called_seconds
         self._loops.repeat(self._called.refresh, called_s, QUIET_FACTOR * called_s)
         self._loops.run_alongside(doctor.watch)
@@ -244,20 +249,6 @@ class NodeTaskManager:
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""
         return await self._stores.not_ready()
-
-    def _make_called_workers(
-        self, limits: Limits, pool: WorkerPool, tls: TlsFiles | None, grace_s: float
-    ) -> CalledWorkers:
-        return CalledWorkers(
-            self._dispatchers,
-            pool,
-            RegistryCalledWorkers(self._channel),
-            self._stores.replicas,
-            partial(CalledWorkerChannel, limits=limits, clock=self._stores.clock, tls=tls),
-            self._publisher.publish_workers,
-            secrets.token_hex(8),
-            grace_s,
-        )
 
     def _publish_events(self, shard: int, events: Sequence[NewEvent]) -> None:
         self._publisher.publish_events(shard, self._feed.push(shard, events))

@@ -19,7 +19,7 @@ from tradewind.node_task_manager.ports.caches import CacheLookup
 from tradewind.node_task_manager.ports.work import OutcomeKind
 from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
 from tradewind.node_task_manager.use_cases.breaker import Breaker
-from tradewind.node_task_manager.use_cases.cache_statistics import CountCaches
+from tradewind.node_task_manager.use_cases.cache_statistics import CacheCounts
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Offer
 
@@ -54,16 +54,16 @@ class CachingBench(Bench):
 
     def __init__(self) -> None:
         self.config = SystemConfig()
-        self.notified: list[str] = []
+        self.notified: list[tuple[Entry, bool]] = []
         self.cycles = 0
         super().__init__(self._made)
 
     def _made(self, bench: Bench) -> ResultCaches:
         self.caches_store = Store(bench)
-        self.count = CountCaches(self.caches_store, MemoryCacheStatistics(), lambda: self.config)
+        self.cache_counts = CacheCounts(self.caches_store, MemoryCacheStatistics(), lambda: self.config)
         self.caches = ResultCaches(
             self.caches_store,
-            self.count,
+            self.cache_counts,
             lambda: self.config,
             bench.pool,
             self._hasten,
@@ -81,8 +81,8 @@ class CachingBench(Bench):
         dispatcher.request_claim()
         return effects.results
 
-    async def _notify(self, message: str) -> None:
-        self.notified.append(message)
+    async def _notify(self, entry: Entry, filled: bool) -> None:
+        self.notified.append((entry, filled))
 
     async def run(self, *names: str, config: str = "{}", use: CacheUse | None = SCREENING, **node: Any) -> None:
         """Submit a run of single nodes that do the same work."""
@@ -117,7 +117,7 @@ class CachingBench(Bench):
 
     async def counts(self) -> dict[str, int]:
         """Return the counts of the cache called screening."""
-        (usage,) = await self.count("screening")
+        (usage,) = await self.cache_counts.usage("screening")
         return {name: count for name, count in usage.counts.items() if count}
 
 
@@ -139,7 +139,7 @@ async def bench() -> AsyncIterator[CachingBench]:
 
 async def filled(bench: CachingBench) -> None:
     """Wait until a result has been put in."""
-    await until(lambda: bench.notified[-1:] and bench.notified[-1].endswith(":1"), "the result is there")
+    await until(lambda: bench.notified[-1:] and bench.notified[-1][1], "the result is there")
 
 
 async def test_repeated_work_is_answered_from_the_cache(bench: CachingBench) -> None:
@@ -356,7 +356,7 @@ async def test_message_from_another_replica_wakes_waiters(bench: CachingBench) -
     (entry,) = bench.caches_store._flights
     flight = bench.caches_store._flights[entry]
     await bench.caches_store.fill(entry, flight.value, flight.generation, '[["out","7"]]', 60_000, 10)
-    bench.caches.handle_message(f"{entry}:1")
+    bench.caches.settled_elsewhere(entry, filled=True)
     await bench.all_are(COMPLETED, "b")
     (task,) = await bench.tasks("b")
     assert task.outputs == (("out", "7"),)

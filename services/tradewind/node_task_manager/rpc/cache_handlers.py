@@ -25,7 +25,7 @@ class CacheHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def GetCacheStats(self, request: pb2.GetCacheStatsRequest, context: Context) -> pb2.GetCacheStatsResponse:
         if request.name:
             await self._require(request.name)
-        usages = await self.caches.count(request.name)
+        usages = await self.caches.counts.usage(request.name)
         return pb2.GetCacheStatsResponse(
             caches=[cache_mapping.stats_message(each) for each in usages], enabled=self.config.config.enable_cache
         )

@@ -23,7 +23,7 @@ class CacheUsage:
     counts: dict[str, int]
 
 
-class CountCaches:
+class CacheCounts:
     """Takes counts and reports them."""
 
     def __init__(self, store: CacheStore, statistics: CacheStatistics, config: Callable[[], SystemConfig]) -> None:
@@ -38,7 +38,7 @@ class CountCaches:
         """Whether there are counts that are not in the store yet."""
         return bool(self._counts)
 
-    def count(self, cache: str, outcome: str, by: int = 1) -> None:
+    def add(self, cache: str, outcome: str, by: int = 1) -> None:
         """Count one of `COUNTED`."""
         if by:
             self._counts[f"{cache}:{outcome}"] += by
@@ -56,7 +56,7 @@ class CountCaches:
                 self._counts.update(counts)
                 raise
 
-    async def __call__(self, name: str = "") -> list[CacheUsage]:
+    async def usage(self, name: str = "") -> list[CacheUsage]:
         """Return the usage of one cache, or of all that are known or have been used, ordered by name."""
         await self.flush()
         counts = await self._statistics.read()

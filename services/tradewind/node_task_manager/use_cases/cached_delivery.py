@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind, Postponed
 from tradewind.node_task_manager.ports.workers import Ready
-from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches, Wait
+from tradewind.node_task_manager.use_cases.caches import Busy, Hit, ResultCaches
 from tradewind.node_task_manager.use_cases.report import Report
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
 from tradewind.server.side_tasks import SideTasks
@@ -51,9 +51,9 @@ class CachedDelivery:
         match found:
             case Hit():
                 self._report(Report(worker, [cached_outcome(item, use, found)]))
-            case Wait():
-                wait = Postponed(given.task_id, given.attempt, given.nonce, found.ms)
-                self._report(Report(worker, postponed=[wait]))
+            case Busy():
+                postponed = Postponed(given.task_id, given.attempt, given.nonce, found.ms)
+                self._report(Report(worker, postponed=[postponed]))
             case None if worker in self._pool and given.nonce in worker.held:
                 worker.line.assign([item])
             case None:

@@ -10,19 +10,19 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import structlog
 
 from tradewind.node_task_manager.domain.caching import JITTER, MAX_BYTES, CacheUse, Entry
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.ports.caches import CacheLookup, CacheStore
+from tradewind.node_task_manager.ports.caches import CacheStore
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.breaker import Breaker
 from tradewind.node_task_manager.use_cases.cache_names import name_of, size_of
-from tradewind.node_task_manager.use_cases.cache_statistics import CountCaches
+from tradewind.node_task_manager.use_cases.cache_statistics import CacheCounts
 from tradewind.node_task_manager.use_cases.cache_waiters import CacheWaiters
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Offer, WorkerPool
 from tradewind.server.side_tasks import SideTasks
@@ -44,7 +44,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Busy:
     """Another node task works out the same result; look again in `ms`."""
 
     ms: int
@@ -67,24 +67,24 @@ class _Flight:
 class ResultCaches:
     """The caches as this process uses them.
 
-    `hasten(shard, task_ids)` makes postponed node tasks ready and returns which of them are; `publish(message)` tells
-    other replicas. The store has `timeout_s` to answer.
+    `hasten(shard, task_ids)` makes postponed node tasks ready and returns which of them are; `publish(entry,
+    filled)` tells other replicas that a result is there, or was given up. The store has `timeout_s` to answer.
     """
 
     def __init__(
         self,
         store: CacheStore,
-        count: CountCaches,
+        counts: CacheCounts,
         config: Callable[[], SystemConfig],
         pool: WorkerPool,
         hasten: Callable[[int, Sequence[str]], Awaitable[Sequence[str]]],
-        publish: Callable[[str], Awaitable[Any]],
+        publish: Callable[[Entry, bool], Awaitable[None]],
         flight_ms: int,
         timeout_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
-        self.count = count
+        self.counts = counts
         self._config = config
         self._pool = pool
         self._publish = publish
@@ -123,7 +123,7 @@ class ResultCaches:
 
     async def look_up(
         self, ready: Ready, use: CacheUse, version: str, holder: ConnectedWorker | None
-    ) -> Hit | Wait | None:
+    ) -> Hit | Busy | None:
         """Look up the outputs of a node task; None when its worker has to work them out, for others as well."""
         shard, given = ready.shard, ready.assignment
         self.waiters.forget(shard, given.task_id)
@@ -131,7 +131,7 @@ class ResultCaches:
         if settings is None:
             return None
         if self._breaker.is_open:
-            self.count.count(use.name, "bypassed")
+            self.counts.add(use.name, "bypassed")
             return None
         if not use.key and size_of(ready) > _BIG:
             entry = await asyncio.to_thread(name_of, ready, use, version)
@@ -144,25 +144,20 @@ class ResultCaches:
             outputs = msgspec.json.decode(found.result, type=Outputs) if found.result else None
         except Exception as error:
             self._failed(error)
-            self.count.count(use.name, "bypassed")
+            self.counts.add(use.name, "bypassed")
             return None
         self._breaker.succeeded()
         if outputs is not None:
-            self.count.count(use.name, "hits")
+            self.counts.add(use.name, "hits")
             return Hit(outputs)
         if found.busy_ms:
-            self.count.count(use.name, "waits")
+            self.counts.add(use.name, "waits")
             self.waiters.add(entry, shard, given.task_id)
-            return Wait(min(found.busy_ms, _LONGEST_WAIT_MS) + 1)
-        self.count.count(use.name, "misses")
-        self._begin(entry, token, found, use.ttl_ms or round(settings.ttl * 1000), settings.max_entries, holder)
+            return Busy(min(found.busy_ms, _LONGEST_WAIT_MS) + 1)
+        self.counts.add(use.name, "misses")
+        ttl_ms, until = use.ttl_ms or round(settings.ttl * 1000), self._clock() + self._flight_ms / 1000
+        self._flights[token] = _Flight(entry, token, found.generation, ttl_ms, settings.max_entries, holder, until)
         return None
-
-    def _begin(
-        self, entry: Entry, token: str, found: CacheLookup, ttl_ms: int, most: int, holder: ConnectedWorker | None
-    ) -> None:
-        until = self._clock() + self._flight_ms / 1000
-        self._flights[token] = _Flight(entry, token, found.generation, ttl_ms, most, holder, until)
 
     def ending(self, nonces: Sequence[str]) -> None:
         """Note that outcomes of these attempts are about to be stored; their workers do not hold them any more."""
@@ -193,7 +188,7 @@ class ResultCaches:
     async def maintain(self) -> bool:
         """Renew flights of attempts that go on, end the others and those that could not be ended before, and store the
         counts. Return whether there was nothing to do."""
-        quiet = not (self._flights or self._unsettled or self.waiters or self.count.unsaved)
+        quiet = not (self._flights or self._unsettled or self.waiters or self.counts.unsaved)
         now = self._clock()
         due = []
         for nonce, flight in list(self._flights.items()):
@@ -209,13 +204,12 @@ class ResultCaches:
             unsettled, self._unsettled = self._unsettled, []
             await asyncio.gather(*(self._settle(flight, None) for flight in unsettled if now < flight.until))
         self.waiters.expire(time.monotonic())
-        await self.count.flush()
+        await self.counts.flush()
         return quiet
 
-    def handle_message(self, message: str) -> None:
-        """Take another replica's message that a result is there, or will not come."""
-        cache, digest, filled = message.split(":")
-        self._tasks.begin(self.waiters.notify(Entry(cache, digest), filled=filled == "1"))
+    def settled_elsewhere(self, entry: Entry, *, filled: bool) -> None:
+        """Take the message of a replica that a result is there (`filled`), or will not come."""
+        self._tasks.begin(self.waiters.notify(entry, filled=filled))
 
     async def clear(self, name: str) -> int:
         """Empty a cache and return how many results were removed; raises what the store raised."""
@@ -227,7 +221,7 @@ class ResultCaches:
             await asyncio.wait(self._tasks, timeout=1.0)
         await self._tasks.end()
         try:
-            await self.count.flush()
+            await self.counts.flush()
         except Exception as error:
             _log.warning("cache_counts_lost", error=error)
 
@@ -254,7 +248,7 @@ class ResultCaches:
         try:
             async with asyncio.timeout(self._timeout_s):
                 if outputs is not None and _size(outputs) > MAX_BYTES:
-                    self.count.count(cache, "oversize")
+                    self.counts.add(cache, "oversize")
                     outputs = None
                 if outputs is None:
                     await self._store.extend(flight.entry, flight.token, flight.generation, 0)
@@ -268,17 +262,14 @@ class ResultCaches:
                         ttl_ms,
                         flight.max_entries,
                     )
-                    self.count.count(cache, "fills", int(filled))
-                    self.count.count(cache, "evicted", evicted)
+                    self.counts.add(cache, "fills", int(filled))
+                    self.counts.add(cache, "evicted", evicted)
         except Exception as error:
             # It is ended later; else all who wait for it would have to wait until it lapses.
             self._unsettled.append(flight)
             self._failed(error)
         await self.waiters.notify(flight.entry, filled=filled)
-        try:
-            await self._publish(f"k:{flight.entry}:{int(filled)}")
-        except Exception as error:
-            _log.warning("replicas_not_told", cache=cache, error=error)
+        await self._publish(flight.entry, filled)
 
     def _failed(self, error: Exception) -> None:
         if not self._breaker.is_open:

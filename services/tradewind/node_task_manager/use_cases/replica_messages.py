@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from tradewind.node_task_manager.domain.caching import Entry
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.events import EventFeed
@@ -24,14 +25,15 @@ from tradewind.node_task_manager.use_cases.workers import WorkerPool
 from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)
+_FIRST_SHARD = 0
+"""Its listeners get the messages that concern no shard."""
 
 
 class ReplicaPublisher:
-    """Sends messages to the other replicas; messages that concern no shard go to the listeners of the first shard."""
+    """Sends messages to the other replicas."""
 
-    def __init__(self, publish: Callable[[int, str], Awaitable[Any]], first_shard: int) -> None:
+    def __init__(self, publish: Callable[[int, str], Awaitable[Any]]) -> None:
         self._publish = publish
-        self._first_shard = first_shard
         self._sending = SideTasks()
 
     async def stop(self) -> None:
@@ -45,7 +47,7 @@ class ReplicaPublisher:
 
     def publish_owner(self, partition: int, epoch: int) -> None:
         """Publish that a partition has a subscriber here now."""
-        self._begin(self._first_shard, f"o:{partition}:{epoch}")
+        self._begin(_FIRST_SHARD, f"o:{partition}:{epoch}")
 
     def publish_workers(self, shard: int, workers: Sequence[str]) -> None:
         """Publish workers that are not connected here and must be notified."""
@@ -54,7 +56,11 @@ class ReplicaPublisher:
 
     def publish_config(self, version: int) -> None:
         """Publish a new configuration."""
-        self._begin(self._first_shard, f"c:{version}")
+        self._begin(_FIRST_SHARD, f"c:{version}")
+
+    async def publish_result(self, entry: Entry, filled: bool) -> None:
+        """Publish that a result is in its cache, or was given up; return once that is sent, or has failed."""
+        await self._send(_FIRST_SHARD, f"k:{entry}:{int(filled)}")
 
     def _begin(self, shard: int, message: str) -> None:
         self._sending.begin(self._send(shard, message))
@@ -104,7 +110,8 @@ class ReplicaListener:
         elif kind == "c":
             self._loading.begin(self._load_config())
         elif kind == "k":
-            self._caches.handle_message(rest)
+            cache, digest, filled = rest.split(":")
+            self._caches.settled_elsewhere(Entry(cache, digest), filled=filled == "1")
         elif kind in ("r", "f"):
             self._notify_watchers(rest, kind == "f")
         elif kind == "n":
