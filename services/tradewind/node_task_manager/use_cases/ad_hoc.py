@@ -14,10 +14,10 @@ from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.ports.workers import NodeTypes
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES, Lines, NodeTaskRecords
+from tradewind.node_task_manager.use_cases.shard import of_user
 from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.server.faults import NotFound
 from tradewind.server.paging import Page
-from tradewind.server.partitions import shard_of
 
 
 class Position(NamedTuple):
@@ -150,7 +150,7 @@ class AdHoc:
         return await self._records.run_lines(run, user_id, after, limit)
 
     async def _stop(self, component: Component, reason: str, by: str) -> None:
-        dispatcher = self._dispatchers[shard_of(component.user_id, len(self._dispatchers))]
+        dispatcher = of_user(self._dispatchers, component.user_id)
         stop = dispatcher.shard.tasks.stop
         dispatcher.apply(await stop(component.run, component.run_id, "", reason, by, self._mark_ms))
         dispatcher.request_claim()

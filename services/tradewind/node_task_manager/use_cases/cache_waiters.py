@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from tradewind.node_task_manager.domain.caching import Entry
+from tradewind.node_task_manager.use_cases.shard import by_shard
 
 _log = structlog.get_logger(__name__)
 _FORGET_S = 60.0
@@ -63,11 +64,8 @@ class CacheWaiters:
 
     async def _make_ready(self, waiters: Sequence[Waiter]) -> bool:
         """Return whether any of them is ready now."""
-        by_shard: dict[int, list[str]] = {}
-        for shard, task_id in waiters:
-            by_shard.setdefault(shard, []).append(task_id)
         ready = False
-        for shard, task_ids in by_shard.items():
+        for shard, task_ids in by_shard(waiters).items():
             try:
                 ready = not all(await self._hasten(shard, task_ids)) or ready
             except Exception as error:

@@ -13,6 +13,7 @@ from tradewind.node_task_manager.use_cases.called_line import CalledConnection, 
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.reclaim import reclaim
 from tradewind.node_task_manager.use_cases.report import Report
+from tradewind.node_task_manager.use_cases.shard import by_shard
 from tradewind.node_task_manager.use_cases.workers import Offer, WorkerPool
 from tradewind.server.ending import end_tasks
 from tradewind.server.side_tasks import SideTasks
@@ -259,14 +260,14 @@ class CalledWorkers:
         self, worker: CalledConnection, refused: Sequence[Ready], tried: Mapping[str, frozenset[str]]
     ) -> None:
         """Offer each node task to the next candidate; give back those that enough candidates have been offered."""
-        given_back: dict[int, list[Held]] = {}
+        given_back: list[tuple[int, Held]] = []
         for each in refused:
             held = each.assignment.held
             before = tried[each.nonce] | {worker.worker_id}
             candidate = self._candidate(each.node.node_type, before)
             if candidate is None or not await self._hand_over(worker, held, each.shard, candidate, before):
-                given_back.setdefault(each.shard, []).append(held)
-        for number, tokens in given_back.items():
+                given_back.append((each.shard, held))
+        for number, tokens in by_shard(given_back).items():
             self._dispatchers[number].report(Report(worker, given_back=tokens))
 
     def _candidate(self, node_type: str, tried: frozenset[str]) -> CalledConnection | None:

@@ -12,12 +12,11 @@ from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.use_cases.items import read_items
 from tradewind.node_task_manager.use_cases.plans import PlanCache
-from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.node_task_manager.use_cases.shard import Shard, by_shard, of_user
 from tradewind.node_task_manager.use_cases.task_views import SignalStatus, SignalView, TaskView
 from tradewind.node_task_manager.use_cases.waits import ExplainPending
 from tradewind.server.faults import NotFound
 from tradewind.server.paging import Page
-from tradewind.server.partitions import shard_of
 
 ANSWER_BYTES = 2 * 1024 * 1024
 """The approximate size limit of an answer, unless a single entry is larger."""
@@ -48,7 +47,7 @@ class NodeTaskRecords:
 
     def shard(self, user_id: str) -> Shard:
         """Return the shard of a user."""
-        return self._shards[shard_of(user_id, len(self._shards))]
+        return of_user(self._shards, user_id)
 
     async def components(self, run: RunName, user_id: str, ids: Sequence[str] = ()) -> list[Component]:
         """Return a run's components, all if `ids` is empty; unknown ones are left out."""
@@ -92,9 +91,7 @@ class NodeTaskRecords:
         return page.items
 
     async def _emitted(self, wanted: Sequence[tuple[str, str]]) -> list[Emitted]:
-        ids: dict[int, list[str]] = {}
-        for task_id, user_id in wanted:
-            ids.setdefault(shard_of(user_id, len(self._shards)), []).append(task_id)
+        ids = by_shard((self.shard(user_id).number, task_id) for task_id, user_id in wanted)
         found: dict[str, tuple[tuple[str, str], ...]] = {}
         for number, mine in ids.items():
             found.update(zip(mine, await self._shards[number].reader.emitted(mine), strict=True))

@@ -7,10 +7,9 @@ from tradewind.node_task_manager.domain.notification import Fact, Notification
 from tradewind.node_task_manager.ports.events import Notices
 from tradewind.node_task_manager.ports.reading import Stretch
 from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES
-from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.node_task_manager.use_cases.shard import Shard, by_shard, of_user
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.server.paging import Page
-from tradewind.server.partitions import shard_of
 
 
 class UserNotifications:
@@ -22,15 +21,13 @@ class UserNotifications:
 
     def of(self, user_id: str) -> Notices:
         """Return the store of a user's notifications."""
-        return self._shards[shard_of(user_id, len(self._shards))].notices
+        return of_user(self._shards, user_id).notices
 
     async def publish(self, notifications: Sequence[tuple[str, str, Fact]]) -> list[bool]:
         """Send notifications (user, key, fact); say of each whether it was new, going by its key."""
-        places: dict[int, list[int]] = {}
-        for place, (user_id, _, _) in enumerate(notifications):
-            places.setdefault(shard_of(user_id, len(self._shards)), []).append(place)
         kept = [False] * len(notifications)
-        for number, mine in places.items():
+        placed = ((of_user(self._shards, user_id).number, at) for at, (user_id, _, _) in enumerate(notifications))
+        for number, mine in by_shard(placed).items():
             answers = await self._shards[number].notices.publish([notifications[place] for place in mine])
             for place, answer in zip(mine, answers, strict=True):
                 kept[place] = answer

@@ -10,10 +10,10 @@ from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.waiting import MOST_KEPT, MOST_KEPT_OF_RUN, Signal, Wait
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
+from tradewind.node_task_manager.use_cases.shard import of_user
 from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.server.built_in.forms import read_answer
 from tradewind.server.faults import Exhausted, FailedPrecondition, Fault, InvalidInput, Unavailable, Violation
-from tradewind.server.partitions import shard_of
 
 _TRIES = 10
 _NO_ATTEMPT = 2**31 - 1
@@ -43,7 +43,7 @@ class SignalNode:
 
         Raises NotFound, FailedPrecondition, InvalidInput with every fault of an answer, and Exhausted.
         """
-        dispatcher = self._dispatchers[shard_of(user_id, len(self._dispatchers))]
+        dispatcher = of_user(self._dispatchers, user_id)
         for _ in range(_TRIES):
             view = await self._records.node_task(task_id, user_id)
             signal = Signal(

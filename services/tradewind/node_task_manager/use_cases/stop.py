@@ -7,10 +7,10 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
+from tradewind.node_task_manager.use_cases.shard import of_user
 from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition
-from tradewind.server.partitions import shard_of
 
 
 class Stop:
@@ -24,9 +24,6 @@ class Stop:
         self._limits = limits
         self._clock = clock
 
-    def _of(self, user_id: str) -> Dispatcher:
-        return self._dispatchers[shard_of(user_id, len(self._dispatchers))]
-
     async def component(
         self, run: RunName, run_id: str, user_id: str, component_id: str, *, reason: str, by: str, deadline_ms: int
     ) -> tuple[int, int]:
@@ -36,7 +33,7 @@ class Stop:
         """
         left_ms = deadline_ms - self._clock.now_ms()
         mark_ms = max(left_ms, 0) + self._limits.tombstone_ms if deadline_ms else self._limits.run_retention_ms
-        dispatcher = self._of(user_id)
+        dispatcher = of_user(self._dispatchers, user_id)
         effects = await dispatcher.shard.tasks.stop(run, run_id, component_id, reason, by, mark_ms)
         dispatcher.apply(effects)
         skipped, terminating = effects.results
@@ -44,7 +41,7 @@ class Stop:
 
     async def release(self, run: RunName, run_id: str, user_id: str, releases: Sequence[Release]) -> None:
         """Let withheld components begin, or skip them."""
-        dispatcher = self._of(user_id)
+        dispatcher = of_user(self._dispatchers, user_id)
         dispatcher.apply(await dispatcher.shard.tasks.release(run, run_id, releases))
 
     async def node_task(self, task_id: str, user_id: str, reason: str, by: str) -> TaskView:
@@ -53,7 +50,7 @@ class Stop:
         Raises NotFound, and FailedPrecondition for an item of a mapped node that has not begun.
         """
         view = await self._records.node_task(task_id, user_id)
-        dispatcher = self._of(user_id)
+        dispatcher = of_user(self._dispatchers, user_id)
         effects = await dispatcher.shard.tasks.terminate(task_id, view.task.component_id, view.task.index, reason, by)
         dispatcher.apply(effects)
         name = TaskName.parse(task_id)
@@ -64,7 +61,7 @@ class Stop:
 
     async def purge(self, flow_id: str, user_id: str) -> tuple[bool, int]:
         """Remove a bounded part of a flow; return whether all of it is gone, and how many records were removed."""
-        dispatcher = self._of(user_id)
+        dispatcher = of_user(self._dispatchers, user_id)
         purge = await dispatcher.shard.tasks.purge(flow_id)
         dispatcher.apply(purge.effects)
         return purge.done, purge.removed

@@ -15,8 +15,8 @@ from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.inputs import InputsTooLarge, by_handle, read_inputs
 from tradewind.node_task_manager.use_cases.items import read_items
 from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
+from tradewind.node_task_manager.use_cases.shard import by_shard
 from tradewind.server.built_in.flows import MOST_INPUT_BYTES
-from tradewind.server.partitions import shard_of
 
 _AT_ONCE = 500
 
@@ -83,10 +83,8 @@ class SubFlows:
     async def report(self, reports: Sequence[Reported]) -> list[bool]:
         """Take reports of cycles; say of each whether the node task waits, or waited until now, for that cycle."""
         awaited = [False] * len(reports)
-        by_shard: dict[int, list[int]] = {}
-        for at, (user_id, _) in enumerate(reports):
-            by_shard.setdefault(shard_of(user_id, len(self._dispatchers)), []).append(at)
-        for number, places in by_shard.items():
+        placed = ((self._records.shard(user_id).number, at) for at, (user_id, _) in enumerate(reports))
+        for number, places in by_shard(placed).items():
             dispatcher = self._dispatchers[number]
             effects = await dispatcher.shard.tasks.report_sub_flows([reports[at][1] for at in places])
             dispatcher.apply(effects)

@@ -16,9 +16,9 @@ from tradewind.node_task_manager.ports.workers import NodeTypes
 from tradewind.node_task_manager.use_cases.check_parameters import work_faults
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.plans import PlanCache
+from tradewind.node_task_manager.use_cases.shard import of_user
 from tradewind.server.faults import Conflict, Exhausted, InvalidInput, NotFound, Unavailable, Violation
 from tradewind.server.identifiers import new_run_id
-from tradewind.server.partitions import shard_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class SubmitAdHoc:
         the node type although a worker is required, Conflict when the request id was used for other work, Exhausted
         when too much is waiting, Unavailable when a worker is required but the registry cannot be asked.
         """
-        dispatcher = self._dispatchers[shard_of(work.user_id, len(self._dispatchers))]
+        dispatcher = of_user(self._dispatchers, work.user_id)
         run = work.run(new_run_id())
         offered = await self._node_types.offered(work.node_type)
         if require_worker and not offered and not await self._was_submitted(dispatcher, run, work):

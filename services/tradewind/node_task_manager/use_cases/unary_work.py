@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
 
 from msgspec import structs
 
@@ -21,10 +20,9 @@ from tradewind.node_task_manager.use_cases.inputs import (
     with_inputs,
 )
 from tradewind.node_task_manager.use_cases.plans import PlanCache
+from tradewind.node_task_manager.use_cases.shard import by_shard
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.workers import Offer, declared_by
-
-Item = TypeVar("Item")
 
 
 class UnaryWork:
@@ -120,7 +118,7 @@ class UnaryWork:
 
     async def give_back(self, worker_id: str, held: Iterable[tuple[int, Held]]) -> None:
         """Queue again node tasks that did not begin, or may run elsewhere; those that are not held are ignored."""
-        for number, mine in _by_shard(held).items():
+        for number, mine in by_shard(held).items():
             dispatcher = self._dispatchers[number]
             dispatcher.apply(await dispatcher.shard.tasks.give_back(worker_id, 0, mine))
             for each in mine:
@@ -135,7 +133,7 @@ class UnaryWork:
         lost: list[tuple[int, Held, str]] = []
         terminations: list[tuple[int, Termination]] = []
         deadline = 0
-        for number, mine in _by_shard(held).items():
+        for number, mine in by_shard(held).items():
             renewal = await self._dispatchers[number].shard.tasks.renew(worker_id, 0, mine)
             reasons = dict(renewal.lost)
             LEASES_LOST.inc(len(reasons))
@@ -148,7 +146,7 @@ class UnaryWork:
     async def end(self, worker_id: str, outcomes: Sequence[tuple[int, Outcome]]) -> list[tuple[int, Held, str]]:
         """End attempts; return those that were refused, with the reason."""
         lost = []
-        for number, mine in _by_shard(outcomes).items():
+        for number, mine in by_shard(outcomes).items():
             dispatcher = self._dispatchers[number]
             effects = await dispatcher.shard.tasks.complete(mine)
             count_ended(mine, effects.results)
@@ -166,10 +164,3 @@ class UnaryWork:
 
 def _token(claimed: Ready) -> tuple[int, Held]:
     return claimed.shard, claimed.assignment.held
-
-
-def _by_shard(items: Iterable[tuple[int, Item]]) -> dict[int, list[Item]]:
-    grouped: dict[int, list[Item]] = {}
-    for number, item in items:
-        grouped.setdefault(number, []).append(item)
-    return grouped
