@@ -68,10 +68,17 @@ def batch_status(component: Component) -> BatchStatus:
     progress = BatchProgress.of(component)
     if component.status is not ComponentStatus.FINISHED:
         return BatchStatus.RUNNING if progress.running or progress.ended else BatchStatus.QUEUED
-    if progress.completed == progress.total:
+    return ended_batch_status(
+        progress.total, progress.completed, progress.failed, progress.cancelled, stopped=component.stop is not None
+    )
+
+
+def ended_batch_status(total: int, completed: int, failed: int, cancelled: int, *, stopped: bool) -> BatchStatus:
+    """Return the status of a batch that has ended, from the counts of its items and whether it was `stopped`."""
+    if completed == total:
         return BatchStatus.COMPLETED
-    if progress.cancelled and component.stop is not None:
+    if cancelled and stopped:
         return BatchStatus.CANCELLED
-    if progress.completed:
+    if completed:
         return BatchStatus.PARTIAL
-    return BatchStatus.FAILED if progress.failed else BatchStatus.CANCELLED
+    return BatchStatus.FAILED if failed else BatchStatus.CANCELLED

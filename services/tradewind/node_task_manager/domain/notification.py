@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tradewind.node_task_manager.domain.batch import BatchStatus, ended_batch_status
+
 
 class NotificationKind(StrEnum):
     """What a notification is about."""
@@ -69,7 +71,7 @@ class Notification:
             case NotificationKind.TASK_CANCELLED | NotificationKind.ANSWER_WANTED:
                 return Severity.WARNING
             case NotificationKind.BATCH_FINISHED:
-                severities = {"completed": Severity.INFO, "failed": Severity.ERROR}
+                severities = {BatchStatus.COMPLETED: Severity.INFO, BatchStatus.FAILED: Severity.ERROR}
                 return severities.get(self._batch_status, Severity.WARNING)
         return self.fact.severity or Severity.INFO
 
@@ -85,7 +87,8 @@ class Notification:
             case NotificationKind.TASK_CANCELLED:
                 return f'{self._subject_text} of type "{fact.node_type}" was cancelled'
             case NotificationKind.BATCH_FINISHED:
-                ended = "was cancelled" if self._batch_status == "cancelled" else self._batch_status
+                words = {BatchStatus.CANCELLED: "was cancelled", BatchStatus.PARTIAL: "partly completed"}
+                ended = words.get(self._batch_status, self._batch_status)
                 return f'{self._subject_text} of {fact.total} of type "{fact.node_type}" {ended}'
             case NotificationKind.DEAD_LETTER:
                 return f'node task {fact.subject} of type "{fact.node_type}" was given up'
@@ -116,13 +119,7 @@ class Notification:
         return self.fact.subject.replace(":", " ", 1)
 
     @property
-    def _batch_status(self) -> str:
-        """The status of the batch, derived as in `batch_status`."""
+    def _batch_status(self) -> BatchStatus:
+        """The status of the batch that has ended."""
         fact = self.fact
-        if fact.completed == fact.total:
-            return "completed"
-        if fact.cancelled and fact.stopped:
-            return "cancelled"
-        if fact.completed:
-            return "partly completed"
-        return "failed" if fact.failed else "cancelled"
+        return ended_batch_status(fact.total, fact.completed, fact.failed, fact.cancelled, stopped=fact.stopped)
