@@ -39,8 +39,7 @@ class Demand:
         return sum(
             each.queued + (each.running if pool.count_running else 0)
             for each in found.queues
-            if (not pool.node_types or each.node_type in pool.node_types)
-            and each.user_id == (pool.user_id or each.user_id)
+            if (not pool.node_types or each.node_type in pool.node_types) and pool.user_id in ("", each.user_id)
         )
 
     async def follow(self, pool: Pool) -> AsyncGenerator[bool, None]:

@@ -46,6 +46,10 @@ class CountQueues:
 
     async def __call__(self, user_id: str = "", node_type: str = "") -> QueueStatistics:
         """Count all node tasks, or only those of a user or a node type."""
+
+        def is_wanted(name: tuple[str, str]) -> bool:
+            return node_type in ("", name[0]) and user_id in ("", name[1])
+
         queued: Counter[tuple[str, str]] = Counter()
         running: Counter[tuple[str, str]] = Counter()
         first: dict[tuple[str, str], int] = {}
@@ -56,23 +60,14 @@ class CountQueues:
             totals.update(await shard.queues.totals())
             cleaned.update(await shard.queues.cleaned())
             uncounted += await self._count_running(shard, running)
-            found = [
-                each
-                for each in await shard.queues.queues()
-                if each.node_type == (node_type or each.node_type) and each.user_id == (user_id or each.user_id)
-            ]
-            for each in found:
-                queued[each.node_type, each.user_id] += each.count + each.held_back
-            found = [each for each in found if each.first]
-            for each, task in zip(found, await shard.reader.tasks([each.first for each in found]), strict=True):
-                name = each.node_type, each.user_id
+            found = {(each.node_type, each.user_id): each for each in await shard.queues.queues()}
+            found = {name: queue for name, queue in found.items() if is_wanted(name)}
+            queued.update({name: queue.count + queue.held_back for name, queue in found.items()})
+            firsts = {name: queue.first for name, queue in found.items() if queue.first}
+            for name, task in zip(firsts, await shard.reader.tasks(list(firsts.values())), strict=True):
                 if task is not None:
                     first[name] = min(first.get(name, task.ready_at), task.ready_at)
-        names = sorted(
-            name
-            for name in queued.keys() | running.keys()
-            if name[0] == (node_type or name[0]) and name[1] == (user_id or name[1])
-        )
+        names = sorted(filter(is_wanted, queued.keys() | running.keys()))
         depths = [QueueDepth(*name, queued[name], running[name], first.get(name, 0)) for name in names]
         return QueueStatistics(
             queues=tuple(depths[:_MOST_QUEUES]),
