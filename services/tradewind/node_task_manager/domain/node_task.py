@@ -71,16 +71,26 @@ class StopMark:
 
 
 KNOWN_CODES = frozenset(
-    (
-        *("NODE_ERROR", "INVALID_OUTPUT", "OUTPUT_TOO_LARGE", "INPUT_TOO_LARGE", "INPUT_MISSING", "SECRET_MISSING"),
-        *("START_TIMEOUT", "TIMEOUT", "HEARTBEAT_TIMEOUT", "WORKER_LOST", "PROCESS_DIED", "UNKNOWN_NODE_TYPE"),
+    {
+        "NODE_ERROR",
+        "INVALID_OUTPUT",
+        "OUTPUT_TOO_LARGE",
+        "INPUT_TOO_LARGE",
+        "INPUT_MISSING",
+        "SECRET_MISSING",
+        "START_TIMEOUT",
+        "TIMEOUT",
+        "HEARTBEAT_TIMEOUT",
+        "WORKER_LOST",
+        "PROCESS_DIED",
+        "UNKNOWN_NODE_TYPE",
         "UNKNOWN_HANDLE",
-        *("TOTAL_TIMEOUT",),
+        "TOTAL_TIMEOUT",
         "RETRY_BUDGET_EXHAUSTED",
         "ITEMS_FAILED",
         "WAIT_TIMEOUT",
         "SUB_FLOW_FAILED",
-    )
+    }
 )
 """Error codes by which failures are counted; the counting script has the same list."""
 

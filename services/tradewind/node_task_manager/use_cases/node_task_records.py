@@ -59,14 +59,14 @@ class NodeTaskRecords:
     async def node_task(self, task_id: str, user_id: str, *, outputs: bool = False) -> TaskView:
         """Return one node task. Raises NotFound."""
         name = TaskName.parse(task_id)
-        for component, plan in await self.plans_of(name.run, user_id):
-            if name.item >= 0 and name.node_id in plan.place:
-                items = await self._items(component, plan, name.node_id, [name.item], user_id, outputs=outputs)
-                if items:
-                    return items[0]
-            elif name.node_id in plan.place:
-                return (await self._views(component, plan, [name.node_id], user_id, outputs=outputs))[0]
-        raise NotFound("node task", task_id)
+        owner, found = await self._owner(name.run, user_id, name.node_id), list[TaskView]()
+        if owner is not None and name.item >= 0:
+            found = await self._items(*owner, name.node_id, [name.item], user_id, outputs=outputs)
+        elif owner is not None:
+            found = await self._views(*owner, [name.node_id], user_id, outputs=outputs)
+        if not found:
+            raise NotFound("node task", task_id)
+        return found[0]
 
     async def ad_hoc_task(self, run: RunName, component_id: str, user_id: str, *, outputs: bool = False) -> TaskView:
         """Return the only node task of a run, given the run's only component. Raises NotFound."""
@@ -133,17 +133,15 @@ class NodeTaskRecords:
         self, run: RunName, user_id: str, node_id: str, after: int, limit: int, *, outputs: bool
     ) -> tuple[list[TaskView], int]:
         """Return up to `limit` items of a mapped node from place `after` on, as `node_tasks` does. Raises NotFound."""
-        plans = await self.plans_of(run, user_id)
-        owners = [each for each in plans if node_id in each[1].place]
-        if not owners or owners[0][1].nodes[owners[0][1].place[node_id]].fan_out is None:
+        owner = await self._owner(run, user_id, node_id)
+        if owner is None or owner[1].nodes[owner[1].place[node_id]].fan_out is None:
             raise NotFound("mapped node", run.task_id(node_id), "NODE_TASK_NOT_FOUND")
-        ((component, plan),) = owners
         page: Page[TaskView] = Page(limit, ANSWER_BYTES)
         after = max(0, after)
         while True:
             count = min(_PIECE if outputs else limit, limit + 1 - len(page.items))
             places = range(after, after + count)
-            piece = await self._items(component, plan, node_id, places, user_id, outputs=outputs)
+            piece = await self._items(*owner, node_id, places, user_id, outputs=outputs)
             for view in piece:
                 if not page.add(view, view.size()):
                     return page.items, after
@@ -162,13 +160,13 @@ class NodeTaskRecords:
         outputs: bool,
     ) -> list[TaskView]:
         shard = self.shard(user_id)
-        (owner,) = await shard.reader.tasks([component.run.task_id(node_id)])
-        if owner is not None and owner.kept:
+        (mapped,) = await shard.reader.tasks([component.run.task_id(node_id)])
+        if mapped is not None and mapped.kept:
             # The items belong to the run whose result the node took over.
-            former = await self.plans_of(TaskName.parse(owner.kept).run, user_id)
-            component, plan = next((each for each in former if node_id in each[1].place), (component, plan))
-            (owner,) = await shard.reader.tasks([component.run.task_id(node_id)])
-        read = await read_items(shard.reader, owner, plan.nodes[plan.place[node_id]], items, outputs=outputs)
+            former = await self._owner(TaskName.parse(mapped.kept).run, user_id, node_id)
+            component, plan = former or (component, plan)
+            (mapped,) = await shard.reader.tasks([component.run.task_id(node_id)])
+        read = await read_items(shard.reader, mapped, plan.nodes[plan.place[node_id]], items, outputs=outputs)
         views = [TaskView(task, component, plan, waits) for task, waits in read]
         return [
             each if each.wait_reason else explained
@@ -245,6 +243,10 @@ class NodeTaskRecords:
         components = await self.components(run, user_id)
         plans = await self._plans.fetch(self.shard(user_id).plans, [component.plan for component in components])
         return [(component, plans[component.plan]) for component in components if component.plan in plans]
+
+    async def _owner(self, run: RunName, user_id: str, node_id: str) -> tuple[Component, Plan] | None:
+        """Return the component of a run that has a node, with its plan; None when there is none."""
+        return next((each for each in await self.plans_of(run, user_id) if node_id in each[1].place), None)
 
     async def _views(
         self, component: Component, plan: Plan, node_ids: Sequence[str], user_id: str, *, outputs: bool
