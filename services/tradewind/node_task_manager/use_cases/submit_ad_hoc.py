@@ -17,7 +17,7 @@ from tradewind.node_task_manager.use_cases.check_parameters import work_faults
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import of_user
-from tradewind.server.faults import Conflict, Exhausted, InvalidInput, NotFound, Unavailable, Violation
+from tradewind.server.faults import Conflict, Exhausted, Fault, InvalidInput, NotFound, Unavailable, Violation
 from tradewind.server.identifiers import new_run_id
 
 P = ParamSpec("P")
@@ -78,17 +78,9 @@ class SubmitAdHoc:
         dispatcher.require_room()
         plan = await _in_thread_if_large(work, _prepared_plan, work)
         result = await self._store(dispatcher, work, run, plan)
-        if result.outcome is SubmitOutcome.RUN_CONFLICT:
-            raise Conflict(
-                "REQUEST_ID_REUSED",
-                f'request_id "{work.request_id}" was used for another {"batch" if work.batch else "task"}',
-                {"request_id": work.request_id},
-            )
-        if result.outcome is SubmitOutcome.QUEUE_FULL:
-            raise Exhausted("QUEUE_FULL", "too many of your node tasks are waiting; submit it again later")
-        if result.outcome not in (SubmitOutcome.ACCEPTED, SubmitOutcome.DUPLICATE):
-            raise Unavailable("STORE_UNAVAILABLE", f"the store refused it ({result.outcome}); submit it again")
         duplicate = result.outcome is SubmitOutcome.DUPLICATE
+        if not duplicate and result.outcome is not SubmitOutcome.ACCEPTED:
+            raise _refusal(work, result.outcome)
         if offered is not False:
             return Accepted(run, duplicate, ())
         waits = f'no live worker offers node type "{work.node_type}"; it waits until one does'
@@ -121,6 +113,17 @@ async def _in_thread_if_large(work: AdHocWork, function: Callable[P, T], *args: 
     if len(work.parameters) > _MANY:
         return await asyncio.to_thread(function, *args, **options)
     return function(*args, **options)
+
+
+def _refusal(work: AdHocWork, outcome: SubmitOutcome) -> Fault:
+    match outcome:
+        case SubmitOutcome.RUN_CONFLICT:
+            what = "batch" if work.batch else "task"
+            message = f'request_id "{work.request_id}" was used for another {what}'
+            return Conflict("REQUEST_ID_REUSED", message, {"request_id": work.request_id})
+        case SubmitOutcome.QUEUE_FULL:
+            return Exhausted("QUEUE_FULL", "too many of your node tasks are waiting; submit it again later")
+    return Unavailable("STORE_UNAVAILABLE", f"the store refused it ({outcome}); submit it again")
 
 
 def _prepared_plan(work: AdHocWork) -> Plan:

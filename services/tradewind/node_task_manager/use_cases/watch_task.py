@@ -62,9 +62,8 @@ class WatchTask:
                 (task_id, user_id, outputs), partial(self._read, task_id, user_id, outputs=outputs)
             )
 
-        gap = not (
-            TaskName.parse(task_id).run.ad_hoc or await self._start_keeping_events(await read_view(), notices)
-        ) and bool(after)
+        kept = TaskName.parse(task_id).run.ad_hoc or await self._start_keeping_events(await read_view(), notices)
+        gap = bool(after) and not kept
         if gap:
             after = ""
         # The events are read first: the task must never be older than the events that it is yielded with.
