@@ -14,6 +14,7 @@ from tradewind.node_task_manager.domain.batch import BatchProgress, batch_status
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.rpc import ad_hoc_checks, ad_hoc_mapping, checks, mapping
+from tradewind.node_task_manager.rpc.stop_mapping import reason_and_actor
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc, Position
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
@@ -22,9 +23,6 @@ from tradewind.server.access.identity import effective_user_id
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.streams import OpenStreams
-
-_MAX_REASON = 1024
-_MAX_BY = 128
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -64,7 +62,8 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
 
     async def CancelTask(self, request: pb2.CancelTaskRequest, context: Context) -> pb2.CancelTaskResponse:
         ad_hoc_checks.task_run(request.task_id, request.user_id)
-        view = await self.ad_hoc.cancel_task(request.task_id, request.user_id, *_reason_and_actor(request))
+        reason, by = reason_and_actor(request, "cancelled", request.user_id)
+        view = await self.ad_hoc.cancel_task(request.task_id, request.user_id, reason, by)
         return pb2.CancelTaskResponse(task=mapping.node_task(view))
 
     async def SubmitBatch(
@@ -117,7 +116,8 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
 
     async def CancelBatch(self, request: pb2.CancelBatchRequest, context: Context) -> pb2.CancelBatchResponse:
         checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
-        batch = await self.ad_hoc.cancel_batch(request.batch_id, request.user_id, *_reason_and_actor(request))
+        reason, by = reason_and_actor(request, "cancelled", request.user_id)
+        batch = await self.ad_hoc.cancel_batch(request.batch_id, request.user_id, reason, by)
         return pb2.CancelBatchResponse(batch=ad_hoc_mapping.batch(batch))
 
     async def WatchBatch(self, request: pb2.WatchBatchRequest, context: Context) -> None:  # type: ignore[override]
@@ -171,10 +171,6 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         if len(parameters) < head.total:
             raise InvalidInput([Violation("head.total", f"is {head.total}, but {len(parameters)} items were sent")])
         return head, parameters
-
-
-def _reason_and_actor(request: pb2.CancelTaskRequest | pb2.CancelBatchRequest) -> tuple[str, str]:
-    return request.reason[:_MAX_REASON] or "cancelled", request.by[:_MAX_BY] or request.user_id
 
 
 def _batch_fingerprint(component: Component) -> object:

@@ -11,8 +11,8 @@ from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import START_TO_CLOSE_MS
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
-from tradewind.node_task_manager.rpc.mapping import stop_mark
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
+from tradewind.node_task_manager.rpc.stop_mapping import stop_mark
 from tradewind.node_task_manager.rpc.submission_mapping import concurrency, key_rate
 from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
 from tradewind.server.faults import InvalidInput, Violation

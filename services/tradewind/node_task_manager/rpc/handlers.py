@@ -25,6 +25,7 @@ from tradewind.node_task_manager.rpc.dead_letter_handlers import DeadLetterHandl
 from tradewind.node_task_manager.rpc.event_stream import EventStream
 from tradewind.node_task_manager.rpc.notification_handlers import NotificationHandlers
 from tradewind.node_task_manager.rpc.signal_handlers import SignalHandlers
+from tradewind.node_task_manager.rpc.stop_mapping import MAX_REASON, reason_and_actor
 from tradewind.node_task_manager.rpc.sub_flow_handlers import SubFlowHandlers
 from tradewind.node_task_manager.rpc.submission_stream import SubmissionStream
 from tradewind.node_task_manager.rpc.times import milliseconds
@@ -42,8 +43,6 @@ from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
 
 _MAX_CLAIMED = 500
-_MAX_REASON = 1024
-_MAX_BY = 128
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -83,13 +82,14 @@ class NodeTaskManagerHandlers(
 
     async def StopComponent(self, request: pb2.StopComponentRequest, context: Context) -> pb2.StopComponentResponse:
         checks.stop(request)
+        reason, by = reason_and_actor(request, "stopped", "system")
         skipped, terminating = await self.stop.component(
             RunName(request.flow_id, request.cycle, request.run),
             request.run_id,
             request.user_id,
             request.component_id,
-            reason=request.reason[:_MAX_REASON] or "stopped",
-            by=request.by[:_MAX_BY] or "system",
+            reason=reason,
+            by=by,
             deadline_ms=milliseconds(request.deadline),
         )
         return pb2.StopComponentResponse(skipped=skipped, terminating=terminating)
@@ -99,7 +99,7 @@ class NodeTaskManagerHandlers(
     ) -> pb2.ReleaseComponentsResponse:
         checks.release(request)
         releases = [
-            Release(each.component_id, each.inputs_json, each.skip_reason[:_MAX_REASON]) for each in request.releases
+            Release(each.component_id, each.inputs_json, each.skip_reason[:MAX_REASON]) for each in request.releases
         ]
         run = RunName(request.flow_id, request.cycle, request.run)
         await self.stop.release(run, request.run_id, request.user_id, releases)
@@ -109,12 +109,8 @@ class NodeTaskManagerHandlers(
         self, request: pb2.TerminateNodeTaskRequest, context: Context
     ) -> pb2.TerminateNodeTaskResponse:
         checks.task_id(request.node_task_id, request.user_id)
-        view = await self.stop.node_task(
-            request.node_task_id,
-            request.user_id,
-            request.reason[:_MAX_REASON] or "stopped",
-            request.by[:_MAX_BY] or "system",
-        )
+        reason, by = reason_and_actor(request, "stopped", "system")
+        view = await self.stop.node_task(request.node_task_id, request.user_id, reason, by)
         return pb2.TerminateNodeTaskResponse(node_task=mapping.node_task(view))
 
     async def PurgeFlow(self, request: pb2.PurgeFlowRequest, context: Context) -> pb2.PurgeFlowResponse:

@@ -6,19 +6,15 @@ from tradewind.api.node_task_manager.v1 import component_pb2, node_task_manager_
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.names import TaskName
-from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, PastAttempt, StopMark, TaskError
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, PastAttempt, TaskError
 from tradewind.node_task_manager.ports.events import Event, SubFlowEvent
 from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.rpc.fan_out_mapping import item_counts
+from tradewind.node_task_manager.rpc.stop_mapping import stop_mark
 from tradewind.node_task_manager.rpc.sub_flow_mapping import sub_flow_cycle, sub_flow_event
 from tradewind.node_task_manager.rpc.times import set_timestamp, timestamp
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait
 from tradewind.node_task_manager.use_cases.task_views import SignalView, TaskView
-
-
-def stop_mark(mark: StopMark | None) -> node_task_pb2.StopMark | None:
-    """Return who asked for a stop, None when nobody did."""
-    return node_task_pb2.StopMark(reason=mark.reason, by=mark.by, at=timestamp(mark.at)) if mark else None
 
 
 def task_error(error: TaskError | None) -> node_task_pb2.NodeTaskError | None:

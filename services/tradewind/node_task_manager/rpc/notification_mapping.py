@@ -7,7 +7,8 @@ from tradewind.node_task_manager.domain.names import BATCH, TASK
 from tradewind.node_task_manager.domain.notification import Fact, Notification, NotificationKind, Severity
 from tradewind.node_task_manager.domain.task_event import TaskEvent
 from tradewind.node_task_manager.rpc.checks import STREAM_POSITION, require
-from tradewind.node_task_manager.rpc.mapping import node_task, stop_mark, task_error
+from tradewind.node_task_manager.rpc.mapping import node_task, task_error
+from tradewind.node_task_manager.rpc.stop_mapping import stop_mark
 from tradewind.node_task_manager.rpc.times import timestamp
 from tradewind.node_task_manager.use_cases.watch_task import TaskChange
 from tradewind.server.faults import InvalidInput, Violation

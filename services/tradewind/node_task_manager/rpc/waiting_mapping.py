@@ -9,14 +9,13 @@ from tradewind.node_task_manager.domain.built_in_waits import wait_of
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.waiting import MOST_FORM_BYTES, MOST_PAYLOAD_BYTES, Resumption, Wait
 from tradewind.node_task_manager.rpc.checks import require
+from tradewind.node_task_manager.rpc.stop_mapping import MAX_BY
 from tradewind.node_task_manager.rpc.times import is_duration, is_instant, milliseconds, timestamp
 from tradewind.node_task_manager.use_cases.signal_node import SignalRequest
 from tradewind.server.built_in.forms import form_faults
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults
 from tradewind.server.json_depth import check_depth
-
-_MAX_BY = 128
 
 
 def wait_order(order: work_pb2.WaitOrder) -> Wait | TaskError:
@@ -108,5 +107,5 @@ def signal_request(request: waiting_pb2.SignalNodeRequest) -> SignalRequest:
             faults.append(Violation("payload_json", f"is not JSON: {error}"))
     faults += request_id_faults(request.request_id)
     require(faults)
-    by = request.by[:_MAX_BY] or request.user_id
+    by = request.by[:MAX_BY] or request.user_id
     return SignalRequest(request.signal, payload, by, request.request_id, request.only_if_waiting)

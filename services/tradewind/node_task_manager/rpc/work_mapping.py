@@ -17,8 +17,8 @@ from tradewind.node_task_manager.ports.reading import Line, Progress
 from tradewind.node_task_manager.ports.work import Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc.eager_mapping import step_messages
-from tradewind.node_task_manager.rpc.mapping import stop_mark
 from tradewind.node_task_manager.rpc.retry_mapping import retry_request
+from tradewind.node_task_manager.rpc.stop_mapping import stop_mark
 from tradewind.node_task_manager.rpc.times import is_instant, milliseconds, set_timestamp
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait_order
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
