@@ -1,7 +1,5 @@
 """Work outside any flow: an ad-hoc task, or the items of a batch, as a run of one component."""
 
-import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,6 +7,7 @@ from tradewind.node_task_manager.domain.batch import NO_PARTITION, ONLY_COMPONEN
 from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.concurrency import Concurrency
+from tradewind.node_task_manager.domain.digests import digest_of
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import START_TO_CLOSE_MS, Plan, PlanNode
 from tradewind.node_task_manager.domain.retry import RetryPolicy
@@ -47,12 +46,12 @@ class AdHocWork:
         # Limits that are not set are left out, so that requests from earlier versions keep their digest.
         limits = [str(limit) for limit in (self.concurrency, self.rate, self.cache) if limit is not None]
         options = (*map(str, clocks), str(self.retry), str(self.priority), *limits)
-        return _digest(("batch" if self.batch else "task", self.node_type, *options, *self.parameters))
+        return digest_of(("batch" if self.batch else "task", self.node_type, *options, *self.parameters))
 
     def run(self, fresh_id: str) -> RunName:
         """Return the run's name: derived from the request id if there is one, else from `fresh_id`."""
         kind = "batch" if self.batch else "task"
-        id = _digest((kind, self.user_id, self.request_id))[:_ID_LENGTH] if self.request_id else fresh_id
+        id = digest_of((kind, self.user_id, self.request_id))[:_ID_LENGTH] if self.request_id else fresh_id
         return RunName.of_batch(id) if self.batch else RunName.of_task(id)
 
     def plan(self) -> Plan:
@@ -87,12 +86,3 @@ class AdHocWork:
             traceparent=self.traceparent,
             node_type=self.node_type,
         )
-
-
-def _digest(parts: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        raw = part.encode()
-        digest.update(b"%d:" % len(raw))
-        digest.update(raw)
-    return digest.hexdigest()

@@ -1,9 +1,10 @@
 """Caches of results: who may share them, how long they are valid, and the name under which a result is found again."""
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+
+from tradewind.node_task_manager.domain.digests import digest_of
 
 JITTER = 0.1
 """A result expires after 90 to 100 % of its time, so that results of the same moment do not all expire together."""
@@ -69,11 +70,5 @@ class Entry:
 
 def entry_of(use: CacheUse, owner: str, node_type: str, version: str, depends_on: Iterable[str]) -> Entry:
     """Return the name of a result; `depends_on` is config and inputs in canonical form, ignored when a key is set."""
-    parts = (_FORMAT, owner, node_type, version)
     rest = ("key", use.key) if use.key else ("inputs", *depends_on)
-    digest = hashlib.sha256()
-    for part in (*parts, *rest):
-        raw = part.encode(errors="surrogatepass")
-        digest.update(b"%d:" % len(raw))
-        digest.update(raw)
-    return Entry(use.name, digest.hexdigest())
+    return Entry(use.name, digest_of((_FORMAT, owner, node_type, version, *rest)))
