@@ -9,7 +9,7 @@ from msgspec import structs
 from tests.unit.node_task_manager.conftest import Bench, held, outcome
 from tests.unit.node_task_manager.faulty_store import always
 from tests.waiting import until
-from tradewind.node_task_manager.use_cases import dispatch, report
+from tradewind.node_task_manager.use_cases import report, run_queue
 from tradewind.node_task_manager.use_cases.replica_messages import ReplicaListener
 from tradewind.server.faults import Exhausted, Unavailable
 
@@ -186,7 +186,7 @@ async def test_give_back_waits_for_outcomes_in_flight(bench: Bench) -> None:
 
 
 async def test_number_of_waiting_runs_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "_MAX_WAITING_RUNS", 3)
+    monkeypatch.setattr(run_queue, "MAX_WAITING", 3)
     plan = await bench.save("a")
     answered = bench.store.unanswered["submit"] = asyncio.Event()
     waiting = [bench.submit(plan, flow_id="first")]

@@ -6,7 +6,6 @@ node tasks that go to workers. Nothing here waits for a single item or polls.
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import Context
 
@@ -23,21 +22,19 @@ from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.delivery import Delivery
 from tradewind.node_task_manager.use_cases.fan_out import FanOuts
 from tradewind.node_task_manager.use_cases.plans import PlanCache
-from tradewind.node_task_manager.use_cases.report import MAX_BYTES, Report, ReportQueue
+from tradewind.node_task_manager.use_cases.report import Report, ReportQueue
 from tradewind.node_task_manager.use_cases.report_flush import ReportFlush
+from tradewind.node_task_manager.use_cases.run_queue import RunQueue, refuse
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Room, WorkerPool
 from tradewind.server.backoff import Backoff
 from tradewind.server.ending import end_tasks
-from tradewind.server.faults import Exhausted, Unavailable
+from tradewind.server.faults import Unavailable
 from tradewind.server.incidents import IncidentLog
 from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)
-_MAX_RUNS = 200
-_MAX_WAITING_RUNS = 10_000
-_MAX_WAITING_RUN_BYTES = 64 * 1024 * 1024
 _MOST_UNDER_WAY = 2
 """How many scripts with outcomes the store has at a time: with one, it would idle while each answer is handled here."""
 _RETRY_S = (0.05, 1.0)
@@ -76,8 +73,7 @@ class Dispatcher:
             caches,
             traces,
         )
-        self._runs: deque[tuple[RunSubmission, asyncio.Future[SubmitResult]]] = deque()
-        self._run_bytes = 0
+        self._runs = RunQueue()
         self._claims = 0
         """How many more claims are worthwhile, as long as there is room."""
         self._todo = False
@@ -118,7 +114,7 @@ class Dispatcher:
             await end_tasks([self._task, *self._under_way])
         await self._delivery.stop()
         await self._fan_outs.stop()
-        _refuse(self._runs, _shutting_down())
+        self._runs.refuse_all(_shutting_down())
 
     def report(self, report: Report) -> None:
         """Take a worker's report; it is acknowledged when it has taken effect.
@@ -149,8 +145,7 @@ class Dispatcher:
 
     def require_room(self) -> None:
         """Raise Exhausted when too many runs are waiting."""
-        if len(self._runs) > _MAX_WAITING_RUNS or self._run_bytes > _MAX_WAITING_RUN_BYTES:
-            raise Exhausted("QUEUE_FULL", "too many runs are waiting to be stored; submit again in a second")
+        self._runs.require_room()
 
     def submit(self, run: RunSubmission) -> asyncio.Future[SubmitResult]:
         """Take a run and return a future with its answer; awaiting that raises what the store raised.
@@ -159,9 +154,7 @@ class Dispatcher:
         """
         if self._stopping:
             raise _shutting_down()
-        future: asyncio.Future[SubmitResult] = asyncio.get_running_loop().create_future()
-        self._runs.append((run, future))
-        self._run_bytes += len(run.inputs_json)
+        future = self._runs.put(run)
         self._wake.set()
         return future
 
@@ -294,7 +287,7 @@ class Dispatcher:
             await self._wake.wait()
 
     async def _flush_runs(self) -> bool:
-        batch = self._next_runs()
+        batch = self._runs.next_batch()
         if not batch:
             return True
         offers = self._promise()
@@ -304,10 +297,10 @@ class Dispatcher:
         except BaseException as error:
             self._pool.settle(offers)
             if not isinstance(error, Exception):
-                _refuse(batch, _shutting_down())
+                refuse(batch, _shutting_down())
                 raise
             _log.warning("runs_not_submitted", shard=self.shard.number, count=len(batch), error=error)
-            _refuse(batch, error)
+            refuse(batch, error)
             return False
         if self._traces is not None:
             self._traces.submitted(zip([run for run, _ in batch], submitted.results, strict=True), begun_ns)
@@ -319,21 +312,6 @@ class Dispatcher:
                 if not future.done():
                     future.set_result(result)
         return True
-
-    def _next_runs(self) -> list[tuple[RunSubmission, asyncio.Future[SubmitResult]]]:
-        """Take as many runs as one script may have, without those whose callers have gone."""
-        batch: list[tuple[RunSubmission, asyncio.Future[SubmitResult]]] = []
-        size = 0
-        while self._runs and len(batch) < _MAX_RUNS:
-            run, future = self._runs[0]
-            size += len(run.inputs_json)
-            if batch and size > MAX_BYTES:
-                break
-            self._runs.popleft()
-            self._run_bytes -= len(run.inputs_json)
-            if not future.done():
-                batch.append((run, future))
-        return batch
 
     def _promise(self) -> list[Room]:
         """Offer room to a script; leave some for the next one, unless waiting node tasks can fill all of it."""
@@ -386,9 +364,3 @@ class Dispatcher:
 
 def _shutting_down() -> Unavailable:
     return Unavailable("DRAINING", "this server is shutting down; submit again", retry_after_s=0.1)
-
-
-def _refuse(runs: Sequence[tuple[RunSubmission, asyncio.Future[SubmitResult]]], error: Exception) -> None:
-    for _, future in runs:
-        if not future.done():
-            future.set_exception(error)
