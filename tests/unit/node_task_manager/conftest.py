@@ -1,8 +1,9 @@
 """A dispatcher over a store that can fail, and workers whose lines only record what they are sent."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from unittest.mock import AsyncMock
 
 import pytest
 import pytest_asyncio
@@ -13,9 +14,12 @@ from tests.waiting import until
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome, SubmitResult
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.ports.work import Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.ports.workers import Ready
+from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
 from tradewind.node_task_manager.use_cases import dispatch
+from tradewind.node_task_manager.use_cases.cache_statistics import CacheCounts
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
@@ -75,14 +79,14 @@ class Line:
 class Bench:
     """Two shards of one process; tests mostly use the first."""
 
-    def __init__(self, caches: Callable[["Bench"], ResultCaches] | None = None) -> None:
+    def __init__(self) -> None:
         self.clock = ManualClock()
         self.stores = [FaultyStore(self.clock), FaultyStore(self.clock)]
         self.store = self.stores[0]
         self.pool = WorkerPool()
         self.plans = PlanCache()
         self.notified_elsewhere: list[str] = []
-        made = caches(self) if caches is not None else None
+        self.caches = self.make_caches()
         self.dispatchers = {
             at: Dispatcher(
                 Shard(at, store, store, store, store, store, store),
@@ -90,12 +94,18 @@ class Bench:
                 self.plans,
                 lambda _shard, _events: None,
                 lambda _shard, workers: self.notified_elsewhere.extend(workers),
-                made,
+                self.caches,
             )
             for at, store in enumerate(self.stores)
         }
         self.dispatcher = self.dispatchers[0]
         self.connections = Connections(self.dispatchers, self.pool, None, grace_s=0.01)
+
+    def make_caches(self) -> ResultCaches:
+        """Return caches that no node uses."""
+        store = MemoryCacheStore(self.clock)
+        counts = CacheCounts(store, MemoryCacheStatistics(), SystemConfig)
+        return ResultCaches(store, counts, SystemConfig, self.pool, AsyncMock(), AsyncMock(), 30_000)
 
     async def connect(
         self,

@@ -56,23 +56,22 @@ class CachingBench(Bench):
         self.config = SystemConfig()
         self.notified: list[tuple[Entry, bool]] = []
         self.cycles = 0
-        super().__init__(self._made)
+        super().__init__()
 
-    def _made(self, bench: Bench) -> ResultCaches:
-        self.caches_store = Store(bench)
+    def make_caches(self) -> ResultCaches:
+        self.caches_store = Store(self)
         self.cache_counts = CacheCounts(self.caches_store, MemoryCacheStatistics(), lambda: self.config)
-        self.caches = ResultCaches(
+        return ResultCaches(
             self.caches_store,
             self.cache_counts,
             lambda: self.config,
-            bench.pool,
+            self.pool,
             self._hasten,
             self._notify,
             FLIGHT_MS,
             10.0,
-            lambda: bench.clock() / 1000,
+            lambda: self.clock() / 1000,
         )
-        return self.caches
 
     async def _hasten(self, shard: int, task_ids: Any) -> Any:
         dispatcher = self.dispatchers[shard]

@@ -45,7 +45,7 @@ class Delivery:
         publish_events: Callable[[int, Sequence[NewEvent]], None],
         notify_elsewhere: Callable[[int, Sequence[str]], None],
         report: Callable[[Report], None],
-        caches: ResultCaches | None,
+        caches: ResultCaches,
         traces: TraceNodes | None = None,
     ) -> None:
         self._traces = traces
@@ -55,7 +55,7 @@ class Delivery:
         self._publish_events = publish_events
         self._notify_elsewhere = notify_elsewhere
         self._report = report
-        self._cached = CachedDelivery(caches, pool, report) if caches is not None else None
+        self._cached = CachedDelivery(caches, pool, report)
         self._reading = SideTasks()
         self._unsent: set[str] = set()
         self.bounded = False
@@ -64,8 +64,7 @@ class Delivery:
     async def stop(self) -> None:
         """Leave node tasks whose inputs are still being read to their leases."""
         await self._reading.end()
-        if self._cached is not None:
-            await self._cached.stop()
+        await self._cached.stop()
 
     def deliver(self, effects: Effects, recipients: Mapping[str, ConnectedWorker], at_once: bool) -> None:
         """Deliver effects, except assignments whose inputs must be read first; `recipients` are the workers they name.
@@ -167,10 +166,7 @@ class Delivery:
     def _assign_ready(self, worker: ConnectedWorker, items: Sequence[Ready]) -> None:
         if self._traces is not None:
             items = self._traces.dispatched(items)
-        if self._cached is not None:
-            self._cached.give(worker, items)
-        else:
-            worker.line.assign(items)
+        self._cached.give(worker, items)
 
     def _terminate(self, terminations: Sequence[Termination]) -> None:
         by_worker: dict[str, list[Termination]] = {}

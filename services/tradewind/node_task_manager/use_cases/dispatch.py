@@ -53,7 +53,7 @@ class Dispatcher:
         plans: PlanCache,
         publish_events: Callable[[int, Sequence[NewEvent]], None],
         notify_elsewhere: Callable[[int, Sequence[str]], None],
-        caches: ResultCaches | None = None,
+        caches: ResultCaches,
         traces: TraceNodes | None = None,
     ) -> None:
         self.shard = shard

@@ -42,7 +42,7 @@ class ReportFlush:
         apply: Apply,
         request_claim: Callable[[], None],
         replaced: Callable[[ConnectedWorker], None],
-        caches: ResultCaches | None,
+        caches: ResultCaches,
         traces: TraceNodes | None,
     ) -> None:
         self._shard = shard
@@ -77,7 +77,7 @@ class ReportFlush:
         """Store outcomes; they are idempotent by their nonce, so a later flush may repeat them."""
         if not batch:
             return
-        caches = self._caches if self._caches is not None and self._caches.in_flight else None
+        caches = self._caches if self._caches.in_flight else None
         if caches is not None:
             caches.ending([outcome.nonce for report in batch for outcome in report.outcomes])
         for report in batch:
@@ -150,8 +150,7 @@ class ReportFlush:
             report.postponed = ()
             self._apply(effects)
             self._request_claim()
-            if self._caches is not None:
-                await self._caches.waiters.postponed(number, [each.task_id for each in postponed])
+            await self._caches.waiters.postponed(number, [each.task_id for each in postponed])
         if report.renew and worker in self._pool:
             held = worker.held_in(number) if report.held is None else [*report.held, *worker.unnamed_in(number)]
             renewal = await self._shard.tasks.renew(worker.worker_id, worker.sessions[number], held)
