@@ -29,6 +29,7 @@ from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.called import QUIET_FACTOR, CalledWorkers
 from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.connect import Connections
+from tradewind.node_task_manager.use_cases.control_runs import ControlRuns
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.demand import Demand
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
@@ -44,7 +45,6 @@ from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
 from tradewind.node_task_manager.use_cases.record_connections import RecordConnections
 from tradewind.node_task_manager.use_cases.replica_messages import ReplicaListener, ReplicaPublisher
 from tradewind.node_task_manager.use_cases.signal_node import SignalNode
-from tradewind.node_task_manager.use_cases.stop import Stop
 from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
@@ -167,7 +167,7 @@ class NodeTaskManager:
         self._scaler = ExternalScalerHandlers(Demand(count_queues), self._streams)
         self._handlers = NodeTaskManagerHandlers(
             submit=SubmitRuns(self._dispatchers, plans),
-            stop=Stop(self._dispatchers, records, limits, stores.clock),
+            control=ControlRuns(self._dispatchers, records, limits, stores.clock),
             signal_node=SignalNode(self._dispatchers, records),
             sub_flows=SubFlows(self._dispatchers, records),
             records=records,

@@ -30,11 +30,11 @@ from tradewind.node_task_manager.rpc.sub_flow_handlers import SubFlowHandlers
 from tradewind.node_task_manager.rpc.submission_stream import SubmissionStream
 from tradewind.node_task_manager.rpc.times import milliseconds
 from tradewind.node_task_manager.rpc.work_handlers import WorkHandlers
+from tradewind.node_task_manager.use_cases.control_runs import ControlRuns
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.node_task_records import HeldPlace, NodeTaskRecords
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
-from tradewind.node_task_manager.use_cases.stop import Stop
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
@@ -61,7 +61,7 @@ class NodeTaskManagerHandlers(
     """The gRPC face of the node task manager."""
 
     submit: SubmitRuns
-    stop: Stop
+    control: ControlRuns
     records: NodeTaskRecords
     count_queues: CountQueues
     feed: EventFeed
@@ -83,7 +83,7 @@ class NodeTaskManagerHandlers(
     async def StopComponent(self, request: pb2.StopComponentRequest, context: Context) -> pb2.StopComponentResponse:
         checks.stop(request)
         reason, by = reason_and_actor(request, "stopped", "system")
-        skipped, terminating = await self.stop.component(
+        skipped, terminating = await self.control.stop_component(
             RunName(request.flow_id, request.cycle, request.run),
             request.run_id,
             request.user_id,
@@ -102,7 +102,7 @@ class NodeTaskManagerHandlers(
             Release(each.component_id, each.inputs_json, each.skip_reason[:MAX_REASON]) for each in request.releases
         ]
         run = RunName(request.flow_id, request.cycle, request.run)
-        await self.stop.release(run, request.run_id, request.user_id, releases)
+        await self.control.release_components(run, request.run_id, request.user_id, releases)
         return pb2.ReleaseComponentsResponse()
 
     async def TerminateNodeTask(
@@ -110,12 +110,12 @@ class NodeTaskManagerHandlers(
     ) -> pb2.TerminateNodeTaskResponse:
         checks.task_id(request.node_task_id, request.user_id)
         reason, by = reason_and_actor(request, "stopped", "system")
-        view = await self.stop.node_task(request.node_task_id, request.user_id, reason, by)
+        view = await self.control.terminate_node_task(request.node_task_id, request.user_id, reason, by)
         return pb2.TerminateNodeTaskResponse(node_task=mapping.node_task(view))
 
     async def PurgeFlow(self, request: pb2.PurgeFlowRequest, context: Context) -> pb2.PurgeFlowResponse:
         checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
-        done, removed = await self.stop.purge(request.flow_id, request.user_id)
+        done, removed = await self.control.purge_flow(request.flow_id, request.user_id)
         return pb2.PurgeFlowResponse(done=done, removed=removed)
 
     async def GetComponents(self, request: pb2.GetComponentsRequest, context: Context) -> pb2.GetComponentsResponse:

@@ -13,7 +13,7 @@ from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition
 
 
-class Stop:
+class ControlRuns:
     """Stops, releases and removes in the shard of the user, and tells workers."""
 
     def __init__(
@@ -24,7 +24,7 @@ class Stop:
         self._limits = limits
         self._clock = clock
 
-    async def component(
+    async def stop_component(
         self, run: RunName, run_id: str, user_id: str, component_id: str, *, reason: str, by: str, deadline_ms: int
     ) -> tuple[int, int]:
         """Stop a component, or the run with ""; return how many node tasks were skipped and how many asked to stop.
@@ -39,12 +39,12 @@ class Stop:
         skipped, terminating = effects.results
         return int(skipped), int(terminating)
 
-    async def release(self, run: RunName, run_id: str, user_id: str, releases: Sequence[Release]) -> None:
+    async def release_components(self, run: RunName, run_id: str, user_id: str, releases: Sequence[Release]) -> None:
         """Let withheld components begin, or skip them."""
         dispatcher = of_user(self._dispatchers, user_id)
         dispatcher.apply(await dispatcher.shard.tasks.release(run, run_id, releases))
 
-    async def node_task(self, task_id: str, user_id: str, reason: str, by: str) -> TaskView:
+    async def terminate_node_task(self, task_id: str, user_id: str, reason: str, by: str) -> TaskView:
         """Stop one node task and return its new state.
 
         Raises NotFound, and FailedPrecondition for an item of a mapped node that has not begun.
@@ -59,7 +59,7 @@ class Stop:
             raise FailedPrecondition("WRONG_STATUS", message, f"node_tasks/{task_id}")
         return await self._records.node_task(task_id, user_id)
 
-    async def purge(self, flow_id: str, user_id: str) -> tuple[bool, int]:
+    async def purge_flow(self, flow_id: str, user_id: str) -> tuple[bool, int]:
         """Remove a bounded part of a flow; return whether all of it is gone, and how many records were removed."""
         dispatcher = of_user(self._dispatchers, user_id)
         purge = await dispatcher.shard.tasks.purge(flow_id)
