@@ -17,7 +17,8 @@ from tradewind.node_task_manager.ports.workers import Answer, Ready
 from tradewind.node_task_manager.rpc.called_worker import CONNECT_S, EXECUTE_S
 from tradewind.node_task_manager.use_cases import called as called_workers
 from tradewind.node_task_manager.use_cases.called import CalledWorkers
-from tradewind.node_task_manager.use_cases.called_line import CalledConnection, CalledLine
+from tradewind.node_task_manager.use_cases.called_connection import CalledConnection
+from tradewind.node_task_manager.use_cases.called_line import CalledLine
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
 
 WORKERS = [f"w{at}" for at in range(300)]

@@ -9,7 +9,8 @@ import structlog
 from tradewind.node_task_manager.domain.called import MOST_CANDIDATES, CalledWorker, caller_of
 from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.ports.workers import Answer, CalledWorkerDirectory, Ready, Replicas, WorkerCalls
-from tradewind.node_task_manager.use_cases.called_line import CalledConnection, CalledLine
+from tradewind.node_task_manager.use_cases.called_connection import CalledConnection
+from tradewind.node_task_manager.use_cases.called_line import CalledLine
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.reclaim import reclaim
 from tradewind.node_task_manager.use_cases.report import Report
