@@ -148,7 +148,7 @@ class Delivery:
     async def _read_and_assign(self, worker: ConnectedWorker, assignment: Assignment) -> None:
         while worker in self._pool and assignment.nonce in worker.held:
             try:
-                plan = (await self._plans.fetch(self._shard.plans, [assignment.plan]))[assignment.plan]
+                plan = await self._plans.require(self._shard.plans, assignment.plan)
                 whole = await with_inputs(self._shard.reader, assignment, plan)
                 self._assign_ready(worker, [self._ready(worker, whole, plan)])
                 return

@@ -73,7 +73,7 @@ class FanOuts:
         try:
             async with self._room:
                 offer = self._latest.pop(task_id)
-                plan = (await self._plans.fetch(self._shard.plans, [offer.plan]))[offer.plan]
+                plan = await self._plans.require(self._shard.plans, offer.plan)
                 step = await (self._join(offer, plan) if offer.total else self._split(offer, plan))
                 await self._batcher.submit(step)
         except Exception as error:

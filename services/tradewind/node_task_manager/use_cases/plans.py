@@ -50,6 +50,10 @@ class PlanCache:
             found.update(zip(some, await asyncio.gather(*(self._load(store, each) for each in some)), strict=True))
         return {digest: plan for digest, plan in found.items() if plan is not None}
 
+    async def require(self, store: PlanStore, digest: str) -> Plan:
+        """Return a plan, loading it unless it is in memory. Raises KeyError when it is unknown."""
+        return (await self.fetch(store, [digest]))[digest]
+
     async def _load(self, store: PlanStore, digest: str) -> Plan | None:
         """Load a plan, unless another caller that wants it too has just loaded it."""
         async with self._loading.setdefault(digest, asyncio.Lock()):
