@@ -20,8 +20,7 @@ def task(request: batch_pb2.SubmitTaskRequest, caches: Collection[str]) -> None:
     """Raise InvalidInput with every fault; `caches` are the names of all caches."""
     require(
         [
-            *_common_faults("", request.user_id, request.node_type, request.request_id, request.options),
-            *_cache_faults("", request.options, caches, batch=False),
+            *_common_faults("", request, caches, batch=False),
             parameters_fault("parameters_json", request.parameters_json),
         ]
     )
@@ -32,8 +31,7 @@ def head(message: batch_pb2.SubmitBatchRequest, caches: Collection[str]) -> None
     if not message.HasField("head"):
         raise InvalidInput([Violation("head", "must be in the first message, with user_id, node_type and total")])
     given = message.head
-    faults = list(_common_faults("head.", given.user_id, given.node_type, given.request_id, given.options))
-    faults += _cache_faults("head.", given.options, caches, batch=True)
+    faults = list(_common_faults("head.", given, caches, batch=True))
     if not 1 <= given.total <= MAX_ITEMS:
         faults.append(Violation("head.total", f"must be 1 to {MAX_ITEMS}, is {given.total}"))
     require(faults)
@@ -89,19 +87,15 @@ def watched_task(task_id: str, user_id: str) -> None:
     require(faults)
 
 
-def _cache_faults(
-    prefix: str, options: batch_pb2.TaskOptions, caches: Collection[str], *, batch: bool
-) -> Iterable[Violation]:
-    if options.HasField("cache"):
-        yield from ad_hoc_cache_faults(f"{prefix}options.cache", options.cache, caches, batch=batch)
-
-
 def _common_faults(
-    prefix: str, user_id: str, node_type: str, request_id: str, options: batch_pb2.TaskOptions
+    prefix: str, given: batch_pb2.SubmitTaskRequest | batch_pb2.BatchHead, caches: Collection[str], *, batch: bool
 ) -> Iterable[Violation | None]:
-    yield check_identifier(f"{prefix}user_id", user_id)
-    yield check_identifier(f"{prefix}node_type", node_type)
-    if node_type in BUILT_IN:
-        yield Violation(f"{prefix}node_type", f'"{node_type}" is a built-in type, which only nodes of flows may have')
-    yield from request_id_faults(request_id, f"{prefix}request_id")
-    yield from node_faults(f"{prefix}options", options)
+    yield check_identifier(f"{prefix}user_id", given.user_id)
+    yield check_identifier(f"{prefix}node_type", given.node_type)
+    if given.node_type in BUILT_IN:
+        message = f'"{given.node_type}" is a built-in type, which only nodes of flows may have'
+        yield Violation(f"{prefix}node_type", message)
+    yield from request_id_faults(given.request_id, f"{prefix}request_id")
+    yield from node_faults(f"{prefix}options", given.options)
+    if given.options.HasField("cache"):
+        yield from ad_hoc_cache_faults(f"{prefix}options.cache", given.options.cache, caches, batch=batch)
