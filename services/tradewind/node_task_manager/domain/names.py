@@ -22,6 +22,12 @@ class RunName(NamedTuple):
     ad_hoc: str = ""
 
     @classmethod
+    def of_cycle(cls, name: str) -> Self:
+        """Parse the name of a run of a cycle, which is known to be valid."""
+        flow_id, cycle, run = name.split(":")
+        return cls(flow_id, int(cycle), int(run))
+
+    @classmethod
     def of_task(cls, id: str) -> Self:
         """Name the run that is an ad-hoc task."""
         return cls("", 0, 0, TASK + id)

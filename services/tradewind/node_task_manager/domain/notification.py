@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tradewind.node_task_manager.domain.batch import BatchStatus, ended_batch_status
+from tradewind.node_task_manager.domain.names import RunName
 
 
 class NotificationKind(StrEnum):
@@ -93,8 +94,8 @@ class Notification:
             case NotificationKind.DEAD_LETTER:
                 return f'node task {fact.subject} of type "{fact.node_type}" was given up'
             case NotificationKind.CYCLE_FAILED:
-                flow_id, cycle, _ = fact.subject.split(":")
-                name = f'cycle {cycle} of flow "{flow_id}"'
+                run = RunName.of_cycle(fact.subject)
+                name = f'cycle {run.cycle} of flow "{run.flow_id}"'
                 return f"nodes of {name} failed" if fact.failed else f"{name} was stopped"
             case NotificationKind.ANSWER_WANTED:
                 return f"{fact.subject} waits for an answer"

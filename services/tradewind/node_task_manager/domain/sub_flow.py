@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 
 MOST_AT_ONCE = 100
@@ -38,4 +39,4 @@ def sub_flow_wait_text(flow_id: str, child: str) -> str:
     """Say what a node of type `flow` waits for; `child` names the run that has begun, "" for none."""
     if not child:
         return f'waits for a cycle of flow "{flow_id}" to begin'
-    return f'waits for cycle {child.split(":")[1]} of flow "{flow_id}"'
+    return f'waits for cycle {RunName.of_cycle(child).cycle} of flow "{flow_id}"'

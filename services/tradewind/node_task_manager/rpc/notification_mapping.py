@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from tradewind.api.node_task_manager.v1 import batch_pb2, notification_pb2, task_event_pb2
-from tradewind.node_task_manager.domain.names import BATCH, TASK
+from tradewind.node_task_manager.domain.names import BATCH, TASK, RunName
 from tradewind.node_task_manager.domain.notification import Fact, Notification, NotificationKind, Severity
 from tradewind.node_task_manager.domain.task_event import TaskEvent
 from tradewind.node_task_manager.rpc.checks import STREAM_POSITION, require
@@ -100,7 +100,7 @@ def facts(drafts: notification_pb2.PublishNotificationsRequest) -> list[tuple[st
 
 def _fact(draft: notification_pb2.NotificationDraft) -> Fact:
     about = draft.subject
-    subject = f"{about.flow_id}:{about.cycle}:{about.run}" if about.HasField("cycle") else about.flow_id
+    subject = str(RunName(about.flow_id, about.cycle, about.run)) if about.HasField("cycle") else about.flow_id
     severity = _SEVERITIES.get(draft.severity, Severity.INFO)
     return Fact(_SENT[draft.kind], subject, title=draft.title, message=draft.message, severity=severity)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2, sub_flow_pb2
+from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.sub_flow import MOST_AT_ONCE, ReportKind, SubFlowReport
 from tradewind.node_task_manager.ports.events import SubFlowEvent
@@ -18,8 +19,8 @@ def sub_flow_cycle(name: str) -> node_task_pb2.SubFlowCycle | None:
     """Return the run of another flow from its name, None when the name is empty."""
     if not name:
         return None
-    flow_id, cycle, run = name.split(":")
-    return node_task_pb2.SubFlowCycle(flow_id=flow_id, cycle=int(cycle), run=int(run))
+    run = RunName.of_cycle(name)
+    return node_task_pb2.SubFlowCycle(flow_id=run.flow_id, cycle=run.cycle, run=run.run)
 
 
 def sub_flow_event(found: SubFlowEvent) -> sub_flow_pb2.SubFlowEvent:
@@ -62,7 +63,7 @@ def _report(each: sub_flow_pb2.SubFlowReport) -> SubFlowReport:
         case "error":
             kind = ReportKind.FAILED
             error = TaskError(each.error.code, each.error.message[:_MOST_MESSAGE], each.error.type)
-    child = f"{each.cycle.flow_id}:{each.cycle.cycle}:{each.cycle.run}" if each.HasField("cycle") else ""
+    child = str(RunName(each.cycle.flow_id, each.cycle.cycle, each.cycle.run)) if each.HasField("cycle") else ""
     return SubFlowReport(each.node_task_id, each.run_id, each.attempt, kind, child, each.output_json, error, each.final)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from tradewind.node_task_manager.domain.concurrency import limit_text
 from tradewind.node_task_manager.domain.limits import Limits
-from tradewind.node_task_manager.domain.names import TaskName
+from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import PlanNode
 from tradewind.node_task_manager.domain.sub_flow import sub_flow_wait_text
@@ -190,7 +190,7 @@ def _suspended(task: NodeTask) -> Reason:
 def _sub_flow_wait(wait: Wait, child: str) -> Reason:
     facts: dict[str, Fact] = {"since": iso(wait.since), "flow_id": wait.flow_id}
     if child:
-        facts["cycle"] = int(child.split(":")[1])
+        facts["cycle"] = RunName.of_cycle(child).cycle
     return Reason("waits_for_flow", sub_flow_wait_text(wait.flow_id, child), facts)
 
 
