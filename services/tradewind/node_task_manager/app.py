@@ -238,13 +238,16 @@ class NodeTaskManager:
             last_to_first.push_async_callback(self._publisher.stop)
             last_to_first.push_async_callback(self._notes.close)
             last_to_first.push_async_callback(self._caches.stop)
-            for dispatcher in self._dispatchers.values():
-                last_to_first.push_async_callback(dispatcher.stop)
+            last_to_first.push_async_callback(self._stop_dispatchers)
             last_to_first.push_async_callback(self._record_connections.leave)
             last_to_first.push_async_callback(self._called.stop)
             last_to_first.push_async_callback(self._connections.stop)
             last_to_first.push_async_callback(self._replica_listener.stop)
             last_to_first.push_async_callback(self._loops.stop)
+
+    async def _stop_dispatchers(self) -> None:
+        """Stop all at once: each waits for its store, which may be away."""
+        await asyncio.gather(*(dispatcher.stop() for dispatcher in self._dispatchers.values()))
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""

@@ -91,13 +91,7 @@ class Loops:
     async def stop(self) -> None:
         """Stop all loops, and let another replica clean."""
         await self._tasks.end()
-        for cleaner in self._cleaners:
-            try:
-                async with asyncio.timeout(_LEAVE_S):
-                    await cleaner.leave()
-            except Exception as error:
-                # The lease lapses by itself.
-                _log.info("cleaning_lease_kept", error=error)
+        await asyncio.gather(*map(_leave, self._cleaners))
 
     async def _request_claims(self) -> None:
         """Look for work, in case a wake-up was lost."""
@@ -124,6 +118,15 @@ class Loops:
                 quiet = False
                 name = getattr(step, "__qualname__", type(step).__name__)
                 self._failing.note(name, error=error)
+
+
+async def _leave(cleaner: Cleaner) -> None:
+    try:
+        async with asyncio.timeout(_LEAVE_S):
+            await cleaner.leave()
+    except Exception as error:
+        # The lease lapses by itself.
+        _log.info("cleaning_lease_kept", error=error)
 
 
 class Reaper:

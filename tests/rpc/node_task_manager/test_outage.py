@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from tests.ports import free_port
@@ -11,6 +12,7 @@ from tests.waiting import until
 from tradewind.node_task_manager.app import NodeTaskManager
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.node_task_manager.stores.keys import ACL
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.server.bootstrap import Server
 from tradewind.server.channels import open_channel
 from tradewind.server.redis.embedded import EmbeddedStore
@@ -51,3 +53,20 @@ async def test_reports_made_during_an_outage_take_effect_afterwards(store: Embed
     finally:
         await channel.close()
         await server.stop()
+
+
+async def test_store_that_hangs_delays_the_end_once_for_all_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Dispatcher] = []
+    all_asked = asyncio.Event()
+
+    async def stop(dispatcher: Dispatcher) -> None:
+        asked.append(dispatcher)
+        if len(asked) == 3:
+            all_asked.set()
+        await all_asked.wait()
+
+    monkeypatch.setattr(Dispatcher, "stop", stop)
+    service = NodeTaskManager(NodeTaskManagerSettings(registry_address="", node_task_manager_shards=3))
+    async with asyncio.timeout(10):
+        await service.stop()
+    assert len(set(asked)) == 3

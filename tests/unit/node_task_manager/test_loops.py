@@ -105,6 +105,33 @@ def always_awake(running_since_s: float = 1000.0) -> Any:
     return SimpleNamespace(running_since_s=lambda: running_since_s)
 
 
+async def test_a_store_that_hangs_delays_the_end_once_for_all_shards(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LEAVE_S", 600.0)
+    asked: list[str] = []
+    answered = asyncio.Event()
+
+    class Cleaner:
+        every_s = 5.0
+
+        async def __call__(self) -> None:
+            """Do nothing."""
+
+        async def leave(self) -> None:
+            asked.append("leave")
+            await answered.wait()
+
+    cleaners: Any = (Cleaner(), Cleaner())
+    caches: Any = Busy()
+    loops = Loops(bench.dispatchers, bench.pool, 30.0, nothing, caches, cleaners, bench.clock, poll_s=5.0)
+    loops.start()
+    stopping = asyncio.create_task(loops.stop())
+    await until(lambda: len(asked) == 2, "both are asked before either has answered")
+    answered.set()
+    await stopping
+
+
 async def test_reaper_continues_until_nothing_is_left(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     reaped = [("a", "b"), ("c", "d"), ("e",), ()]
 
