@@ -19,7 +19,7 @@ MAX_COMPONENTS = 1000
 _MAX_HELD = 10_000
 _MAX_REPORTED = 1_000
 _MAX_REFERENCES = 1000
-_MAX_NODE_TYPES = 500
+MAX_NODE_TYPES = 500
 STREAM_POSITION = re.compile(r"\d{1,18}-\d{1,18}", re.ASCII)
 """The position of an entry in a stream of the store."""
 _raw = msgspec.json.Decoder(msgspec.Raw)
@@ -84,8 +84,8 @@ def release(request: pb2.ReleaseComponentsRequest) -> None:
 
 def claim(request: pb2.ClaimNodeTasksRequest) -> None:
     """Raise InvalidInput unless this can name a worker and what it offers."""
-    at_most("node_types", request.node_types, _MAX_NODE_TYPES)
-    at_most("offers", request.offers, _MAX_NODE_TYPES)
+    at_most("node_types", request.node_types, MAX_NODE_TYPES)
+    at_most("offers", request.offers, MAX_NODE_TYPES)
     require(
         [
             check_identifier("worker_id", request.worker_id),

@@ -42,8 +42,6 @@ from tradewind.server.errors import ErrorTable
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
 
-_MAX_CLAIMED = 500
-
 Context = grpc.aio.ServicerContext[Any, Any]
 
 

@@ -11,7 +11,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.ports.work import Outcome
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.node_task_manager.rpc.cache_mapping import unknown_cache
-from tradewind.node_task_manager.rpc.checks import require
+from tradewind.node_task_manager.rpc.checks import MAX_NODE_TYPES, require
 from tradewind.node_task_manager.rpc.eager_mapping import any_begun, with_eager
 from tradewind.node_task_manager.rpc.offer_mapping import offer_faults, offers
 from tradewind.node_task_manager.rpc.outgoing_line import OutgoingLine
@@ -25,7 +25,6 @@ from tradewind.server.identifiers import check_identifier
 from tradewind.server.streams import run_both
 
 _MAX_CAPACITY = 10_000
-_MAX_NODE_TYPES = 500
 _MAX_INCARNATION = 128
 _USUAL = frozenset({"sequence", "completions"})
 _PONG = frozenset({"sequence", "pong"})
@@ -161,12 +160,12 @@ class WorkStream:
 
 def _hello_faults(hello: work_pb2.WorkerHello) -> Iterator[Violation | None]:
     yield check_identifier("hello.worker_id", hello.worker_id)
-    if len(hello.node_types) > _MAX_NODE_TYPES:
-        yield Violation("hello.node_types", f"at most {_MAX_NODE_TYPES}, there are {len(hello.node_types)}")
-    for at, name in enumerate(hello.node_types[:_MAX_NODE_TYPES]):
+    if len(hello.node_types) > MAX_NODE_TYPES:
+        yield Violation("hello.node_types", f"at most {MAX_NODE_TYPES}, there are {len(hello.node_types)}")
+    for at, name in enumerate(hello.node_types[:MAX_NODE_TYPES]):
         yield check_identifier(f"hello.node_types[{at}]", name)
     if len(hello.incarnation) > _MAX_INCARNATION:
         yield Violation("hello.incarnation", f"must have at most {_MAX_INCARNATION} characters")
     if not 0 <= hello.capacity <= _MAX_CAPACITY:
         yield Violation("hello.capacity", f"must be 0 to {_MAX_CAPACITY}, is {hello.capacity}")
-    yield from islice(offer_faults("hello.offers", hello.offers), _MAX_NODE_TYPES)
+    yield from islice(offer_faults("hello.offers", hello.offers), MAX_NODE_TYPES)
