@@ -4,10 +4,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from tradewind.node_task_manager.ports.doctor import ShardExamination
 from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
-from tradewind.node_task_manager.use_cases.doctor import ShardExamination
 from tradewind.server.doctor import Examined, Finding
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script

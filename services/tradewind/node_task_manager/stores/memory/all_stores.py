@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.ports.doctor import CacheDoctor, ShardDoctor
 from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
 from tradewind.node_task_manager.stores.memory.connected import MemoryConnectedWorkers
 from tradewind.node_task_manager.stores.memory.replicas import MemoryReplicas
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
 from tradewind.node_task_manager.stores.memory.waits import MemoryWaits
-from tradewind.node_task_manager.use_cases.doctor import CacheDoctor, ShardDoctor
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.store_link import NoLink
 
