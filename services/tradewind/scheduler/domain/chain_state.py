@@ -4,7 +4,7 @@ Values that are created for every run, here and in `beginning`, are named tuples
 long to create.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntFlag, StrEnum
 from types import MappingProxyType
@@ -58,6 +58,11 @@ class ComponentEnd(NamedTuple):
     terminated: int = 0
     skipped: int = 0
     sinks_completed: int = 0
+
+    @classmethod
+    def total(cls, ends: Collection["ComponentEnd"]) -> "ComponentEnd":
+        """Return the sum of several ends."""
+        return cls(*(sum(column) for column in zip(*ends, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,7 @@ class ChainState(NamedTuple):
         """Return the sum over all components that have ended."""
         if len(self.components) == 1:
             return next(iter(self.components.values()))
-        return ComponentEnd(*(sum(column) for column in zip(*self.components.values(), strict=True)))
+        return ComponentEnd.total(self.components.values())
 
 
 class UpdateOutcome(StrEnum):
