@@ -8,6 +8,7 @@ import pytest
 from tradewind.scheduler.domain.due import DueEvent
 from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED, EventSchedule
 from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.firing import Firing, FiringOutcome, event_mark
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition, read_schedule, schedule_from_json
 from tradewind.server.schedules.event_filter import EventFilter
@@ -17,7 +18,7 @@ END = 1_900_000_800_000
 
 def read(weather: dict[str, Any]) -> ScheduleDefinition:
     faults = FaultList()
-    definition = read_schedule(weather, "schedule", faults)
+    definition = read_schedule(Fields(weather, "schedule", faults))
     assert not faults.violations()
     return definition
 
@@ -47,6 +48,15 @@ def test_event_schedule_round_trips_and_describes_its_event(weather: dict[str, A
     assert schedule_from_json(definition.to_json()) == definition
     assert definition.on is not None
     assert definition.on.description == description
+
+
+@pytest.mark.parametrize("name", ["event", "flow_finished"])
+def test_events_that_are_no_object_are_one_fault(name: str) -> None:
+    faults = FaultList()
+    read_schedule(Fields({name: 5}, "schedule", faults))
+    assert [(each.path, each.message) for each in faults.violations()] == [
+        (f"schedule.{name}", "must be an object, is 5")
+    ]
 
 
 def test_filters_are_equal_in_any_order_of_fields() -> None:

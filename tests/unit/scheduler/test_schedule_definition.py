@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.schedule_definition import (
     CatchUp,
     ScheduleDefinition,
@@ -30,14 +31,14 @@ START = 1_900_000_800_000
 )
 def test_schedules_round_trip(weather: dict[str, Any]) -> None:
     faults = FaultList()
-    definition = read_schedule(weather, "schedule", faults)
+    definition = read_schedule(Fields(weather, "schedule", faults))
     assert not faults.violations()
     assert definition.to_weather() == weather
     assert schedule_from_json(definition.to_json()) == definition
 
 
 def test_single_time_needs_no_list_and_is_converted_to_utc() -> None:
-    definition = read_schedule({"at": "2030-03-17T19:00:00+01:00"}, "schedule", FaultList())
+    definition = read_schedule(Fields({"at": "2030-03-17T19:00:00+01:00"}, "schedule", FaultList()))
     assert definition.times_ms == (START,)
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.intervals import format_duration
 from tradewind.scheduler.domain.paths import join
@@ -46,18 +45,16 @@ class CacheDefinition:
         return weather
 
 
-def read_cache(item: dict[str, Any], path: str, faults: FaultList) -> CacheDefinition | None:
-    """Read the field `cache`, a name or an object, of the node at `path`; None when it is absent or at fault."""
-    if item.get("cache") is None:
+def read_cache(node: Fields) -> CacheDefinition | None:
+    """Read the field `cache` of a node, a name or an object; None when it is absent or at fault."""
+    given = node.get("cache")
+    named = Fields({"name": given}, join(node.path, "cache"), node.faults) if isinstance(given, str) else None
+    fields = named or node.nested("cache")
+    if fields is None:
         return None
-    before = len(faults)
-    given = {"name": item["cache"]} if isinstance(item["cache"], str) else Fields(item, path, faults).mapping("cache")
-    if len(faults) > before:
-        return None
-    fields = Fields(given, join(path, "cache"), faults)
     fields.refuse_unknown(_FIELDS)
     name = fields.identifier("name")
     key = fields.text("key", _LONGEST_KEY)
     scope = CacheScope(fields.choice("scope", list(CacheScope), CacheScope.USER))
     ttl_ms = fields.duration("ttl", 0, least_ms=1000, most_ms=_LONGEST_MS)
-    return CacheDefinition(name, key, scope, ttl_ms) if name is not None and len(faults) == before else None
+    return CacheDefinition(name, key, scope, ttl_ms) if name is not None and not fields.faulty else None

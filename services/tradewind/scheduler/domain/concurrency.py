@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
-from tradewind.scheduler.domain.paths import join
 
 MOST = 1_000_000
 _FIELDS = ("key", "max", "when_full")
@@ -37,17 +35,14 @@ class Concurrency:
         return weather
 
 
-def read_concurrency(item: dict[str, Any], path: str, faults: FaultList) -> Concurrency | None:
-    """Read the field `concurrency` of the node at `path`; None when it is absent or at fault."""
-    if item.get("concurrency") is None:
-        return None
-    before = len(faults)
-    fields = Fields(Fields(item, path, faults).mapping("concurrency"), join(path, "concurrency"), faults)
-    if len(faults) > before:
+def read_concurrency(node: Fields) -> Concurrency | None:
+    """Read the field `concurrency` of a node; None when it is absent or at fault."""
+    fields = node.nested("concurrency")
+    if fields is None:
         return None
     fields.refuse_unknown(_FIELDS)
     key = fields.identifier("key")
     fields.required("max")
     most = fields.integer("max", 1, 1, MOST)
     when_full = WhenFull(fields.choice("when_full", list(WhenFull), WhenFull.WAIT))
-    return Concurrency(key, most, when_full) if key is not None and len(faults) == before else None
+    return Concurrency(key, most, when_full) if key is not None and not fields.faulty else None

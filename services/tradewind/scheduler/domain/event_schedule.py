@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tradewind.scheduler.domain.cycle_status import CycleStatus
-from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.json_text import canonical_json
 from tradewind.scheduler.domain.paths import join, listed, shown
@@ -70,25 +69,21 @@ class EventSchedule:
         return {"flow_finished": {"flow_ids": list(self.flow_ids), **statuses}}
 
 
-def read_event_schedule(value: dict[str, Any], path: str, faults: FaultList) -> EventSchedule | None:
-    """Read `event` or `flow_finished` of the schedule at `path`; None when both are absent or one is at fault."""
-    before = len(faults)
-    fields = Fields(value, path, faults)
-    found: EventSchedule | None = None
-    if value.get("event") is not None:
-        found = _event(fields.mapping("event"), join(path, "event"), faults)
-    elif value.get("flow_finished") is not None:
-        found = _flow_finished(fields.mapping("flow_finished"), join(path, "flow_finished"), faults)
-    return found if len(faults) == before else None
+def read_event_schedule(schedule: Fields) -> EventSchedule | None:
+    """Read `event` or `flow_finished` of a schedule; None when both are absent or one is at fault."""
+    if schedule.get("event") is not None:
+        event = schedule.nested("event")
+        return _event(event) if event is not None else None
+    finished = schedule.nested("flow_finished")
+    return _flow_finished(finished) if finished is not None else None
 
 
-def _event(value: dict[str, Any], path: str, faults: FaultList) -> EventSchedule:
-    fields = Fields(value, path, faults)
+def _event(fields: Fields) -> EventSchedule | None:
     fields.refuse_unknown(("name", "filter"))
     name = fields.identifier("name") or ""
     if name.startswith(_RESERVED):
-        faults.add(
-            join(path, "name"),
+        fields.fault(
+            "name",
             f'{quoted(name)} is reserved, as is every name that begins with "flow."; use flow_finished with flow_ids',
         )
     wanted = fields.mapping("filter")
@@ -96,30 +91,28 @@ def _event(value: dict[str, Any], path: str, faults: FaultList) -> EventSchedule
     try:
         EventFilter(text)
     except FilterFault as fault:
-        faults.add(join(path, "filter"), str(fault))
-    return EventSchedule(name, text)
+        fields.fault("filter", str(fault))
+    return None if fields.faulty else EventSchedule(name, text)
 
 
-def _flow_finished(value: dict[str, Any], path: str, faults: FaultList) -> EventSchedule:
-    fields = Fields(value, path, faults)
+def _flow_finished(fields: Fields) -> EventSchedule | None:
     fields.refuse_unknown(("flow_ids", "statuses"))
     flow_ids = fields.texts("flow_ids", MOST_FLOWS, 128)
-    if value.get("flow_ids") in (None, []):
-        faults.add(
-            join(path, "flow_ids"),
-            f"must name 1 to {MOST_FLOWS} flows: if any flow counted, this one would start itself",
-        )
+    if fields.get("flow_ids") in (None, []):
+        fields.fault("flow_ids", f"must name 1 to {MOST_FLOWS} flows: if any flow counted, this one would start itself")
     for place, flow_id in enumerate(flow_ids):
-        if (fault := check_identifier(join(join(path, "flow_ids"), place), flow_id)) is not None:
-            faults.add(fault.path, fault.message)
+        if (fault := check_identifier(join(join(fields.path, "flow_ids"), place), flow_id)) is not None:
+            fields.faults.add(fault.path, fault.message)
     statuses = fields.texts("statuses", len(ENDINGS), 128)
     for place, status in enumerate(statuses):
         if status not in ENDINGS:
-            at = join(join(path, "statuses"), place)
-            faults.add(at, f"{shown(status)} is not a final status of a cycle; use any of {listed(list(ENDINGS))}")
+            at = join(join(fields.path, "statuses"), place)
+            fields.faults.add(
+                at, f"{shown(status)} is not a final status of a cycle; use any of {listed(list(ENDINGS))}"
+            )
     made = EventSchedule(flow_ids=tuple(dict.fromkeys(flow_ids)), statuses=tuple(dict.fromkeys(statuses)))
     try:
         EventFilter(made.event_filter)
     except FilterFault:
-        faults.add(join(path, "flow_ids"), "the names are too long: at most 4 KiB in all")
-    return made
+        fields.fault("flow_ids", "the names are too long: at most 4 KiB in all")
+    return None if fields.faulty else made

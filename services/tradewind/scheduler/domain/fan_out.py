@@ -41,22 +41,20 @@ class FanOut:
         return weather
 
 
-def read_fan_out(item: dict[str, Any], path: str, faults: FaultList) -> FanOut | None:
-    """Read the fan-out fields of the node at `path`; None when the node runs once or they are at fault."""
-    before = len(faults)
-    fields = Fields(item, path, faults)
-    if item.get("map") is None:
+def read_fan_out(node: Fields) -> FanOut | None:
+    """Read the fan-out fields of a node; None when the node runs once or they are at fault."""
+    if node.get("map") is None:
         for name in FAN_OUT_FIELDS[1:]:
-            if item.get(name) is not None:
-                faults.add(join(path, name), 'needs "map", the input handle whose list the node runs over')
+            if node.get(name) is not None:
+                node.fault(name, 'needs "map", the input handle whose list the node runs over')
         return None
-    handle = fields.identifier("map")
-    max_parallel = fields.integer("max_parallel", MAX_PARALLEL, 1, MOST_ITEMS)
-    min_success = item.get("min_success")
+    handle = node.identifier("map")
+    max_parallel = node.integer("max_parallel", MAX_PARALLEL, 1, MOST_ITEMS)
+    min_success = node.get("min_success")
     if not (min_success is None or _is_count(min_success) or _is_share(min_success)):
         rule = f"a whole number of items from 0 to {MOST_ITEMS}, or a share of them over 0 and under 1"
-        faults.add(join(path, "min_success"), f"must be {rule}, is {shown(min_success)}; by default, all must complete")
-    if handle is None or len(faults) > before:
+        node.fault("min_success", f"must be {rule}, is {shown(min_success)}; by default, all must complete")
+    if handle is None or node.faulty:
         return None
     return FanOut(handle, max_parallel, min_success)
 

@@ -20,26 +20,38 @@ class Fields:
 
     def __init__(self, value: Mapping[str, Any], path: str, faults: FaultList) -> None:
         self._value = value
-        self._path = path
-        self._faults = faults
+        self.path = path
+        self.faults = faults
+        self._faults_before = len(faults)
+
+    @property
+    def faulty(self) -> bool:
+        """Whether any fault has been noted since the reading of these fields began."""
+        return len(self.faults) > self._faults_before
+
+    def get(self, name: str) -> Any:
+        """Return a field as it is, None when it is absent."""
+        return self._value.get(name)
+
+    def fault(self, name: str, message: str) -> None:
+        """Note a fault of a field."""
+        self.faults.add(join(self.path, name), message)
 
     def refuse_unknown(self, known: Sequence[str], reported: Sequence[str] = ()) -> None:
         """Note a fault for every field that is not in `known`, except those already reported, in `reported`."""
         for name in self._value:
             if name in known or name in reported:
                 continue
-            if not self._faults.full:
-                self._fault(
-                    name, f"unknown field{NearestName(known).hint(name, f'; use one of {listed(list(known))}')}"
-                )
+            if not self.faults.full:
+                self.fault(name, f"unknown field{NearestName(known).hint(name, f'; use one of {listed(list(known))}')}")
             else:
-                self._fault(name, "unknown field")
+                self.fault(name, "unknown field")
 
     def required(self, name: str, message: str = "is required") -> Any:
         """Return the field as it is, None with a fault when it is absent."""
         value = self._value.get(name)
         if value is None:
-            self._fault(name, message)
+            self.fault(name, message)
         return value
 
     def identifier(self, name: str) -> str | None:
@@ -48,11 +60,11 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, str):
-            self._fault(name, f"must be text, is {shown(value)}")
+            self.fault(name, f"must be text, is {shown(value)}")
             return None
-        fault = check_identifier(join(self._path, name), value)
+        fault = check_identifier(join(self.path, name), value)
         if fault is not None:
-            self._faults.add(fault.path, fault.message)
+            self.faults.add(fault.path, fault.message)
         return value or None
 
     def reference(self, name: str) -> str | None:
@@ -61,7 +73,7 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, str) or not value:
-            self._fault(name, f"must be text, is {shown(value)}" if value != "" else "must not be empty")
+            self.fault(name, f"must be text, is {shown(value)}" if value != "" else "must not be empty")
             return None
         return value
 
@@ -73,15 +85,15 @@ class Fields:
         try:
             milliseconds = parse_duration(value)
         except ValueError as error:
-            self._fault(name, str(error))
+            self.fault(name, str(error))
             return default_ms
         if milliseconds < least_ms:
-            self._fault(name, f"must be at least {least_ms}ms, is {shown(value)}")
+            self.fault(name, f"must be at least {least_ms}ms, is {shown(value)}")
             return default_ms
         if milliseconds > most_ms:
             days, rest = divmod(most_ms, 86_400_000)
             most = f"{most_ms / 1000:g}s" if rest else f"{days}d"
-            self._fault(name, f"must be at most {most}, is {shown(value)}")
+            self.fault(name, f"must be at most {most}, is {shown(value)}")
             return default_ms
         return milliseconds
 
@@ -94,9 +106,9 @@ class Fields:
             return value
         allowed = f"use one of {listed(list(choices))}"
         if isinstance(value, str):
-            self._fault(name, f"unknown value {quoted(value)}{NearestName(choices).hint(value, f'; {allowed}')}")
+            self.fault(name, f"unknown value {quoted(value)}{NearestName(choices).hint(value, f'; {allowed}')}")
         else:
-            self._fault(name, f"must be text, is {shown(value)}; {allowed}")
+            self.fault(name, f"must be text, is {shown(value)}; {allowed}")
         return default
 
     def integer(self, name: str, default: int, least: int, most: int) -> int:
@@ -105,7 +117,7 @@ class Fields:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self._fault(name, f"must be a whole number from {least} to {most}, is {shown(value)}")
+            self.fault(name, f"must be a whole number from {least} to {most}, is {shown(value)}")
             return default
         return value
 
@@ -115,7 +127,7 @@ class Fields:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            self._fault(name, f"must be a number from {least} to {most}, is {shown(value)}")
+            self.fault(name, f"must be a number from {least} to {most}, is {shown(value)}")
             return default
         return float(value)
 
@@ -125,18 +137,18 @@ class Fields:
         if value is None:
             return ()
         if not isinstance(value, list):
-            self._fault(name, f"must be a list of texts, is {shown(value)}")
+            self.fault(name, f"must be a list of texts, is {shown(value)}")
             return ()
         if len(value) > most:
-            self._fault(name, f"must hold at most {most}, holds {len(value)}")
+            self.fault(name, f"must hold at most {most}, holds {len(value)}")
             return ()
         found = []
         for index, item in enumerate(value):
             if isinstance(item, str) and 0 < len(item) <= longest:
                 found.append(item)
             else:
-                path = join(join(self._path, name), index)
-                self._faults.add(path, f"must be text of 1 to {longest} characters, is {shown(item)}")
+                path = join(join(self.path, name), index)
+                self.faults.add(path, f"must be text of 1 to {longest} characters, is {shown(item)}")
         return tuple(found)
 
     def text(self, name: str, longest: int) -> str:
@@ -145,10 +157,10 @@ class Fields:
         if value is None:
             return ""
         if not isinstance(value, str):
-            self._fault(name, f"must be text, is {shown(value)}")
+            self.fault(name, f"must be text, is {shown(value)}")
             return ""
         if len(value) > longest:
-            self._fault(name, f"must have at most {longest} characters, has {len(value)}")
+            self.fault(name, f"must have at most {longest} characters, has {len(value)}")
             return ""
         return value
 
@@ -158,9 +170,19 @@ class Fields:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            self._fault(name, f"must be an object, is {shown(value)}")
+            self.fault(name, f"must be an object, is {shown(value)}")
             return {}
         return value
+
+    def nested(self, name: str) -> "Fields | None":
+        """Return the fields of an object, None when it is absent or at fault."""
+        value = self._value.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self.fault(name, f"must be an object, is {shown(value)}")
+            return None
+        return Fields(value, join(self.path, name), self.faults)
 
     def objects(self, name: str) -> list[tuple[int, dict[str, Any]]]:
         """Return the objects of a list with their indexes, [] when it is absent."""
@@ -168,15 +190,12 @@ class Fields:
         if value is None:
             return []
         if not isinstance(value, list):
-            self._fault(name, f"must be a list, is {shown(value)}")
+            self.fault(name, f"must be a list, is {shown(value)}")
             return []
         found = []
         for index, item in enumerate(value):
             if isinstance(item, dict):
                 found.append((index, item))
             else:
-                self._faults.add(join(join(self._path, name), index), f"must be an object, is {shown(item)}")
+                self.faults.add(join(join(self.path, name), index), f"must be an object, is {shown(item)}")
         return found
-
-    def _fault(self, name: str, message: str) -> None:
-        self._faults.add(join(self._path, name), message)

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
-from tradewind.scheduler.domain.paths import join
 from tradewind.server.rates import MAX_COUNT, Rate, cost_fault
 
 _FIELDS = ("key", "limit", "cost")
@@ -27,27 +25,24 @@ class KeyRate:
         return weather
 
 
-def read_rate(item: dict[str, Any], path: str, faults: FaultList) -> KeyRate | None:
-    """Read the field `rate` of the node at `path`; None when it is absent or at fault."""
-    if item.get("rate") is None:
-        return None
-    before = len(faults)
-    fields = Fields(Fields(item, path, faults).mapping("rate"), join(path, "rate"), faults)
-    if len(faults) > before:
+def read_rate(node: Fields) -> KeyRate | None:
+    """Read the field `rate` of a node; None when it is absent or at fault."""
+    fields = node.nested("rate")
+    if fields is None:
         return None
     fields.refuse_unknown(_FIELDS)
     key = fields.identifier("key")
     fields.required("limit")
     limit = fields.text("limit", 32)
     cost = fields.integer("cost", 1, 1, MAX_COUNT)
-    if len(faults) > before or key is None:
+    if fields.faulty or key is None:
         return None
     try:
         rate = Rate.parse(limit)
     except ValueError as error:
-        faults.add(join(join(path, "rate"), "limit"), str(error))
+        fields.fault("limit", str(error))
         return None
     if fault := cost_fault(cost, rate):
-        faults.add(join(join(path, "rate"), "cost"), fault)
+        fields.fault("cost", fault)
         return None
     return KeyRate(key, limit, cost)

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.intervals import format_duration
-from tradewind.scheduler.domain.paths import join
 
 INITIAL_MS = 1_000
 FACTOR = 2.0
@@ -52,10 +50,11 @@ class RetryDefinition:
         return weather
 
 
-def read_retry(value: dict[str, Any], path: str, faults: FaultList) -> RetryDefinition | None:
-    """Read the object at `path`; None when it is at fault."""
-    before = len(faults)
-    fields = Fields(value, path, faults)
+def read_retry(node: Fields) -> RetryDefinition | None:
+    """Read the field `retry` of a node; None when it is absent or at fault."""
+    fields = node.nested("retry")
+    if fields is None:
+        return None
     fields.refuse_unknown(_FIELDS)
     fields.required("attempts", f"is required: how many attempts the node has in all, 1 to {_MOST_ATTEMPTS}")
     attempts = fields.integer("attempts", 1, 1, _MOST_ATTEMPTS)
@@ -64,11 +63,9 @@ def read_retry(value: dict[str, Any], path: str, faults: FaultList) -> RetryDefi
     maximum_ms = fields.duration("maximum", max(MAXIMUM_MS, initial_ms), most_ms=_LONGEST_WAIT_MS)
     jitter = fields.number("jitter", JITTER, 0, 1)
     names = fields.texts("non_retryable", _MOST_NAMES, _LONGEST_NAME)
-    if len(faults) == before and maximum_ms < initial_ms:
-        faults.add(join(path, "maximum"), f"must not be less than initial, which is {format_duration(initial_ms)}")
-    if len(faults) > before:
-        return None
-    return RetryDefinition(attempts, initial_ms, factor, maximum_ms, jitter, names)
+    if not fields.faulty and maximum_ms < initial_ms:
+        fields.fault("maximum", f"must not be less than initial, which is {format_duration(initial_ms)}")
+    return None if fields.faulty else RetryDefinition(attempts, initial_ms, factor, maximum_ms, jitter, names)
 
 
 def _number(value: float) -> int | float:

@@ -170,26 +170,25 @@ def schedule_from_json(text: str) -> ScheduleDefinition:
     if not weather:
         return ScheduleDefinition()
     faults = FaultList()
-    definition = read_schedule(weather, "schedule", faults)
+    definition = read_schedule(Fields(weather, "schedule", faults))
     if len(faults):
         raise ValueError(f"not a stored schedule: {faults.violations()[0].message}")
     return definition
 
 
-def read_schedule(value: dict[str, Any], path: str, faults: FaultList) -> ScheduleDefinition:
-    """Read the object at `path`; a field at fault is noted and gets its default."""
-    fields = Fields(value, path, faults)
+def read_schedule(fields: Fields) -> ScheduleDefinition:
+    """Read the fields of a schedule; a field at fault is noted and gets its default."""
     fields.refuse_unknown(SCHEDULE_FIELDS)
-    given = [name for name in KINDS if value.get(name) is not None]
+    given = [name for name in KINDS if fields.get(name) is not None]
     if len(given) != 1:
         named = " and ".join(given) if given else "none"
-        faults.add(path, f"must have exactly one of {', '.join(KINDS[:-1])} and {KINDS[-1]}, has {named}")
+        fields.faults.add(fields.path, f"must have exactly one of {', '.join(KINDS[:-1])} and {KINDS[-1]}, has {named}")
     interval_ms = fields.duration("interval", 0)
-    times_ms = _times(value.get("at"), join(path, "at"), faults)
-    on = read_event_schedule(value, path, faults)
-    cron, zone = _cron(fields, value, path, faults)
-    start_ms = _time(value.get("start"), join(path, "start"), faults)
-    end_ms = _time(value.get("end"), join(path, "end"), faults)
+    times_ms = _times(fields.get("at"), join(fields.path, "at"), fields.faults)
+    on = read_event_schedule(fields)
+    cron, zone = _cron(fields)
+    start_ms = _time(fields.get("start"), join(fields.path, "start"), fields.faults)
+    end_ms = _time(fields.get("end"), join(fields.path, "end"), fields.faults)
     definition = ScheduleDefinition(
         interval_ms=interval_ms,
         cron=cron,
@@ -203,14 +202,14 @@ def read_schedule(value: dict[str, Any], path: str, faults: FaultList) -> Schedu
         window_ms=fields.duration("catch_up_window", WINDOW_MS, least_ms=1000, most_ms=LONGEST_MS),
         on=on,
     )
-    if any(value.get(name) is not None for name in EVENT_FIELDS):
+    if any(name in EVENT_FIELDS for name in given):
         for name in _OF_TIMES:
-            if value.get(name) is not None:
-                faults.add(join(path, name), "is only allowed with planned times, not with events")
+            if fields.get(name) is not None:
+                fields.fault(name, "is only allowed with planned times, not with events")
         if end_ms and end_ms <= start_ms:
-            faults.add(join(path, "end"), "must be after start")
+            fields.fault("end", "must be after start")
     elif end_ms and definition.planned(0).after(0) is None:
-        faults.add(join(path, "end"), "nothing is planned before it")
+        fields.fault("end", "nothing is planned before it")
     return definition
 
 
@@ -225,23 +224,25 @@ def is_cron(text: str) -> bool:
     return True
 
 
-def _cron(fields: Fields, value: dict[str, Any], path: str, faults: FaultList) -> tuple[str, str]:
+def _cron(fields: Fields) -> tuple[str, str]:
+    """Return a cron expression and its time zone, "" and UTC when the expression is absent or either is at fault."""
     expression, zone = fields.text("cron", LONGEST_CRON), fields.text("zone", 64) or "UTC"
-    if value.get("cron") is None:
-        if value.get("zone") is not None:
-            faults.add(join(path, "zone"), "is only allowed together with cron")
+    if fields.get("cron") is None:
+        if fields.get("zone") is not None:
+            fields.fault("zone", "is only allowed together with cron")
         return "", "UTC"
     checks = [("zone", "0 0 * * *", zone)]
-    if expression or value["cron"] == "":
+    if expression or fields.get("cron") == "":
         # Otherwise it is not text, or too long, and that has been noted.
         checks.insert(0, ("cron", expression, "UTC"))
-    before = len(faults)
+    valid = bool(expression)
     for name, *grid in checks:
         try:
             CronGrid(*grid)
         except ValueError as error:
-            faults.add(join(path, name), str(error))
-    return (expression, zone) if expression and len(faults) == before else ("", "UTC")
+            fields.fault(name, str(error))
+            valid = False
+    return (expression, zone) if valid else ("", "UTC")
 
 
 def _times(value: object, path: str, faults: FaultList) -> tuple[int, ...]:

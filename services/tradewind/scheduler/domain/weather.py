@@ -124,7 +124,7 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
     fields = Fields(value, "", faults)
     misplaced = _misplaced(value, faults)
     fields.refuse_unknown(FLOW_FIELDS, reported=misplaced)
-    schedule = _schedule(fields, value, faults, timing_reported=any(name in KINDS for name in misplaced))
+    schedule = _schedule(fields, timing_reported=any(name in KINDS for name in misplaced))
     overlap = OverlapPolicy(fields.choice("overlap", list(OverlapPolicy), OverlapPolicy.SKIP))
     policy = FailurePolicy(fields.choice("failure_policy", list(FailurePolicy), FailurePolicy.SKIP_DOWNSTREAM))
     cycle_timeout_ms = fields.duration("timeout", 0) or None
@@ -139,8 +139,8 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
     nodes_given = fields.required("nodes", "is required and must hold at least one node")
     if not _check_counts(nodes_given, value.get("edges"), faults):
         return FlowDraft((), (), None, faults)
-    nodes = tuple(read_node(item, join("nodes", index), faults) for index, item in fields.objects("nodes"))
-    edges = tuple(read_edge(item, join("edges", index), faults) for index, item in fields.objects("edges"))
+    nodes = tuple(read_node(Fields(item, join("nodes", index), faults)) for index, item in fields.objects("nodes"))
+    edges = tuple(read_edge(Fields(item, join("edges", index), faults)) for index, item in fields.objects("edges"))
     if len(faults):
         return FlowDraft(nodes, edges, None, faults, on_failure, last)
     definition = FlowDefinition(
@@ -172,28 +172,26 @@ def _misplaced(value: dict[str, Any], faults: FaultList) -> list[str]:
     return found
 
 
-def _schedule(
-    fields: Fields, value: dict[str, Any], faults: FaultList, *, timing_reported: bool = False
-) -> ScheduleDefinition:
+def _schedule(fields: Fields, *, timing_reported: bool) -> ScheduleDefinition:
     """Return the schedule given by `interval` or `schedule`.
 
     One of them is required, unless a fault has already said that a misplaced field goes into `schedule`.
     """
     for name in ("schedule", "interval"):
-        if isinstance(text := value.get(name), str) and is_cron(text):
-            faults.add(name, f'is a cron expression: write "schedule": {{"cron": {quoted(text)}}}')
+        if isinstance(text := fields.get(name), str) and is_cron(text):
+            fields.fault(name, f'is a cron expression: write "schedule": {{"cron": {quoted(text)}}}')
             return ScheduleDefinition()
-    if value.get("schedule") is None:
+    schedule = fields.get("schedule")
+    if schedule is None:
         if not timing_reported:
             fields.required("interval", 'is required; give seconds, or text such as "5m"; 0 runs once')
         return ScheduleDefinition(fields.duration("interval", 0))
-    if value.get("interval") is not None:
-        faults.add("interval", "put the interval into schedule, or remove schedule")
-    schedule = value["schedule"]
+    if fields.get("interval") is not None:
+        fields.fault("interval", "put the interval into schedule, or remove schedule")
     if not isinstance(schedule, dict):
-        faults.add("schedule", f'must be an object, such as {{"cron": "0 * * * *"}}, is {shown(schedule)}')
+        fields.fault("schedule", f'must be an object, such as {{"cron": "0 * * * *"}}, is {shown(schedule)}')
         return ScheduleDefinition()
-    return read_schedule(schedule, "schedule", faults)
+    return read_schedule(Fields(schedule, "schedule", fields.faults))
 
 
 def _check_counts(nodes: Any, edges: Any, faults: FaultList) -> bool:

@@ -6,15 +6,10 @@ from typing import Any
 from tradewind.scheduler.domain.cache_definition import read_cache
 from tradewind.scheduler.domain.concurrency import read_concurrency
 from tradewind.scheduler.domain.fan_out import FAN_OUT_FIELDS, read_fan_out
-from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.json_text import canonical_json
 from tradewind.scheduler.domain.key_rate import read_rate
-from tradewind.scheduler.domain.node_definition import (
-    EdgeDefinition,
-    NodeDefinition,
-    RunIf,
-)
+from tradewind.scheduler.domain.node_definition import EdgeDefinition, NodeDefinition, RunIf
 from tradewind.scheduler.domain.node_timeouts import read_timeouts
 from tradewind.scheduler.domain.paths import join
 from tradewind.scheduler.domain.retry_definition import read_retry
@@ -60,35 +55,30 @@ class EdgeDraft:
     definition: EdgeDefinition | None
 
 
-def read_node(item: dict[str, Any], path: str, faults: FaultList) -> NodeDraft:
-    """Read the node at `path`."""
-    before = len(faults)
-    fields = Fields(item, path, faults)
+def read_node(fields: Fields) -> NodeDraft:
+    """Read a node."""
     fields.refuse_unknown(_NODE_FIELDS)
     node_id = fields.identifier("id")
     node_type = fields.identifier("type")
     config = fields.mapping("config")
     run_if = RunIf(fields.choice("run_if", list(RunIf), RunIf.ALL_SUCCEEDED))
-    timeouts = read_timeouts(item, fields, path, faults)
+    timeouts = read_timeouts(fields)
     priority = fields.integer("priority", 0, LOWEST_PRIORITY, HIGHEST_PRIORITY)
-    concurrency = read_concurrency(item, path, faults)
-    rate = read_rate(item, path, faults)
-    cache = read_cache(item, path, faults)
-    fan_out = read_fan_out(item, path, faults)
-    retry_given = fields.mapping("retry")
-    retry = None
-    if isinstance(item.get("retry"), dict):
-        retry = read_retry(retry_given, join(path, "retry"), faults)
+    concurrency = read_concurrency(fields)
+    rate = read_rate(fields)
+    cache = read_cache(fields)
+    fan_out = read_fan_out(fields)
+    retry = read_retry(fields)
     config_json = canonical_json(config)
     size = len(config_json) if config_json.isascii() else len(config_json.encode())
     if size > LARGEST_CONFIG_BYTES:
         limit = f"{LARGEST_CONFIG_BYTES} (256 KiB)"
-        faults.add(join(path, "config"), f"{size} bytes of compact JSON; at most {limit}: pass large data by reference")
+        fields.fault("config", f"{size} bytes of compact JSON; at most {limit}: pass large data by reference")
     secrets: frozenset[Keys] = frozenset()
     if f'"{SECRET_KEY}":' in config_json:
-        secrets = check_secrets(config, join(path, "config"), faults)
+        secrets = check_secrets(config, join(fields.path, "config"), fields.faults)
     definition = None
-    if len(faults) == before and node_id is not None and node_type is not None:
+    if not fields.faulty and node_id is not None and node_type is not None:
         definition = NodeDefinition(
             node_id,
             node_type,
@@ -105,19 +95,17 @@ def read_node(item: dict[str, Any], path: str, faults: FaultList) -> NodeDraft:
             heartbeat_ms=timeouts.heartbeat_ms,
             fan_out=fan_out,
         )
-    return NodeDraft(path, node_id, node_type, config, secrets, definition, cache.name if cache else None)
+    return NodeDraft(fields.path, node_id, node_type, config, secrets, definition, cache.name if cache else None)
 
 
-def read_edge(item: dict[str, Any], path: str, faults: FaultList) -> EdgeDraft:
-    """Read the edge at `path`."""
-    before = len(faults)
-    fields = Fields(item, path, faults)
+def read_edge(fields: Fields) -> EdgeDraft:
+    """Read an edge."""
     fields.refuse_unknown(_EDGE_FIELDS)
     source = fields.reference("source")
     source_handle = fields.identifier("source_handle")
     target = fields.reference("target")
     target_handle = fields.identifier("target_handle")
     definition = None
-    if len(faults) == before and source and source_handle and target and target_handle:
+    if not fields.faulty and source and source_handle and target and target_handle:
         definition = EdgeDefinition(source, source_handle, target, target_handle)
-    return EdgeDraft(path, source, source_handle, target, target_handle, definition)
+    return EdgeDraft(fields.path, source, source_handle, target, target_handle, definition)
