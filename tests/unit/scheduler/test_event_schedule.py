@@ -9,7 +9,6 @@ from tradewind.scheduler.domain.due import DueEvent
 from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED, EventSchedule
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
-from tradewind.scheduler.domain.firing import Firing, FiringOutcome, event_mark
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition, read_schedule, schedule_from_json
 from tradewind.server.schedules.event_filter import EventFilter
 
@@ -115,10 +114,3 @@ def test_filter_matches_ends_of_named_flows_except_as_sub_flows(
 )
 def test_event_payload_becomes_the_inputs_of_the_cycle(payload: str, inputs: dict[str, Any]) -> None:
     assert json.loads(DueEvent("e 1", "price", payload).inputs_json) == inputs
-
-
-@pytest.mark.parametrize("event_id", ["", "quote-7", "a b@c ü\n\x1f%"])
-def test_ledger_line_holds_the_event_id(event_id: str) -> None:
-    firing = Firing(5, FiringOutcome.QUEUED, -1, 0, "", 6, 1, 5, "cycle 1 was running @ noon", event_id)
-    line = f"5 queued -1 0 - 6 1 5{event_mark(event_id)} cycle 1 was running @ noon"
-    assert Firing.from_line(line) == firing

@@ -1,8 +1,7 @@
-"""The outcomes of a flow's planned times and events, one line for each."""
+"""The outcomes of a flow's planned times and events."""
 
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import quote, unquote
 
 
 class FiringOutcome(StrEnum):
@@ -37,26 +36,3 @@ class Firing:
     last_ms: int
     reason: str
     event_id: str = ""
-
-    @classmethod
-    def from_line(cls, line: str) -> "Firing":
-        """Return the firing in a line of the ledger, as the scripts write it."""
-        planned, outcome, cycle, run, run_id, at, count, last, reason = line.split(" ", 8)
-        last, _, event = last.partition("@")
-        return cls(
-            int(planned),
-            FiringOutcome(outcome),
-            int(cycle),
-            int(run),
-            "" if run_id == "-" else run_id,
-            int(at),
-            int(count),
-            int(last),
-            reason,
-            unquote(event),
-        )
-
-
-def event_mark(event_id: str) -> str:
-    """Return the event's id as it follows the last planned time in a line, without spaces; "" for no event."""
-    return f"@{quote(event_id)}" if event_id else ""

@@ -1,6 +1,6 @@
 --!include partition
--- The ledger, with a line for what became of each planned time of a flow, in the form that domain/firing.py reads,
--- scored by the planned time; and the queue of planned times that wait for a running cycle. `key` is the flow's hash.
+-- The ledger, with a line for what became of each planned time of a flow, scored by the planned time, in the form that
+-- redis/firing_codec.py reads; and the queue of planned times that wait for a running cycle. `key` is the flow's hash.
 -- For an event, the planned time is followed by the event's mark, both in a line and in the queue, where the inputs of
 -- the cycle come next: planned time and mark together are its `label`.
 local FIRINGS, QUEUE = 1000, 100

@@ -8,7 +8,6 @@ import msgspec
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, RerunRequest, begun_state
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
 from tradewind.scheduler.domain.ended_run import MOST_KEPT
-from tradewind.scheduler.domain.firing import event_mark
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
@@ -16,6 +15,7 @@ from tradewind.scheduler.metrics import CONFLICTS
 from tradewind.scheduler.ports.flows import Tidied
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.stores.redis.fields import fields_of
+from tradewind.scheduler.stores.redis.firing_codec import event_mark
 from tradewind.scheduler.stores.redis.ranks import OPEN, RUNS, STOPPING, rank
 from tradewind.scheduler.stores.redis.run_codec import (
     facts_text,

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from tradewind.scheduler.domain.firing import Firing
+from tradewind.scheduler.stores.redis.firing_codec import firing_of
 from tradewind.scheduler.stores.redis.scripts import Scripted
 
 
@@ -18,7 +19,7 @@ class RedisFirings:
         highest = f"({before_ms}" if before_ms else "+inf"
         key = self._keys.backfill_firings(flow_id, backfill_id) if backfill_id else self._keys.firings(flow_id)
         lines = await self._client.execute_command("ZREVRANGEBYSCORE", key, highest, "-inf", "LIMIT", 0, limit)
-        return [Firing.from_line(line.decode()) for line in lines]
+        return [firing_of(line.decode()) for line in lines]
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[str]:
         found = await self._scripted.first_of([self._keys.queued(each) for each in partitions], limit)
