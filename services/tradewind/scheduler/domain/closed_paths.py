@@ -1,5 +1,6 @@
 """Finds closed paths in a graph: paths along its edges that end where they began."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 
@@ -10,9 +11,7 @@ def closed_paths(successors: Sequence[Sequence[int]]) -> list[list[int]]:
     is a shortest closed path through it; a node with an edge to itself gives [n, n]. Linear time, no recursion.
     """
     group_of = _groups(successors)
-    size: dict[int, int] = {}
-    for group in group_of:
-        size[group] = size.get(group, 0) + 1
+    size = Counter(group_of)
     paths = []
     done: set[int] = set()
     for node, group in enumerate(group_of):

@@ -14,17 +14,21 @@ CONTAINS_CYCLE = "Contains cycle"
 class ComponentStructure:
     """A component: nodes connected by edges, whatever their direction.
 
-    `nodes` and `entry_nodes` (those without input edges) are in the order of the flow. For a DAG, `waves` holds every
-    node once: the entry nodes in wave 0, every other node in the wave after the last of its sources. `cycle_path` is
-    empty for a DAG. Otherwise it is a closed path, which begins and ends with the same node, and `waves` holds only the
-    nodes that do not depend on a closed path.
+    `nodes` and the nodes of each wave are in the order of the flow. For a DAG, `waves` holds every node once: the entry
+    nodes in wave 0, every other node in the wave after the last of its sources. `cycle_path` is empty for a DAG.
+    Otherwise it is a closed path, which begins and ends with the same node, and `waves` holds only the nodes that do
+    not depend on a closed path.
     """
 
     component_id: str
     nodes: tuple[str, ...]
-    entry_nodes: tuple[str, ...]
     waves: tuple[tuple[str, ...], ...]
     cycle_path: tuple[str, ...] = ()
+
+    @property
+    def entry_nodes(self) -> tuple[str, ...]:
+        """The nodes without input edges, in the order of the flow."""
+        return self.waves[0] if self.waves else ()
 
     @property
     def is_dag(self) -> bool:
@@ -83,10 +87,6 @@ def structure_of(node_ids: Sequence[str], edges: Iterable[tuple[str, str]]) -> F
             successors[source].append(target)
             neighbours[source].append(target)
             neighbours[target].append(source)
-    entry = [True] * len(node_ids)
-    for targets in successors:
-        for target in targets:
-            entry[target] = False
     waves = _waves(successors)
     component_of = _components(neighbours)
     members = _grouped(range(len(node_ids)), component_of)
@@ -103,7 +103,6 @@ def structure_of(node_ids: Sequence[str], edges: Iterable[tuple[str, str]]) -> F
             ComponentStructure(
                 component_id=str(component),
                 nodes=tuple(node_ids[node] for node in nodes),
-                entry_nodes=tuple(node_ids[node] for node in nodes if entry[node]),
                 waves=tuple(waves_of[component]),
                 cycle_path=tuple(node_ids[node] for node in paths.get(component, ())),
             )
