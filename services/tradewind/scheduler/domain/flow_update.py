@@ -48,9 +48,9 @@ def updated(weather: Mapping[str, Any], given: Mapping[str, Any], paths: Sequenc
                 changed["schedule"] = _without(changed["schedule"], ["interval"])
             continue
         changed[path] = given[path]
-        for other in {"interval": ("schedule",), "schedule": ("interval",)}.get(path, ()):
-            if other not in paths:
-                changed.pop(other, None)
+        replaced = {"interval": "schedule", "schedule": "interval"}.get(path)
+        if replaced is not None and replaced not in paths:
+            changed.pop(replaced, None)
     if fields:
         changed["schedule"] = _with_fields(_schedule(changed), fields, given)
         changed.pop("interval", None)
