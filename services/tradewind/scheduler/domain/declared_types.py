@@ -5,10 +5,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tradewind.scheduler.domain.built_in_types import BuiltInDeclaration, warn_of_ignored_fields
-from tradewind.scheduler.domain.fan_out import ERRORS, warn_of_errors_handle
+from tradewind.scheduler.domain.fan_out import ERRORS
 from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.mapped_nodes import warn_of_errors_handle
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue, NodeTypeDeclaration
-from tradewind.scheduler.domain.paths import join, listed
+from tradewind.scheduler.domain.paths import join, join_all, listed
 from tradewind.scheduler.domain.secret_references import within_secret
 from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft
 from tradewind.server.nearest_name import NearestName
@@ -17,7 +18,7 @@ from tradewind.server.quoting import quoted
 
 @dataclass(slots=True)
 class _IncomingEdges:
-    """The edges that reach a node: for each handle, the path of its first edge."""
+    """The edges that reach a node; `handles` holds the path of the first edge into each handle."""
 
     handles: dict[str, str] = field(default_factory=dict)
     has_edges: bool = False
@@ -29,7 +30,7 @@ def check_declared_types(
     catalogue: NodeTypeCatalogue | None,
     faults: FaultList,
     warnings: FaultList,
-    handlers: Collection[str] = (),
+    handlers: Collection[str],
 ) -> None:
     """Check handles, single inputs, required inputs and configs; `nodes` is by id, and other nodes are not checked.
 
@@ -47,15 +48,7 @@ def check_declared_types(
         declaration = declarations.get(node.node_type or "")
         if declaration is None:
             continue
-        for keys, message in declaration.config_faults(node.config):
-            if within_secret(keys, node.secrets):
-                continue
-            path = join(node.path, "config")
-            for key in keys:
-                path = join(path, key)
-            if len(keys) == 1 and not faults.full and (known := declaration.config_keys) and keys[0] not in known:
-                message += _hint(str(keys[0]), known)
-            faults.add(path, message)
+        _check_config(node, declaration, faults)
         has_edges = incoming[node_id].has_edges
         given = {*incoming[node_id].handles, *node.config}
         if node_id in handlers and not has_edges:
@@ -85,6 +78,15 @@ def _declarations(
     return found
 
 
+def _check_config(node: NodeDraft, declaration: NodeTypeDeclaration, faults: FaultList) -> None:
+    for keys, message in declaration.config_faults(node.config):
+        if within_secret(keys, node.secrets):
+            continue
+        if len(keys) == 1 and not faults.full and (known := declaration.config_keys) and keys[0] not in known:
+            message += _hint(str(keys[0]), known)
+        faults.add(join_all(join(node.path, "config"), keys), message)
+
+
 def _check_edges(
     nodes: Mapping[str, NodeDraft],
     edges: Iterable[EdgeDraft],
@@ -96,8 +98,7 @@ def _check_edges(
         source = nodes.get(edge.source or "")
         if source is not None and edge.source_handle is not None:
             source_type = declarations.get(source.node_type or "")
-            mapped = source.definition is not None and source.definition.fan_out is not None
-            known = mapped and edge.source_handle == ERRORS
+            known = source.mapped_input is not None and edge.source_handle == ERRORS
             if source_type is not None and edge.source_handle not in source_type.outputs and not known:
                 message = _unknown_handle(source, "output", edge.source_handle, source_type.outputs, faults)
                 faults.add(join(edge.path, "source_handle"), message)
@@ -114,10 +115,8 @@ def _check_edges(
             declared = target_type.inputs.get(edge.target_handle)
             if declared is None:
                 faults.add(path, _unknown_handle(target, "input", edge.target_handle, target_type.inputs, faults))
-            elif edge.target_handle in target_edges.handles and not declared.gather:
-                faults.add(
-                    path, _second_edge_message(target, edge.target_handle, target_edges.handles[edge.target_handle])
-                )
+            elif not declared.gather and (first := target_edges.handles.get(edge.target_handle)) is not None:
+                faults.add(path, _second_edge_message(target, edge.target_handle, first))
         target_edges.handles.setdefault(edge.target_handle, edge.path)
     return incoming
 

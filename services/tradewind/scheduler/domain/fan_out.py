@@ -1,18 +1,10 @@
 """How a node runs once for each item of a list, as a flow defines it."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
-from tradewind.scheduler.domain.paths import join, listed, shown
-from tradewind.server.nearest_name import NearestName
-from tradewind.server.quoting import quoted
-
-if TYPE_CHECKING:
-    from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft
+from tradewind.scheduler.domain.paths import shown
 
 MAX_PARALLEL, MOST_ITEMS = 100, 10_000
 ERRORS = "errors"
@@ -65,33 +57,3 @@ def _is_count(value: object) -> bool:
 
 def _is_share(value: object) -> bool:
     return isinstance(value, float) and 0 < value < 1
-
-
-def check_fan_outs(nodes: Iterable["NodeDraft"], edges: Iterable["EdgeDraft"], faults: FaultList) -> None:
-    """Check that exactly one edge brings each mapped node its list."""
-    mapped = [node for node in nodes if node.definition is not None and node.definition.fan_out is not None]
-    if not mapped:
-        return
-    incoming = Counter((edge.target, edge.target_handle) for edge in edges)
-    for node in mapped:
-        assert node.definition is not None
-        assert node.definition.fan_out is not None
-        handle, path = node.definition.fan_out.handle, join(node.path, "map")
-        count = incoming[node.node_id, handle]
-        if not count:
-            names = sorted(name for target, name in incoming if target == node.node_id and name is not None)
-            hint = NearestName(names).hint(handle, f"; edges lead into {listed(names)}" if names else "")
-            faults.add(path, f"no edge leads into input {quoted(handle)}, whose list the node is to run over{hint}")
-        elif count > 1:
-            faults.add(path, f"{count} edges lead into input {quoted(handle)}; exactly one must bring the list")
-
-
-def warn_of_errors_handle(
-    nodes: Iterable["NodeDraft"], outputs: Mapping[str, Iterable[str]], warnings: FaultList
-) -> None:
-    """Warn of mapped nodes whose type declares an output named like the one that mapping adds; `outputs` is by type."""
-    for node in nodes:
-        mapped = node.definition is not None and node.definition.fan_out is not None
-        if mapped and ERRORS in outputs.get(node.node_type or "", ()):
-            message = f"output {quoted(ERRORS)} of a mapped node names the items that did not complete"
-            warnings.add(join(node.path, "map"), f"{message}; what its type emits there is dropped")

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from tradewind.scheduler.domain.closed_paths import closed_paths
 from tradewind.scheduler.domain.declared_types import check_declared_types
-from tradewind.scheduler.domain.fan_out import check_fan_outs
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.handler_nodes import check_handlers
+from tradewind.scheduler.domain.mapped_nodes import check_mapped_nodes
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
 from tradewind.scheduler.domain.paths import join, listed
 from tradewind.scheduler.domain.structure import FlowStructure, structure_of
@@ -45,7 +45,7 @@ def analyze(
     warnings = FaultList()
     nodes = _distinct_nodes(draft.nodes, faults)
     joined = _check_ends(nodes, draft.edges, faults)
-    check_fan_outs(nodes.values(), draft.edges, faults)
+    check_mapped_nodes(nodes.values(), draft.edges, faults)
     check_handlers(draft, nodes, [(edge.path, ends) for edge, ends in joined], faults)
     structure = structure_of(list(nodes), [ends for _, ends in joined])
     if not structure.is_dag:

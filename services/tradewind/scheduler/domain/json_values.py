@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from tradewind.scheduler.domain.fault_list import FaultList
-from tradewind.scheduler.domain.paths import join, shown
+from tradewind.scheduler.domain.paths import join_all, shown
 from tradewind.server.quoting import quoted
 
 DEEPEST = 64
@@ -87,7 +87,4 @@ class _Walk:
         while trail is not None:
             trail, key = trail
             keys.append(key)
-        path = ""
-        for key in reversed(keys):
-            path = join(path, key)
-        self._faults.add(path or "flow", message)
+        self._faults.add(join_all("", reversed(keys)) or "flow", message)

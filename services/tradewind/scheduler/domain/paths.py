@@ -1,6 +1,8 @@
 """How faults name a place in a flow definition: `nodes[2].config.window`, `edges[3].target`."""
 
 import re
+from collections.abc import Iterable
+from functools import reduce
 
 from tradewind.server.quoting import quoted
 
@@ -14,6 +16,11 @@ def join(path: str, key: str | int) -> str:
     if not _PLAIN_KEY.fullmatch(key):
         return f"{path}[{quoted(key)}]"
     return f"{path}.{key}" if path else key
+
+
+def join_all(path: str, keys: Iterable[str | int]) -> str:
+    """Return the path of the value that `keys` lead to, one after the other, from the value at `path`."""
+    return reduce(join, keys, path)
 
 
 def shown(value: object) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tradewind.scheduler.domain.fault_list import FaultList
-from tradewind.scheduler.domain.paths import join, listed, shown
+from tradewind.scheduler.domain.paths import join, join_all, listed, shown
 from tradewind.server.identifiers import check_identifier
 
 SECRET_KEY = "$secret"
@@ -21,10 +21,7 @@ def check_secrets(config: dict[str, Any], path: str, faults: FaultList) -> froze
     places = []
     for keys, reference in _references(config, ()):
         places.append(keys)
-        at = path
-        for key in keys:
-            at = join(at, key)
-        _check_reference(reference, at, faults)
+        _check_reference(reference, join_all(path, keys), faults)
     return frozenset(places)
 
 

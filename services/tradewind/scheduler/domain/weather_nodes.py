@@ -42,6 +42,12 @@ class NodeDraft:
     definition: NodeDefinition | None
     cache: str | None = None
 
+    @property
+    def mapped_input(self) -> str | None:
+        """The input whose list it runs over, None when it runs once or is at fault."""
+        fan_out = self.definition.fan_out if self.definition is not None else None
+        return fan_out.handle if fan_out is not None else None
+
 
 @dataclass(frozen=True, slots=True)
 class EdgeDraft:
