@@ -16,6 +16,7 @@ from tradewind.scheduler.stores.memory.logs import MemoryLogs
 from tradewind.scheduler.stores.memory.memories import MemoryFlowMemories
 from tradewind.scheduler.stores.memory.partitions import MemoryPartitions
 from tradewind.scheduler.stores.memory.revisions import MemoryRevisions
+from tradewind.scheduler.stores.memory.states import MemoryStates
 from tradewind.scheduler.stores.memory.wakes import MemoryWakeChannel
 
 __all__ = ["MemoryStores"]
@@ -38,8 +39,8 @@ class MemoryStores:
         self.data = data or Data(clock)
         self.flows = MemoryFlows(self.data, kept_revisions)
         self.revisions = MemoryRevisions(self.data)
-        self.cycles = MemoryCycles(self.data, publishes_ends, settle_ms)
-        self.states = self.cycles
+        self.cycles = MemoryCycles(self.data, settle_ms)
+        self.states = MemoryStates(self.data, publishes_ends, settle_ms)
         self.open_runs = MemoryOpenRuns(self.data)
         self.outbox = MemoryOutbox(self.data)
         self.firings = MemoryFirings(self.data)

@@ -1,48 +1,29 @@
-"""Cycles and their chain states in memory."""
+"""Cycles in memory: their beginning, and which are on record."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
-from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, RerunRequest, begun_state
-from tradewind.scheduler.domain.chain_state import (
-    ERROR,
-    MEMORY,
-    REASON,
-    RESULT,
-    STATUS,
-    STOP,
-    SUBMITTED,
-    ChainState,
-    FollowUp,
-    Notes,
-    UpdateOutcome,
-    UpdateResult,
-    component_field,
+from tradewind.scheduler.domain.beginning import (
+    BeginAnswer,
+    BeginOutcome,
+    BeginRequest,
+    EventFiring,
+    RerunRequest,
+    begun_state,
 )
-from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
-from tradewind.scheduler.domain.ended_run import EndedRun
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.firing import FiringOutcome
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.domain.log_line import LogSource
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.ports.flows import Tidied
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
-from tradewind.scheduler.stores.memory.backfills import add_run, advance, end_run
-from tradewind.scheduler.stores.memory.data import (
-    LOG_CYCLES,
-    RETENTION_MS,
-    Data,
-    Flow,
-    Run,
-)
-from tradewind.scheduler.stores.memory.ends import add_end
+from tradewind.scheduler.stores.memory.backfills import add_run, advance
+from tradewind.scheduler.stores.memory.data import LOG_CYCLES, Data, Flow, Run, Waiting
 from tradewind.scheduler.stores.memory.firings import (
     apply_overlap,
-    count_failures,
     end_flow_that_is_over,
     record_firing,
     settle_event,
@@ -50,17 +31,12 @@ from tradewind.scheduler.stores.memory.firings import (
 from tradewind.scheduler.stores.memory.trimming import trim
 from tradewind.server.partitions import partition_of
 
-_MAX_TRIMMED = 20
-_MANY_KEPT, _TRIM_BATCH = 100, 10
-"""A flow that keeps 100 cycles or more drops the oldest together, once there are ten to drop."""
-
 
 class MemoryCycles:
-    """Implements CycleRecords and ChainStateRepository."""
+    """Implements CycleRecords."""
 
-    def __init__(self, data: Data, publishes_ends: Callable[[], bool], settle_ms: int) -> None:
+    def __init__(self, data: Data, settle_ms: int) -> None:
         self._data = data
-        self._publishes_ends = publishes_ends
         self._settle_ms = settle_ms
 
     async def begin(self, requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
@@ -78,40 +54,43 @@ class MemoryCycles:
             return BeginAnswer(BeginOutcome.NOT_FOUND)
         if flow.status is FlowStatus.DELETING:
             return BeginAnswer(BeginOutcome.DELETING, revision=flow.revision)
-        remembered, planned_ms, next_ms = request.request, request.planned_ms, request.next_ms
-        event_id = request.event.event_id if request.event else ""
         if request.replaces >= 0:
-            remembered = self._remove_replaced_run(flow, RunName(flow.flow_id, request.replaces), request.run_id, now)
-        else:
-            refusal = self._refusal(request, flow)
-            if refusal is not None:
-                return refusal
-            firing = flow.firings.get(planned_ms) if 0 < request.due_ms < planned_ms else None
-            if firing is not None and firing.outcome is FiringOutcome.FIRED:
-                # The planned time to catch up with has already had its cycle, from a backfill.
-                planned_ms, request = 0, request._replace(planned_ms=0)
-            if request.queued:
-                waiting = flow.queued.pop(0)
-                planned_ms, event_id = waiting.planned_ms, waiting.event_id
-                request = request._replace(inputs_json=waiting.inputs_json or request.inputs_json)
-            elif request.scheduled:
-                if request.missed is not None:
-                    record_firing(flow, now, request.missed, FiringOutcome.MISSED, "found due too late")
-                if planned_ms and 0 < request.shape.schedule.max_cycles <= flow.fired:
-                    # A new revision may allow fewer cycles than have already begun.
-                    record_firing(
-                        flow, now, planned_ms, FiringOutcome.DROPPED, "max_cycles was reached", event_id=event_id
-                    )
-                    planned_ms, request = 0, request._replace(planned_ms=0, next_ms=0)
-                blocked = bool(flow.blocking_runs or flow.queued) and flow.overlap is not OverlapPolicy.ALLOW
-                stopping, cycles = False, 1
-                if planned_ms and blocked:
-                    stopping, cycles = apply_overlap(self._data, flow, planned_ms, now, event_id, request.inputs_json)
-                next_ms = self._plan(request, flow, now, cycles)
-                if not planned_ms or blocked:
-                    end_flow_that_is_over(flow, now, FlowStatus.COMPLETED)
-                    return BeginAnswer(BeginOutcome.SETTLED, next_ms=next_ms, revision=flow.revision, stopping=stopping)
-        return self._create(request, remembered, flow, planned_ms, next_ms, now, event_id)
+            replaced = RunName(flow.flow_id, request.replaces)
+            remembered = self._remove_replaced_run(flow, replaced, request.run_id, now)
+            return self._create(request._replace(request=remembered), flow, now)
+        refusal = self._refusal(request, flow)
+        if refusal is not None:
+            return refusal
+        firing = flow.firings.get(request.planned_ms) if 0 < request.due_ms < request.planned_ms else None
+        if firing is not None and firing.outcome is FiringOutcome.FIRED:
+            # The planned time to catch up with has already had its cycle, from a backfill.
+            request = request._replace(planned_ms=0)
+        if request.queued:
+            return self._create(_for_waiting(request, flow.queued.pop(0)), flow, now)
+        if request.scheduled:
+            return self._begin_planned(request, flow, now)
+        return self._create(request, flow, now)
+
+    def _begin_planned(self, request: BeginRequest, flow: Flow, now: int) -> BeginAnswer:
+        """Plan the next time, and begin a cycle for the planned time or settle it."""
+        event_id = _event_id(request)
+        if request.missed is not None:
+            record_firing(flow, now, request.missed, FiringOutcome.MISSED, "found due too late")
+        if request.planned_ms and 0 < request.shape.schedule.max_cycles <= flow.fired:
+            # A new revision may allow fewer cycles than have already begun.
+            reason = "max_cycles was reached"
+            record_firing(flow, now, request.planned_ms, FiringOutcome.DROPPED, reason, event_id=event_id)
+            request = request._replace(planned_ms=0, next_ms=0)
+        blocked = bool(flow.blocking_runs or flow.queued) and flow.overlap is not OverlapPolicy.ALLOW
+        stopping, cycles = False, 1
+        if request.planned_ms and blocked:
+            waiting = Waiting(request.planned_ms, event_id, request.inputs_json if event_id else "")
+            stopping, cycles = apply_overlap(self._data, flow, waiting, now)
+        request = request._replace(next_ms=self._plan(request, flow, now, cycles))
+        if request.planned_ms and not blocked:
+            return self._create(request, flow, now)
+        end_flow_that_is_over(flow, now, FlowStatus.COMPLETED)
+        return BeginAnswer(BeginOutcome.SETTLED, next_ms=request.next_ms, revision=flow.revision, stopping=stopping)
 
     def _plan(self, request: BeginRequest, flow: Flow, now: int, cycles: int) -> int:
         """Put the next planned time on record, and return it; `cycles` more cycles have begun or wait."""
@@ -182,16 +161,8 @@ class MemoryCycles:
             return BeginAnswer(BeginOutcome.SETTLED, revision=flow.revision)
         return None
 
-    def _create(
-        self,
-        request: BeginRequest,
-        remembered: RememberedRequest | None,
-        flow: Flow,
-        planned_ms: int,
-        next_ms: int,
-        now: int,
-        event_id: str,
-    ) -> BeginAnswer:
+    def _create(self, request: BeginRequest, flow: Flow, now: int) -> BeginAnswer:
+        remembered, planned_ms = request.request, request.planned_ms
         cycle = max(flow.last_cycle + 1, request.at_least)
         while RunName(flow.flow_id, cycle) in flow.runs:
             cycle += 1
@@ -210,11 +181,11 @@ class MemoryCycles:
         if request.parent is not None:
             flow.filling[name] = 0
         if request.scheduled:
-            fired = FiringOutcome.FIRED
-            record_firing(flow, now, planned_ms, fired, run=(name, request.run_id), event_id=event_id)
+            run, event_id = (name, request.run_id), _event_id(request)
+            record_firing(flow, now, planned_ms, FiringOutcome.FIRED, run=run, event_id=event_id)
         if remembered is not None:
             self._data.remember(flow.flow_id, remembered, now, name, request.run_id)
-        return BeginAnswer(BeginOutcome.BEGUN, name, request.run_id, next_ms, flow.revision, state)
+        return BeginAnswer(BeginOutcome.BEGUN, name, request.run_id, request.next_ms, flow.revision, state)
 
     async def begin_rerun(self, request: RerunRequest) -> BeginAnswer:
         now, source = self._data.now(), request.source.name
@@ -275,104 +246,15 @@ class MemoryCycles:
         flow = self._data.flows.get(flow_id)
         return max((name for name in flow.runs if name.cycle == cycle), default=None) if flow else None
 
-    async def load(self, run: RunName) -> ChainState | None:
-        self._data.now()
-        found = self._data.find_run(run)
-        return found.state if found else None
 
-    async def load_many(self, runs: Sequence[RunName]) -> list[ChainState | None]:
-        return [await self.load(run) for run in runs]
-
-    async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
-        return (await self.update_many([RunUpdate(state, fields)]))[0]
-
-    async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
-        return [
-            UpdateResult(UpdateOutcome.OVERTAKEN)
-            if self._data.overtaken(update.state.name.flow_id, epochs)
-            else self._update(update)
-            for update in updates
-        ]
-
-    def _update(self, update: RunUpdate) -> UpdateResult:
-        now = self._data.now()
-        new, run = update.state, self._data.find_run(update.state.name)
-        if run is None or run.state.facts.run_id != new.facts.run_id:
-            return UpdateResult(UpdateOutcome.MISSING)
-        old = run.state
-        if is_terminal(old.status):
-            return UpdateResult(UpdateOutcome.TERMINAL, old.version)
-        if old.version != new.version:
-            return UpdateResult(UpdateOutcome.CONFLICT, old.version)
-        flow = self._data.flows[new.name.flow_id]
-        run.state = _written(old, new, update.fields)
-        follow_up = FollowUp(0)
-        if update.log is not None:
-            self._data.append_log_line(flow, new.name.cycle, update.log.level, LogSource.SCHEDULER, update.log.text)
-        if update.ending is not None:
-            parent = old.facts.parent is not None
-            if parent:
-                flow.filling.pop(new.name, None)
-                add_end(self._data.returns, EndedRun(new.name, new.facts.run_id, update.ending, now))
-            self._end(flow, run, update.ending, now)
-            first, of_backfill = not new.name.run, bool(old.facts.backfill_id)
-            paused = (
-                first
-                and not of_backfill
-                and not parent
-                and count_failures(self._data, flow, now, new.name.cycle, update.ending)
-            )
-            published = self._publishes_ends()
-            if published:
-                add_end(self._data.ends, EndedRun(new.name, new.facts.run_id, update.ending, now))
-            follow_up = (
-                (FollowUp.ADVANCE_QUEUE if of_backfill or flow.queued else FollowUp(0))
-                | (FollowUp.SETTLE_OUTBOX if paused else FollowUp(0))
-                | (FollowUp.PUBLISH_END if published else FollowUp(0))
-                | (FollowUp.RETURN_END if parent else FollowUp(0))
-            )
-            end_flow_that_is_over(flow, now, update.flow_status or FlowStatus.COMPLETED)
-            if of_backfill:
-                end_run(flow, new.name, update.ending, now)
-        elif update.check_in_ms >= 0 and new.name in self._data.open:
-            self._data.open[new.name] = now + update.check_in_ms
-        self._data.publish(run.state)
-        return UpdateResult(UpdateOutcome.OK, run.state.version, run.state.end_ms, follow_up)
-
-    def _end(self, flow: Flow, run: Run, status: CycleStatus, now: int) -> None:
-        name = run.state.name
-        # A run that began ahead of its planned time must not end before that time.
-        run.state = run.state._replace(status=status, end_ms=max(now, run.state.facts.start_ms))
-        # The runs of a cycle stay as long as its latest run.
-        for other in flow.runs:
-            if other.cycle == name.cycle and other <= name:
-                flow.runs[other].expires_ms = now + (run.state.facts.keep_for_ms or RETENTION_MS)
-        flow.open.pop(name, None)
-        self._data.open.pop(name, None)
-        keep = run.state.facts.keep_cycles
-        least = 1 if keep < _MANY_KEPT else _TRIM_BATCH
-        trim(self._data, flow, keep, now - self._settle_ms, least, _MAX_TRIMMED)
+def _event_id(request: BeginRequest) -> str:
+    return request.event.event_id if request.event is not None else ""
 
 
-def _written(old: ChainState, new: ChainState, fields: Collection[str]) -> ChainState:
-    """Return the old state with the named fields of the new one, one version up; status and end are set elsewhere."""
-    components = dict(old.components)
-    for component_id, end in new.components.items():
-        if component_field(component_id) in fields:
-            components[component_id] = end
-    known = {REASON, STOP, SUBMITTED, STATUS, ERROR, MEMORY, RESULT}
-    unknown = set(fields) - known - {component_field(each) for each in new.components}
-    if unknown:
-        raise ValueError(f"a chain state has no fields {sorted(unknown)} that could be written")
-    return old._replace(
-        version=old.version + 1,
-        components=MappingProxyType(components),
-        reason=new.reason if REASON in fields else old.reason,
-        stop=new.stop if STOP in fields else old.stop,
-        submitted_ms=new.submitted_ms if SUBMITTED in fields else old.submitted_ms,
-        notes=Notes(
-            new.notes.error if ERROR in fields else old.notes.error,
-            new.notes.memory if MEMORY in fields else old.notes.memory,
-            new.notes.result_json if RESULT in fields else old.notes.result_json,
-        ),
+def _for_waiting(request: BeginRequest, waiting: Waiting) -> BeginRequest:
+    """Return the request for the cycle of the planned time that has waited longest."""
+    return request._replace(
+        planned_ms=waiting.planned_ms,
+        inputs_json=waiting.inputs_json or request.inputs_json,
+        event=EventFiring(waiting.event_id) if waiting.event_id else None,
     )

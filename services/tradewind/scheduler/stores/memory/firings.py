@@ -62,7 +62,7 @@ def record_firing(
 def drop_queued(flow: Flow, now: int, reason: str) -> None:
     """Drop all planned times that wait."""
     for waiting in flow.queued:
-        record_firing(flow, now, waiting.planned_ms, FiringOutcome.DROPPED, reason, event_id=waiting.event_id)
+        _settle(flow, now, waiting, FiringOutcome.DROPPED, reason)
     flow.queued = []
 
 
@@ -94,7 +94,7 @@ def pause_text(pause: Pause) -> str:
     return f"paused by {pause.by}" + (f": {pause.note}" if pause.note else "")
 
 
-def apply_overlap(data: Data, flow: Flow, planned: int, now: int, event_id: str, inputs_json: str) -> tuple[bool, int]:
+def apply_overlap(data: Data, flow: Flow, waiting: Waiting, now: int) -> tuple[bool, int]:
     """Settle a planned time while a cycle is open, or while the longest waiting planned time is about to begin one.
 
     Returns whether runs were marked as stopping, and how many more planned times wait than before.
@@ -102,19 +102,17 @@ def apply_overlap(data: Data, flow: Flow, planned: int, now: int, event_id: str,
     is_open = bool(flow.blocking_runs)
     not_stopping = [name for name in flow.blocking_runs if not flow.open[name]] or flow.blocking_runs
     running = f"cycle {max(not_stopping).cycle} was running" if is_open else "an earlier cycle was about to begin"
-    waiting = Waiting(planned, event_id, inputs_json if event_id else "")
     before = len(flow.queued)
     most = (1 if flow.overlap is OverlapPolicy.QUEUE_ONE else QUEUE) + (not is_open)
     if flow.overlap is OverlapPolicy.SKIP:
-        record_firing(flow, now, planned, FiringOutcome.SKIPPED, running, event_id=event_id)
+        _settle(flow, now, waiting, FiringOutcome.SKIPPED, running)
     elif flow.overlap is OverlapPolicy.CANCEL_RUNNING:
         drop_queued(flow, now, "a later planned time took its place")
         _queue(flow, now, waiting, f"{running} and was asked to stop" if is_open else running)
         stop = StopRequest("scheduler", "the next cycle is due and overlap is cancel_running", now)
         return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER, blocking_only=True)), 1 - before
     elif before >= most:
-        reason = f"{running}, with {before} already waiting"
-        record_firing(flow, now, planned, FiringOutcome.DROPPED, reason, event_id=event_id)
+        _settle(flow, now, waiting, FiringOutcome.DROPPED, f"{running}, with {before} already waiting")
     else:
         _queue(flow, now, waiting, running)
     return False, len(flow.queued) - before
@@ -122,7 +120,11 @@ def apply_overlap(data: Data, flow: Flow, planned: int, now: int, event_id: str,
 
 def _queue(flow: Flow, now: int, waiting: Waiting, reason: str) -> None:
     flow.queued = sorted([*flow.queued, waiting])
-    record_firing(flow, now, waiting.planned_ms, FiringOutcome.QUEUED, reason, event_id=waiting.event_id)
+    _settle(flow, now, waiting, FiringOutcome.QUEUED, reason)
+
+
+def _settle(flow: Flow, now: int, waiting: Waiting, outcome: FiringOutcome, reason: str) -> None:
+    record_firing(flow, now, waiting.planned_ms, outcome, reason, event_id=waiting.event_id)
 
 
 def pause(data: Data, flow: Flow, now: int, by: str, note: str) -> None:

@@ -18,6 +18,7 @@ from tradewind.scheduler.stores.redis.memories import RedisFlowMemories
 from tradewind.scheduler.stores.redis.partitions import RedisPartitions
 from tradewind.scheduler.stores.redis.revisions import RedisRevisions
 from tradewind.scheduler.stores.redis.scripts import Scripted
+from tradewind.scheduler.stores.redis.states import RedisStates
 from tradewind.scheduler.stores.redis.wakes import RedisWakeChannel
 from tradewind.server.clock import Clock
 from tradewind.server.redis.client import Client
@@ -46,8 +47,8 @@ class RedisStores:
         scripted = Scripted(client, keys, clock, store_clock)
         self.flows = RedisFlows(scripted, kept_revisions)
         self.revisions = RedisRevisions(scripted)
-        self.cycles = RedisCycles(scripted, publishes_ends, settle_ms)
-        self.states = self.cycles
+        self.states = RedisStates(scripted, publishes_ends, settle_ms)
+        self.cycles = RedisCycles(scripted, self.states, settle_ms)
         self.open_runs = RedisOpenRuns(scripted)
         self.outbox = RedisOutbox(scripted)
         self.firings = RedisFirings(scripted)

@@ -1,0 +1,98 @@
+"""Chain states in Redis."""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+
+from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
+from tradewind.scheduler.domain.ended_run import MOST_KEPT
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.metrics import CONFLICTS
+from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
+from tradewind.scheduler.stores.redis.fields import fields_of
+from tradewind.scheduler.stores.redis.run_codec import large_fields, state_of, update_fields
+from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, script
+
+
+class _NotUpdated(msgspec.Struct, array_like=True):
+    outcome: UpdateOutcome
+    version: int
+
+
+_UPDATE = script("update_runs", tuple[int, list[list[int | _NotUpdated]]])
+
+_OVERTAKEN = UpdateResult(UpdateOutcome.OVERTAKEN)
+
+
+class RedisStates:
+    """Implements ChainStateRepository."""
+
+    def __init__(self, scripted: Scripted, publishes_ends: Callable[[], bool], settle_ms: int) -> None:
+        self._scripted = scripted
+        self._publishes_ends = publishes_ends
+        self._settle_ms = settle_ms
+        self._client = scripted.client
+        self._keys = scripted.keys
+
+    async def load(self, run: RunName) -> ChainState | None:
+        return (await self.load_many([run]))[0]
+
+    async def load_many(self, runs: Sequence[RunName]) -> list[ChainState | None]:
+        keys = [self._keys.run(*run) for run in runs]
+        # Called as scripts are: there may be far more callers than connections in the pool.
+        records = map(fields_of, await asyncio.gather(*(self._client.call(key, "HGETALL", key) for key in keys)))
+        return [state_of(run, record) if record else None for run, record in zip(runs, records, strict=True)]
+
+    async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
+        (result,) = await self.update_many([RunUpdate(state, fields)])
+        return result
+
+    async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
+        items = [_update_item(update) for update in updates]
+        flow_ids = [update.state.name.flow_id for update in updates]
+        options = {"publish_ends": self._publishes_ends(), "max_ends": MOST_KEPT, "settle": self._settle_ms}
+        replies = await self._scripted.call_in_groups(_UPDATE, items, flow_ids, epochs, **options)
+        results = [
+            _OVERTAKEN if reply is None else _result(update, *reply)
+            for update, reply in zip(updates, replies, strict=True)
+        ]
+        CONFLICTS.inc(sum(result.outcome is UpdateOutcome.CONFLICT for result in results))
+        return results
+
+
+def _result(update: RunUpdate, at_ms: int, reply: int | _NotUpdated) -> UpdateResult:
+    if not isinstance(reply, int):
+        return UpdateResult(reply.outcome, reply.version)
+    end_ms = max(at_ms, update.state.facts.start_ms) if update.ending else 0
+    return UpdateResult(UpdateOutcome.OK, update.state.version + 1, end_ms, reply)
+
+
+def _update_item(update: RunUpdate) -> tuple[object, ...]:
+    state = update.state
+    facts = state.facts
+    return (
+        state.name.flow_id,
+        f"{state.name.cycle}:{state.name.run}",
+        state.name.cycle,
+        state.name.run,
+        facts.run_id,
+        facts.start_ms,
+        state.version,
+        update_fields(state, update.fields),
+        update.check_in_ms,
+        update.ending or "",
+        facts.keep_cycles,
+        facts.keep_for_ms or RETENTION_MS,
+        update.flow_status or "",
+        _rare_update_fields(update),
+    )
+
+
+def _rare_update_fields(update: RunUpdate) -> tuple[object, ...] | bool:
+    facts, log, large = update.state.facts, update.log, large_fields(update.state, update.fields)
+    if not facts.backfill_id and facts.parent is None and not large and log is None:
+        return False
+    rare = (facts.backfill_id, facts.parent is not None, large)
+    return rare if log is None else (*rare, log.level, log.text)
