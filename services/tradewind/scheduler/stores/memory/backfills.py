@@ -13,10 +13,11 @@ from tradewind.scheduler.domain.backfill import (
 )
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.cycle_status import CycleStatus
-from tradewind.scheduler.domain.firing import Firing, FiringOutcome
+from tradewind.scheduler.domain.firing import FiringOutcome
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.stores.memory.data import RETENTION_MS, BackfillRecord, Data, Flow
+from tradewind.scheduler.stores.memory.firings import firing_of
 from tradewind.server.partitions import partition_of
 from tradewind.server.schedules.schedule import Span
 
@@ -88,32 +89,23 @@ class MemoryBackfills:
 def advance(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
     """Move a backfill on from a planned time, and return the outcome of that time."""
     record = flow.backfills.get(step.backfill_id)
-    backfill = record.backfill if record else None
-    if (
-        record is None
-        or backfill is None
-        or backfill.status is not BackfillStatus.RUNNING
-        or backfill.position_ms != step.position_ms
-        or flow.status is FlowStatus.PAUSED
-        or list(flow.filling.values()).count(step.backfill_id) >= backfill.draft.max_running
-    ):
+    if record is None or record.backfill.status is not BackfillStatus.RUNNING or flow.status is FlowStatus.PAUSED:
         return BeginOutcome.SETTLED
+    backfill = record.backfill
+    full = _running(flow, step.backfill_id) >= backfill.draft.max_running
+    if full or backfill.position_ms != step.position_ms:
+        return BeginOutcome.SETTLED
+    backfill = replace(backfill, position_ms=step.following_ms)
     firing = flow.firings.get(step.position_ms)
-    settled_before = firing is not None and firing.outcome in (FiringOutcome.FIRED, FiringOutcome.QUEUED)
-    record.backfill = replace(
-        backfill,
-        position_ms=step.following_ms,
-        begun=backfill.begun + (not settled_before),
-        skipped=backfill.skipped + settled_before,
-    )
-    if not settled_before or firing is None:
+    if firing is None or firing.outcome not in (FiringOutcome.FIRED, FiringOutcome.QUEUED):
+        record.backfill = replace(backfill, begun=backfill.begun + 1)
         return BeginOutcome.BEGUN
-    reason = "it was queued"
+    reason, expired = "it was queued", False
     if firing.outcome is FiringOutcome.FIRED:
+        expired = RunName(flow.flow_id, firing.cycle, firing.run) not in flow.runs
         reason = f"cycle {firing.cycle} had already begun for this time"
-        if RunName(flow.flow_id, firing.cycle, firing.run) not in flow.runs:
-            reason += ", and is no longer on record"
-            record.backfill = replace(record.backfill, expired=backfill.expired + 1)
+        reason += ", and is no longer on record" if expired else ""
+    record.backfill = replace(backfill, skipped=backfill.skipped + 1, expired=backfill.expired + expired)
     _record_firing(record, now, step.position_ms, FiringOutcome.SKIPPED, reason)
     _end_if_over(flow, step.backfill_id, now)
     return BeginOutcome.DUPLICATE
@@ -156,12 +148,16 @@ def _with_running(flow: Flow, backfill_id: int) -> Backfill | None:
     record = flow.backfills.get(backfill_id)
     if record is None:
         return None
-    return replace(record.backfill, running=list(flow.filling.values()).count(backfill_id))
+    return replace(record.backfill, running=_running(flow, backfill_id))
+
+
+def _running(flow: Flow, backfill_id: int) -> int:
+    return list(flow.filling.values()).count(backfill_id)
 
 
 def _end_if_over(flow: Flow, backfill_id: int, now: int) -> None:
     record = flow.backfills[backfill_id]
-    over = not record.backfill.position_ms and backfill_id not in flow.filling.values()
+    over = not record.backfill.position_ms and not _running(flow, backfill_id)
     if over and record.backfill.status is BackfillStatus.RUNNING:
         _end(record, now, BackfillStatus.COMPLETED, "")
 
@@ -179,8 +175,5 @@ def _record_firing(
     reason: str,
     run: tuple[RunName, str] | None = None,
 ) -> None:
-    span = Span(planned, planned, 1) if isinstance(planned, int) else planned
-    name, run_id = run or (RunName(record.backfill.draft.flow_id, -1), "")
-    record.firings[span.first_ms] = Firing(
-        span.first_ms, outcome, name.cycle, name.run, run_id, now, span.count, span.last_ms, reason
-    )
+    line = firing_of(now, planned, outcome, reason, run)
+    record.firings[line.planned_ms] = line

@@ -148,14 +148,14 @@ class Data:
         for flow in self.flows.values():
             for name, run in list(flow.runs.items()):
                 if run.expires_ms and run.expires_ms <= now:
-                    del flow.runs[name]
-                    if not any(other.cycle == name.cycle for other in flow.runs):
-                        flow.logs.pop(name.cycle, None)
+                    self.remove_run(flow, name)
             for backfill_id, record in list(flow.backfills.items()):
                 if record.expires_ms and record.expires_ms <= now:
                     del flow.backfills[backfill_id]
         self.requests = {key: first for key, first in self.requests.items() if first.expires_ms > now}
         self.tombstones = {key: value for key, value in self.tombstones.items() if value[0] > now}
+        kept_ms = now - RETENTION_MS
+        self.jobs = {key: (job, text) for key, (job, text) in self.jobs.items() if not 0 < job.ended_ms <= kept_ms}
         return now
 
     def overtaken(self, flow_id: str, epochs: Epochs) -> bool:

@@ -41,6 +41,20 @@ class MemoryFirings:
         return found
 
 
+def firing_of(
+    now: int,
+    planned: Span | int,
+    outcome: FiringOutcome,
+    reason: str,
+    run: tuple[RunName, str] | None = None,
+    event_id: str = "",
+) -> Firing:
+    """Return the outcome of a planned time, or of several with the same outcome; `run` is the run that began."""
+    span = Span(planned, planned, 1) if isinstance(planned, int) else planned
+    cycle, number, run_id = (run[0].cycle, run[0].run, run[1]) if run else (-1, 0, "")
+    return Firing(span.first_ms, outcome, cycle, number, run_id, now, span.count, span.last_ms, reason, event_id)
+
+
 def record_firing(
     flow: Flow,
     now: int,
@@ -51,10 +65,8 @@ def record_firing(
     event_id: str = "",
 ) -> None:
     """Note the outcome of a planned time, of several with the same outcome, or of an event; each has one line."""
-    span = Span(planned, planned, 1) if isinstance(planned, int) else planned
-    name, run_id = run or (RunName(flow.flow_id, -1, 0), "")
-    line = Firing(span.first_ms, outcome, name.cycle, name.run, run_id, now, span.count, span.last_ms, reason, event_id)
-    flow.firings[span.first_ms] = line
+    line = firing_of(now, planned, outcome, reason, run, event_id)
+    flow.firings[line.planned_ms] = line
     if len(flow.firings) > FIRINGS:
         del flow.firings[min(flow.firings)]
 
