@@ -36,11 +36,16 @@ from tradewind.scheduler.domain.revision import KEPT_REVISIONS
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
+from tradewind.scheduler.ports.backfills import Backfills
 from tradewind.scheduler.ports.bulk_jobs import BulkJobs
 from tradewind.scheduler.ports.changes import ChangeFeed
-from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords, LogLines, OpenRuns
+from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
+from tradewind.scheduler.ports.due_sets import OpenRuns, Outbox
 from tradewind.scheduler.ports.ends import Ends
-from tradewind.scheduler.ports.flows import Backfills, Firings, FlowMemories, FlowRecords, Outbox
+from tradewind.scheduler.ports.firings import Firings
+from tradewind.scheduler.ports.flows import FlowRecords
+from tradewind.scheduler.ports.logs import LogLines
+from tradewind.scheduler.ports.memories import FlowMemories
 from tradewind.scheduler.ports.owning import Partitions
 from tradewind.scheduler.ports.revisions import Revisions
 from tradewind.scheduler.ports.waking import WakeChannel

@@ -3,7 +3,7 @@
 import math
 
 from tradewind.scheduler.loops.owned_work import OwnedWork
-from tradewind.scheduler.ports.cycles import OpenRuns
+from tradewind.scheduler.ports.due_sets import OpenRuns
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.ports.waking import Work
 from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns

@@ -3,7 +3,7 @@
 import math
 
 from tradewind.scheduler.loops.owned_work import OwnedWork
-from tradewind.scheduler.ports.flows import Outbox
+from tradewind.scheduler.ports.due_sets import Outbox
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.ports.waking import Work
 from tradewind.scheduler.use_cases.settle_outbox import RETRY_MS, SettleOutbox

@@ -1,18 +1,28 @@
-"""Cycles on record: their beginning, their state, their log lines."""
+"""Cycles on record: their beginning and their state."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginRequest, RerunRequest
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateResult
-from tradewind.scheduler.domain.flow_record import (
-    RememberedRequest,
-)
-from tradewind.scheduler.domain.log_line import LogLine
+from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
-from tradewind.scheduler.ports.flows import DueCheck, Tidied
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
+
+
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    """How far tidying has come: it continues after flow `after` unless `done`.
+
+    `trimmed` cycles and `forgotten` index entries have been removed.
+    """
+
+    after: str
+    done: bool
+    trimmed: int = 0
+    forgotten: int = 0
 
 
 class CycleRecords(Protocol):
@@ -91,32 +101,4 @@ class ChainStateRepository(Protocol):
         The end of a run also trims the flow's oldest ended cycles beyond keep_cycles. It ends the flow if the schedule
         is over and nothing else of the flow is open, and pauses the flow if too many cycles have failed in a row.
         """
-        ...
-
-
-class OpenRuns(Protocol):
-    """Runs that have begun and not ended, by the time of their next check."""
-
-    async def check(self, partitions: Collection[int], limit: int) -> dict[int, DueCheck[RunName]]:
-        """Return, for each partition, up to `limit` runs that are due for a check."""
-        ...
-
-    async def postpone(self, runs: Mapping[RunName, int]) -> None:
-        """Check open runs again after the given ms; runs that have ended meanwhile are left alone."""
-        ...
-
-    async def of_flow(self, flow_id: str, limit: int) -> list[RunName]:
-        """Return up to `limit` open runs of a flow."""
-        ...
-
-    async def forget(self, run: RunName) -> None:
-        """Remove from the open runs a run that has ended or has no record; its record, if any, stays."""
-        ...
-
-
-class LogLines(Protocol):
-    """The scheduler's own log lines of cycles, other than those that follow from the records of runs."""
-
-    async def read(self, flow_id: str, cycle: int) -> list[LogLine]:
-        """Return the lines of a cycle among the newest hundred, oldest first, at most 1000."""
         ...

@@ -13,7 +13,7 @@ from tradewind.scheduler.domain.backfill import (
     past_times,
 )
 from tradewind.scheduler.domain.flow_record import FlowRecord, RememberedRequest
-from tradewind.scheduler.ports.flows import Backfills
+from tradewind.scheduler.ports.backfills import Backfills
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.begin_backfilled import BeginBackfilled
 from tradewind.scheduler.use_cases.faults import (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tradewind.scheduler.domain.backfill import Backfill
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import CycleOrigin
-from tradewind.scheduler.ports.flows import Backfills
+from tradewind.scheduler.ports.backfills import Backfills
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, CycleRequest
 from tradewind.scheduler.use_cases.definitions import PlannedRun

@@ -2,7 +2,7 @@
 
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import CycleOrigin
-from tradewind.scheduler.ports.flows import Firings
+from tradewind.scheduler.ports.firings import Firings
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, CycleRequest
 from tradewind.scheduler.use_cases.definitions import PlannedRun

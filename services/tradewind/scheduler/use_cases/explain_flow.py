@@ -10,8 +10,9 @@ from tradewind.scheduler.domain.event_schedule import EventSchedule
 from tradewind.scheduler.domain.firing import Firing, FiringOutcome
 from tradewind.scheduler.domain.flow_record import FlowRecord, Pause
 from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.ports.cycles import OpenRuns
-from tradewind.scheduler.ports.flows import Backfills, Firings
+from tradewind.scheduler.ports.backfills import Backfills
+from tradewind.scheduler.ports.due_sets import OpenRuns
+from tradewind.scheduler.ports.firings import Firings
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable
 from tradewind.scheduler.use_cases.cycle_reasons import ended_reason, is_known, open_cycle_reasons
 from tradewind.scheduler.use_cases.planned_times import first_when_started

@@ -10,7 +10,7 @@ from tradewind.scheduler.domain.chain_state import MEMORY, RESULT, ChainState, U
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.memory import MOST_BYTES, Memory, MemoryChange
 from tradewind.scheduler.ports.cycles import ChainStateRepository
-from tradewind.scheduler.ports.flows import FlowMemories
+from tradewind.scheduler.ports.memories import FlowMemories
 from tradewind.scheduler.use_cases.faults import (
     cycle_not_found,
     memory_closed,

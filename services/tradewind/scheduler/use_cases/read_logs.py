@@ -9,7 +9,8 @@ from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_log import cycle_log
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords, LogLines
+from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
+from tradewind.scheduler.ports.logs import LogLines
 from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.paging import Page

@@ -4,7 +4,7 @@ from itertools import islice
 
 from tradewind.scheduler.domain.firing import Firing
 from tradewind.scheduler.domain.flow_record import FlowRecord
-from tradewind.scheduler.ports.flows import Firings
+from tradewind.scheduler.ports.firings import Firings
 from tradewind.scheduler.use_cases.planned_times import planned_times
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock

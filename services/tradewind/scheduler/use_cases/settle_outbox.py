@@ -7,7 +7,8 @@ import structlog
 from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.ports.flows import FlowRecords, Outbox
+from tradewind.scheduler.ports.due_sets import Outbox
+from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable, StaleSchedule, Triggers
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 

@@ -12,7 +12,8 @@ from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import ComponentEvent, ComponentView, StopOrder
-from tradewind.scheduler.ports.cycles import ChainStateRepository, OpenRuns
+from tradewind.scheduler.ports.cycles import ChainStateRepository
+from tradewind.scheduler.ports.due_sets import OpenRuns
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedRun

@@ -18,7 +18,7 @@ from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports.flows import Tidied
+from tradewind.scheduler.ports.cycles import Tidied
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.stores.memory.backfills import add_run, advance
 from tradewind.scheduler.stores.memory.data import LOG_CYCLES, Data, Flow, Run, Waiting

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports.flows import DueCheck
+from tradewind.scheduler.ports.due_sets import DueCheck
 from tradewind.scheduler.stores.memory.data import Data
 from tradewind.server.partitions import PARTITIONS, partition_of
 

@@ -8,7 +8,7 @@ from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, Begi
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports.flows import Tidied
+from tradewind.scheduler.ports.cycles import Tidied
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.stores.redis.firing_codec import event_mark
 from tradewind.scheduler.stores.redis.ranks import OPEN, RUNS, STOPPING, rank

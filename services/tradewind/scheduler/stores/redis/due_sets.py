@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports.flows import DueCheck
+from tradewind.scheduler.ports.due_sets import DueCheck
 from tradewind.scheduler.stores.redis.ranks import OPEN, STOPPING, rank
 from tradewind.scheduler.stores.redis.scripts import Scripted, script
 from tradewind.server.partitions import partition_of
