@@ -4,7 +4,7 @@
 -- args: base, epoch (0), now, replica, here (names of the present replicas), at (when they were present).
 -- Returns the new epoch, 0 when a present replica owns the partition, or another one has taken it since `at`.
 --!include partition
-local known = redis.call('HMGET', KEYS[1], 'replica', 'epoch')
+local known = call('HMGET', KEYS[1], 'replica', 'epoch')
 local holder, last = known[1] or '', tonumber(known[2] or 0)
 if holder ~= '' and holder ~= args.replica then
   if last > args.at then return cmsgpack.pack(0) end
@@ -13,5 +13,5 @@ if holder ~= '' and holder ~= args.replica then
   end
 end
 local new = math.max(last + 1, time)
-redis.call('HSET', KEYS[1], 'replica', args.replica, 'epoch', new)
+call('HSET', KEYS[1], 'replica', args.replica, 'epoch', new)
 return cmsgpack.pack(new)

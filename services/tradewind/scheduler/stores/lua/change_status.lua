@@ -2,8 +2,8 @@
 -- KEYS: 1 owner, 2 hash of the flow.
 -- args: base, epoch (0), now, flow_id, status (running, paused, stopped or deleting), from (statuses from which it may
 --   be reached), start_at (ms, 0 for now, below 0 for a flow that begins on events; ignored when the flow is resumed
---   and its schedule is over), by, reason, source (of log lines), passed ({first, last, count} of planned times that
---   passed during the pause, or false), over (whether the schedule of a paused flow plans nothing more).
+--   and its schedule is over), by, reason, passed ({first, last, count} of planned times that passed during the pause,
+--   or false), over (whether the schedule of a paused flow plans nothing more).
 -- Returns {outcome (changed, unchanged, not_found, refused), the status before, runs marked as stopping ({cycle, run}
 --   each), whether to call again because more are to be marked}.
 --!include stopping
@@ -11,7 +11,7 @@
 --!include pause_text
 --!include backfilling
 local flow = KEYS[2]
-local known = redis.call('HMGET', flow, 'status', 'schedule_epoch')
+local known = call('HMGET', flow, 'status', 'schedule_epoch')
 if not known[1] then return cmsgpack.pack({'not_found', '', {}, false}) end
 
 local outcome = 'unchanged'
@@ -23,7 +23,7 @@ if known[1] ~= args.status then
 end
 -- Ends a pause; returns whether the schedule was over when the pause began, so that nothing more is planned.
 local function resume()
-  local paused = redis.call('HMGET', flow, 'paused_by', 'note', 'paused_next')
+  local paused = call('HMGET', flow, 'paused_by', 'note', 'paused_next')
   if args.passed then
     firings.note(flow, args.passed[1], 'skipped', pause_text(paused[1], paused[2]), nil, nil, args.passed[3], args.passed[2])
   end
@@ -38,26 +38,26 @@ elseif outcome == 'changed' then
   if known[1] == 'paused' then
     over = resume() or args.over
   elseif args.status == 'running' then
-    redis.call('HDEL', flow, 'fired', 'failures')
-    redis.call('HSET', flow, 'started_epoch', epoch)
+    call('HDEL', flow, 'fired', 'failures')
+    call('HSET', flow, 'started_epoch', epoch)
   end
   if args.status == 'running' and not over then first = args.start_at ~= 0 and args.start_at or time end
-  redis.call('HSET', flow, 'status', args.status, 'next_execution', first, 'updated_at', time, 'schedule_epoch', epoch)
+  call('HSET', flow, 'status', args.status, 'next_execution', first, 'updated_at', time, 'schedule_epoch', epoch)
   -- Keep the anchor of a flow that stops: its backfills go by the grid on which it ran.
-  if first ~= 0 then redis.call('HSET', flow, 'anchor', first) end
+  if first ~= 0 then call('HSET', flow, 'anchor', first) end
   if over then end_flow_that_is_over(flow, args.status, 0, 'completed') end
   if args.status == 'stopped' then
-    redis.call('HSET', flow, 'stopped_by', args.by, 'stop_reason', args.reason, 'stopped_at', time)
+    call('HSET', flow, 'stopped_by', args.by, 'stop_reason', args.reason, 'stopped_at', time)
   elseif known[1] == 'stopped' then
-    redis.call('HDEL', flow, 'stopped_by', 'stop_reason', 'stopped_at')
+    call('HDEL', flow, 'stopped_by', 'stop_reason', 'stopped_at')
   end
-  redis.call('ZADD', base .. 'outbox', time, args.flow_id)
+  call('ZADD', base .. 'outbox', time, args.flow_id)
   if args.status ~= 'running' then firings.drop_queued(flow, args.flow_id, 'the flow was stopped') end
 end
 local marked, more = {}, false
 if args.status ~= 'running' and args.status ~= 'paused' and outcome ~= 'refused' then
   backfills.cancel_all(flow, args.flow_id, 'the flow was stopped')
-  marked, more = mark_stopping(args.flow_id, args.by, args.reason, args.source)
+  marked, more = mark_stopping(args.flow_id, args.by, args.reason, 'user')
 end
 conclude()
 return cmsgpack.pack({outcome, known[1], marked, more})

@@ -3,8 +3,8 @@
 -- args: base, epoch (0), now, flow_id.
 -- Returns the new epoch, 0 when the flow does not exist.
 --!include partition
-local known = redis.call('HGET', KEYS[2], 'schedule_epoch')
+local known = call('HGET', KEYS[2], 'schedule_epoch')
 if not known then return cmsgpack.pack(0) end
 local epoch = math.max(tonumber(known) + 1, time)
-redis.call('HSET', KEYS[2], 'schedule_epoch', epoch)
+call('HSET', KEYS[2], 'schedule_epoch', epoch)
 return cmsgpack.pack(epoch)

@@ -14,27 +14,27 @@ local revisions, history = flow .. ':revisions', flow .. ':history'
 -- Notes the facts about a revision: {made at, by, note, digest, labels (JSON), the cycle that it begins with, the cycle
 -- that its successor begins with, -1 while it is the current one}.
 local function note_revision(revision, first_cycle)
-  redis.call('HSET', history, revision,
+  call('HSET', history, revision,
     cmsgpack.pack({time, args.by, args.note, args.digest, args.labels, first_cycle, -1}))
 end
 
 -- Keeps the current revision readable when a new one replaces it. The newest revisions are kept, and older ones that
 -- open runs still use.
 local function supersede(revision, first_cycle)
-  redis.call('HSET', revisions, revision, redis.call('HGET', flow, 'config'))
-  local known = redis.call('HGET', history, revision)
+  call('HSET', revisions, revision, call('HGET', flow, 'config'))
+  local known = call('HGET', history, revision)
   if known then
     known = cmsgpack.unpack(known)
     known[7] = first_cycle
-    redis.call('HSET', history, revision, cmsgpack.pack(known))
+    call('HSET', history, revision, cmsgpack.pack(known))
   end
-  for _, older in ipairs(redis.call('HKEYS', revisions)) do
+  for _, older in ipairs(call('HKEYS', revisions)) do
     if tonumber(older) <= revision + 1 - args.kept then
-      known = redis.call('HGET', history, older)
+      known = call('HGET', history, older)
       known = known and cmsgpack.unpack(known)
       if not (known and #open_runs(flow .. ':cycles', known[6], known[7] - 1) > 0) then
-        redis.call('HDEL', revisions, older)
-        redis.call('HDEL', history, older)
+        call('HDEL', revisions, older)
+        call('HDEL', history, older)
       end
     end
   end
@@ -50,25 +50,25 @@ end
 -- Plans the next time of a running flow by its new schedule, and has the trigger service told.
 local function reschedule(next_execution, epoch)
   local anchor = planned_next(next_execution)
-  redis.call('HSET', flow, 'anchor', anchor, 'next_execution', anchor, 'schedule_epoch', math.max(epoch + 1, time))
-  redis.call('ZADD', outbox, time, args.flow_id)
+  call('HSET', flow, 'anchor', anchor, 'next_execution', anchor, 'schedule_epoch', math.max(epoch + 1, time))
+  call('ZADD', outbox, time, args.flow_id)
 end
 
 local function remember(outcome, revision)
   if args.request ~= '' then
-    redis.call('SET', base .. 'request:' .. args.request, args.payload .. ' ' .. revision, 'PX', args.request_ms)
-    redis.call('HSET', flow, 'request', args.request)
+    call('SET', base .. 'request:' .. args.request, args.payload .. ' ' .. revision, 'PX', args.request_ms)
+    call('HSET', flow, 'request', args.request)
   end
   return {outcome, revision}
 end
 
 local function register()
-  local known = redis.call('HMGET', flow, 'status', 'revision', 'digest', 'schedule', 'next_execution',
+  local known = call('HMGET', flow, 'status', 'revision', 'digest', 'schedule', 'next_execution',
     'schedule_epoch', 'user_id', 'created_at', 'last_cycle', 'paused_next')
   if known[1] == 'deleting' then return {'deleting', 0} end
   if args.owner_only and known[1] and known[7] ~= args.user_id then return {'not_owner', 0} end
   if args.request ~= '' then
-    local first = redis.call('GET', base .. 'request:' .. args.request)
+    local first = call('GET', base .. 'request:' .. args.request)
     if first then
       if string.match(first, '^%S+') ~= args.payload then return {'reused', 0} end
       if known[1] then return {'repeated', tonumber(known[2])} end
@@ -86,12 +86,12 @@ local function register()
   if known[1] then
     supersede(tonumber(known[2]), first_cycle)
   else
-    local tombstone_epoch = tonumber(redis.call('GET', base .. 'tombstone:' .. args.flow_id) or 0)
-    redis.call('HSET', flow, 'id', args.flow_id, 'status', 'registered', 'last_cycle', -1, 'next_execution', 0,
+    local tombstone_epoch = tonumber(call('GET', base .. 'tombstone:' .. args.flow_id) or 0)
+    call('HSET', flow, 'id', args.flow_id, 'status', 'registered', 'last_cycle', -1, 'next_execution', 0,
       'created_at', time, 'schedule_epoch', math.max(tombstone_epoch + 1, time))
-    redis.call('ZADD', KEYS[3], 0, args.flow_id)
+    call('ZADD', KEYS[3], 0, args.flow_id)
   end
-  redis.call('HSET', flow, 'user_id', user, 'config', args.config, 'structure', args.structure, 'labels', args.labels,
+  call('HSET', flow, 'user_id', user, 'config', args.config, 'structure', args.structure, 'labels', args.labels,
     'digest', args.digest, 'schedule', args.schedule, 'overlap', args.overlap, 'keep_cycles', args.keep,
     'pause_after', args.pause_after,
     'revision', revision, 'updated_at', time)
@@ -99,7 +99,7 @@ local function register()
   if known[1] == 'running' and known[4] ~= args.schedule then
     reschedule(tonumber(known[5]), tonumber(known[6]))
   elseif known[10] == '0' and known[4] ~= args.schedule then
-    redis.call('HSET', flow, 'paused_next', planned_next(0))
+    call('HSET', flow, 'paused_next', planned_next(0))
   end
   return remember(known[1] and 'changed' or 'created', revision)
 end

@@ -3,6 +3,6 @@
 -- args: base, epoch, now.
 -- Returns whether the caller owned it.
 --!include partition
-if redis.call('HGET', KEYS[1], 'epoch') ~= tostring(args.epoch) then return cmsgpack.pack(false) end
-redis.call('HSET', KEYS[1], 'replica', '')
+if call('HGET', KEYS[1], 'epoch') ~= tostring(args.epoch) then return cmsgpack.pack(false) end
+call('HSET', KEYS[1], 'replica', '')
 return cmsgpack.pack(true)

@@ -2,51 +2,51 @@
 -- its schedule epoch stays.
 -- KEYS: 1 owner, 2 hash of the flow, 3 index of flows.
 -- args: base, epoch (0), now, flow_id, cycles (how many runs to remove at most), tombstone_ms.
--- Returns {whether nothing is left, runs removed}.
+-- Returns whether nothing is left.
 --!include partition
 local flow = KEYS[2]
 
 local function forget(request)
-  if request then redis.call('DEL', base .. 'request:' .. request) end
+  if request then call('DEL', base .. 'request:' .. request) end
 end
 
+-- Returns how many runs it removed.
 local function remove_cycles()
-  local names = redis.call('ZRANGE', flow .. ':cycles', 0, args.cycles - 1)
+  local names = call('ZRANGE', flow .. ':cycles', 0, args.cycles - 1)
   for _, name in ipairs(names) do
     local cycle, run = string.match(name, '^(%d+):(%d+)$')
     local key = run_key(args.flow_id, cycle, run)
-    forget(redis.call('HGET', key, 'request'))
-    redis.call('UNLINK', key, logs_key(args.flow_id, cycle))
-    redis.call('ZREM', base .. 'open', args.flow_id .. ':' .. name)
+    forget(call('HGET', key, 'request'))
+    call('UNLINK', key, logs_key(args.flow_id, cycle))
+    call('ZREM', base .. 'open', args.flow_id .. ':' .. name)
   end
-  if #names > 0 then redis.call('ZREM', flow .. ':cycles', unpack(names)) end
+  if #names > 0 then call('ZREM', flow .. ':cycles', unpack(names)) end
   return #names
 end
 
-local known = redis.call('HMGET', flow, 'status', 'schedule_epoch', 'request')
+local known = call('HMGET', flow, 'status', 'schedule_epoch', 'request')
 if not known[1] then
-  redis.call('ZREM', KEYS[3], args.flow_id)
-  redis.call('ZREM', base .. 'outbox', args.flow_id)
-  return cmsgpack.pack({true, 0})
+  call('ZREM', KEYS[3], args.flow_id)
+  call('ZREM', base .. 'outbox', args.flow_id)
+  return cmsgpack.pack(true)
 end
-if known[1] ~= 'deleting' then return cmsgpack.pack({false, 0}) end
-local removed = remove_cycles()
-if removed == args.cycles then return cmsgpack.pack({false, removed}) end
+if known[1] ~= 'deleting' then return cmsgpack.pack(false) end
+if remove_cycles() == args.cycles then return cmsgpack.pack(false) end
 forget(known[3])
-redis.call('SET', base .. 'tombstone:' .. args.flow_id, known[2], 'PX', args.tombstone_ms)
-for _, id in ipairs(redis.call('ZRANGE', flow .. ':backfills', 0, -1)) do
+call('SET', base .. 'tombstone:' .. args.flow_id, known[2], 'PX', args.tombstone_ms)
+for _, id in ipairs(call('ZRANGE', flow .. ':backfills', 0, -1)) do
   local record = flow .. ':backfill:' .. id
-  forget(redis.call('HGET', record, 'request'))
-  redis.call('UNLINK', record, record .. ':firings')
-  redis.call('ZREM', base .. 'backfills', args.flow_id .. ':' .. id)
+  forget(call('HGET', record, 'request'))
+  call('UNLINK', record, record .. ':firings')
+  call('ZREM', base .. 'backfills', args.flow_id .. ':' .. id)
 end
-redis.call('UNLINK', flow .. ':backfills', flow .. ':filling')
-redis.call('UNLINK', flow .. ':cycles', flow .. ':firings', flow .. ':queued', flow .. ':revisions',
+call('UNLINK', flow .. ':backfills', flow .. ':filling')
+call('UNLINK', flow .. ':cycles', flow .. ':firings', flow .. ':queued', flow .. ':revisions',
   flow .. ':history', flow .. ':memory')
-redis.call('ZREM', KEYS[3], args.flow_id)
-redis.call('ZREM', base .. 'outbox', args.flow_id)
-redis.call('ZREM', base .. 'queued', args.flow_id)
-redis.call('DEL', flow)
+call('ZREM', KEYS[3], args.flow_id)
+call('ZREM', base .. 'outbox', args.flow_id)
+call('ZREM', base .. 'queued', args.flow_id)
+call('DEL', flow)
 publish_change(args.flow_id, -1, 0, 0, {})
 conclude()
-return cmsgpack.pack({true, removed})
+return cmsgpack.pack(true)

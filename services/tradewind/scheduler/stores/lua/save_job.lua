@@ -2,7 +2,7 @@
 -- KEYS: 1 owner, 2 hash of the job, 3 index of jobs, 4 index of open jobs.
 -- args: base, epoch (0), now, job_id, version (known to the caller, 0 to create it), job (text), payload, created, open,
 --   retention (ms).
--- Returns {whether it was written, the job on record (text, "" for none or one with another payload)}.
+-- Returns {whether it was written, the job that was on record already (text, "" for none or one with another payload)}.
 --!include partition
 local MOST = 1000
 local known = call('HMGET', KEYS[2], 'version', 'payload', 'job')
@@ -24,4 +24,4 @@ if not args.open then
 else
   call('PERSIST', KEYS[3])
 end
-return cmsgpack.pack({true, args.job})
+return cmsgpack.pack({true, ''})

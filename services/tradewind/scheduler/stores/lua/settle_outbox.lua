@@ -3,7 +3,7 @@
 -- args: base, epoch (0), now, flow_id, schedule_epoch.
 -- Returns whether nothing is left to confirm.
 --!include partition
-local known = redis.call('HGET', KEYS[2], 'schedule_epoch')
+local known = call('HGET', KEYS[2], 'schedule_epoch')
 if known and tonumber(known) ~= args.schedule_epoch then return cmsgpack.pack(false) end
-redis.call('ZREM', KEYS[3], args.flow_id)
+call('ZREM', KEYS[3], args.flow_id)
 return cmsgpack.pack(true)

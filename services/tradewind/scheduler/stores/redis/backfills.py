@@ -13,7 +13,7 @@ from tradewind.scheduler.domain.backfill import (
 )
 from tradewind.scheduler.domain.schedule_definition import schedule_from_json
 from tradewind.scheduler.stores.redis.fields import fields_of
-from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, script
+from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, request_args, script
 
 _KEPT = 100
 """The most backfills of a flow to keep."""
@@ -37,7 +37,6 @@ class RedisBackfills:
         self._keys = scripted.keys
 
     async def create(self, draft: BackfillDraft) -> tuple[BackfillOutcome, int]:
-        request = draft.request
         created = await self._scripted.call_for_flow(
             _CREATE,
             draft.flow_id,
@@ -51,9 +50,7 @@ class RedisBackfills:
             anchor=draft.anchor_ms,
             by=draft.by,
             keep_for=RETENTION_MS,
-            request=request.name if request else "",
-            payload=request.payload if request else "",
-            request_ms=request.lifetime_ms if request else 0,
+            **request_args(draft.request),
             most_active=MOST_ACTIVE,
             most_kept=_KEPT,
         )

@@ -16,7 +16,7 @@ _decode = msgspec.json.Decoder(BulkJob).decode
 
 class _Saved(msgspec.Struct, array_like=True):
     written: bool
-    job: str
+    known: str
 
 
 _SAVE = script("save_job", _Saved)
@@ -32,16 +32,21 @@ class RedisBulkJobs:
 
     async def create(self, job: BulkJob, payload: str) -> tuple[bool, BulkJob | None]:
         saved = await self._write(job, 0, payload)
-        return saved.written, _decode(saved.job) if saved.job else None
+        if saved.written:
+            return True, job
+        return False, _decode(saved.known) if saved.known else None
 
     async def save(self, job: BulkJob) -> bool:
         return (await self._write(replace(job, version=job.version + 1), job.version, "")).written
 
     async def _write(self, job: BulkJob, version: int, payload: str) -> _Saved:
         partition, keys = partition_of(job.job_id), self._keys
-        script_keys = (keys.owner(partition), keys.job(job.job_id), keys.jobs(partition), keys.open_jobs(partition))
-        args = self._scripted.args(
+        return await self._scripted.call_for_partition(
+            _SAVE,
             partition,
+            keys.job(job.job_id),
+            keys.jobs(partition),
+            keys.open_jobs(partition),
             job_id=job.job_id,
             version=version,
             job=_encode(job).decode(),
@@ -50,7 +55,6 @@ class RedisBulkJobs:
             open=job.status is BulkStatus.RUNNING,
             retention=RETENTION_MS,
         )
-        return await _SAVE(self._client, script_keys, args)
 
     async def find(self, job_id: str) -> BulkJob | None:
         text = await self._client.hget(self._keys.job(job_id), "job")

@@ -13,7 +13,7 @@ from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.stores.redis.firing_codec import event_mark
 from tradewind.scheduler.stores.redis.ranks import OPEN, RUNS, STOPPING, rank
 from tradewind.scheduler.stores.redis.run_codec import facts_text, facts_text_of, parent_text, rerun_text
-from tradewind.scheduler.stores.redis.scripts import Scripted, script
+from tradewind.scheduler.stores.redis.scripts import Scripted, request_args, script
 from tradewind.scheduler.stores.redis.states import RedisStates
 
 
@@ -74,7 +74,7 @@ class RedisCycles:
         ]
 
     async def begin_rerun(self, request: RerunRequest) -> BeginAnswer:
-        source, remembered = request.source.name, request.request
+        source = request.source.name
         facts = request.first_state(0).facts
         reply = await self._scripted.call_for_flow(
             _RERUN,
@@ -82,7 +82,7 @@ class RedisCycles:
             self._keys.run(*source),
             cycle=source.cycle,
             source=source.run,
-            source_id=facts.rerun.source_id if facts.rerun else "",
+            source_id=request.rerun.source_id,
             run_id=request.run_id,
             planned=facts.planned_ms,
             timeout=request.timeout_ms,
@@ -90,9 +90,7 @@ class RedisCycles:
             facts=facts_text_of(facts),
             rerun=rerun_text(request.rerun),
             memory=request.inputs_json,
-            request=remembered.name if remembered else "",
-            payload=remembered.payload if remembered else "",
-            request_ms=remembered.lifetime_ms if remembered else 0,
+            **request_args(request.request),
         )
         run = RunName(source.flow_id, reply.cycle, reply.run) if reply.cycle >= 0 else None
         state = request.first_state(reply.start) if reply.outcome is BeginOutcome.BEGUN else None
@@ -110,8 +108,7 @@ class RedisCycles:
 
     async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
         bounds = {"flows": _TIDIED_FLOWS, "most": _TIDIED_RUNS, "settle": self._settle_ms}
-        args = self._scripted.args(partition, epoch, after=after, **bounds)
-        found = await _TIDY(self._client, [self._keys.owner(partition)], args)
+        found = await self._scripted.call_for_partition(_TIDY, partition, epoch=epoch, after=after, **bounds)
         return Tidied(found.after, found.done, found.trimmed, found.forgotten)
 
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:

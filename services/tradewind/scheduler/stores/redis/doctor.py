@@ -1,7 +1,6 @@
 """Looks through a partition in Redis for broken invariants."""
 
 from collections.abc import Collection
-from typing import Any
 
 import msgspec
 
@@ -34,11 +33,18 @@ class RedisPartitionDoctor:
         self, partition: int, epoch: int, at: str, records: int, recheck: Collection[str] | None, mend: bool
     ) -> PartitionReport:
         section, _, cursor = (at or "1:").partition(":")
-        more: dict[str, Any] = {"section": int(section), "cursor": cursor, "records": records, "mend": mend}
-        if recheck is not None:
-            more["recheck"] = list(recheck)
-        args = self._scripted.args(partition, epoch, request_ms=REMEMBERED_MS, retention_ms=RETENTION_MS, **more)
-        reply = await _EXAMINE(self._scripted.client, [self._scripted.keys.owner(partition)], args)
+        reply = await self._scripted.call_for_partition(
+            _EXAMINE,
+            partition,
+            epoch=epoch,
+            section=int(section),
+            cursor=cursor,
+            records=records,
+            recheck=None if recheck is None else list(recheck),
+            mend=mend,
+            request_ms=REMEMBERED_MS,
+            retention_ms=RETENTION_MS,
+        )
         following = f"{reply.section}:{reply.cursor}" if reply.section else ""
         findings = tuple(Finding(*finding) for finding in reply.findings)
         runs = tuple(map(RunName.parse, reply.submitted))

@@ -22,7 +22,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import schedule_from_json
 from tradewind.scheduler.stores.redis.fields import fields_of
 from tradewind.scheduler.stores.redis.ranks import STOPPING
-from tradewind.scheduler.stores.redis.scripts import TOMBSTONE_MS, Scripted, script
+from tradewind.scheduler.stores.redis.scripts import TOMBSTONE_MS, Scripted, request_args, script
 from tradewind.server.partitions import PARTITIONS, partition_of
 
 
@@ -41,7 +41,7 @@ class _StatusChanged(msgspec.Struct, array_like=True):
 _REGISTER = script("register_flow", _Registered)
 _CHANGE_STATUS = script("change_status", _StatusChanged)
 _RAISE_EPOCH = script("raise_epoch", int)
-_REMOVE = script("remove_flow", tuple[bool, int])
+_REMOVE = script("remove_flow", bool)
 
 
 class RedisFlows:
@@ -54,7 +54,6 @@ class RedisFlows:
         self._keys = scripted.keys
 
     async def register(self, registration: FlowRegistration) -> tuple[RegisterOutcome, int]:
-        request = registration.request
         reply = await self._scripted.call_for_flow(
             _REGISTER,
             registration.flow_id,
@@ -75,9 +74,7 @@ class RedisFlows:
             kept=self._kept_revisions,
             etag=registration.etag,
             owner_only=registration.owner_only,
-            request=request.name if request else "",
-            payload=request.payload if request else "",
-            request_ms=request.lifetime_ms if request else 0,
+            **request_args(registration.request),
         )
         return reply.outcome, reply.revision
 
@@ -119,7 +116,6 @@ class RedisFlows:
                 start_at=change.start_at_ms,
                 by=change.by,
                 reason=change.reason,
-                source="user",
                 passed=(change.passed.first_ms, change.passed.last_ms, change.passed.count) if change.passed else False,
                 over=change.over,
             )
@@ -146,10 +142,9 @@ class RedisFlows:
         return await self._scripted.call_for_flow(_RAISE_EPOCH, flow_id)
 
     async def remove_step(self, flow_id: str, cycles: int = 100) -> bool:
-        done, _ = await self._scripted.call_for_flow(
+        return await self._scripted.call_for_flow(
             _REMOVE, flow_id, self._keys.flows(partition_of(flow_id)), cycles=cycles, tombstone_ms=TOMBSTONE_MS
         )
-        return done
 
 
 def _record(text: Mapping[str, str], running: int) -> FlowRecord:

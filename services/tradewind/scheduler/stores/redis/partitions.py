@@ -27,8 +27,9 @@ class RedisPartitions:
         await self._report(0, False)
 
     async def acquire(self, partition: int, presence: Presence = NO_PRESENCE) -> int:
-        args = self._scripted.args(partition, replica=self.replica, here=presence.here, at=presence.at_ms)
-        return await _ACQUIRE(self._client, [self._keys.owner(partition)], args)
+        return await self._scripted.call_for_partition(
+            _ACQUIRE, partition, replica=self.replica, here=presence.here, at=presence.at_ms
+        )
 
     async def release(self, held: Mapping[int, int]) -> None:
         calls = [

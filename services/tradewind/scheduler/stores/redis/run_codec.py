@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from tradewind.scheduler.domain.beginning import BeginRequest
+from tradewind.scheduler.domain.beginning import BeginRequest, CycleShape
 from tradewind.scheduler.domain.chain_state import (
     ERROR,
     MEMORY,
@@ -32,6 +32,7 @@ Field = str | int
 
 _COMPONENT = component_field("")
 _LARGE = frozenset({MEMORY, RESULT})
+_NO_STOP = StopRequest("", "", 0)
 
 
 class _Facts(msgspec.Struct, array_like=True):
@@ -71,46 +72,34 @@ _decode = msgspec.json.Decoder(_Facts).decode
 def facts_text(request: BeginRequest) -> str:
     """Return the field `facts` of the requested run."""
     shape = request.shape
-    facts = _Facts(
-        shape.user_id,
-        shape.revision,
-        request.origin,
-        len(shape.node_ids),
-        shape.component_count,
-        shape.failure_policy,
-        shape.keep_cycles,
-        request.traceparent,
-        shape.keep_for_ms,
-        (shape.handlers.on_failure, shape.handlers.last) if shape.handlers else None,
-        shape.digest,
-        shape.runs_flows,
-    )
-    return _encode(facts).decode()
+    return _facts_text(shape, request.origin, len(shape.node_ids), request.traceparent)
 
 
 def facts_text_of(facts: CycleFacts) -> str:
     """Return the field `facts` of a run that begins with these facts."""
-    stored = _Facts(
-        facts.user_id,
-        facts.revision,
-        facts.origin,
-        facts.node_count,
-        facts.component_count,
-        facts.failure_policy,
-        facts.keep_cycles,
-        facts.traceparent,
-        facts.keep_for_ms,
-        (facts.handlers.on_failure, facts.handlers.last) if facts.handlers else None,
-        facts.digest,
-        facts.runs_flows,
+    return _facts_text(facts, facts.origin, facts.node_count, facts.traceparent)
+
+
+def _facts_text(known: CycleShape | CycleFacts, origin: CycleOrigin, node_count: int, traceparent: str) -> str:
+    facts = _Facts(
+        known.user_id,
+        known.revision,
+        origin,
+        node_count,
+        known.component_count,
+        known.failure_policy,
+        known.keep_cycles,
+        traceparent,
+        known.keep_for_ms,
+        (known.handlers.on_failure, known.handlers.last) if known.handlers else None,
+        known.digest,
+        known.runs_flows,
     )
-    return _encode(stored).decode()
+    return _encode(facts).decode()
 
 
-def parent_text(parent: Parent | None) -> str:
-    """Return the field `parent`, "" for none."""
-    if parent is None:
-        return ""
+def parent_text(parent: Parent) -> str:
+    """Return the field `parent`."""
     return _encode((str(parent.run), parent.run_id, parent.node, parent.attempt, parent.depth)).decode()
 
 
@@ -226,10 +215,15 @@ def _with_progress(state: ChainState, text: Mapping[str, str]) -> ChainState:
             components[name[len(_COMPONENT) :]] = ComponentEnd(*map(int, value.split(",")))
     stop = state.stop
     if "stop_at" in text:
-        timeout = text.get("stop_timeout", "1" if stop is not None and stop.timeout else "0") == "1"
-        forced = "stop_forced" in text or (stop is not None and stop.forced)
-        request_id = text.get("stop_request", stop.request_id if stop is not None else "")
-        stop = StopRequest(text["stop_by"], text["stop_reason"], int(text["stop_at"]), timeout, forced, request_id)
+        before = stop or _NO_STOP
+        stop = StopRequest(
+            text["stop_by"],
+            text["stop_reason"],
+            int(text["stop_at"]),
+            timeout=text["stop_timeout"] == "1" if "stop_timeout" in text else before.timeout,
+            forced="stop_forced" in text or before.forced,
+            request_id=text.get("stop_request", before.request_id),
+        )
     return ChainState(
         name=state.name,
         facts=state.facts,

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 from redis.asyncio import RedisCluster
 
+from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.stores.keys import Keys
 from tradewind.server.clock import Clock, SystemClock
@@ -28,6 +29,13 @@ TOMBSTONE_MS = 3600 * 1000
 def script(name: str, reply: type[Reply]) -> Script[Reply]:
     """Return the script `lua/<name>.lua`."""
     return Script("tradewind.scheduler.stores", name, reply)
+
+
+def request_args(request: RememberedRequest | None) -> dict[str, Any]:
+    """Return the arguments of a script that remembers its answer to a client's request, empty and 0 for none."""
+    if request is None:
+        return {"request": "", "payload": "", "request_ms": 0}
+    return {"request": request.name, "payload": request.payload, "request_ms": request.lifetime_ms}
 
 
 class Scripted:
@@ -94,11 +102,16 @@ class Scripted:
             pipeline.execute_command("ZRANGE", key, 0, count - 1, *(["WITHSCORES"] if scores else []))
         return await pipeline.execute()
 
+    async def call_for_partition(
+        self, script: Script[Reply], partition: int, *keys: str, epoch: int = 0, **more: Any
+    ) -> Reply:
+        """Run a script whose first key is that of the partition's owner."""
+        return await script(self.client, (self.keys.owner(partition), *keys), self.args(partition, epoch, **more))
+
     async def call_for_flow(self, script: Script[Reply], flow_id: str, *keys: str, **more: Any) -> Reply:
         """Run a script whose first keys are those of the owner of the flow's partition and of the flow."""
-        partition = partition_of(flow_id)
-        script_keys = (self.keys.owner(partition), self.keys.flow(flow_id), *keys)
-        return await script(self.client, script_keys, self.args(partition, flow_id=flow_id, **more))
+        keys = (self.keys.flow(flow_id), *keys)
+        return await self.call_for_partition(script, partition_of(flow_id), *keys, flow_id=flow_id, **more)
 
 
 def _pack_items(items: Sequence[Sequence[object]]) -> tuple[int, msgspec.Raw]:
