@@ -1,12 +1,11 @@
 """A backfill: the planned times of a past range, carried out a few at a time."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.server.schedules.grids import MAX_COUNT, IntervalGrid
-from tradewind.server.schedules.schedule import Schedule
 
 MOST_TIMES = 10_000
 """The most planned times that a backfill may have."""
@@ -120,17 +119,14 @@ def past_times(schedule: ScheduleDefinition, flow_anchor_ms: int, from_ms: int, 
         anchor_ms = schedule.start_ms or max(flow_anchor_ms, 0) or from_ms
         # The anchor is moved close to 0 so that `from_ms` is never before it.
         anchor_ms %= schedule.interval_ms
-    planned: Schedule = replace(bare.planned(anchor_ms), start_ms=0)
-    span = planned.span(from_ms - 1, to_ms)
-    if span is None:
+    grid = bare.planned(anchor_ms).grid
+    first_ms, last_ms = grid.after(from_ms - 1), grid.up_to(to_ms - 1)
+    if first_ms is None or last_ms is None or last_ms < first_ms:
         return None
-    if isinstance(planned.grid, IntervalGrid):
-        count = (span.last_ms - span.first_ms) // schedule.interval_ms + 1
-        return PastTimes(bare, anchor_ms, span.first_ms, span.last_ms, count)
-    more = planned.grid.between(span.first_ms, span.last_ms) if span.count == MAX_COUNT else 0
-    exact = more < MAX_COUNT
-    count = more + 1 if more else span.count
-    return PastTimes(bare, anchor_ms, span.first_ms, span.last_ms, count, exact)
+    if isinstance(grid, IntervalGrid):
+        return PastTimes(bare, anchor_ms, first_ms, last_ms, (last_ms - first_ms) // schedule.interval_ms + 1)
+    later = grid.between(first_ms, last_ms)
+    return PastTimes(bare, anchor_ms, first_ms, last_ms, later + 1, exact=later < MAX_COUNT)
 
 
 class BackfillOutcome(StrEnum):
