@@ -1,6 +1,6 @@
 """Finds the limits that will hold back nodes of a flow."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -35,25 +35,25 @@ class Demand:
     def __init__(self, definition: FlowDefinition, structure: FlowStructure) -> None:
         self._nodes = {node.node_id: node for node in definition.nodes if node.node_type not in BUILT_IN}
         self._structure = structure
-        self.total = self.widest(lambda node: "").get("", 0)
+        self.total = self.widest(lambda node: "")[""]
 
-    def widest(self, key_of: Callable[[NodeDefinition], str | None]) -> dict[str, int]:
+    def widest(self, key_of: Callable[[NodeDefinition], str | None]) -> Counter[str]:
         """Return how many nodes of each key are ready at once; those without a key are left out."""
-        found: dict[str, int] = defaultdict(int)
+        found: Counter[str] = Counter()
         for component in self._structure.components:
-            widest: dict[str, int] = {}
+            widest: Counter[str] = Counter()
             for wave in component.waves:
-                counts: Counter[str] = Counter()
-                for node_id in wave:
-                    node = self._nodes.get(node_id)
-                    key = key_of(node) if node is not None else None
-                    if node is not None and key is not None:
-                        counts[key] += node.fan_out.max_parallel if node.fan_out else 1
-                for key, count in counts.items():
-                    widest[key] = max(count, widest.get(key, 0))
-            for key, count in widest.items():
-                found[key] += count
+                # The larger count of each key.
+                widest |= self._counts(wave, key_of)
+            found += widest
         return found
+
+    def _counts(self, node_ids: Iterable[str], key_of: Callable[[NodeDefinition], str | None]) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for node in map(self._nodes.get, node_ids):
+            if node is not None and (key := key_of(node)) is not None:
+                counts[key] += node.fan_out.max_parallel if node.fan_out else 1
+        return counts
 
 
 def binding_limits(

@@ -83,5 +83,5 @@ class RedisOutbox(_DueSet):
 def _due_of(flat: Sequence[bytes], now_ms: int, limit: int) -> DueCheck[str]:
     members = [(name.decode(), float(score)) for name, score in zip(flat[::2], flat[1::2], strict=True)]
     due = tuple(name for name, score in members[:limit] if score <= now_ms)
-    later = [int(score) for _, score in members[len(due) :]]
-    return DueCheck(due, later[0] if later else None)
+    later = members[len(due) :]
+    return DueCheck(due, int(later[0][1]) if later else None)
