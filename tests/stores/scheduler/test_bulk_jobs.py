@@ -67,6 +67,15 @@ async def test_open_jobs_are_found_by_partition_until_they_end(bench: Bench) -> 
     assert await bench.stores.jobs.open(range(PARTITIONS)) == []
 
 
+async def test_oldest_hundred_open_jobs_of_each_partition_are_found(bench: Bench) -> None:
+    names = [f"j{number}" for number in range(3000)]
+    first, second = ([name for name in names if partition_of(name) == mine][:101] for mine in (0, 1))
+    for name in (*first[1:], *second, first[0]):
+        await bench.stores.jobs.create(job(bench, name), "p")
+        bench.clock.advance(1)
+    assert await bench.stores.jobs.open([0, 1]) == first[1:] + second[:100]
+
+
 async def test_jobs_are_listed_newest_first_in_pages(bench: Bench) -> None:
     for number in range(5):
         made = job(bench, f"j{number}")

@@ -7,6 +7,8 @@ from tradewind.scheduler.domain.bulk_job import BulkJob, BulkStatus
 from tradewind.scheduler.stores.memory.data import Data
 from tradewind.server.partitions import partition_of
 
+_MOST_OPEN = 100
+
 
 class MemoryBulkJobs:
     """Implements BulkJobs."""
@@ -39,9 +41,11 @@ class MemoryBulkJobs:
         return True
 
     async def open(self, partitions: Collection[int]) -> list[str]:
-        jobs = [job for job, _ in self._known().values() if job.status is BulkStatus.RUNNING]
-        jobs.sort(key=_creation)
-        return [job.job_id for job in jobs if partition_of(job.job_id) in partitions]
+        jobs = sorted((job for job, _ in self._known().values() if job.status is BulkStatus.RUNNING), key=_creation)
+        found: list[str] = []
+        for partition in partitions:
+            found += [job.job_id for job in jobs if partition_of(job.job_id) == partition][:_MOST_OPEN]
+        return found
 
     async def newest(self, before: tuple[int, str] | None, limit: int) -> list[BulkJob]:
         jobs = [job for job, _ in self._known().values() if before is None or _creation(job) < before]
