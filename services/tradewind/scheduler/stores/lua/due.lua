@@ -50,14 +50,14 @@ local function apply_overlap(flow, plan, planned, open, inputs)
   local most = (flow.overlap == 'queue_one' and 1 or QUEUE) + (open and 0 or 1)
   local waiting = call('ZCARD', key .. ':queued')
   if flow.overlap == 'skip' then
-    firings.note(key, planned, 'skipped', running, nil, nil, nil, label)
+    firings.settle(key, planned, 'skipped', running, label)
   elseif flow.overlap == 'cancel_running' then
     firings.drop_queued(key, flow_id, 'a later planned time took its place')
     firings.queue(key, flow_id, planned, open and running .. ' and was asked to stop' or running, label, inputs)
     return #mark_stopping(flow_id, 'scheduler', 'the next cycle is due and overlap is cancel_running', 'scheduler',
       true) > 0, 1 - waiting
   elseif waiting >= most then
-    firings.note(key, planned, 'dropped', running .. ', with ' .. waiting .. ' already waiting', nil, nil, nil, label)
+    firings.settle(key, planned, 'dropped', running .. ', with ' .. waiting .. ' already waiting', label)
   else
     firings.queue(key, flow_id, planned, running, label, inputs)
     return false, 1
@@ -77,7 +77,7 @@ function due.settle(flow, plan, planned, blocked, open, inputs)
   if missed then firings.note(flow.key, missed[1], 'missed', 'found due too late', nil, nil, missed[3], missed[2]) end
   -- A new revision may allow fewer cycles than have begun.
   if planned > 0 and plan.most > 0 and tonumber(call('HGET', flow.key, 'fired') or 0) >= plan.most then
-    firings.note(flow.key, planned, 'dropped', 'max_cycles was reached', nil, nil, nil, plan.label)
+    firings.settle(flow.key, planned, 'dropped', 'max_cycles was reached', plan.label)
     planned, plan.next_at = 0, 0
   end
   local stopping, cycles = false, 1

@@ -20,6 +20,6 @@ local function settle_event(key, status, due, schedule_epoch, same_revision, eve
     outcome, reason = 'skipped', 'the schedule of the flow is over'
   end
   if reason == '' then return false end
-  firings.note(key, due, outcome, reason, nil, nil, nil, due .. event[1])
+  firings.settle(key, due, outcome, reason, due .. event[1])
   return true
 end

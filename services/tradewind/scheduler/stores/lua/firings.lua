@@ -21,6 +21,11 @@ function firings.note(key, planned, ...)
   firings.add(key, planned, ...)
 end
 
+-- Writes the line of a planned time for which no cycle begins yet; `label` is nil unless it is that of an event.
+function firings.settle(key, planned, outcome, reason, label)
+  firings.note(key, planned, outcome, reason, nil, nil, nil, label)
+end
+
 -- Returns the outcome of a planned time that was settled before, and cycle, run and run_id of the run that began; nil
 -- when the time is new.
 function firings.of(key, planned)
@@ -35,7 +40,7 @@ function firings.drop_queued(key, flow_id, reason)
   local dropped, planned = call('ZRANGE', key .. ':queued', 0, -1), nil
   for _, waiting in ipairs(dropped) do
     planned = string.match(waiting, '^%d+')
-    firings.note(key, planned, 'dropped', reason, nil, nil, nil, string.match(waiting, '^%S+'))
+    firings.settle(key, planned, 'dropped', reason, string.match(waiting, '^%S+'))
   end
   call('DEL', key .. ':queued')
   call('ZREM', base .. 'queued', flow_id)
@@ -45,7 +50,7 @@ end
 function firings.queue(key, flow_id, planned, reason, label, inputs)
   call('ZADD', key .. ':queued', planned, label and label .. ' ' .. inputs or planned)
   call('ZADD', base .. 'queued', time, flow_id)
-  firings.note(key, planned, 'queued', reason, nil, nil, nil, label)
+  firings.settle(key, planned, 'queued', reason, label)
 end
 
 -- Takes the planned time that waits longest out of the queue; returns it, its label, and the inputs of the cycle (""

@@ -62,46 +62,46 @@ local function remember(outcome, revision)
   return {outcome, revision}
 end
 
+-- Puts a new flow on record, without its definition.
+local function create()
+  local tombstone_epoch = tonumber(call('GET', base .. 'tombstone:' .. args.flow_id) or 0)
+  call('HSET', flow, 'id', args.flow_id, 'status', 'registered', 'last_cycle', -1, 'next_execution', 0,
+    'created_at', time, 'schedule_epoch', math.max(tombstone_epoch + 1, time))
+  call('ZADD', KEYS[3], 0, args.flow_id)
+end
+
 local function register()
-  local known = call('HMGET', flow, 'status', 'revision', 'digest', 'schedule', 'next_execution',
-    'schedule_epoch', 'user_id', 'created_at', 'last_cycle', 'paused_next')
-  if known[1] == 'deleting' then return {'deleting', 0} end
-  if args.owner_only and known[1] and known[7] ~= args.user_id then return {'not_owner', 0} end
+  local status, revision, user_id, created_at = unpack(call('HMGET', flow, 'status', 'revision', 'user_id', 'created_at'))
+  revision = tonumber(revision or 0)
+  if status == 'deleting' then return {'deleting', 0} end
+  if args.owner_only and status and user_id ~= args.user_id then return {'not_owner', 0} end
   if args.request ~= '' then
     local first = call('GET', base .. 'request:' .. args.request)
     if first then
       if string.match(first, '^%S+') ~= args.payload then return {'reused', 0} end
-      if known[1] then return {'repeated', tonumber(known[2])} end
+      if status then return {'repeated', revision} end
     end
   end
   if args.etag ~= '' then
-    if not known[1] then return {'not_found', 0} end
-    if args.etag ~= known[8] .. '-' .. known[2] then return {'moved', tonumber(known[2])} end
+    if not status then return {'not_found', 0} end
+    if args.etag ~= created_at .. '-' .. digits('%d', revision) then return {'moved', revision} end
   end
-  local user = args.user_id
-  if user == '' then user = known[7] or 'default' end
-  if known[1] and known[3] == args.digest and known[7] == user then return remember('same', tonumber(known[2])) end
-  local revision = known[1] and tonumber(known[2]) + 1 or 1
-  local first_cycle = tonumber(known[9] or -1) + 1
-  if known[1] then
-    supersede(tonumber(known[2]), first_cycle)
-  else
-    local tombstone_epoch = tonumber(call('GET', base .. 'tombstone:' .. args.flow_id) or 0)
-    call('HSET', flow, 'id', args.flow_id, 'status', 'registered', 'last_cycle', -1, 'next_execution', 0,
-      'created_at', time, 'schedule_epoch', math.max(tombstone_epoch + 1, time))
-    call('ZADD', KEYS[3], 0, args.flow_id)
-  end
+  local user = args.user_id ~= '' and args.user_id or user_id or 'default'
+  local digest, schedule, next_execution, epoch, last_cycle, paused_next = unpack(
+    call('HMGET', flow, 'digest', 'schedule', 'next_execution', 'schedule_epoch', 'last_cycle', 'paused_next'))
+  if status and digest == args.digest and user_id == user then return remember('same', revision) end
+  local first_cycle = tonumber(last_cycle or -1) + 1
+  if status then supersede(revision, first_cycle) else create() end
   call('HSET', flow, 'user_id', user, 'config', args.config, 'structure', args.structure, 'labels', args.labels,
     'digest', args.digest, 'schedule', args.schedule, 'overlap', args.overlap, 'keep_cycles', args.keep,
-    'pause_after', args.pause_after,
-    'revision', revision, 'updated_at', time)
-  note_revision(revision, first_cycle)
-  if known[1] == 'running' and known[4] ~= args.schedule then
-    reschedule(tonumber(known[5]), tonumber(known[6]))
-  elseif known[10] == '0' and known[4] ~= args.schedule then
+    'pause_after', args.pause_after, 'revision', revision + 1, 'updated_at', time)
+  note_revision(revision + 1, first_cycle)
+  if status == 'running' and schedule ~= args.schedule then
+    reschedule(tonumber(next_execution), tonumber(epoch))
+  elseif paused_next == '0' and schedule ~= args.schedule then
     call('HSET', flow, 'paused_next', planned_next(0))
   end
-  return remember(known[1] and 'changed' or 'created', revision)
+  return remember(status and 'changed' or 'created', revision + 1)
 end
 
 return cmsgpack.pack(register())
