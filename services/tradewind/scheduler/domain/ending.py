@@ -21,9 +21,8 @@ def ended_state(state: ChainState) -> tuple[ChainState, tuple[str, ...]]:
         status, reason = CycleStatus.COMPLETED, ""
     else:
         status, reason = outcome_so_far(state)
-        handlers = state.facts.handlers.all if state.facts.handlers is not None else ()
-        nodes = ComponentEnd.total([end for key, end in state.components.items() if key in handlers])
-        if unsuccessful := nodes.failed + nodes.terminated:
+        handlers = _total(state, handling=True)
+        if unsuccessful := handlers.failed + handlers.terminated:
             status = CycleStatus.PARTIAL if status is CycleStatus.COMPLETED else status
             handlers_text = f"{unsuccessful} of the nodes that handle the outcome did not complete"
             reason = f"{reason}; {handlers_text}" if reason else handlers_text
@@ -46,10 +45,15 @@ def ended_state(state: ChainState) -> tuple[ChainState, tuple[str, ...]]:
 
 def outcome_so_far(state: ChainState) -> tuple[CycleStatus, str]:
     """Return the outcome of the components that do not handle the outcome, and the reason; they must all have ended."""
-    handlers = state.facts.handlers.all if state.facts.handlers is not None else ()
-    nodes = ComponentEnd.total([end for key, end in state.components.items() if key not in handlers])
+    nodes = _total(state, handling=False)
     status = cycle_outcome(nodes, state.facts.failure_policy, state.stop)
     return status, _reason(state, status, nodes)
+
+
+def _total(state: ChainState, *, handling: bool) -> ComponentEnd:
+    """Return the sum over the components that handle the outcome, or over the others."""
+    handlers = state.facts.handlers.all if state.facts.handlers is not None else ()
+    return ComponentEnd.total([end for key, end in state.components.items() if (key in handlers) is handling])
 
 
 def given_up_state(state: ChainState, reason: str) -> tuple[ChainState, tuple[str, ...]]:
