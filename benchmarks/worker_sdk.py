@@ -16,6 +16,7 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker import Context, Node, node
 from tradewind.worker.executor import Executor
 from tradewind.worker.outbox import Outbox
+from tradewind.worker.running import NodeRunner
 from tradewind.worker.secrets import SecretResolver
 from tradewind.worker.threads import ThreadPool
 
@@ -68,9 +69,8 @@ def message(node_type: str, size: int, round_number: int) -> bytes:
 async def measure(node_type: str, size: int, nodes: int) -> float:
     """Return the microseconds of CPU per node, over `nodes` nodes in messages of `size`."""
     messages = [message(node_type, size, number) for number in range(nodes // size)]
-    threads = ThreadPool(8)
     outbox = Outbox(lambda: executor.name_held_tokens())
-    executor = Executor({each.type: each for each in NODES}, outbox, secrets=SecretResolver(), threads=threads)
+    executor = Executor({each.type: each for each in NODES}, outbox, NodeRunner(SecretResolver(), ThreadPool(8)))
     sequence = 0
     began = time.process_time()
     for raw in messages:
