@@ -136,7 +136,7 @@ class Workers(BothStores):
 
     async def lapse(self) -> None:
         self.clock.advance(self.rng.choice((1, 500, 2_000, 11_000, 31_000, 70_000)))
-        await self.call_both("reap", (self._maybe_vacancies(), self.rng.choice((0, 0, 1, 10_000, 30_000))))
+        await self.call_both("reap", (self.rng.choice((0, 0, 1, 10_000, 30_000)),))
 
     def _some_held(self, worker: str) -> tuple[list[Held], list[Held]]:
         """Draw tokens of a worker, sometimes one of another worker's."""
@@ -158,26 +158,20 @@ class Workers(BothStores):
     async def reconnect(self) -> None:
         worker = self.rng.choice(WORKERS)
         of_memory, of_redis = self._some_held(worker)
-        incarnation, vacancies = self.rng.choice(("i1", "i2")), self._maybe_vacancies()
-        a, b = await self.call_both(
-            "open_session",
-            (worker, incarnation, of_memory, vacancies),
-            (worker, incarnation, of_redis, vacancies),
-        )
+        incarnation = self.rng.choice(("i1", "i2"))
+        a, b = await self.call_both("open_session", (worker, incarnation, of_memory), (worker, incarnation, of_redis))
         index = {m.nonce: r.nonce for m, r in zip(of_memory, of_redis, strict=True)}
         assert (a.session, [index[nonce] for nonce in a.lost]) == (b.session, list(b.lost))
         self.sessions[worker] = a.session
 
     async def give_back(self) -> None:
         worker = self.rng.choice(WORKERS)
-        session, vacancies = self.sessions.get(worker, 0), self._maybe_vacancies()
+        session = self.sessions.get(worker, 0)
         if self.rng.random() < 0.5:
-            await self.call_both("give_back", (worker, session, None, vacancies))
+            await self.call_both("give_back", (worker, session, None))
         else:
             of_memory, of_redis = self._some_held(worker)
-            await self.call_both(
-                "give_back", (worker, session, of_memory, vacancies), (worker, session, of_redis, vacancies)
-            )
+            await self.call_both("give_back", (worker, session, of_memory), (worker, session, of_redis))
 
     async def postpone(self) -> None:
         """Take back some attempts that their workers never got, sometimes one that ended long ago."""

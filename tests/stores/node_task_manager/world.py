@@ -248,7 +248,7 @@ class World(Workers):
         await self.redis.save_config(self.config)
         for shard in (self.memory, self.redis):
             shard.configure(self.config)
-        await self.call_both("reopen", (self._maybe_vacancies(),))
+        await self.call_both("reopen", ())
 
     def _limits(self, version: int) -> SystemConfig:
         return SystemConfig(

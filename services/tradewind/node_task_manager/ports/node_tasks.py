@@ -93,9 +93,7 @@ class NodeTaskStore(Protocol):
         """Give ready node tasks to vacancies, and go on with the work that is `todo`."""
         ...
 
-    async def open_session(
-        self, worker_id: str, incarnation: str, held: Sequence[Held], vacancies: Sequence[Vacancy] = ()
-    ) -> Session:
+    async def open_session(self, worker_id: str, incarnation: str, held: Sequence[Held]) -> Session:
         """Begin the worker's next session. `held` node tasks whose lease stands stay with it; whatever else it had is
         given back, and counts as lost when the incarnation has changed."""
         ...
@@ -110,9 +108,7 @@ class NodeTaskStore(Protocol):
         worker does not name comes again as assignments; stops asked for come again as terminations."""
         ...
 
-    async def give_back(
-        self, worker_id: str, session: int, held: Sequence[Held] | None, vacancies: Sequence[Vacancy] = ()
-    ) -> Effects:
+    async def give_back(self, worker_id: str, session: int, held: Sequence[Held] | None) -> Effects:
         """Queue the `held` node tasks of a worker again; None means all, as the worker is gone: each counts as lost.
 
         Refused ("replaced") when the session is not its latest. A node task asked to stop becomes terminated.
@@ -135,7 +131,7 @@ class NodeTaskStore(Protocol):
         clocks begun anew. Does nothing when the lease is not held any more or the node task is to stop."""
         ...
 
-    async def reap(self, vacancies: Sequence[Vacancy] = (), spare_ms: int = 0, by_ms: int = 0) -> Effects:
+    async def reap(self, spare_ms: int = 0, by_ms: int = 0) -> Effects:
         """Give back node tasks that outlived their lease (each counts as lost; the third time it fails), fail those
         that outlived their timeout or their wait for a worker, terminate those that did not stop in time. `results`
         names them.
@@ -149,7 +145,7 @@ class NodeTaskStore(Protocol):
         """Keep within these limits from now on; running node tasks count under new limits once `reopen` has ended."""
         ...
 
-    async def reopen(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
+    async def reopen(self) -> Effects:
         """Count running node tasks under limits that are new, and look again at all that the old limits held back."""
         ...
 

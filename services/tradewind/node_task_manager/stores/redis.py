@@ -181,13 +181,11 @@ class RedisNodeTaskStore:
     async def claim(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
         return await _CLAIM(self._client, self._any_key, self._args(vacancies, {}))
 
-    async def open_session(
-        self, worker_id: str, incarnation: str, held: Sequence[Held], vacancies: Sequence[Vacancy] = ()
-    ) -> Session:
+    async def open_session(self, worker_id: str, incarnation: str, held: Sequence[Held]) -> Session:
         first, rest = held[:_AT_ONCE], held[_AT_ONCE:]
         kept = [token.task_id for token in rest]
         more = {"worker_id": worker_id, "incarnation": incarnation, "held": first, "kept": kept}
-        opened = await _OPEN(self._client, self._any_key, self._args(vacancies, more))
+        opened = await _OPEN(self._client, self._any_key, self._args((), more))
         lost, done = list(opened.lost), [opened.effects]
         for piece in _pieces(rest) if rest else ():
             renewal = await self._renew(worker_id, opened.session, piece, {"back": True})
@@ -196,7 +194,7 @@ class RedisNodeTaskStore:
         if opened.more:
             kept = [token.task_id for token in held if token.nonce not in set(lost)]
             rest_of = {"worker_id": worker_id, "session": opened.session, "kept": kept, "lost": not opened.same}
-            done += await self._give_back_all(rest_of, ())
+            done += await self._give_back_all(rest_of)
         return Session(opened.session, tuple(lost), _joined(done))
 
     async def begin_process(self, worker_id: str, incarnation: str) -> Effects:
@@ -221,24 +219,22 @@ class RedisNodeTaskStore:
         args = self._args((), {"worker_id": worker_id, "session": session, "held": held, **more})
         return await _RENEW(self._client, self._any_key, args)
 
-    async def give_back(
-        self, worker_id: str, session: int, held: Sequence[Held] | None, vacancies: Sequence[Vacancy] = ()
-    ) -> Effects:
+    async def give_back(self, worker_id: str, session: int, held: Sequence[Held] | None) -> Effects:
         named: dict[str, Any] = {"worker_id": worker_id, "session": session}
         if held is None:
-            done = await self._give_back_all({**named, "kept": (), "lost": True}, vacancies)
+            done = await self._give_back_all({**named, "kept": (), "lost": True})
         else:
             done = [
-                (await _GIVE_BACK(self._client, self._any_key, self._args(vacancies, {**named, "held": piece}))).effects
+                (await _GIVE_BACK(self._client, self._any_key, self._args((), {**named, "held": piece}))).effects
                 for piece in _pieces(held)
             ]
         return replace(_joined(done), results=done[-1].results)
 
-    async def _give_back_all(self, args: Mapping[str, Any], vacancies: Sequence[Vacancy]) -> list[Effects]:
+    async def _give_back_all(self, args: Mapping[str, Any]) -> list[Effects]:
         done: list[Effects] = []
         more = True
         while more:
-            given = await _GIVE_BACK(self._client, self._any_key, self._args(vacancies, args))
+            given = await _GIVE_BACK(self._client, self._any_key, self._args((), args))
             done.append(given.effects)
             more = given.more
         return done
@@ -255,10 +251,10 @@ class RedisNodeTaskStore:
         more = {"worker_id": worker_id, "held": held, "to": to}
         return await _PASS_ON(self._client, self._any_key, self._args((), more))
 
-    async def reap(self, vacancies: Sequence[Vacancy] = (), spare_ms: int = 0, by_ms: int = 0) -> Effects:
-        return await _REAP(self._client, self._any_key, self._args(vacancies, {"spare": spare_ms, "by": by_ms}))
+    async def reap(self, spare_ms: int = 0, by_ms: int = 0) -> Effects:
+        return await _REAP(self._client, self._any_key, self._args((), {"spare": spare_ms, "by": by_ms}))
 
-    async def reopen(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
+    async def reopen(self) -> Effects:
         cursor = "0" if self._bounded else ""
         while cursor:
             cursor = await _RECOUNT(self._client, self._any_key, self._args((), {"cursor": cursor}))
@@ -266,7 +262,7 @@ class RedisNodeTaskStore:
         done: list[Effects] = []
         more = True
         while more:
-            reopened = await _REOPEN(self._client, self._any_key, self._args(vacancies, {}))
+            reopened = await _REOPEN(self._client, self._any_key, self._args((), {}))
             done.append(reopened.effects)
             more = reopened.more
         return _joined(done)

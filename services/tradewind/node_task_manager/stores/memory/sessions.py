@@ -7,7 +7,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.node_tasks import Renewal, Session
-from tradewind.node_task_manager.ports.work import Effects, Held, Vacancy
+from tradewind.node_task_manager.ports.work import Effects, Held
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
 
@@ -19,9 +19,7 @@ class MemorySessions(MemoryClaiming):
         super().__init__(limits, clock)
         self._incarnations: dict[str, str] = {}
 
-    async def open_session(
-        self, worker_id: str, incarnation: str, held: Sequence[Held], vacancies: Sequence[Vacancy] = ()
-    ) -> Session:
+    async def open_session(self, worker_id: str, incarnation: str, held: Sequence[Held]) -> Session:
         call = Call()
         self._sessions[worker_id] = session = self._sessions.get(worker_id, 0) + 1
         same = self._incarnations.get(worker_id) == incarnation
@@ -38,7 +36,7 @@ class MemorySessions(MemoryClaiming):
         for task_id in await self.held_by(worker_id):
             if task_id not in kept:
                 self._give_back(self._tasks[task_id], lost=not same, call=call)
-        self._conclude(vacancies, call)
+        self._conclude((), call)
         return Session(session, tuple(lost), call.effects())
 
     async def begin_process(self, worker_id: str, incarnation: str) -> Effects:
@@ -76,9 +74,7 @@ class MemorySessions(MemoryClaiming):
         ended = task.status.terminal and task.nonce == token.nonce
         return "" if ended or self._private[task.task_id].settled == token.nonce else "the lease lapsed"
 
-    async def give_back(
-        self, worker_id: str, session: int, held: Sequence[Held] | None, vacancies: Sequence[Vacancy] = ()
-    ) -> Effects:
+    async def give_back(self, worker_id: str, session: int, held: Sequence[Held] | None) -> Effects:
         call = Call()
         if session and self._sessions.get(worker_id) != session:
             call.results.append("replaced")
@@ -91,7 +87,7 @@ class MemorySessions(MemoryClaiming):
                 given = [task for task, token in named if task is not None and _holds(task, token)]
             for task in given:
                 self._give_back(task, lost=held is None, call=call)
-        self._conclude(vacancies, call)
+        self._conclude((), call)
         return call.effects()
 
     async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:

@@ -151,10 +151,10 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
         self._conclude((), call)
         return call.effects()
 
-    async def reap(self, vacancies: Sequence[Vacancy] = (), spare_ms: int = 0, by_ms: int = 0) -> Effects:
+    async def reap(self, spare_ms: int = 0, by_ms: int = 0) -> Effects:
         call, now = Call(), self._clock()
         if 0 < by_ms < now:
-            self._conclude(vacancies, call)
+            self._conclude((), call)
             return structs.replace(call.effects(), late=True)
         spare_till = now + spare_ms
         since = spare_till - self._limits.lease_ms if spare_ms else 0
@@ -189,16 +189,16 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
                 limit = duration_text(node.schedule_to_start_ms)
                 message = f'no worker that offers "{node.node_type}" took it within {limit}'
                 self._fail(task, "START_TIMEOUT", message, call)
-        self._conclude(vacancies, call)
+        self._conclude((), call)
         return call.effects()
 
-    async def reopen(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
+    async def reopen(self) -> Effects:
         call = Call()
         for task_id in self._leases:
             self._tasks[task_id] = self._take_new_slots(self._tasks[task_id])
         self._queues.unpark_all()
         self._readmit(self._slots.readmit_all())
-        self._conclude(vacancies, call)
+        self._conclude((), call)
         return call.effects()
 
     async def stop(self, run: RunName, run_id: str, component_id: str, reason: str, by: str, mark_ms: int) -> Effects:
