@@ -48,7 +48,7 @@ class RedisShard(
         RedisQueueReader.__init__(self, client, keys)
         RedisPlanStore.__init__(self, client, keys, limits)
         RedisNotices.__init__(self, client, keys, limits, clock)
-        self.doctor = RedisShardDoctor(client, keys, self)
+        self.doctor = RedisShardDoctor(self)
         self._configs = RedisConfigStore(client, {0: keys})
 
     async def save_config(self, config: SystemConfig) -> None:

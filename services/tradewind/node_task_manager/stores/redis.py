@@ -1,7 +1,7 @@
 """Node tasks of one shard in Redis: one script per change, or several when a caller brings too much for one."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
 
 Item = TypeVar("Item")
+Reply = TypeVar("Reply")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,8 @@ class _Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class _GivenBack:
-    """The effects of giving back; `more` says whether there is more to give back."""
+class _Step:
+    """The effects of a bounded step; `more` says whether there is more to do."""
 
     effects: Effects
     more: bool
@@ -50,15 +51,15 @@ _SUBMIT = Script(__name__, "submit_runs", Submitted)
 _COMPLETE = Script(__name__, "complete_tasks", Effects)
 _OPEN = Script(__name__, "open_session", _Opened)
 _RENEW = Script(__name__, "renew_leases", Renewal)
-_GIVE_BACK = Script(__name__, "give_back_tasks", _GivenBack)
-_BEGIN = Script(__name__, "begin_process", _GivenBack)
+_GIVE_BACK = Script(__name__, "give_back_tasks", _Step)
+_BEGIN = Script(__name__, "begin_process", _Step)
 _PASS_ON = Script(__name__, "pass_on", Effects)
 _REAP = Script(__name__, "reap_leases", Effects)
 _STOP = Script(__name__, "stop_components", Effects)
 _RELEASE = Script(__name__, "release_components", Effects)
 _TERMINATE = Script(__name__, "terminate_task", Effects)
 _PURGE = Script(__name__, "purge_flow", Purge)
-_REOPEN = Script(__name__, "reopen_limits", _GivenBack)
+_REOPEN = Script(__name__, "reopen_limits", _Step)
 _CLEAN = Script(__name__, "clean", Cleaned)
 _LEAVE_CLEANING = Script(__name__, "leave_cleaning", bool)
 _RECOUNT = Script(__name__, "recount_slots", str)
@@ -70,7 +71,7 @@ _REPORT_SUB_FLOWS = Script(__name__, "report_sub_flows", Effects)
 _AT_ONCE = 500
 """How many components, outcomes or tokens one script takes."""
 _FIRST_RARE_FIELD = RunSubmission._fields.index("keep_cycles")
-_RARE_DEFAULTS = tuple(RunSubmission._field_defaults.values())[-6:]
+_RARE_DEFAULTS = tuple(RunSubmission._field_defaults[name] for name in RunSubmission._fields[_FIRST_RARE_FIELD:])
 """The defaults of the rarely used fields of a submission, which begin at `keep_cycles`."""
 
 
@@ -135,8 +136,11 @@ class RedisNodeTaskStore:
             given["weighted"] = True
         self._limits = _as_text(self._fixed | given)
 
-    def _args(self, vacancies: Sequence[Vacancy], more: Mapping[str, Any]) -> dict[str, Any]:
-        return {
+    def run_script(
+        self, script: Script[Reply], more: Mapping[str, Any], vacancies: Sequence[Vacancy] = ()
+    ) -> Awaitable[Reply]:
+        """Run a script of the shard with the args that all of them take, and `more`."""
+        args = {
             "base": self._keys.base,
             "now": self._clock(),
             "limits": self._limits,
@@ -144,17 +148,21 @@ class RedisNodeTaskStore:
             "vacancies": vacancies,
             **more,
         }
+        return script(self._client, self._any_key, args)
 
-    def script_args(self, more: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments that every script of a shard takes, without vacancies, and `more`."""
-        return self._args((), more)
+    async def _repeat(self, script: Script[_Step], more: Mapping[str, Any]) -> list[Effects]:
+        """Run a script until it has nothing left to do."""
+        steps = [await self.run_script(script, more)]
+        while steps[-1].more:
+            steps.append(await self.run_script(script, more))
+        return [step.effects for step in steps]
 
     async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:
         done: list[Submitted] = []
         pieces = _pieces(runs, lambda run: len(run.components))
         for at, piece in enumerate(pieces, 1):
-            args = self._args(vacancies if at == len(pieces) else (), {"count": len(piece), "runs": _flat_runs(piece)})
-            done.append(await _SUBMIT(self._client, self._any_key, args))
+            more = {"count": len(piece), "runs": _flat_runs(piece)}
+            done.append(await self.run_script(_SUBMIT, more, vacancies if at == len(pieces) else ()))
         if len(done) == 1:
             return done[0]
         results = tuple(result for each in done for result in each.results)
@@ -167,25 +175,23 @@ class RedisNodeTaskStore:
             more: dict[str, Any] = {"count": len(piece), "outcomes": _flat_outcomes(piece)}
             if eager := {place: outcome.eager for place, outcome in enumerate(piece, 1) if outcome.eager}:
                 more["eager"] = eager
-            args = self._args(vacancies if at == len(pieces) else (), more)
-            done.append(await _COMPLETE(self._client, self._any_key, args))
+            done.append(await self.run_script(_COMPLETE, more, vacancies if at == len(pieces) else ()))
         return _joined(done)
 
     async def fan_out(self, steps: Sequence[FanOutStep], vacancies: Sequence[Vacancy] = ()) -> Effects:
         done: list[Effects] = []
         for at, step in enumerate(steps, 1):
-            args = self._args(vacancies if at == len(steps) else (), {"steps": [step]})
-            done.append(await _FAN_OUT(self._client, self._any_key, args))
+            done.append(await self.run_script(_FAN_OUT, {"steps": [step]}, vacancies if at == len(steps) else ()))
         return _joined(done)
 
     async def claim(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
-        return await _CLAIM(self._client, self._any_key, self._args(vacancies, {}))
+        return await self.run_script(_CLAIM, {}, vacancies)
 
     async def open_session(self, worker_id: str, incarnation: str, held: Sequence[Held]) -> Session:
         first, rest = held[:_AT_ONCE], held[_AT_ONCE:]
         kept = [token.task_id for token in rest]
         more = {"worker_id": worker_id, "incarnation": incarnation, "held": first, "kept": kept}
-        opened = await _OPEN(self._client, self._any_key, self._args((), more))
+        opened = await self.run_script(_OPEN, more)
         lost, done = list(opened.lost), [opened.effects]
         for piece in _pieces(rest) if rest else ():
             renewal = await self._renew(worker_id, opened.session, piece, {"back": True})
@@ -194,18 +200,11 @@ class RedisNodeTaskStore:
         if opened.more:
             kept = [token.task_id for token in held if token.nonce not in set(lost)]
             rest_of = {"worker_id": worker_id, "session": opened.session, "kept": kept, "lost": not opened.same}
-            done += await self._give_back_all(rest_of)
+            done += await self._repeat(_GIVE_BACK, rest_of)
         return Session(opened.session, tuple(lost), _joined(done))
 
     async def begin_process(self, worker_id: str, incarnation: str) -> Effects:
-        done: list[Effects] = []
-        more = True
-        while more:
-            args = self._args((), {"worker_id": worker_id, "incarnation": incarnation})
-            begun = await _BEGIN(self._client, self._any_key, args)
-            done.append(begun.effects)
-            more = begun.more
-        return _joined(done)
+        return _joined(await self._repeat(_BEGIN, {"worker_id": worker_id, "incarnation": incarnation}))
 
     async def renew(self, worker_id: str, session: int, held: Sequence[Held]) -> Renewal:
         *firsts, last = _pieces(held)
@@ -216,56 +215,34 @@ class RedisNodeTaskStore:
         return replace(done[-1], lost=lost, effects=_joined([renewal.effects for renewal in done]))
 
     async def _renew(self, worker_id: str, session: int, held: Sequence[Held], more: Mapping[str, Any]) -> Renewal:
-        args = self._args((), {"worker_id": worker_id, "session": session, "held": held, **more})
-        return await _RENEW(self._client, self._any_key, args)
+        return await self.run_script(_RENEW, {"worker_id": worker_id, "session": session, "held": held, **more})
 
     async def give_back(self, worker_id: str, session: int, held: Sequence[Held] | None) -> Effects:
         named: dict[str, Any] = {"worker_id": worker_id, "session": session}
         if held is None:
-            done = await self._give_back_all({**named, "kept": (), "lost": True})
+            done = await self._repeat(_GIVE_BACK, {**named, "kept": (), "lost": True})
         else:
-            done = [
-                (await _GIVE_BACK(self._client, self._any_key, self._args((), {**named, "held": piece}))).effects
-                for piece in _pieces(held)
-            ]
+            steps = [await self.run_script(_GIVE_BACK, {**named, "held": piece}) for piece in _pieces(held)]
+            done = [step.effects for step in steps]
         return replace(_joined(done), results=done[-1].results)
 
-    async def _give_back_all(self, args: Mapping[str, Any]) -> list[Effects]:
-        done: list[Effects] = []
-        more = True
-        while more:
-            given = await _GIVE_BACK(self._client, self._any_key, self._args((), args))
-            done.append(given.effects)
-            more = given.more
-        return done
-
     async def postpone(self, postponed: Sequence[Postponed]) -> Effects:
-        pieces = [self._args((), {"postponed": piece}) for piece in _pieces(postponed)]
-        return _joined([await _POSTPONE(self._client, self._any_key, args) for args in pieces])
+        return _joined([await self.run_script(_POSTPONE, {"postponed": piece}) for piece in _pieces(postponed)])
 
     async def hasten(self, task_ids: Sequence[str]) -> Effects:
-        pieces = [self._args((), {"task_ids": piece}) for piece in _pieces(task_ids)]
-        return _joined([await _HASTEN(self._client, self._any_key, args) for args in pieces])
+        return _joined([await self.run_script(_HASTEN, {"task_ids": piece}) for piece in _pieces(task_ids)])
 
     async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:
-        more = {"worker_id": worker_id, "held": held, "to": to}
-        return await _PASS_ON(self._client, self._any_key, self._args((), more))
+        return await self.run_script(_PASS_ON, {"worker_id": worker_id, "held": held, "to": to})
 
     async def reap(self, spare_ms: int = 0, by_ms: int = 0) -> Effects:
-        return await _REAP(self._client, self._any_key, self._args((), {"spare": spare_ms, "by": by_ms}))
+        return await self.run_script(_REAP, {"spare": spare_ms, "by": by_ms})
 
     async def reopen(self) -> Effects:
-        cursor = "0" if self._bounded else ""
-        while cursor:
-            cursor = await _RECOUNT(self._client, self._any_key, self._args((), {"cursor": cursor}))
-            cursor = "" if cursor == "0" else cursor
-        done: list[Effects] = []
-        more = True
-        while more:
-            reopened = await _REOPEN(self._client, self._any_key, self._args((), {}))
-            done.append(reopened.effects)
-            more = reopened.more
-        return _joined(done)
+        cursor = await self.run_script(_RECOUNT, {"cursor": "0"}) if self._bounded else "0"
+        while cursor != "0":
+            cursor = await self.run_script(_RECOUNT, {"cursor": cursor})
+        return _joined(await self._repeat(_REOPEN, {}))
 
     async def stop(self, run: RunName, run_id: str, component_id: str, reason: str, by: str, mark_ms: int) -> Effects:
         more = {
@@ -276,39 +253,38 @@ class RedisNodeTaskStore:
             "by": by,
             "mark_ms": mark_ms,
         }
-        return await _STOP(self._client, self._any_key, self._args((), more))
+        return await self.run_script(_STOP, more)
 
     async def release(self, run: RunName, run_id: str, components: Sequence[Release]) -> Effects:
         releases = [(each.component_id, each.inputs_json, each.skip) for each in components]
         more = {"run": str(run), "run_id": run_id, "components": releases}
-        return await _RELEASE(self._client, self._any_key, self._args((), more))
+        return await self.run_script(_RELEASE, more)
 
     async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
         more = {"task_id": task_id, "component": component_id, "index": index, "reason": reason, "by": by}
-        return await _TERMINATE(self._client, self._any_key, self._args((), more))
+        return await self.run_script(_TERMINATE, more)
 
     async def signal(self, signal: Signal) -> Effects:
         bounds = {"most": MOST_KEPT, "most_of_run": MOST_KEPT_OF_RUN, "requests": MOST_REQUESTS}
-        return await _SIGNAL(self._client, self._any_key, self._args((), {"signal": signal, **bounds}))
+        return await self.run_script(_SIGNAL, {"signal": signal, **bounds})
 
     async def report_sub_flows(self, reports: Sequence[SubFlowReport]) -> Effects:
-        return await _REPORT_SUB_FLOWS(self._client, self._any_key, self._args((), {"reports": reports}))
+        return await self.run_script(_REPORT_SUB_FLOWS, {"reports": reports})
 
     async def unlist_dead_letter(self, user_id: str, task_id: str) -> None:
         await self._client.execute_command("ZREM", self._keys.dead_letters(user_id), task_id)
 
     async def purge(self, flow_id: str) -> Purge:
-        return await _PURGE(self._client, self._any_key, self._args((), {"flow_id": flow_id}))
+        return await self.run_script(_PURGE, {"flow_id": flow_id})
 
     async def clean(self, cleaner: str, place: int | None) -> Cleaned:
-        return await _CLEAN(self._client, self._any_key, self._args((), {"cleaner": cleaner, "place": place}))
+        return await self.run_script(_CLEAN, {"cleaner": cleaner, "place": place})
 
     async def leave_cleaning(self, cleaner: str) -> None:
         await _LEAVE_CLEANING(self._client, self._any_key, {"base": self._keys.base, "cleaner": cleaner})
 
     async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
-        more = {"progress": progress, "lines": lines}
-        return await _RECORD(self._client, self._any_key, self._args((), more))
+        return await self.run_script(_RECORD, {"progress": progress, "lines": lines})
 
 
 def _as_text(limits: dict[str, Any]) -> str:

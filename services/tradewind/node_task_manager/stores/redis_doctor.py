@@ -6,10 +6,8 @@ from typing import Any
 
 from tradewind.node_task_manager.ports.doctor import ShardExamination
 from tradewind.node_task_manager.ports.work import Effects
-from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
 from tradewind.server.doctor import Examined, Finding
-from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
 
 
@@ -27,9 +25,7 @@ _EXAMINE = Script(__name__, "examine", _Reply)
 class RedisShardDoctor:
     """A ShardDoctor; `tasks` knows the limits in force."""
 
-    def __init__(self, client: Redis, keys: Keys, tasks: RedisNodeTaskStore) -> None:
-        self._client = client
-        self._any_key = [keys.inflight()]
+    def __init__(self, tasks: RedisNodeTaskStore) -> None:
         self._tasks = tasks
 
     async def examine(
@@ -38,6 +34,6 @@ class RedisShardDoctor:
         more: dict[str, Any] = {"at": at, "records": records, "mend": mend, "cleaner": cleaner}
         if recheck is not None:
             more["recheck"] = list(recheck)
-        reply = await _EXAMINE(self._client, self._any_key, self._tasks.script_args(more))
+        reply = await self._tasks.run_script(_EXAMINE, more)
         findings = tuple(Finding(*finding) for finding in reply.findings)
         return ShardExamination(Examined(reply.records, findings, reply.at), reply.effects)

@@ -41,7 +41,7 @@ class RedisStores(RedisLink):
         self._cache_client = _cache_client(settings) or client
         tasks = {at: RedisNodeTaskStore(client, keys, limits, time) for at, keys in self._keys.items()}
         self.shards = {at: _shard(at, client, keys, limits, tasks[at]) for at, keys in self._keys.items()}
-        self.doctors = {at: RedisShardDoctor(client, keys, tasks[at]) for at, keys in self._keys.items()}
+        self.doctors = {at: RedisShardDoctor(each) for at, each in tasks.items()}
         # A store for caches alone may drop results at any time, so nothing there can be called broken.
         own = self._cache_client is not client
         self.cache_doctors = (
