@@ -1,7 +1,6 @@
 """The events of one shard in Redis."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -29,11 +28,10 @@ class RedisEventLog:
         streams = [self._keys.events(partition) for partition in partitions]
         raw = await self._client.call(streams[0], "XREAD", "COUNT", limit, "STREAMS", *streams, *after.values())
         names = dict(zip(streams, partitions, strict=True))
-        pairs = raw.items() if isinstance(raw, dict) else raw or ()
         events: list[Event] = []
-        for stream, entries in pairs:
+        for stream, entries in raw or ():
             partition = names[stream.decode()]
-            for entry_id, fields in _entries(entries):
+            for entry_id, fields in entries:
                 name, packed = _only_field(fields)
                 facts = msgspec.msgpack.decode(packed)
                 events.append(msgspec.convert([name.decode(), entry_id.decode(), partition, *facts], Event))
@@ -50,12 +48,7 @@ def _after(event_id: str) -> str:
     return f"{ms}-{int(sequence or 0) + 1}"
 
 
-def _entries(entries: Any) -> Sequence[tuple[bytes, Any]]:
-    """Return a stream's entries, which RESP3 wraps once more."""
-    wrapped = bool(entries) and isinstance(entries[0][0], list | tuple)
-    return list(entries[0] if wrapped else entries)
-
-
 def _only_field(fields: Any) -> tuple[bytes, bytes]:
-    name, value = next(iter(fields.items())) if isinstance(fields, dict) else fields[:2]
+    """Return the name and value of an entry's field; after a redirection the fields are a dict, see `Redis.call`."""
+    name, value = next(iter(fields.items())) if isinstance(fields, dict) else fields
     return bytes(name), bytes(value)

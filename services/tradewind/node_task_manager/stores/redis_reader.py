@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
@@ -153,9 +152,7 @@ class RedisNodeTaskReader:
         return found
 
     async def run_inputs(self, run: RunName, component_id: str) -> str:
-        pipeline = self._client.pipeline(transaction=False)
-        pipeline.hmget(self._keys.run(str(run)), [f"{component_id}/inputs", "inputs"])
-        ((own, common),) = await pipeline.execute()
+        own, common = await self._client.hmget(self._keys.run(str(run)), [f"{component_id}/inputs", "inputs"])
         return (own or common or b"").decode()
 
     async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[str | None]:
@@ -197,7 +194,8 @@ class RedisNodeTaskReader:
         # Entries of the same millisecond are ordered by name, so some of them may come before `after`.
         while len(found) < limit and size == limit + 1:
             args = (key, highest, "-inf", "BYSCORE", "REV", "LIMIT", skipped, limit + 1, "WITHSCORES")
-            pairs = _scored(await self._client.execute_command("ZRANGE", *args))
+            flat = await self._client.execute_command("ZRANGE", *args)
+            pairs = [(int(float(score)), member.decode()) for member, score in zip(flat[::2], flat[1::2], strict=True)]
             found += [pair for pair in pairs if after is None or pair < after]
             skipped, size = skipped + limit + 1, len(pairs)
         return found[:limit]
@@ -212,22 +210,10 @@ class RedisNodeTaskReader:
         start = f"({after}" if after else "-"
         entries = await self._client.execute_command("XRANGE", key, start, "+", "COUNT", limit)
         return [
-            msgspec.convert({"log_id": entry_id.decode(), **msgspec.msgpack.decode(_field(fields, b"l"))}, StoredLine)
+            msgspec.convert({"log_id": entry_id.decode(), **msgspec.msgpack.decode(fields[b"l"])}, StoredLine)
             for entry_id, fields in entries
         ]
 
 
 def _present_fields(fields: Sequence[str], values: Sequence[bytes | None]) -> Record:
     return {field: value for field, value in zip(fields, values, strict=True) if value is not None}
-
-
-def _scored(pairs: Any) -> list[tuple[int, str]]:
-    """Return scores and members, which RESP3 pairs and RESP2 alternates."""
-    flat = [part for pair in pairs for part in pair] if pairs and isinstance(pairs[0], list | tuple) else pairs
-    return [(int(float(score)), member.decode()) for member, score in zip(flat[::2], flat[1::2], strict=True)]
-
-
-def _field(fields: Any, name: bytes) -> bytes:
-    if isinstance(fields, dict):
-        return bytes(fields[name])
-    return bytes(fields[list(fields).index(name) + 1])
