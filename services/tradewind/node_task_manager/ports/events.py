@@ -56,6 +56,12 @@ FIRST = "0"
 """The position before all events of a partition."""
 
 
+def position(event_id: str) -> tuple[int, int]:
+    """Parse a position in a stream, `<ms>-<number>` or `<ms>`, so that it can be ordered."""
+    ms, _, number = event_id.partition("-")
+    return int(ms), int(number or 0)
+
+
 class NewEvent(msgspec.Struct, frozen=True, array_like=True):
     """An event that a change brought about, and the id of the previous event of its partition."""
 

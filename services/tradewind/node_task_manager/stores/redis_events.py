@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tradewind.node_task_manager.ports.events import Event
+from tradewind.node_task_manager.ports.events import Event, position
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
@@ -44,8 +44,8 @@ class RedisEventLog:
 
 
 def _after(event_id: str) -> str:
-    ms, _, sequence = event_id.partition("-")
-    return f"{ms}-{int(sequence or 0) + 1}"
+    ms, number = position(event_id)
+    return f"{ms}-{number + 1}"
 
 
 def _only_field(fields: Any) -> tuple[bytes, bytes]:

@@ -10,6 +10,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.notification import Fact, Notification
 from tradewind.node_task_manager.domain.task_event import MOST_WATCHED, TaskEvent, WatchOutcome
+from tradewind.node_task_manager.ports.events import position
 from tradewind.node_task_manager.ports.reading import Stretch
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
@@ -103,12 +104,6 @@ class RedisNotices:
 
     def _read_args(self, at: str, limit: int, *, newest: bool = False, keep_ms: int = 0) -> dict[str, Any]:
         return {"now": self._clock(), "keep": keep_ms, "at": at, "limit": limit, "newest": newest}
-
-
-def position(event_id: str) -> tuple[int, int]:
-    """Parse a position, so that it can be ordered."""
-    ms, _, number = event_id.partition("-")
-    return int(ms), int(number)
 
 
 def _non_defaults(fact: Fact) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Events of one shard in memory."""
 
-from tradewind.node_task_manager.ports.events import FIRST, Event, NewEvent
+from tradewind.node_task_manager.ports.events import FIRST, Event, NewEvent, position
 
 
 class MemoryEvents:
@@ -34,17 +34,12 @@ class MemoryEvents:
         return True
 
     async def read(self, after: dict[int, str], limit: int) -> list[Event]:
-        found: list[Event] = []
-        for partition, event_id in after.items():
-            fresh = [event for event in self._events.get(partition, ()) if _order(event.event_id) > _order(event_id)]
-            found += fresh[:limit]
-        return found
+        return [event for partition, at in after.items() for event in self._after(partition, at)[:limit]]
 
     async def acknowledge(self, through: dict[int, str]) -> None:
         for partition, event_id in through.items():
-            kept = [event for event in self._events.get(partition, ()) if _order(event.event_id) > _order(event_id)]
-            self._events[partition] = kept
+            self._events[partition] = self._after(partition, event_id)
 
-
-def _order(event_id: str) -> tuple[int, ...]:
-    return tuple(map(int, event_id.split("-")))
+    def _after(self, partition: int, event_id: str) -> list[Event]:
+        at = position(event_id)
+        return [event for event in self._events.get(partition, ()) if position(event.event_id) > at]

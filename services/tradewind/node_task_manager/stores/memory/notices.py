@@ -10,6 +10,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.notification import Fact, Notification, NotificationKind
 from tradewind.node_task_manager.domain.task_event import TaskEvent, TaskEventKind
+from tradewind.node_task_manager.ports.events import position
 from tradewind.node_task_manager.ports.reading import Stretch
 
 BRIEF = 500
@@ -36,24 +37,18 @@ class Stream(Generic[Item]):
         self.trimmed = self.trimmed or len(self.entries) > self.cap
         del self.entries[: -self.cap]
 
-    def after(self, position: str, limit: int, oldest: int = 0) -> tuple[bool, list[tuple[str, Item]]]:
+    def after(self, event_id: str, limit: int, oldest: int = 0) -> tuple[bool, list[tuple[str, Item]]]:
         """Return whether some entries after a position are gone, and those that are left."""
-        at = parsed(position)
+        at = position(event_id)
         gap = self.trimmed if at == (0, 0) else all(held != at for held, _ in self.entries)
         return gap, [(named(held), item) for held, item in self.entries if (gap or held > at) and held[0] >= oldest][
             :limit
         ]
 
 
-def parsed(position: str) -> tuple[int, int]:
-    """Parse a position, so that it can be ordered."""
-    ms, _, number = position.partition("-")
-    return int(ms), int(number)
-
-
-def named(position: tuple[int, int]) -> str:
+def named(at: tuple[int, int]) -> str:
     """Return a position as text."""
-    return f"{position[0]}-{position[1]}"
+    return f"{at[0]}-{at[1]}"
 
 
 def brief(text: str) -> str:
@@ -66,8 +61,8 @@ class MemoryNotices:
     """Notices; `clock` returns epoch ms."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
-        self._caps = limits
-        self._time = clock
+        self._limits = limits
+        self._clock = clock
         self._task_events: dict[str, Stream[TaskEvent]] = {}
         self._notifications: dict[str, Stream[Fact]] = {}
         self._read: dict[str, tuple[int, int]] = {}
@@ -88,7 +83,7 @@ class MemoryNotices:
     async def publish(self, notifications: Sequence[tuple[str, str, Fact]]) -> list[bool]:
         kept = []
         for user, key, fact in notifications:
-            kept.append(not key or self._once(user, f"key:{key}", self._caps.retention_ms))
+            kept.append(not key or self._once(user, f"key:{key}", self._limits.retention_ms))
             if kept[-1]:
                 self._notify(user, fact)
         return kept
@@ -107,13 +102,13 @@ class MemoryNotices:
         listed = [
             Notification(named(at), fact, read=at <= mark)
             for at, fact in reversed(kept)
-            if not before or at < parsed(before)
+            if not before or at < position(before)
         ]
         return listed[:limit], sum(at > mark for at, _ in kept)
 
     async def mark_read(self, user_id: str, through: str) -> None:
         newest = self._notifications.get(user_id, Stream[Fact](0)).last
-        self._read[user_id] = max(self._read.get(user_id, (0, 0)), parsed(through) if through else newest)
+        self._read[user_id] = max(self._read.get(user_id, (0, 0)), position(through) if through else newest)
 
     def _forget_events(self, task_ids: Iterable[str]) -> None:
         """Forget events of node tasks that are gone: a later run may have the same name as theirs."""
@@ -122,18 +117,18 @@ class MemoryNotices:
                 self._task_events.pop(task_id, None)
 
     def _oldest(self) -> int:
-        return self._time() - self._caps.notification_retention_ms
+        return self._clock() - self._limits.notification_retention_ms
 
     def _notify(self, user: str, fact: Fact) -> None:
-        stream = self._notifications.setdefault(user, Stream(self._caps.notifications))
-        stream.add(self._time(), replace(fact, at=self._time()))
+        stream = self._notifications.setdefault(user, Stream(self._limits.notifications))
+        stream.add(self._clock(), replace(fact, at=self._clock()))
         self.on_news(f"n:{user}")
 
     def _once(self, user: str, name: str, ms: int) -> bool:
         """Whether to notify a user of `name`: only once within `ms`."""
-        if self._quiet.get((user, name), 0) > self._time():
+        if self._quiet.get((user, name), 0) > self._clock():
             return False
-        self._quiet[user, name] = self._time() + ms
+        self._quiet[user, name] = self._clock() + ms
         return True
 
     def _add_event(self, task: NodeTask, kind: TaskEventKind, error: TaskError | None = None, reason: str = "") -> None:
@@ -143,11 +138,11 @@ class MemoryNotices:
         if error:
             error = replace(error, message=brief(error.message), traceback="")
         is_progress = kind is TaskEventKind.PROGRESS
-        self._task_events.setdefault(task.task_id, Stream(self._caps.task_events)).add(
-            self._time(),
+        self._task_events.setdefault(task.task_id, Stream(self._limits.task_events)).add(
+            self._clock(),
             TaskEvent(
                 kind=kind,
-                at=self._time(),
+                at=self._clock(),
                 attempt=task.attempt,
                 worker_id=task.worker_id,
                 progress=task.progress if is_progress else 0,
@@ -211,7 +206,7 @@ class MemoryNotices:
         run = component.run
         if run.ad_hoc == task_id:
             return
-        name, ms = (run.ad_hoc, self._caps.retention_ms) if run.ad_hoc else (run.flow_id, QUIET_MS)
+        name, ms = (run.ad_hoc, self._limits.retention_ms) if run.ad_hoc else (run.flow_id, QUIET_MS)
         if self._once(component.user_id, f"given_up:{name}", ms):
             kind = NotificationKind.DEAD_LETTER
             self._notify(
