@@ -172,13 +172,7 @@ do
       message = string.format('the results of %.0f items have over %.0f bytes in total: return less data, or a reference to it',
         counts.completed, limits.output_bytes)
     end
-    fan_out.fail(record, comp, {code = counts.code, message = message, type = '', traceback = '', final = ''})
-  end
-
-  function fan_out.fail(record, comp, error)
-    set(record, 'error', cmsgpack.pack(error))
-    count_failure(error.code)
-    finish(record, comp, 'failed')
+    fail(record, comp, {code = counts.code, message = message, type = '', traceback = '', final = ''})
   end
 
   -- Notes the end of a mapped node's node task; returns true for an item, which only counts for its mapped node.

@@ -11,14 +11,13 @@ local function carry_out(step)
   local comp = component_of(record)
   if not comp then return 'the run is gone' end
   if comp.stop then return 'the component is being stopped' end
-  local fan = fan_out
   if step.kind == 'split' then
-    fan.split(record, comp, step.items, step.need)
+    fan_out.split(record, comp, step.items, step.need)
     return ''
   end
-  if record.status == 'pending' then fan.begin(record, comp) else fan.withdraw(record) end
+  if record.status == 'pending' then fan_out.begin(record, comp) else fan_out.withdraw(record) end
   if step.kind == 'failed' then
-    fan.fail(record, comp, step.error)
+    fail(record, comp, step.error)
   else
     emit(record, step.outputs)
     finish(record, comp, 'completed')

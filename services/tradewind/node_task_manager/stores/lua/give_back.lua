@@ -2,13 +2,6 @@
 -- Takes node tasks from a worker and queues them again.
 local GIVE_BACKS = 500
 
-local function fail(record, comp, code, message)
-  set(record, 'error', cmsgpack.pack({code = code, message = message}))
-  set_fact(record, 'nonce', '')
-  count_failure(code)
-  finish(record, comp, 'failed')
-end
-
 -- Puts a running node task back; `lost` counts against it, and too many losses fail it.
 local function give_back(record, lost)
   local comp = component_of(record)
@@ -23,8 +16,9 @@ local function give_back(record, lost)
     dead_letters.add_to_history(record, 'WORKER_LOST')
     if record.lost >= limits.losses then
       local message = 'the worker was lost ' .. record.lost .. ' times while it ran; the last one was ' .. record.worker_id
-      dead_letters.bury(record, comp, {code = 'WORKER_LOST', message = message})
-      return fail(record, comp, 'WORKER_LOST', message)
+      local error = {code = 'WORKER_LOST', message = message}
+      dead_letters.bury(record, comp, error)
+      return fail(record, comp, error)
     end
   end
   enqueue(record, comp)

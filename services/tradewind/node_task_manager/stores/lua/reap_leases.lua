@@ -55,6 +55,13 @@ local function end_attempts()
   end
 end
 
+local function end_wait(record, comp, code, message)
+  effects.results[#effects.results + 1] = record.id
+  dequeue(record, comp)
+  set_fact(record, 'nonce', '')
+  fail(record, comp, {code = code, message = message})
+end
+
 local function end_waits()
   for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'start_deadlines', '-inf', time, 'LIMIT', 0, AT_ONCE)) do
     local record = task(id)
@@ -63,17 +70,13 @@ local function end_waits()
       local entry = node(comp.plan, record.index)
       local total_at = entry.total and tonumber(read_rest(record).total_at)
       if total_at and total_at <= time then
-        effects.results[#effects.results + 1] = id
-        dequeue(record, comp)
-        fail(record, comp, 'TOTAL_TIMEOUT', 'no attempt succeeded within the total time of ' .. duration_text(entry.total))
+        end_wait(record, comp, 'TOTAL_TIMEOUT', 'no attempt succeeded within the total time of ' .. duration_text(entry.total))
       elseif tonumber(record.ready_at) < since then
         call('ZADD', base .. 'start_deadlines', math.min(spare_till, total_at or HUGE), id)
       elseif waits_for_limit(record, entry, comp) then
         call('ZADD', base .. 'start_deadlines', math.min(time + entry.start, total_at or HUGE), id)
       else
-        effects.results[#effects.results + 1] = id
-        dequeue(record, comp)
-        fail(record, comp, 'START_TIMEOUT', 'no worker that offers "' .. entry.type .. '" took it within ' .. duration_text(entry.start))
+        end_wait(record, comp, 'START_TIMEOUT', 'no worker that offers "' .. entry.type .. '" took it within ' .. duration_text(entry.start))
       end
     else
       remove('start_deadlines', id)

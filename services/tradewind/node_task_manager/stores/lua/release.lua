@@ -91,6 +91,13 @@ do
   end
 end
 
+-- Fails a node task for good, with an error {code, message, ...}.
+local function fail(record, comp, error)
+  set(record, 'error', cmsgpack.pack(error))
+  count_failure(error.code)
+  finish(record, comp, 'failed')
+end
+
 local function create(comp, id, entry, index)
   local record = {id = id, run = comp.run, key = comp.key, at = place_of(id, comp.run), sheet = comp.sheet, noted = nil, status = 'registered',
     component_id = comp.id, index = index, waiting = entry.inputs, live = 0, whole = true, created = true, comp = comp, entry = entry,

@@ -50,9 +50,7 @@ do
       error.final = final
       dead_letters.bury(record, comp, error)
     end
-    set(record, 'error', cmsgpack.pack(error))
-    count_failure(error.code)
-    finish(record, comp, 'failed')
+    fail(record, comp, error)
   end
 
   -- Whether this is the nonce of the latest attempt that failed with another to follow, or that was suspended.

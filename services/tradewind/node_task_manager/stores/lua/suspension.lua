@@ -101,11 +101,9 @@ do
     return 'null'
   end
 
-  local function fail(record, comp, code, message)
-    set(record, 'error', cmsgpack.pack({code = code, message = message}))
+  local function time_out(record, comp, code, message)
     set_fact(record, 'nonce', '')
-    count_failure(code)
-    finish(record, comp, 'failed')
+    fail(record, comp, {code = code, message = message})
   end
 
   -- Ends a wait whose time has come.
@@ -114,10 +112,10 @@ do
     if comp.stop then return end
     if entry.total and tonumber(read_rest(record).total_at) <= time then
       suspension.abandon(record, comp)
-      return fail(record, comp, 'TOTAL_TIMEOUT', 'it was still waiting when the total time of ' .. duration_text(entry.total) .. ' ended')
+      return time_out(record, comp, 'TOTAL_TIMEOUT', 'it was still waiting when the total time of ' .. duration_text(entry.total) .. ' ended')
     end
     local wait, resumed = suspension.of(record), {at = time, signal = '', payload = 'null', by = ''}
-    if wait.late_error ~= '' then return fail(record, comp, 'WAIT_TIMEOUT', wait.late_error) end
+    if wait.late_error ~= '' then return time_out(record, comp, 'WAIT_TIMEOUT', wait.late_error) end
     local handle, value = wait.completes, 'null'
     if wait.late then handle, value = wait.late[1], wait.late[2] end
     if wait.passes then value = passed_value(record, comp, entry) end
