@@ -2,7 +2,6 @@
 --!include notifications
 -- Runs outside any flow, which are ad-hoc tasks and batches: counts their running nodes and notifies those who watch them.
 local NO_PARTITION = -1
-local NOTIFY_MS = 100
 local running, touched, events = {}, {}, {}
 fresh(function()
   if next(touched) then running, touched = {}, {} end
@@ -29,6 +28,7 @@ local function changed(comp, more, record, kind)
 end
 
 local function write_changed()
+  local NOTIFY_MS = 100
   if not next(touched) and #events == 0 then return publish_notices() end
   for comp, more in pairs(running) do
     if more ~= 0 then call('HINCRBY', comp.key, comp.at .. 'running', more) end

@@ -172,6 +172,7 @@ end
 -- Returns the cost of a turn: the greater the user's weight, the less. It matters only while other users wait as well.
 local weights = {}
 local function turn_cost(user)
+  local TURN = 1000000
   if not limits.weighted then return TURN end
   if not weights[user] then
     weights[user] = tonumber(call('HGET', base .. 'user_weights', user) or 1)

@@ -39,10 +39,10 @@ do
     return plans_on_record[comp.plan]
   end
 
-  local function holds_lease(record) return record and record.status == 'running' and record.worker_id end
+  local function is_leased(record) return record and record.status == 'running' and record.worker_id end
   local function is_delayed(record) return (tonumber(read_rest(record).retry_at) or 0) > 0 end
   local function notes_slot(record, limit)
-    return holds_lease(record) and string.find(' ' .. (record.slots or '') .. ' ', ' ' .. limit .. ' ', 1, true)
+    return is_leased(record) and string.find(' ' .. (record.slots or '') .. ' ', ' ' .. limit .. ' ', 1, true)
   end
 
   local function free_slot(limit, id)
@@ -153,17 +153,12 @@ do
         end
         comp.eventful = true
         comp.open = comp.nodes - ended_of(comp)
-        if comp.open == 0 then
-          finished[#finished + 1] = comp
-          expire_run(comp)
-        end
+        if comp.open == 0 then component_ended(comp) end
       end or nil
       found('component-counts', run .. ':' .. id, 'it has ' .. table.concat(wrong, ', '), mend)
     elseif comp.open == 0 and comp.status == 'running' and all_done() then
-      found('component-not-finished', run .. ':' .. id, 'all its nodes have ended, but nobody was told', function()
-        finished[#finished + 1] = comp
-        expire_run(comp)
-      end)
+      found('component-not-finished', run .. ':' .. id, 'all its nodes have ended, but nobody was told',
+        function() component_ended(comp) end)
     end
     if comp.partition == NO_PARTITION and comp.nodes <= PIECES then
       local running = tonumber(stored(comp, 'running') or 0)
@@ -274,7 +269,7 @@ do
       return
     end
     local entry = node(comp.plan, record.index)
-    if holds_lease(record) then
+    if is_leased(record) then
       examine_lease(id, record)
     elseif score_of('inflight', id) then
       found('lease-without-task', id, 'it is ' .. record.status .. ', but a lease of it is on record', removal('inflight', id))
@@ -293,7 +288,7 @@ do
 
   -- Entries of indexes: each names a node task whose record agrees.
   function doctor.lease(id)
-    if not holds_lease(task(id)) then
+    if not is_leased(task(id)) then
       found('lease-without-task', id, 'a lease is on record, but no such node task runs', removal('inflight', id))
     elseif not score_of('node_tasks_list', id) then
       found('record-not-listed', id, 'it is not in the list of all node tasks',
@@ -407,7 +402,7 @@ do
     for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. worker, 0, HOLDERS - 1)) do
       local record = task(id)
       doctor.records = doctor.records + 1
-      if not holds_lease(record) or record.worker_id ~= worker then
+      if not is_leased(record) or record.worker_id ~= worker then
         found('index-without-record', 'worker_tasks:' .. worker .. ' ' .. id, 'the worker does not run it',
           removal('worker_tasks:' .. worker, id))
       end

@@ -67,8 +67,7 @@ do
 
   -- Takes back an offer.
   function fan_out.withdraw(record)
-    remove('delayed', record.id)
-    set(record, 'retry_at', 0)
+    undelay(record)
     set_fact(record, 'nonce', '')
   end
 

@@ -1,6 +1,5 @@
 --!include claim
 -- Takes node tasks from a worker and queues them again.
-local GIVE_BACKS = 500
 
 -- Puts a running node task back; `lost` counts against it, and too many losses fail it.
 local function give_back(record, lost)
@@ -27,7 +26,7 @@ end
 -- Gives back what a worker holds, except the node tasks in the set `kept`; returns true if some is left for the next
 -- call.
 local function give_back_all(worker_id, kept, lost)
-  local left = GIVE_BACKS
+  local left = 500
   for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. worker_id, 0, -1)) do
     if not kept[id] then
       if left == 0 then return true end

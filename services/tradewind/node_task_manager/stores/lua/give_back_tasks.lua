@@ -11,7 +11,7 @@ else
   if args.held then
     for _, held in ipairs(args.held) do
       local record = task(held.task_id)
-      if record and record.status == 'running' and record.nonce == held.nonce then give_back(record, false) end
+      if holds_lease(record, held.nonce) then give_back(record, false) end
     end
   else
     more_left = give_back_all(args.worker_id, set_of(args.kept), args.lost)

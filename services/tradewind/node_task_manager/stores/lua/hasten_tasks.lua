@@ -12,8 +12,7 @@ for i, id in ipairs(args.task_ids) do
     effects.results[i] = 'waits for its next attempt'
   else
     effects.results[i] = ''
-    remove('delayed', id)
-    set(record, 'retry_at', 0)
+    undelay(record)
     enqueue(record, comp)
   end
 end

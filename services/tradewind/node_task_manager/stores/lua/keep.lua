@@ -30,8 +30,7 @@ do
   local function finish_keeping(comp)
     set_eventful(comp, 'early', 'kept')
     if comp.open == 0 then
-      finished[#finished + 1] = comp
-      expire_run(comp)
+      component_ended(comp)
     elseif comp.stop then
       later('stop', comp, 0, 0)
     else

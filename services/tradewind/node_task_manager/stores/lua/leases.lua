@@ -1,8 +1,6 @@
 --!include claim
 --!include clocks
 -- Renews the leases that a worker names.
-local function holds(record, held) return record and record.status == 'running' and record.nonce == held.nonce end
-
 -- Returns why a named attempt that holds no lease is lost; nil when its end was reported.
 local function loss_reason(record, held)
   if not record then return 'no such node task' end

@@ -14,7 +14,7 @@ put('to_clean', 'worker:' .. args.worker_id, time + limits.silent)
 local kept, lost = set_of(args.kept), {}
 for _, held in ipairs(args.held) do
   local record = task(held.task_id)
-  if holds(record, held) then
+  if holds_lease(record, held.nonce) then
     kept[held.task_id] = true
     extend(record, true)
   elseif loss_reason(record, held) then

@@ -24,7 +24,6 @@ end
 
 for i, given in ipairs(args.postponed) do
   local record = task(given.task_id)
-  local held = record and record.status == 'running' and record.nonce == given.nonce
-  effects.results[i] = held and postpone(record, given.wait_ms) and '' or 'lost'
+  effects.results[i] = holds_lease(record, given.nonce) and postpone(record, given.wait_ms) and '' or 'lost'
 end
 return cmsgpack.pack(conclude())

@@ -6,7 +6,6 @@ fresh(function() if next(queues) then queues = {} end end)
 local fan_out = {}
 -- Functions for nodes that wait without a worker; see suspension.
 local suspension = {}
-local TURN = 1000000
 
 local function queue_of(node_type, user)
   local name = node_type .. ':' .. user
@@ -128,6 +127,12 @@ local function reopen()
   end
 end
 
+-- Takes out a node task that waits for a time.
+local function undelay(record)
+  remove('delayed', record.id)
+  set(record, 'retry_at', 0)
+end
+
 -- Takes out a node task that waits in a queue, for its next attempt, or suspended.
 local function dequeue(record, comp)
   local entry = node(comp.plan, record.index)
@@ -137,8 +142,7 @@ local function dequeue(record, comp)
     items[#items + 1] = record.id
   end
   remove('start_deadlines', record.id)
-  remove('delayed', record.id)
-  set(record, 'retry_at', 0)
+  undelay(record)
 end
 
 -- Remembers where in virtual time a user stood who left the ring of a type, until the last turn began later than that.

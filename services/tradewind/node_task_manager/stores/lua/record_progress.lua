@@ -12,14 +12,9 @@ local function keeps_events(record)
   return comp and task_events.watched(comp, record.id)
 end
 
-local function record_of(entry, settled)
-  local record = task(entry.task_id)
-  if record and (record.nonce == entry.nonce or settled and read_rest(record).settled == entry.nonce) then return record end
-end
-
 for _, entry in ipairs(args.progress) do
-  local record = record_of(entry)
-  if record and record.status == 'running' then
+  local record = task(entry.task_id)
+  if holds_lease(record, entry.nonce) then
     kept = kept + 1
     local before = stored_all(record, {'progress', 'beat'})
     if before[2] then record_heartbeat(record, tonumber(before[2])) end
@@ -29,8 +24,7 @@ for _, entry in ipairs(args.progress) do
       note(record, 'step', entry.step)
       if keeps_events(record) then
         events[entry.task_id] = {kind = 'progress', at = time, attempt = record.attempt, worker_id = record.worker_id,
-          progress = entry.progress, message = entry.message,
-          step = entry.step}
+          progress = entry.progress, message = entry.message, step = entry.step}
       end
     end
   end
@@ -63,8 +57,8 @@ local function lines_of(flow, cycle)
 end
 
 for _, line in ipairs(args.lines) do
-  local record = record_of(line, true)
-  if record then
+  local record = task(line.task_id)
+  if record and (record.nonce == line.nonce or read_rest(record).settled == line.nonce) then
     kept = kept + 1
     -- A worker whose clock differs from the store's may report a time before the attempt began, or in the future.
     local at = line.at

@@ -202,6 +202,9 @@ local function unpack_facts(packed)
   return {run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy, partition = partition}
 end
 
+-- Whether an attempt, named by its nonce, holds its lease.
+local function holds_lease(record, nonce) return record and record.status == 'running' and record.nonce == nonce end
+
 local function component_of(record) return record.comp or component(record.run, record.component_id) end
 
 -- `flow_runs:<flow>` holds the latest run `<cycle>:<run>` of each cycle by number. Open runs score OPEN more, above all

@@ -22,8 +22,10 @@ local function release_lease(record)
   leasing.finish(record)
 end
 
--- Gives a run its time to live, if this was its last open component.
-local function expire_run(comp)
+-- To be called when all nodes of a component have ended: it finishes with this script, and if it was the last open one
+-- of its run, the run gets its time to live.
+local function component_ended(comp)
+  finished[#finished + 1] = comp
   if comp.parts and call('HINCRBY', comp.key, 'open', -1) > 0 then return end
   expiring[#expiring + 1] = comp.key
   if comp.partition == NO_PARTITION then
@@ -84,10 +86,7 @@ do
       local reason = 'node "' .. entry.id .. '" failed and the flow fails fast'
       stopping.component(comp, cmsgpack.pack({reason = reason, by = 'system', at = time}))
     end
-    if comp.open == 0 then
-      finished[#finished + 1] = comp
-      expire_run(comp)
-    end
+    if comp.open == 0 then component_ended(comp) end
   end
 end
 

@@ -13,7 +13,7 @@ put('to_clean', 'worker:' .. args.worker_id, time + limits.silent)
 if current then
   for _, held in ipairs(args.held) do
     local record = task(held.task_id)
-    if holds(record, held) then
+    if holds_lease(record, held.nonce) then
       named[held.task_id] = true
       extend(record, args.back)
     else

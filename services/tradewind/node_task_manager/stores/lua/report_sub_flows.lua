@@ -19,8 +19,7 @@ local function handle_report(report)
   if report.kind == 'completed' then
     suspension.resume(record, comp, nil, 'output', report.output)
   else
-    remove('delayed', record.id)
-    set(record, 'retry_at', 0)
+    undelay(record)
     retries.fail(record, comp, report.error, {none = report.final})
   end
   return ''

@@ -1,8 +1,6 @@
 --!include budget
 --!include dead_letters
 -- Retries: after a failed attempt a node task waits in `delayed` until the next one is due, then it is queued.
-local DUE_AT_ONCE = 250
-
 local retries = {}
 do
   -- Returns how long a node task waits after its failures, computed as in domain/retry.py.
@@ -60,6 +58,7 @@ end
 -- Queues delayed node tasks that are due; returns the time in ms until the next one is due, or nil, and whether more
 -- are due already.
 local function wake_delayed()
+  local DUE_AT_ONCE = 250
   local head = call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')[2]
   if not head then return end
   if tonumber(head) > time then return tonumber(head) - time, false end

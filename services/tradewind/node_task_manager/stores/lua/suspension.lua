@@ -51,8 +51,7 @@ do
   -- Ends a wait; `resumed` is the signal or time that ended it, if any. With a handle, the node task emits `value` by
   -- it and is completed; without one, it runs again.
   function suspension.resume(record, comp, resumed, handle, value)
-    remove('delayed', record.id)
-    set(record, 'retry_at', 0)
+    undelay(record)
     if resumed then set(record, 'resumed', cmsgpack.pack(resumed)) end
     if handle ~= '' then
       emit(record, {{handle, value}})
