@@ -218,7 +218,7 @@ do
   -- Examines a component, and with the first one of a run the run itself.
   local function examine_component(comp, jobs)
     if comp.status == 'finished' and is_being_removed(comp.run) then return end
-    local ids = cmsgpack.unpack(call('HGET', comp.key, 'components') or cmsgpack.pack({}))
+    local ids = component_ids(comp.run)
     if #ids == 0 then
       found('component-without-run', comp.run .. ':' .. comp.id, 'nothing else is on record of its run')
       return
@@ -256,9 +256,8 @@ do
     if not comp then
       local key = record.key
       if not call('HGET', key, record.component_id .. '/status') and ttl('run:' .. record.run) == -1 then
-        local ids = cmsgpack.unpack(call('HGET', key, 'components') or cmsgpack.pack({}))
         found('task-without-component', id, 'its component is not on record, and it would stay for ever',
-          #ids < 2 and function() call('PEXPIRE', key, limits.retention) end or nil)
+          #component_ids(record.run) < 2 and function() call('PEXPIRE', key, limits.retention) end or nil)
       end
       return
     end

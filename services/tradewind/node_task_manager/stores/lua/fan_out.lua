@@ -150,7 +150,7 @@ do
     local counts = record.counts
     local reason = code == 'ITEMS_FAILED' and 'too few items of node "' .. entry.id .. '" can complete'
       or 'the combined results of the items of node "' .. entry.id .. '" are too large'
-    counts.code, counts.halt = code, cmsgpack.pack({reason = reason, by = 'system', at = time})
+    counts.code, counts.halt = code, stopping.system_mark(reason)
     later('stop_items', comp, record.index, 0)
   end
 

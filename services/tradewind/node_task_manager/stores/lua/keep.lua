@@ -34,7 +34,7 @@ do
     elseif comp.stop then
       later('stop', comp, 0, 0)
     else
-      later('entries', comp, cmsgpack.unpack(call('HGET', base .. 'plan:' .. comp.plan, 'facts')).entries, 0)
+      todo.begin_entries(comp)
     end
   end
 

@@ -4,16 +4,15 @@
 -- Returns {removed, done, effects}; for running node tasks, the effects have terminations for their workers.
 --!include claim
 --!include forget_events
-call('SET', base .. 'purged:' .. args.flow_id, time, 'PX', limits.tombstone)
-call('UNLINK', base .. 'retries:flow:' .. args.flow_id)
 local flow, index, removed = args.flow_id, base .. 'flow_runs:' .. args.flow_id, 0
-local mark = cmsgpack.pack({reason = 'the flow was deleted', by = 'system', at = time})
+call('SET', base .. 'purged:' .. flow, time, 'PX', limits.tombstone)
+call('UNLINK', base .. 'retries:flow:' .. flow)
+local mark = stopping.system_mark('the flow was deleted')
 
 -- Marks the components of a run as "purged": only this script still sees them.
 local function mark_purged(run)
   local key = base .. 'run:' .. run
-  local components = call('HGET', key, 'components')
-  for _, id in ipairs(components and cmsgpack.unpack(components) or {}) do
+  for _, id in ipairs(component_ids(run)) do
     local v = call('HMGET', key, id .. '/status', id .. '/facts')
     if v[1] == 'running' then close_plan(unpack_facts(v[2]).plan, 1) end
     if v[1] then call('HSET', key, id .. '/status', 'purged') end
@@ -97,12 +96,10 @@ end
 -- Removes a run as far as the budget goes; returns true when all of it is gone.
 local function drop_run(run)
   mark_purged(run)
-  local key = base .. 'run:' .. run
-  local components = call('HGET', key, 'components')
-  for _, id in ipairs(components and cmsgpack.unpack(components) or {}) do
+  for _, id in ipairs(component_ids(run)) do
     if budget <= 0 or not drop_component(run, id) then return false end
   end
-  call('UNLINK', key, base .. 'stop:' .. run)
+  call('UNLINK', base .. 'run:' .. run, base .. 'stop:' .. run)
   call('ZREM', base .. 'to_clean', 'run:' .. run)
   return true
 end
@@ -120,11 +117,9 @@ while budget > 0 do
 end
 local done = call('EXISTS', index) == 0
 if done then
-  local logs = base .. 'flow_logs:' .. args.flow_id
-  for _, cycle in ipairs(call('ZRANGE', logs, 0, -1)) do
-    call('UNLINK', base .. 'logs:' .. args.flow_id .. ':' .. cycle)
-  end
-  call('UNLINK', logs)
+  local cycles = base .. 'flow_logs:' .. flow
+  for _, cycle in ipairs(call('ZRANGE', cycles, 0, -1)) do call('UNLINK', base .. 'logs:' .. flow .. ':' .. cycle) end
+  call('UNLINK', cycles)
   call('ZREM', base .. 'to_clean', 'flow:' .. flow)
 end
 reopen()

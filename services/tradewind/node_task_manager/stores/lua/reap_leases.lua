@@ -31,7 +31,7 @@ local function reap(record)
   local error = comp and not record.stop and expired_clock_error(record, node(comp.plan, record.index))
   if not error then return give_back(record, true) end
   if error.code == 'HEARTBEAT_TIMEOUT' then
-    stopping.add_termination(record, cmsgpack.pack({reason = error.message, by = 'system', at = time}))
+    stopping.add_termination(record, stopping.system_mark(error.message))
   end
   release_lease(record)
   set_fact(record, 'nonce', '')

@@ -202,6 +202,12 @@ local function unpack_facts(packed)
   return {run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy, partition = partition}
 end
 
+-- Returns the ids of a run's components, none when there is no such run.
+local function component_ids(run)
+  local packed = call('HGET', base .. 'run:' .. run, 'components')
+  return packed and cmsgpack.unpack(packed) or {}
+end
+
 -- Whether an attempt, named by its nonce, holds its lease.
 local function holds_lease(record, nonce) return record and record.status == 'running' and record.nonce == nonce end
 

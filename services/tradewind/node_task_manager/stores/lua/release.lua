@@ -83,8 +83,7 @@ do
       work[#work + 1] = record
     end
     if status == 'failed' and comp.policy == 'fail_fast' then
-      local reason = 'node "' .. entry.id .. '" failed and the flow fails fast'
-      stopping.component(comp, cmsgpack.pack({reason = reason, by = 'system', at = time}))
+      stopping.component(comp, stopping.system_mark('node "' .. entry.id .. '" failed and the flow fails fast'))
     end
     if comp.open == 0 then component_ended(comp) end
   end
@@ -188,6 +187,9 @@ end
 
 -- Stopping: a stop is noted at the component or node task that it is meant for, and then reaches every node.
 do
+  -- Packs the mark of a stop that the system asks for.
+  function stopping.system_mark(reason) return cmsgpack.pack({reason = reason, by = 'system', at = time}) end
+
   function stopping.add_termination(record, mark)
     effects.terminations = effects.terminations or {}
     table.insert(effects.terminations, {worker_id = record.worker_id, task_id = record.id, attempt = record.attempt,
@@ -323,6 +325,11 @@ do
     if at <= #work then todo.leave(work, at) end
     work = {}
   end
+end
+
+-- Lets the entry nodes of a component begin.
+function todo.begin_entries(comp)
+  later('entries', comp, cmsgpack.unpack(call('HGET', base .. 'plan:' .. comp.plan, 'facts')).entries, 0)
 end
 
 local function finish_component(comp)

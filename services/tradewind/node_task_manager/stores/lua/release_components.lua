@@ -9,12 +9,12 @@ if call('HGET', base .. 'run:' .. args.run, 'run_id') == args.run_id then
     if comp and comp.early == 'held' and not comp.stop then
       if each[3] ~= '' then
         set_eventful(comp, 'early', 'unwanted')
-        stopping.component(comp, cmsgpack.pack({reason = each[3], by = 'system', at = time}))
+        stopping.component(comp, stopping.system_mark(each[3]))
       else
         set_eventful(comp, 'early', 'freed')
         -- Written at once: handing over the entry nodes in this script reads them.
         if each[2] ~= '' then call('HSET', comp.key, comp.at .. 'inputs', each[2]) end
-        later('entries', comp, cmsgpack.unpack(call('HGET', base .. 'plan:' .. comp.plan, 'facts')).entries, 0)
+        todo.begin_entries(comp)
       end
     end
   end

@@ -132,14 +132,17 @@ do
     call('ZREM', base .. 'blocked_of', string.match(group, ':([^:]+):') .. '|' .. limit .. '|' .. group)
   end
 
+  -- Returns the group in which a node task waits for a limit of its own.
+  function slots.group_of(limit, entry, comp) return entry.type .. ':' .. comp.user_id .. ':' .. limit[2] end
+
   local function spare(groups, limit, entry, comp)
-    local name = limit[1] .. '|' .. entry.type .. ':' .. comp.user_id .. ':' .. limit[2]
+    local name = limit[1] .. '|' .. slots.group_of(limit, entry, comp)
     groups[name] = (groups[name] or 0) + 1
   end
 
   -- Puts a ready node task aside until `limit`, one of its `own`, has room; `rank` is its place in the queue.
   function slots.block(record, entry, comp, limit, own, rank)
-    local name, group = limit[1], entry.type .. ':' .. comp.user_id .. ':' .. limit[2]
+    local name, group = limit[1], slots.group_of(limit, entry, comp)
     set(record, 'blocked', name .. '|' .. group)
     call('ZADD', base .. 'blocked:' .. record.blocked, rank, record.id)
     call('SADD', base .. 'blocked_by:' .. name, group)

@@ -3,13 +3,9 @@
 -- reason, by. Returns Effects; results: "" or "unknown".
 --!include claim
 local comp = component(run_of(args.task_id), args.component)
-if not comp then
-  effects.results[1] = 'unknown'
-  return cmsgpack.pack(effects)
-end
-local record = task(args.task_id)
-if not record and fan_out.is_item(args.task_id) then
-  -- An item that has not begun.
+local record = comp and task(args.task_id)
+-- An item that has not begun has no record.
+if not comp or not record and fan_out.is_item(args.task_id) then
   effects.results[1] = 'unknown'
   return cmsgpack.pack(effects)
 end

@@ -14,12 +14,11 @@ end
 
 -- Returns when the last component of a run ended, and its partition; nil when one is open, being purged, or gone.
 local function ended_at(run)
-  local ids, at, partition = call('HGET', base .. 'run:' .. run, 'components'), 0, nil
-  if not ids then return nil end
-  for _, id in ipairs(cmsgpack.unpack(ids)) do
+  local at, partition = nil, nil
+  for _, id in ipairs(component_ids(run)) do
     local v = call('HMGET', base .. 'run:' .. run, id .. '/status', id .. '/finished_at', id .. '/facts')
     if v[1] ~= 'finished' then return nil end
-    at, partition = math.max(at, tonumber(v[2])), unpack_facts(v[3]).partition
+    at, partition = math.max(at or 0, tonumber(v[2])), unpack_facts(v[3]).partition
   end
   return at, partition
 end

@@ -32,7 +32,7 @@ do
     until oldest or #ids < PAGE or first >= HOLDERS
     local new = added['slots:' .. limit] or {}
     for at = 2, #new, 2 do consider(new[at]) end
-    if oldest then stopping.request(oldest.record, cmsgpack.pack({reason = reason, by = 'system', at = time})) end
+    if oldest then stopping.request(oldest.record, stopping.system_mark(reason)) end
     return oldest ~= nil
   end
 
@@ -53,7 +53,7 @@ do
   -- node task is judged once, and then waits its turn.
   function when_full.hold_back(record, entry, comp, limit, own, rank)
     if entry.when_full and string.sub(limit[1], 1, 4) == 'key:' and not read_rest(record).blocked then
-      local group = limit[1] .. '|' .. entry.type .. ':' .. comp.user_id .. ':' .. limit[2]
+      local group = limit[1] .. '|' .. slots.group_of(limit, entry, comp)
       local reason = 'key "' .. entry.key .. '" is full (' .. limit[2] .. ' of ' .. limit[2] .. ' running) and when_full is ' .. entry.when_full
       if entry.when_full == 'drop_new' then return skip(record, comp, reason) end
       local newer = reason .. ': ' .. record.id .. ' is newer'
