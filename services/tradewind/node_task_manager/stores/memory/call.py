@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tradewind.node_task_manager.domain.fan_out import FanOutOffer
+from tradewind.node_task_manager.domain.node_task import NodeTask, StopMark
 from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.ports.work import Assignment, Effects, Termination
 from tradewind.node_task_manager.stores.memory.slots import Group
@@ -24,20 +25,23 @@ class Call:
     tokens: list[int] = field(default_factory=list)
     """In how many ms a node task may begin, for each type whose rate keeps node tasks waiting."""
     fan_outs: list[FanOutOffer] = field(default_factory=list)
-    work: deque[tuple[tuple[str, str], str | Callable[[], None] | None]] = field(default_factory=deque)
-    """Ended node tasks whose signals to deliver, components to stop (None), and other work (callables)."""
+    work: deque[tuple[tuple[str, str], Callable[[], None]]] = field(default_factory=deque)
+    """Consequences that have yet to be carried out, with the components that they are about."""
     owed: Counter[Group] = field(default_factory=Counter)
     """Groups whose node tasks another limit held back: each has room for another node task."""
 
+    def terminate(self, task: NodeTask, mark: StopMark) -> None:
+        """Ask the worker of a running node task to stop it."""
+        self.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, mark))
+
     def effects(self) -> Effects:
         return Effects(
-            tuple(self.assignments),
-            tuple(self.terminations),
-            tuple(self.events),
-            tuple(self.ready_types),
-            tuple(self.stale),
-            0,
-            tuple(self.results),
-            self.due_in,
-            tuple(self.fan_outs),
+            assignments=tuple(self.assignments),
+            terminations=tuple(self.terminations),
+            events=tuple(self.events),
+            ready_types=tuple(self.ready_types),
+            stale_workers=tuple(self.stale),
+            results=tuple(self.results),
+            due_in=self.due_in,
+            fan_outs=tuple(self.fan_outs),
         )

@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
@@ -20,7 +21,6 @@ from tradewind.node_task_manager.domain.plan import FailurePolicy
 from tradewind.node_task_manager.domain.retry import RetryRequest
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.events import ComponentEvent
-from tradewind.node_task_manager.ports.work import Termination
 from tradewind.node_task_manager.stores.memory.budget import RetryBudgets
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.events import MemoryEvents
@@ -158,7 +158,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
     def _extend(self, task: NodeTask, call: Call) -> None:
         """Renew a lease; if the node task is to stop, say so again instead."""
         if task.stop:
-            call.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, task.stop))
+            call.terminate(task, task.stop)
         else:
             self._renew_lease(task)
 
@@ -167,7 +167,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             self._tasks[task.task_id] = task = replace(task, stop=mark)
             self._add_event(task, TaskEventKind.STOPPING)
             self._leases[task.task_id] = self._clock() + self._limits.stop_grace_ms
-            call.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, mark))
+            call.terminate(task, mark)
 
     def _give_back(self, task: NodeTask, *, lost: bool, call: Call) -> None:
         task = replace(self._release(task), nonce="")
@@ -193,7 +193,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         """End a node task; `_settle` carries out the consequences."""
         owner = self._owner(task)
         self._close(task, status, reason)
-        call.work.append((owner, task.task_id))
+        call.work.append((owner, partial(self._deliver_all, owner, task.task_id, call)))
         policy = self._runs[owner[0]].policy[owner[1]]
         if status is NodeTaskStatus.FAILED and policy is FailurePolicy.FAIL_FAST:
             name = self._node(task).node_id
@@ -202,23 +202,12 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             )
 
     def _settle(self, call: Call) -> None:
-        """Carry out consequences in the order they arose in: deliver signals of ended node tasks, stop components.
-
-        In a stopped component no signals are delivered: the stop reaches every node.
-        """
-        touched = []
+        """Carry out consequences in the order they arose in; then finish the components that this has ended."""
+        touched: dict[tuple[str, str], None] = {}
         while call.work:
-            owner, task_id = call.work.popleft()
-            if owner not in touched:
-                touched.append(owner)
-            if task_id is None:
-                self._stop_nodes(owner, call)
-            elif callable(task_id):
-                task_id()
-            elif self._components[owner].stop is None:
-                source = self._tasks[task_id]
-                for at in self._plan(source).outputs[source.index]:
-                    self._deliver(owner, source, at, call)
+            owner, carry_out = call.work.popleft()
+            touched[owner] = None
+            carry_out()
         for owner in touched:
             self._finish_component(owner)
 
@@ -249,6 +238,13 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._components[owner] = component
         if component.run.ad_hoc:
             self.on_news(f"r:{component.run}")
+
+    def _deliver_all(self, owner: tuple[str, str], task_id: str, call: Call) -> None:
+        """Send the signals of an ended node task, unless its component is stopped: the stop reaches every node."""
+        if self._components[owner].stop is None:
+            source = self._tasks[task_id]
+            for at in self._plan(source).outputs[source.index]:
+                self._deliver(owner, source, at, call)
 
     def _deliver(self, owner: tuple[str, str], source: NodeTask, at: int, call: Call) -> None:
         """Send the signal of an edge."""
@@ -281,7 +277,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         component = self._components[owner]
         if component.stop is None and component.status is ComponentStatus.RUNNING:
             self._components[owner] = replace(component, stop=mark)
-            call.work.append((owner, None))
+            call.work.append((owner, partial(self._stop_nodes, owner, call)))
 
     def _stop_nodes(self, owner: tuple[str, str], call: Call) -> None:
         component = self._components[owner]

@@ -1,6 +1,7 @@
 """Reruns in memory: nodes that keep their results from an earlier run."""
 
 from dataclasses import replace
+from functools import partial
 
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
@@ -30,7 +31,7 @@ class MemoryReruns(MemoryCleaning):
             source, task_id = self._tasks.get(source_run.task_id(node_id)), run.run.task_id(node_id)
             if source is not None and source.status is NodeTaskStatus.COMPLETED and task_id not in self._tasks:
                 self._keep(source, owner, place)
-                call.work.append((owner, task_id))
+                call.work.append((owner, partial(self._deliver_all, owner, task_id, call)))
 
     def _keep(self, source: NodeTask, owner: tuple[str, str], place: int) -> None:
         task = replace(

@@ -18,7 +18,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.node_tasks import Purge, Submitted
 from tradewind.node_task_manager.ports.reading import Line, Progress, Queue, StoredLine
-from tradewind.node_task_manager.ports.work import Effects, Postponed, Termination, Vacancy
+from tradewind.node_task_manager.ports.work import Effects, Postponed, Vacancy
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.clocks import expired_clock_error
 from tradewind.node_task_manager.stores.memory.completing import MemoryCompleting
@@ -169,8 +169,7 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
                 self._give_back(task, lost=True, call=call)
                 continue
             if error.code == "HEARTBEAT_TIMEOUT":
-                mark = StopMark(error.message, "system", now)
-                call.terminations.append(Termination(task.worker_id, task_id, task.attempt, task.nonce, mark))
+                call.terminate(task, StopMark(error.message, "system", now))
             self._fail_attempt(replace(task, nonce=""), error, None, call)
         for _, task_id in sorted((at, task_id) for task_id, at in self._queues.waits.items() if at <= now):
             task = self._tasks[task_id]
@@ -235,9 +234,8 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
     async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
         call = Call()
         owner = (run_of(task_id), component_id)
-        if owner not in self._components:
-            return Effects(results=("unknown",))
-        if task_name(task_id).item >= 0 and task_id not in self._tasks:
+        not_begun = task_name(task_id).item >= 0 and task_id not in self._tasks
+        if owner not in self._components or not_begun:
             return Effects(results=("unknown",))
         call.results.append("")
         task = self._tasks.get(task_id) or self._create(owner, index)
@@ -259,7 +257,7 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
             if task.status in (NodeTaskStatus.PENDING, NodeTaskStatus.SUSPENDED):
                 self._dequeue(task)
             if task.status is NodeTaskStatus.RUNNING and task.worker_id:
-                call.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, mark))
+                call.terminate(task, mark)
             self._release(self._withdraw(task) if self._is_mapped(task) else task)
             self._dead.pop(task.task_id, None)
             del self._tasks[task.task_id], self._private[task.task_id]
