@@ -7,7 +7,6 @@ from tests.stores.node_task_manager.shards import Bench, held, plan_of
 from tradewind.node_task_manager.ports.explaining import WaitReader
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.memory import MemoryShard
-from tradewind.node_task_manager.stores.memory.waits import MemoryWaits
 from tradewind.node_task_manager.stores.redis_waits import RedisWaits
 
 
@@ -17,7 +16,7 @@ def waits(bench: Bench, store: RedisServer | None) -> WaitReader:
     if store is not None:
         return RedisWaits(store.connect("node_task_manager"), Keys("trading_flow", 0))
     assert isinstance(bench.shard, MemoryShard)
-    return MemoryWaits(bench.shard)
+    return bench.shard
 
 
 @pytest.mark.parametrize("most", [0, 2, 10])

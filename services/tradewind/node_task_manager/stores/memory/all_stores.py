@@ -9,7 +9,6 @@ from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatisti
 from tradewind.node_task_manager.stores.memory.connected import MemoryConnectedWorkers
 from tradewind.node_task_manager.stores.memory.replicas import MemoryReplicas
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
-from tradewind.node_task_manager.stores.memory.waits import MemoryWaits
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.store_link import NoLink
 
@@ -39,7 +38,7 @@ class MemoryStores(NoLink):
         # Nothing here is kept twice, so nothing can contradict anything else.
         self.doctors: Mapping[int, ShardDoctor] = {}
         self.cache_doctors: Mapping[int, CacheDoctor] = {}
-        self.waits = {0: MemoryWaits(shard)}
+        self.waits = {0: shard}
         self.caches = MemoryCacheStore(clock)
         self.cache_statistics = MemoryCacheStatistics()
         self.config = MemoryConfigStore()

@@ -1,5 +1,6 @@
 """Limits in memory: what may run, what is held back, and what happens when a key is full."""
 
+from collections import Counter
 from collections.abc import Callable
 
 from tradewind.node_task_manager.domain.concurrency import WhenFull
@@ -155,7 +156,7 @@ class MemoryLimiting(MemoryRecords):
 
     def _reopen(self) -> None:
         """Let in node tasks held back by limits that have room again."""
-        freed, self._slots.freed = self._slots.freed, type(self._slots.freed)()
+        freed, self._slots.freed = self._slots.freed, Counter()
         for limit, count in freed.items():
             kind, _, rest = limit.partition(":")
             if kind == "user":
@@ -166,7 +167,7 @@ class MemoryLimiting(MemoryRecords):
                     self._readmit_paced(group, PACED_AT_ONCE)
             elif kind != "type":
                 self._readmit(self._slots.readmit(limit, count))
-        spared, self._slots.spared = self._slots.spared, type(self._slots.spared)()
+        spared, self._slots.spared = self._slots.spared, Counter()
         for group, count in spared.items():
             if not isinstance(group[3], int):
                 self._readmit_paced(group, count)

@@ -17,7 +17,7 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.node_tasks import Purge, Submitted
-from tradewind.node_task_manager.ports.reading import Line, Progress, Queue, StoredLine
+from tradewind.node_task_manager.ports.reading import Line, Progress, StoredLine
 from tradewind.node_task_manager.ports.work import Effects, Postponed, Vacancy
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.clocks import expired_clock_error
@@ -27,11 +27,14 @@ from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.reruns import MemoryReruns
 from tradewind.node_task_manager.stores.memory.sessions import MemorySessions
 from tradewind.node_task_manager.stores.memory.sub_flows import MemorySubFlows
+from tradewind.node_task_manager.stores.memory.waits import MemoryWaits
 from tradewind.node_task_manager.stores.memory.watching import MemoryWatching
 from tradewind.node_task_manager.stores.memory.withheld import MemoryWithheld
 
 
-class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, MemoryCompleting, MemorySessions):
+class MemoryShard(
+    MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, MemoryCompleting, MemorySessions, MemoryWaits
+):
     """All stores of a shard; `clock` returns epoch ms."""
 
     def next_ms(self) -> int | None:
@@ -39,20 +42,6 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
         if self._leases or any(self._events.values()) or self._slots.held_back() or not self._queues.empty:
             return 0
         return min((*self._delayed.values(), *self._paced.values()), default=None)
-
-    async def holders(self, limit: str) -> list[str]:
-        """Return the ids of the node tasks that hold a slot of a limit, the one that has held it longest first.
-
-        `running` stands for leases, of which the one that ends next comes first.
-        """
-        if limit == "running":
-            return sorted(self._leases, key=lambda task_id: (self._leases[task_id], task_id))
-        return sorted(self._slots.holders(limit), key=lambda task_id: (self._tasks[task_id].started_at, task_id))
-
-    def place(self, node_type: str, user: str, task_id: str) -> tuple[int, int, int]:
-        """Return how many node tasks stand before this one in its queue (-1 if it is not there), how many stand in the
-        queue, and how many other users have turns."""
-        return self._queues.place(node_type, user, task_id)
 
     async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:
         call = Call()
@@ -294,24 +283,6 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
                 within = task.started_at <= line.at <= self._clock()
                 self._log(line if within else replace(line, at=self._clock()))
         return kept
-
-    async def queues(self) -> list[Queue]:
-        held_back = self._slots.held_back()
-        queued = {(node_type, user): (count, first) for node_type, user, count, first in self._queues.heads()}
-        names = sorted(queued.keys() | held_back.keys())
-        return [Queue(*name, *queued.get(name, (0, "")), held_back[name]) for name in names]
-
-    async def running(self, limit: int) -> tuple[int, list[str]]:
-        return len(self._leases), sorted(self._leases)[:limit]
-
-    async def held(self, limits: Sequence[str]) -> list[int]:
-        return [self._held(limit) for limit in limits]
-
-    def _held(self, limit: str) -> int:
-        kind, _, rest = limit.partition(":")
-        if kind == "rate":
-            return self._bucket(rest) - self._clock() * 1000
-        return len(self._leases) if limit == "running" else self._slots.held(limit)
 
     async def totals(self) -> dict[str, int]:
         return dict(self._totals)

@@ -1,21 +1,45 @@
-"""What a node task of a shard in memory waits behind."""
+"""What waits in a shard in memory, and behind what: queues, limits, and the node tasks that hold slots of these."""
+
+from collections.abc import Sequence
 
 from tradewind.node_task_manager.ports.explaining import Holders, Place
-from tradewind.node_task_manager.stores.memory.shard import MemoryShard
+from tradewind.node_task_manager.ports.reading import Queue
+from tradewind.node_task_manager.stores.memory.limiting import MemoryLimiting
 
 
-class MemoryWaits:
-    """A WaitReader."""
+class MemoryWaits(MemoryLimiting):
+    """A WaitReader, and a QueueReader but for the counts of what is gone."""
 
-    def __init__(self, shard: MemoryShard) -> None:
-        self._shard = shard
+    async def queues(self) -> list[Queue]:
+        held_back = self._slots.held_back()
+        queued = {(node_type, user): (count, first) for node_type, user, count, first in self._queues.heads()}
+        names = sorted(queued.keys() | held_back.keys())
+        return [Queue(*name, *queued.get(name, (0, "")), held_back[name]) for name in names]
+
+    async def running(self, limit: int) -> tuple[int, list[str]]:
+        return len(self._leases), sorted(self._leases)[:limit]
+
+    async def held(self, limits: Sequence[str]) -> list[int]:
+        return [self._held(limit) for limit in limits]
+
+    def _held(self, limit: str) -> int:
+        kind, _, rest = limit.partition(":")
+        if kind == "rate":
+            return self._full_in_us(rest)
+        return len(self._leases) if limit == "running" else self._slots.held(limit)
 
     async def holders(self, limit: str, most: int) -> Holders:
-        ids = await self._shard.holders(limit)
+        if limit == "running":
+            ids = sorted(self._leases, key=lambda task_id: (self._leases[task_id], task_id))
+        else:
+            ids = sorted(self._slots.holders(limit), key=lambda task_id: (self._tasks[task_id].started_at, task_id))
         return Holders(len(ids), tuple(ids[:most]))
 
     async def full_in_us(self, bucket: str) -> int:
-        return (await self._shard.held([f"rate:{bucket}"]))[0]
+        return self._full_in_us(bucket)
+
+    def _full_in_us(self, bucket: str) -> int:
+        return self._bucket(bucket) - self._clock() * 1000
 
     async def place(self, node_type: str, user_id: str, task_id: str) -> Place:
-        return Place(*self._shard.place(node_type, user_id, task_id))
+        return Place(*self._queues.place(node_type, user_id, task_id))
