@@ -13,7 +13,7 @@ from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences
 from tradewind.node_task_manager.stores.memory.queues import HEADS
 from tradewind.node_task_manager.stores.memory.replacing import replace
-from tradewind.node_task_manager.stores.memory.slots import Most
+from tradewind.node_task_manager.stores.memory.slots import Limit
 
 MANY_INPUTS = 500
 INPUT_BYTES = 256 * 1024
@@ -86,7 +86,7 @@ class MemoryClaiming(MemoryConsequences):
             if self._room_of_type(node_type) > 0:
                 call.ready_types.append(node_type)
 
-    def _hold_back(self, task: NodeTask, limit: tuple[str, Most], rank: int, call: Call) -> None:
+    def _hold_back(self, task: NodeTask, limit: Limit, rank: int, call: Call) -> None:
         """Treat a ready node task that a limit of its own holds back as its key demands."""
         action, reason = self._when_full(task, limit)
         newer = f"{reason}: {task.task_id} is newer"
@@ -98,7 +98,7 @@ class MemoryClaiming(MemoryConsequences):
         if action is WhenFull.KEEP_NEWEST:
             skipped = self._slots.waiting(group)
         elif action is WhenFull.CANCEL_OLDEST:
-            oldest = self._oldest_holder(limit[0])
+            oldest = self._oldest_holder(limit.name)
             if oldest is not None:
                 self._request_stop(oldest, StopMark(newer, "system", self._clock()), call)
             else:

@@ -10,7 +10,7 @@ from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.stores.memory.queues import MemoryQueues
 from tradewind.node_task_manager.stores.memory.records import MemoryRecords, task_name
 from tradewind.node_task_manager.stores.memory.replacing import replace
-from tradewind.node_task_manager.stores.memory.slots import Group, MemorySlots, Most
+from tradewind.node_task_manager.stores.memory.slots import Group, Limit, MemorySlots
 from tradewind.server.rates import KeyRate
 
 UNBOUND = 10**9
@@ -60,7 +60,7 @@ class MemoryLimiting(MemoryRecords):
 
     def _readmit_paced(self, group: Group, most: int) -> None:
         """Let in up to `most` node tasks that wait for the rate of a key, as far as it has tokens."""
-        limit, rate = group[0], group[3]
+        limit, rate = group.limit
         assert isinstance(rate, KeyRate)
         short = self._shortfall_us(limit, rate)
         count = 0 if short > 0 else min(most, -short // rate.length_us + 1)
@@ -85,21 +85,21 @@ class MemoryLimiting(MemoryRecords):
         most = self._config.max_running_per_user
         return most - self._slots.held(f"user:{user}") if most else UNBOUND
 
-    def _own_limits(self, task: NodeTask) -> list[tuple[str, Most]]:
-        """The limits that hold back a node task by itself, with how many each lets run, or begin in a period."""
+    def _own_limits(self, task: NodeTask) -> list[Limit]:
+        """The limits that hold back a node task by itself."""
         plan, user, node = self._plan(task), self._user(task), self._node(task)
         run = task_name(task.task_id).run
         if run.ad_hoc:
             name, bounds = f"adhoc:{user}", [self._config.max_concurrent_tasks]
         else:
             name, bounds = f"flow:{run.flow_id}", [plan.max_running, self._config.max_running_per_flow]
-        found: list[tuple[str, Most]] = []
+        found: list[Limit] = []
         if any(bounds):
-            found.append((name, min(most for most in bounds if most)))
+            found.append(Limit(name, min(most for most in bounds if most)))
         if node.concurrency:
-            found.append((f"key:{user}:{node.concurrency.key}", node.concurrency.most))
+            found.append(Limit(f"key:{user}:{node.concurrency.key}", node.concurrency.most))
         if node.rate:
-            found.append((f"pace:{user}:{node.rate.key}", node.rate))
+            found.append(Limit(f"pace:{user}:{node.rate.key}", node.rate))
         return found
 
     def _user(self, task: NodeTask) -> str:
@@ -169,44 +169,46 @@ class MemoryLimiting(MemoryRecords):
                 self._readmit(self._slots.readmit(limit, count))
         spared, self._slots.spared = self._slots.spared, Counter()
         for group, count in spared.items():
-            if not isinstance(group[3], int):
+            limit, most = group.limit
+            if not isinstance(most, int):
                 self._readmit_paced(group, count)
-            elif group[3] > self._slots.held(group[0]):
+            elif most > self._slots.held(limit):
                 self._readmit(self._slots.remove(group, count))
 
     def _readmit(self, readmitted: list[tuple[Group, str, int]]) -> None:
-        for (_, node_type, user, _), task_id, rank in readmitted:
+        for group, task_id, rank in readmitted:
             self._tasks[task_id] = replace(self._tasks[task_id], blocked="")
-            self._queues.put_back(node_type, user, task_id, rank)
+            self._queues.put_back(group.node_type, group.user, task_id, rank)
 
-    def _full_limit(self, task: NodeTask) -> tuple[str, Most] | None:
-        for limit, most in self._own_limits(task):
-            if self._slots.held(limit) >= most if isinstance(most, int) else self._shortfall_us(limit, most) > 0:
-                return limit, most
-        return None
+    def _full_limit(self, task: NodeTask) -> Limit | None:
+        return next((limit for limit in self._own_limits(task) if self._is_full(limit)), None)
 
-    def _group(self, task: NodeTask, limit: tuple[str, Most]) -> Group:
+    def _is_full(self, limit: Limit) -> bool:
+        name, most = limit
+        return self._slots.held(name) >= most if isinstance(most, int) else self._shortfall_us(name, most) > 0
+
+    def _group(self, task: NodeTask, limit: Limit) -> Group:
         """The group in which a node task waits for a limit of its own."""
-        return limit[0], self._node(task).node_type, self._user(task), limit[1]
+        return Group(limit, self._node(task).node_type, self._user(task))
 
     def _groups(self, task: NodeTask) -> list[Group]:
         return [self._group(task, limit) for limit in self._own_limits(task)]
 
-    def _block(self, task: NodeTask, limit: tuple[str, Most], rank: int) -> list[Group]:
+    def _block(self, task: NodeTask, limit: Limit, rank: int) -> list[Group]:
         """Put a node task aside; return its groups under the other limits, where it leaves room for another."""
         self._private[task.task_id].judged = True
-        self._tasks[task.task_id] = replace(task, blocked=limit[0])
+        self._tasks[task.task_id] = replace(task, blocked=limit.name)
         self._slots.block(self._group(task, limit), task.task_id, rank)
-        if isinstance(limit[1], KeyRate):
-            self._recheck_in(limit[0], self._shortfall_us(limit[0], limit[1]))
-        return [group for group in self._groups(task) if group[0] != limit[0]]
+        if isinstance(limit.most, KeyRate):
+            self._recheck_in(limit.name, self._shortfall_us(limit.name, limit.most))
+        return [group for group in self._groups(task) if group.limit.name != limit.name]
 
-    def _when_full(self, task: NodeTask, limit: tuple[str, Most]) -> tuple[WhenFull, str]:
+    def _when_full(self, task: NodeTask, limit: Limit) -> tuple[WhenFull, str]:
         """What happens to a node task that a limit holds back, and why; each node task is judged once."""
         concurrency = self._node(task).concurrency
-        if concurrency is None or not limit[0].startswith("key:") or self._private[task.task_id].judged:
+        if concurrency is None or not limit.name.startswith("key:") or self._private[task.task_id].judged:
             return WhenFull.WAIT, ""
-        most, when_full = limit[1], concurrency.when_full
+        most, when_full = limit.most, concurrency.when_full
         return when_full, f'key "{concurrency.key}" is full ({most} of {most} running) and when_full is {when_full}'
 
     def _oldest_holder(self, limit: str) -> NodeTask | None:

@@ -2,13 +2,27 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from tradewind.server.rates import KeyRate
 
 Most = int | KeyRate
 """How many node tasks a limit lets run, or begin in a period."""
-Group = tuple[str, str, str, Most]
-"""Node tasks that wait for the same limit: the limit, node type, user, and how many the limit lets run."""
+
+
+class Limit(NamedTuple):
+    """A limit that a node task runs under, and how many it lets run, or begin in a period."""
+
+    name: str
+    most: Most
+
+
+class Group(NamedTuple):
+    """Node tasks of one type and user that wait for the same limit."""
+
+    limit: Limit
+    node_type: str
+    user: str
 
 
 class MemorySlots:
@@ -57,27 +71,28 @@ class MemorySlots:
 
     def blocked(self, user: str) -> int:
         """Return how many node tasks of a user wait for limits."""
-        return sum(len(waiting) for group, waiting in self._blocked.items() if group[2] == user)
+        return sum(len(waiting) for group, waiting in self._blocked.items() if group.user == user)
 
     def held_back(self) -> Counter[tuple[str, str]]:
         """Return how many node tasks wait for limits, by type and user."""
         found: Counter[tuple[str, str]] = Counter()
-        for (_, node_type, user, _), waiting in self._blocked.items():
+        for group, waiting in self._blocked.items():
             if waiting:
-                found[node_type, user] += len(waiting)
+                found[group.node_type, group.user] += len(waiting)
         return found
 
     def readmit(self, limit: str, count: int) -> list[tuple[Group, str, int]]:
         """Take out up to `count` of each group that waits for a limit with room, with their places in the queue."""
         back = []
         for group in self._blocked:
-            if group[0] == limit and isinstance(group[3], int) and group[3] > self.held(limit):
+            name, most = group.limit
+            if name == limit and isinstance(most, int) and most > self.held(limit):
                 back += self.remove(group, count)
         return back
 
     def groups(self, limit: str) -> list[Group]:
         """Return the groups that have node tasks waiting for a limit."""
-        return [group for group, waiting in self._blocked.items() if group[0] == limit and waiting]
+        return [group for group, waiting in self._blocked.items() if group.limit.name == limit and waiting]
 
     def readmit_all(self) -> list[tuple[Group, str, int]]:
         """Take out all waiting node tasks."""
