@@ -7,7 +7,6 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.ports.node_tasks import Cleaned
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
-from tradewind.node_task_manager.stores.memory.records import run_of
 
 
 class MemoryCleaning(MemoryClaiming):
@@ -69,14 +68,6 @@ class MemoryCleaning(MemoryClaiming):
                 self._drop(run._replace(run=number))
 
     def _drop(self, run: RunName) -> None:
-        name = str(run)
-        gone = [task_id for task_id, of in zip(self._tasks, map(run_of, self._tasks), strict=True) if of == name]
-        for task_id in gone:
-            self._dead.pop(task_id, None)
-            del self._tasks[task_id], self._private[task_id]
-        self._forget_events([task_id for task_id in self._watched if run_of(task_id) == name])
-        self._forget_signals(lambda other: other == run)
-        self._forget_run(name)
+        self._cleaned.update(runs=1, node_tasks=self._forget_run(str(run)))
         if not any(other.cycle == run.cycle for other in self._kept.get(run.flow_id, ())):
             self._logs.pop((run.flow_id, run.cycle), None)
-        self._cleaned.update(runs=1, node_tasks=len(gone))

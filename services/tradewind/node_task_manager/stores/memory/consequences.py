@@ -26,7 +26,7 @@ from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.events import MemoryEvents
 from tradewind.node_task_manager.stores.memory.limiting import MemoryLimiting
 from tradewind.node_task_manager.stores.memory.notices import MemoryNotices
-from tradewind.node_task_manager.stores.memory.records import Private
+from tradewind.node_task_manager.stores.memory.records import Private, run_of
 from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.retries import final_reason, wait_ms
 
@@ -51,8 +51,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._unwanted: set[tuple[str, str]] = set()
         """Withheld components that were skipped."""
 
-    def _forget_run(self, name: str) -> None:
-        """Forget a run and its components, but not its node tasks: a later run may have the same name."""
+    def _forget_run(self, name: str) -> int:
+        """Forget all about a run, as a later one may have the same name; return how many node tasks it had."""
         for component_id, _ in self._runs.pop(name).submission.components:
             owner = (name, component_id)
             del self._components[owner]
@@ -60,6 +60,16 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             self._unwanted.discard(owner)
         self._ends.pop(name, None)
         self._stops = {key: mark for key, mark in self._stops.items() if key[0] != name}
+        gone = [task_id for task_id in self._tasks if run_of(task_id) == name]
+        for task_id in gone:
+            del self._tasks[task_id], self._private[task_id]
+            self._dead.pop(task_id, None)
+        for task_id in [each for each in self._watched if run_of(each) == name]:
+            del self._watched[task_id]
+            self._task_events.pop(task_id, None)
+        self._signals = {at: kept for at, kept in self._signals.items() if run_of(at) != name}
+        self._signal_requests = {at: known for at, known in self._signal_requests.items() if run_of(at) != name}
+        return len(gone)
 
     def _create(self, owner: tuple[str, str], place: int, task_id: str = "") -> NodeTask:
         component = self._components[owner]

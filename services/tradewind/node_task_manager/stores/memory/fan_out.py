@@ -22,7 +22,7 @@ from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.work import Effects, Vacancy
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
-from tradewind.node_task_manager.stores.memory.records import task_name
+from tradewind.node_task_manager.stores.memory.records import run_of, task_name
 
 _MAX_REASON_BYTES = 500
 
@@ -45,6 +45,10 @@ class MemoryFanOut(MemoryClaiming):
         super().__init__(limits, clock)
         self._mapped: dict[str, Mapped] = {}
         self._offers: list[FanOutOffer] = []
+
+    def _forget_run(self, name: str) -> int:
+        self._mapped = {task_id: mapped for task_id, mapped in self._mapped.items() if run_of(task_id) != name}
+        return super()._forget_run(name)
 
     async def fan_out(self, steps: Sequence[FanOutStep], vacancies: Sequence[Vacancy] = ()) -> Effects:
         call = Call()

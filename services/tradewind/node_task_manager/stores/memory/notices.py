@@ -1,7 +1,7 @@
 """Events of node tasks and notifications of users in memory."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -109,12 +109,6 @@ class MemoryNotices:
     async def mark_read(self, user_id: str, through: str) -> None:
         newest = self._notifications.get(user_id, Stream[Fact](0)).last
         self._read[user_id] = max(self._read.get(user_id, (0, 0)), position(through) if through else newest)
-
-    def _forget_events(self, task_ids: Iterable[str]) -> None:
-        """Forget events of node tasks that are gone: a later run may have the same name as theirs."""
-        for task_id in task_ids:
-            if self._watched.pop(task_id, None) is not None:
-                self._task_events.pop(task_id, None)
 
     def _oldest(self) -> int:
         return self._clock() - self._limits.notification_retention_ms

@@ -12,8 +12,6 @@ from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanNod
 from tradewind.node_task_manager.domain.waiting import Resumption
 from tradewind.node_task_manager.ports.reading import StoredLine
 
-RUNNING = NodeTaskStatus.RUNNING
-
 task_name = functools.lru_cache(maxsize=65_536)(TaskName.parse)
 """Parses the id of a node task."""
 
@@ -98,7 +96,9 @@ class MemoryRecords:
         if not component.run.ad_hoc:
             return component
         tasks = (self._tasks.get(component.run.task_id(node.node_id)) for node in self._plans[component.plan].nodes)
-        return replace(component, running=sum(task is not None and task.status is RUNNING for task in tasks))
+        return replace(
+            component, running=sum(task is not None and task.status is NodeTaskStatus.RUNNING for task in tasks)
+        )
 
     async def component_ids(self, run: RunName) -> tuple[str, ...]:
         run_record = self._runs.get(str(run))
@@ -147,12 +147,6 @@ class MemoryRecords:
         lines = self._logs.get((flow_id, cycle), [])
         past = next((at + 1 for at, line in enumerate(lines) if line.log_id == after), 0)
         return lines[past : past + limit]
-
-    def _forget_signals(self, gone: Callable[[RunName], bool]) -> None:
-        self._signals = {name: kept for name, kept in self._signals.items() if not gone(TaskName.parse(name).run)}
-        self._signal_requests = {
-            name: requests for name, requests in self._signal_requests.items() if not gone(TaskName.parse(name).run)
-        }
 
     def _plan(self, task: NodeTask) -> Plan:
         return self._plans[self._components[self._owner(task)].plan]

@@ -241,27 +241,22 @@ class MemoryShard(
         self._purged[flow_id] = self._clock()
         self._budgets.forget(f'flow "{flow_id}"')
         mark = StopMark("the flow was deleted", "system", self._clock())
-        gone = [task for task in self._tasks.values() if task_name(task.task_id).run.flow_id == flow_id]
-        for task in gone:
+        runs = [name for name, run in self._runs.items() if run.submission.run.flow_id == flow_id]
+        for task in [task for task in self._tasks.values() if run_of(task.task_id) in runs]:
             if task.status in (NodeTaskStatus.PENDING, NodeTaskStatus.SUSPENDED):
                 self._dequeue(task)
             if task.status is NodeTaskStatus.RUNNING and task.worker_id:
                 call.terminate(task, mark)
             self._release(self._withdraw(task) if self._is_mapped(task) else task)
-            self._dead.pop(task.task_id, None)
-            del self._tasks[task.task_id], self._private[task.task_id]
-            self._mapped.pop(task.task_id, None)
-        runs = [name for name, run in self._runs.items() if run.submission.run.flow_id == flow_id]
-        components = sum(key[0] in runs for key in self._components)
-        self._forget_events([task_id for task_id in self._watched if task_name(task_id).run.flow_id == flow_id])
+        removed = 0
         for name in runs:
-            self._forget_run(name)
+            removed += len(self._runs[name].submission.components)
+            removed += self._forget_run(name)
         self._kept.pop(flow_id, None)
-        self._forget_signals(lambda run: run.flow_id == flow_id)
         self._logs = {key: lines for key, lines in self._logs.items() if key[0] != flow_id}
         self._reopen()
         self._queues.tidy()
-        return Purge(len(gone) + components, True, call.effects())
+        return Purge(removed, True, call.effects())
 
     async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
         kept = 0

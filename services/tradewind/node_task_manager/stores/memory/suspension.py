@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from tradewind.node_task_manager.domain.durations import duration_text
-from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
@@ -18,6 +17,7 @@ from tradewind.node_task_manager.domain.waiting import (
 from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut
+from tradewind.node_task_manager.stores.memory.records import run_of, task_name
 
 
 class MemorySuspension(MemoryFanOut):
@@ -25,20 +25,20 @@ class MemorySuspension(MemoryFanOut):
 
     async def signal(self, signal: Signal) -> Effects:
         call = Call()
-        known = self._signal_requests.setdefault(signal.task_id, {})
+        known = self._signal_requests.get(signal.task_id, {})
         if signal.request_id in known:
             call.results.append(known[signal.request_id])
         else:
-            call.results.append(self._handle_signal(signal, call))
-            if signal.request_id and call.results[0] in ("resumed", "kept"):
-                known[signal.request_id] = call.results[0]
-                if len(known) > MOST_REQUESTS:
-                    del known[next(iter(known))]
+            result = self._handle_signal(signal, call)
+            call.results.append(result)
+            if signal.request_id and result in ("resumed", "kept"):
+                latest = [*known.items(), (signal.request_id, result)][-MOST_REQUESTS:]
+                self._signal_requests[signal.task_id] = dict(latest)
         self._conclude((), call)
         return call.effects()
 
     def _handle_signal(self, signal: Signal, call: Call) -> str:
-        name = TaskName.parse(signal.task_id)
+        name = task_name(signal.task_id)
         task = self._tasks.get(signal.task_id)
         component = self._components.get((str(name.run), signal.component_id))
         if component is None:
@@ -60,8 +60,7 @@ class MemorySuspension(MemoryFanOut):
         return "resumed"
 
     def _store_signal(self, task_id: str, resumption: Resumption) -> str:
-        run = TaskName.parse(task_id).run
-        of_run = sum(len(kept) for other, kept in self._signals.items() if TaskName.parse(other).run == run)
+        of_run = sum(len(kept) for other, kept in self._signals.items() if run_of(other) == run_of(task_id))
         kept = self._signals.setdefault(task_id, [])
         if len(kept) >= MOST_KEPT or of_run >= MOST_KEPT_OF_RUN:
             return "full"
@@ -143,7 +142,7 @@ class MemorySuspension(MemoryFanOut):
         """Return the value of the first live edge into a node, or null."""
         for at, value in sorted(task.inputs):
             edge = self._plan(task).edges[at]
-            source = TaskName.parse(task.task_id).run.task_id(self._plan(task).nodes[edge.source].node_id)
+            source = task_name(task.task_id).run.task_id(self._plan(task).nodes[edge.source].node_id)
             return value if value != ELSEWHERE else dict(self._tasks[source].outputs)[edge.source_handle]
         return "null"
 
