@@ -74,8 +74,9 @@ class MemoryCacheStore:
 
     def _valid(self, stored: dict[Entry, _Stored], entry: Entry) -> _Stored | None:
         found = stored.get(entry)
-        counts = found is not None and found.generation == self._generations[entry.cache]
-        return found if counts and found is not None and found.until > self._clock() else None
+        if found is None or found.generation != self._generations[entry.cache] or found.until <= self._clock():
+            return None
+        return found
 
 
 class MemoryCacheStatistics:

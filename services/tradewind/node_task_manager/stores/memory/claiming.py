@@ -129,8 +129,8 @@ class MemoryClaiming(MemoryConsequences):
         # If the cycle is not due yet, but soon, the attempt begins at the planned time.
         planned_ms = self._runs[self._owner(task)[0]].submission.planned_ms
         begin = min(max(now, planned_ms), now + MOST_AHEAD_MS)
-        ends = [begin + node.start_to_close_ms] if node.start_to_close_ms else []
-        private.close_at = min(ends + ([private.total_at] if node.total_ms else []), default=0)
+        timeout_at = begin + node.start_to_close_ms if node.start_to_close_ms else 0
+        private.close_at = min((at for at in (timeout_at, private.total_at) if at), default=0)
         private.beat_by = begin + node.heartbeat_ms if node.heartbeat_ms else 0
         task = replace(task, nonce=f"n{next(self._numbers):x}", worker_id=worker_id, started_at=begin)
         self._tasks[task.task_id] = task

@@ -86,16 +86,28 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._private[task.task_id] = Private()
         return task
 
+    def _begin_entries(self, owner: tuple[str, str]) -> None:
+        """Let the entry nodes of a component begin, but for those that have a record already."""
+        component = self._components[owner]
+        plan = self._plans[component.plan]
+        for place in plan.entries:
+            if component.run.task_id(plan.nodes[place].node_id) not in self._tasks:
+                self._enqueue(self._create(owner, place))
+
+    def _start_total_time(self, task: NodeTask) -> int:
+        """Return when a node task's total time ends, 0 for never; it starts when the node task is ready at first."""
+        node, private = self._node(task), self._private[task.task_id]
+        if node.total_ms and not private.total_at:
+            private.total_at = self._clock() + node.total_ms
+        return private.total_at
+
     def _enqueue(self, task: NodeTask) -> None:
-        node, user = self._node(task), self._components[self._owner(task)].user_id
-        private = self._private[task.task_id]
+        node, user = self._node(task), self._user(task)
         self._tasks[task.task_id] = replace(task, status=NodeTaskStatus.PENDING, ready_at=self._clock())
         self._add_event(task, TaskEventKind.QUEUED)
         self._queues.put(node.node_type, user, task.task_id, node.schedule_to_start_ms, node.priority)
-        if node.total_ms:
-            private.total_at = private.total_at or self._clock() + node.total_ms
-            start_by = self._queues.waits.get(task.task_id, private.total_at)
-            self._queues.waits[task.task_id] = min(start_by, private.total_at)
+        if total_at := self._start_total_time(task):
+            self._queues.waits[task.task_id] = min(self._queues.waits.get(task.task_id, total_at), total_at)
 
     def _dequeue(self, task: NodeTask) -> NodeTask:
         """Take out a node task that waits in a queue, for a limit or for its next attempt."""

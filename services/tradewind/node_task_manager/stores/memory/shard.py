@@ -87,16 +87,13 @@ class MemoryShard(
                 nodes=len(plan.nodes),
                 submitted_at=self._clock(),
                 node_type=run.node_type,
+                withheld=component_id in run.withheld,
             )
-            marks = self._stop_marks(run, component_id)
             self._keep_results(run, (name, component_id), call)
-            held = self._withhold(run, (name, component_id))
-            if marks:
-                self._stop_component((name, component_id), marks[0], call)
-            elif not held:
-                for place in plan.entries:
-                    if run.run.task_id(plan.nodes[place].node_id) not in self._tasks:
-                        self._enqueue(self._create((name, component_id), place))
+            if mark := self._stop_mark(run, component_id):
+                self._stop_component((name, component_id), mark, call)
+            elif component_id not in run.withheld:
+                self._begin_entries((name, component_id))
         return SubmitResult(SubmitOutcome.ACCEPTED)
 
     async def claim(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
@@ -163,14 +160,14 @@ class MemoryShard(
         for _, task_id in sorted((at, task_id) for task_id, at in self._queues.waits.items() if at <= now):
             task = self._tasks[task_id]
             node, total_at = self._node(task), self._private[task_id].total_at
-            spared = task.ready_at < since
-            if (spared or self._waits_for_limit(task)) and not (node.total_ms and total_at <= now):
+            spared, time_is_over = task.ready_at < since, 0 < total_at <= now
+            if (spared or self._waits_for_limit(task)) and not time_is_over:
                 till = spare_till if spared else now + node.schedule_to_start_ms
-                self._queues.waits[task_id] = min([till, *([total_at] if node.total_ms else [])])
+                self._queues.waits[task_id] = min(till, total_at or till)
                 continue
             call.results.append(task_id)
             task = self._dequeue(task)
-            if node.total_ms and self._private[task_id].total_at <= now:
+            if time_is_over:
                 message = f"no attempt succeeded within the total time of {duration_text(node.total_ms)}"
                 self._fail(task, "TOTAL_TIMEOUT", message, call)
             else:

@@ -79,8 +79,7 @@ class MemorySuspension(MemoryFanOut):
     def _wait(self, task: NodeTask, wait: Wait) -> NodeTask:
         now = self._clock()
         wait = replace(wait, till=now + wait.after_ms if wait.after_ms >= 0 else wait.till, after_ms=-1, since=now)
-        total_at = self._private[task.task_id].total_at if self._node(task).total_ms else 0
-        ends = [at for at in (wait.till, total_at) if at]
+        ends = [at for at in (wait.till, self._private[task.task_id].total_at) if at]
         at = max(min(ends), now + 1) if ends else 0
         if at:
             self._delayed[task.task_id] = at
@@ -110,10 +109,8 @@ class MemorySuspension(MemoryFanOut):
         if wait is None or self._is_mapped(task):
             super()._enqueue(task)
             return
-        now, node = self._clock(), self._node(task)
-        if node.total_ms:
-            private = self._private[task.task_id]
-            private.total_at = private.total_at or now + node.total_ms
+        self._start_total_time(task)
+        now = self._clock()
         self._wait(replace(task, ready_at=now, started_at=now), wait)
 
     def _wake(self, task: NodeTask, call: Call) -> None:
@@ -126,7 +123,7 @@ class MemorySuspension(MemoryFanOut):
         wait, node = task.wait, self._node(task)
         assert wait is not None
         task = self._dequeue(task)
-        if node.total_ms and self._private[task.task_id].total_at <= self._clock():
+        if 0 < self._private[task.task_id].total_at <= self._clock():
             self._abandon(task)
             message = f"it was still waiting when the total time of {duration_text(node.total_ms)} ended"
             self._fail(task, "TOTAL_TIMEOUT", message, call)
