@@ -116,15 +116,17 @@ class MemoryClaiming(MemoryConsequences):
         node = self._node(task)
         self._queues.waits.pop(task.task_id, None)
         task = replace(task, status=NodeTaskStatus.RUNNING, attempt=task.attempt + 1, progress=0, message="", step="")
-        task = self._lease(self._take_slots(task), worker_id)
-        self._add_event(task, TaskEventKind.RUNNING)
+        task = self._lease(self._take_slots(task), worker_id, self._new_nonce())
         if node.retry and node.retry.attempts > 1:
             self._budgets.begin(self._spender(task))
         waited_ms = max(0, self._clock() - task.ready_at)
         call.assignments.append(structs.replace(self._assignment(task), waited_ms=waited_ms))
 
-    def _lease(self, task: NodeTask, worker_id: str) -> NodeTask:
-        """Give an attempt to a worker, under a new nonce, and start its clocks."""
+    def _new_nonce(self) -> str:
+        return f"n{next(self._numbers):x}"
+
+    def _lease(self, task: NodeTask, worker_id: str, nonce: str) -> NodeTask:
+        """Give an attempt to a worker and start its clocks."""
         now, node, private = self._clock(), self._node(task), self._private[task.task_id]
         # If the cycle is not due yet, but soon, the attempt begins at the planned time.
         planned_ms = self._runs[self._owner(task)[0]].submission.planned_ms
@@ -132,9 +134,10 @@ class MemoryClaiming(MemoryConsequences):
         timeout_at = begin + node.start_to_close_ms if node.start_to_close_ms else 0
         private.close_at = min((at for at in (timeout_at, private.total_at) if at), default=0)
         private.beat_by = begin + node.heartbeat_ms if node.heartbeat_ms else 0
-        task = replace(task, nonce=f"n{next(self._numbers):x}", worker_id=worker_id, started_at=begin)
+        task = replace(task, nonce=nonce, worker_id=worker_id, started_at=begin)
         self._tasks[task.task_id] = task
         self._renew_lease(task)
+        self._add_event(task, TaskEventKind.RUNNING)
         return task
 
     def _assignment(self, task: NodeTask) -> Assignment:

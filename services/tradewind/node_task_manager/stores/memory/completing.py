@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
-from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.work import Effects, Outcome, OutcomeKind, Vacancy
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.replacing import replace
@@ -35,31 +34,28 @@ class MemoryCompleting(MemorySuspension):
         if refused is not None or task is None:
             return refused or ""
         task = self._release(task) if task.status is NodeTaskStatus.RUNNING else self._dequeue(task)
-        reason = ""
-        stopped = task.stop is not None or self._components[self._owner(task)].stop is not None
-        waits = outcome.kind is OutcomeKind.SUSPENDED and not stopped
-        kind = OutcomeKind.TERMINATED if outcome.kind is OutcomeKind.SUSPENDED else outcome.kind
-        if kind is OutcomeKind.TERMINATED:
+        task = replace(task, attempt=max(task.attempt, outcome.attempt), nonce=outcome.nonce)
+        stopped = task.stop or self._components[self._owner(task)].stop
+        if outcome.kind is OutcomeKind.COMPLETED:
+            self._succeed(task, outcome, call)
+        elif outcome.kind is OutcomeKind.FAILED:
+            assert outcome.error is not None
+            self._fail_attempt(task, outcome.error, outcome.retry_request, call)
+        elif outcome.kind is OutcomeKind.SUSPENDED and outcome.wait is not None and not stopped:
+            self._suspend(task, outcome.wait, call)
+        else:
             reason = task.stop.reason if task.stop else outcome.error.message if outcome.error else ""
-        outputs = tuple(sorted(outcome.outputs)) if outcome.kind is OutcomeKind.COMPLETED else ()
-        task = replace(
-            task,
-            attempt=max(task.attempt, outcome.attempt),
-            nonce=outcome.nonce,
-            outputs=outputs,
-            emitted=tuple(handle for handle, _ in outputs),
-        )
-        if outcome.kind is OutcomeKind.COMPLETED and outcome.cache:
+            self._finish(task, NodeTaskStatus.TERMINATED, reason, call)
+        return ""
+
+    def _succeed(self, task: NodeTask, outcome: Outcome, call: Call) -> None:
+        outputs = tuple(sorted(outcome.outputs))
+        task = replace(task, outputs=outputs, emitted=tuple(handle for handle, _ in outputs))
+        if outcome.cache:
             task = replace(task, cached=outcome.cache, worker_id="")
             component = self._components[self._owner(task)]
             self._components[self._owner(task)] = replace(component, cached=component.cached + 1)
-        if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
-            self._fail_attempt(task, outcome.error, outcome.retry_request, call)
-        elif waits and outcome.wait is not None:
-            self._suspend(task, outcome.wait, call)
-        else:
-            self._finish(task, NodeTaskStatus(kind), reason, call)
-        return ""
+        self._finish(task, NodeTaskStatus.COMPLETED, "", call)
 
     def _complete_eager(self, before: Outcome, refused: str, outcome: Outcome, call: Call) -> str:
         """Take an eager attempt; returns why not, "" when it counts."""
@@ -106,9 +102,8 @@ class MemoryCompleting(MemorySuspension):
             return "it does not follow the node task that was reported before it"
         if self._config.bounded or self._own_limits(task):
             return "limits are set, so it has to wait for its turn"
-        task = self._lease(replace(self._dequeue(task), status=NodeTaskStatus.RUNNING, attempt=1), worker_id)
-        task = self._tasks[task.task_id] = replace(task, nonce=nonce)
-        self._add_event(task, TaskEventKind.RUNNING)
+        task = replace(self._dequeue(task), status=NodeTaskStatus.RUNNING, attempt=1)
+        self._lease(task, worker_id, nonce)
         if node.retry and node.retry.attempts > 1:
             self._budgets.begin(self._spender(task))
         return ""

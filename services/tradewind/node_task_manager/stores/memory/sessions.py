@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
-from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.node_tasks import Renewal, Session
 from tradewind.node_task_manager.ports.work import Effects, Held
 from tradewind.node_task_manager.stores.memory.call import Call
@@ -94,8 +93,7 @@ class MemorySessions(MemoryClaiming):
         call = Call()
         task = self._tasks.get(held.task_id)
         if task is not None and _holds(task, held) and task.worker_id == worker_id and task.stop is None:
-            task = self._lease(replace(task, progress=0, message="", step=""), to)
-            self._add_event(task, TaskEventKind.RUNNING)
+            task = self._lease(replace(task, progress=0, message="", step=""), to, self._new_nonce())
             call.assignments.append(self._assignment(task))
         return call.effects()
 
