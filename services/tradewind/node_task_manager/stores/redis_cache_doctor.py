@@ -1,23 +1,13 @@
 """Looking through the caches of a shard in Redis for broken invariants."""
 
 from collections.abc import Callable, Collection
-from typing import Any
-
-import msgspec
 
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.doctor import Examined, Finding
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
 
-
-class _Reply(msgspec.Struct, array_like=True):
-    records: int
-    findings: list[tuple[str, str, str, bool]]
-    at: str
-
-
-_EXAMINE = Script(__name__, "examine_cache", _Reply)
+_EXAMINE = Script(__name__, "examine_cache", tuple[int, list[tuple[str, str, str, bool]], str])
 
 
 class RedisCacheDoctor:
@@ -32,15 +22,14 @@ class RedisCacheDoctor:
         self, name: str, at: str, records: int, recheck: Collection[str] | None, mend: bool, cleaner: str = ""
     ) -> Examined:
         keys = [self._keys.cache_index(name), self._keys.cache_generation(name), self._keys.cleaner()]
-        args: dict[str, Any] = {
+        args = {
             "now": self._clock(),
             "name": name,
             "at": at,
             "records": records,
+            "recheck": None if recheck is None else list(recheck),
             "mend": mend,
             "cleaner": cleaner,
         }
-        if recheck is not None:
-            args["recheck"] = list(recheck)
-        reply = await _EXAMINE(self._client, keys, args)
-        return Examined(reply.records, tuple(Finding(*each) for each in reply.findings), reply.at)
+        examined, findings, following = await _EXAMINE(self._client, keys, args)
+        return Examined(examined, tuple(Finding(*each) for each in findings), following)

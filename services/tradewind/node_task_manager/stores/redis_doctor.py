@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 from tradewind.node_task_manager.ports.doctor import ShardExamination
 from tradewind.node_task_manager.ports.work import Effects
@@ -31,9 +30,8 @@ class RedisShardDoctor:
     async def examine(
         self, at: str, records: int, recheck: Collection[str] | None, mend: bool, cleaner: str = ""
     ) -> ShardExamination:
-        more: dict[str, Any] = {"at": at, "records": records, "mend": mend, "cleaner": cleaner}
-        if recheck is not None:
-            more["recheck"] = list(recheck)
+        names = None if recheck is None else list(recheck)
+        more = {"at": at, "records": records, "recheck": names, "mend": mend, "cleaner": cleaner}
         reply = await self._tasks.run_script(_EXAMINE, more)
         findings = tuple(Finding(*finding) for finding in reply.findings)
         return ShardExamination(Examined(reply.records, findings, reply.at), reply.effects)
