@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from tradewind.node_task_manager.domain.fan_out import (
@@ -23,6 +23,7 @@ from tradewind.node_task_manager.ports.work import Effects, Vacancy
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
 from tradewind.node_task_manager.stores.memory.records import run_of, task_name
+from tradewind.node_task_manager.stores.memory.replacing import replace
 
 _MAX_REASON_BYTES = 500
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tradewind.node_task_manager.domain.component import Component
@@ -12,6 +12,7 @@ from tradewind.node_task_manager.domain.notification import Fact, Notification, 
 from tradewind.node_task_manager.domain.task_event import TaskEvent, TaskEventKind
 from tradewind.node_task_manager.ports.events import position
 from tradewind.node_task_manager.ports.reading import Stretch
+from tradewind.node_task_manager.stores.memory.replacing import replace
 
 BRIEF = 500
 QUIET_MS = 60_000

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tradewind.node_task_manager.domain.component import Component, RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
@@ -11,6 +11,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanNode
 from tradewind.node_task_manager.domain.waiting import Resumption
 from tradewind.node_task_manager.ports.reading import StoredLine
+from tradewind.node_task_manager.stores.memory.replacing import replace
 
 task_name = functools.lru_cache(maxsize=65_536)(TaskName.parse)
 """Parses the id of a node task."""

@@ -1,12 +1,12 @@
 """Reruns in memory: nodes that keep their results from an earlier run."""
 
-from dataclasses import replace
 from functools import partial
 
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.cleaning import MemoryCleaning
+from tradewind.node_task_manager.stores.memory.replacing import replace
 
 
 class MemoryReruns(MemoryCleaning):

@@ -1,7 +1,6 @@
 """Sessions of workers in memory, and the leases that workers hold in them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
@@ -9,6 +8,7 @@ from tradewind.node_task_manager.ports.node_tasks import Renewal, Session
 from tradewind.node_task_manager.ports.work import Effects, Held
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
+from tradewind.node_task_manager.stores.memory.replacing import replace
 
 
 class MemorySessions(MemoryClaiming):

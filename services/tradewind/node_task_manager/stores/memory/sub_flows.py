@@ -1,7 +1,6 @@
 """Node tasks in memory that wait for a cycle of another flow."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
@@ -11,6 +10,7 @@ from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.events import SubFlowEvent
 from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.stores.memory.call import Call
+from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.suspension import MemorySuspension
 
 

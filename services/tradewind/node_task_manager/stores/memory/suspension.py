@@ -1,7 +1,5 @@
 """Node tasks in memory that wait for a signal or a time."""
 
-from dataclasses import replace
-
 from tradewind.node_task_manager.domain.durations import duration_text
 from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
@@ -18,6 +16,7 @@ from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut
 from tradewind.node_task_manager.stores.memory.records import run_of, task_name
+from tradewind.node_task_manager.stores.memory.replacing import replace
 
 
 class MemorySuspension(MemoryFanOut):

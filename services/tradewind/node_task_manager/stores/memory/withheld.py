@@ -1,11 +1,10 @@
 """Components in memory that are withheld until they are released."""
 
-from dataclasses import replace
-
 from tradewind.node_task_manager.domain.component import ComponentStatus, Release, RunSubmission
 from tradewind.node_task_manager.domain.node_task import StopMark
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
+from tradewind.node_task_manager.stores.memory.replacing import replace
 
 
 class MemoryWithheld(MemoryClaiming):
