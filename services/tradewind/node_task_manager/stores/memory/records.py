@@ -128,9 +128,6 @@ class MemoryRecords:
     async def unlist_dead_letter(self, user_id: str, task_id: str) -> None:
         self._dead.pop(task_id, None)
 
-    async def run_lines(self, run: RunName, after: str, limit: int) -> list[StoredLine]:
-        return await self.lines(str(run), 0, after, limit)
-
     async def held_by(self, worker_id: str) -> list[str]:
         held = ((at, task_id) for task_id, at in self._leases.items() if self._tasks[task_id].worker_id == worker_id)
         return [task_id for _, task_id in sorted(held)]
@@ -143,11 +140,6 @@ class MemoryRecords:
         return [
             dict(task.outputs).get(handle) if task else None for task, (_, handle) in zip(tasks, wanted, strict=True)
         ]
-
-    async def lines(self, flow_id: str, cycle: int, after: str, limit: int) -> list[StoredLine]:
-        lines = self._logs.get((flow_id, cycle), [])
-        past = next((at + 1 for at, line in enumerate(lines) if line.log_id == after), 0)
-        return lines[past : past + limit]
 
     def _plan(self, task: NodeTask) -> Plan:
         return self._plans[self._components[self._owner(task)].plan]

@@ -14,14 +14,14 @@ from tradewind.node_task_manager.domain.component import (
 )
 from tradewind.node_task_manager.domain.durations import duration_text
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.node_tasks import Purge, Submitted
-from tradewind.node_task_manager.ports.reading import Line, Progress, StoredLine
 from tradewind.node_task_manager.ports.work import Effects, Postponed, Vacancy
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.clocks import expired_clock_error
 from tradewind.node_task_manager.stores.memory.completing import MemoryCompleting
+from tradewind.node_task_manager.stores.memory.progress import MemoryProgress
 from tradewind.node_task_manager.stores.memory.records import Run, run_of, task_name
 from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.reruns import MemoryReruns
@@ -33,7 +33,14 @@ from tradewind.node_task_manager.stores.memory.withheld import MemoryWithheld
 
 
 class MemoryShard(
-    MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, MemoryCompleting, MemorySessions, MemoryWaits
+    MemorySubFlows,
+    MemoryReruns,
+    MemoryWithheld,
+    MemoryWatching,
+    MemoryCompleting,
+    MemorySessions,
+    MemoryProgress,
+    MemoryWaits,
 ):
     """All stores of a shard; `clock` returns epoch ms."""
 
@@ -255,51 +262,5 @@ class MemoryShard(
         self._queues.tidy()
         return Purge(removed, True, call.effects())
 
-    async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
-        kept = 0
-        updated: dict[str, NodeTask] = {}
-        for entry in progress:
-            task = self._tasks.get(entry.task_id)
-            if task is not None and task.status is NodeTaskStatus.RUNNING and task.nonce == entry.nonce:
-                kept += 1
-                self._record_heartbeat(task)
-                if entry.progress >= task.progress:
-                    task = replace(task, progress=entry.progress, message=entry.message, step=entry.step)
-                    self._tasks[task.task_id] = updated[task.task_id] = task
-        for task in updated.values():
-            self._add_event(task, TaskEventKind.PROGRESS)
-        for line in lines:
-            task = self._tasks.get(line.task_id)
-            if task is not None and line.nonce in (task.nonce, self._private[line.task_id].settled):
-                kept += 1
-                within = task.started_at <= line.at <= self._clock()
-                self._log(line if within else replace(line, at=self._clock()))
-        return kept
-
     async def totals(self) -> dict[str, int]:
         return dict(self._totals)
-
-    def _log(self, line: Line) -> None:
-        name = task_name(line.task_id)
-        flow_id, cycle = name.run.ad_hoc or name.run.flow_id, name.run.cycle
-        kept = self._logs.setdefault((flow_id, cycle), [])
-        log_id = f"{self._clock()}-{next(self._numbers)}"
-        kept.append(
-            StoredLine(
-                log_id,
-                cycle,
-                name.run.run,
-                name.within_run,
-                line.level,
-                line.source,
-                line.message,
-                line.at,
-                line.attempt,
-            )
-        )
-        del kept[: -self._limits.log_lines]
-        cycles = sorted(at for flow, at in self._logs if flow == flow_id)
-        for old in cycles[: -self._limits.log_cycles]:
-            del self._logs[flow_id, old][: -self._limits.older_log_lines]
-        for gone in cycles[: -self._limits.logged_cycles]:
-            del self._logs[flow_id, gone]

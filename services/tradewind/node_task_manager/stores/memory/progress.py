@@ -1,0 +1,69 @@
+"""Progress and log lines of attempts in memory."""
+
+from collections.abc import Sequence
+
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.task_event import TaskEventKind
+from tradewind.node_task_manager.ports.reading import Line, Progress, StoredLine
+from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences
+from tradewind.node_task_manager.stores.memory.records import task_name
+from tradewind.node_task_manager.stores.memory.replacing import replace
+
+
+class MemoryProgress(MemoryConsequences):
+    """Keeps what attempts report while they run, and returns their lines."""
+
+    async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
+        kept = 0
+        updated: dict[str, NodeTask] = {}
+        for entry in progress:
+            task = self._tasks.get(entry.task_id)
+            if task is not None and task.status is NodeTaskStatus.RUNNING and task.nonce == entry.nonce:
+                kept += 1
+                self._record_heartbeat(task)
+                if entry.progress >= task.progress:
+                    task = replace(task, progress=entry.progress, message=entry.message, step=entry.step)
+                    self._tasks[task.task_id] = updated[task.task_id] = task
+        for task in updated.values():
+            self._add_event(task, TaskEventKind.PROGRESS)
+        for line in lines:
+            task = self._tasks.get(line.task_id)
+            if task is not None and line.nonce in (task.nonce, self._private[line.task_id].settled):
+                kept += 1
+                within = task.started_at <= line.at <= self._clock()
+                self._log(line if within else replace(line, at=self._clock()))
+        return kept
+
+    def _log(self, line: Line) -> None:
+        name = task_name(line.task_id)
+        flow_id, cycle = name.run.ad_hoc or name.run.flow_id, name.run.cycle
+        kept = self._logs.setdefault((flow_id, cycle), [])
+        log_id = f"{self._clock()}-{next(self._numbers)}"
+        kept.append(
+            StoredLine(
+                log_id,
+                cycle,
+                name.run.run,
+                name.within_run,
+                line.level,
+                line.source,
+                line.message,
+                line.at,
+                line.attempt,
+            )
+        )
+        del kept[: -self._limits.log_lines]
+        cycles = sorted(at for flow, at in self._logs if flow == flow_id)
+        for old in cycles[: -self._limits.log_cycles]:
+            del self._logs[flow_id, old][: -self._limits.older_log_lines]
+        for gone in cycles[: -self._limits.logged_cycles]:
+            del self._logs[flow_id, gone]
+
+    async def lines(self, flow_id: str, cycle: int, after: str, limit: int) -> list[StoredLine]:
+        lines = self._logs.get((flow_id, cycle), [])
+        past = next((at + 1 for at, line in enumerate(lines) if line.log_id == after), 0)
+        return lines[past : past + limit]
+
+    async def run_lines(self, run: RunName, after: str, limit: int) -> list[StoredLine]:
+        return await self.lines(str(run), 0, after, limit)
