@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.stores.node_task_manager.shards import Bench, completed, plan_of
+from tests.stores.node_task_manager.shards import Bench, completed, held, plan_of
 from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
@@ -116,6 +116,13 @@ async def test_keep_newest_skips_older_waiting_node_tasks_of_a_full_key(bench: B
     assert await bench.statuses(keyed(1)) == {"a": "running", "b": "skipped", "c": "pending"}
     await bench.complete(a)
     assert await names(bench) == ["c"]
+
+
+async def test_node_task_that_is_given_back_twice_in_one_call_frees_one_slot(bench: Bench) -> None:
+    await bench.submit(keyed(1))
+    (a,) = await bench.take()
+    assert (await bench.shard.give_back("w1", 0, held(a, a))).results == ("given_back",)
+    assert len(await bench.take()) == 1
 
 
 async def test_cancel_oldest_stops_the_oldest_node_task_of_a_full_key(bench: Bench) -> None:

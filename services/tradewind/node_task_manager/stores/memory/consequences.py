@@ -46,8 +46,6 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         """When cleaning should check each ended run of a flow."""
         self._sessions: dict[str, int] = {}
         self._numbers = itertools.count(1)
-        self._inputs: dict[tuple[str, str], str] = {}
-        """What entry nodes of formerly withheld components get instead of the run's inputs."""
         self._unwanted: set[tuple[str, str]] = set()
         """Withheld components that were skipped."""
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.node_task import NodeTask
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.reading import Line, Progress, StoredLine
 from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences
-from tradewind.node_task_manager.stores.memory.records import task_name
+from tradewind.node_task_manager.stores.memory.records import holds_lease, task_name
 from tradewind.node_task_manager.stores.memory.replacing import replace
 
 
@@ -19,7 +19,7 @@ class MemoryProgress(MemoryConsequences):
         updated: dict[str, NodeTask] = {}
         for entry in progress:
             task = self._tasks.get(entry.task_id)
-            if task is not None and task.status is NodeTaskStatus.RUNNING and task.nonce == entry.nonce:
+            if holds_lease(task, entry.nonce):
                 kept += 1
                 self._record_heartbeat(task)
                 if entry.progress >= task.progress:

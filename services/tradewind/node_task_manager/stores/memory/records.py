@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from tradewind.node_task_manager.domain.component import Component, RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
@@ -21,6 +22,11 @@ task_name = functools.lru_cache(maxsize=65_536)(TaskName.parse)
 def run_of(task_id: str) -> str:
     """Return the name of the run that a node task belongs to."""
     return str(task_name(task_id).run)
+
+
+def holds_lease(task: NodeTask | None, nonce: str) -> TypeGuard[NodeTask]:
+    """Say whether an attempt, named by its nonce, holds its lease."""
+    return task is not None and task.status is NodeTaskStatus.RUNNING and task.nonce == nonce
 
 
 @dataclass
@@ -45,7 +51,7 @@ class Private:
 
 
 class MemoryRecords:
-    """A NodeTaskReader and PlanStore; `clock` returns epoch ms."""
+    """A PlanStore, and a NodeTaskReader but for log lines; `clock` returns epoch ms."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
         self._limits = limits
@@ -53,6 +59,8 @@ class MemoryRecords:
         self._plans: dict[str, Plan] = {}
         self._runs: dict[str, Run] = {}
         self._components: dict[tuple[str, str], Component] = {}
+        self._inputs: dict[tuple[str, str], str] = {}
+        """What entry nodes of formerly withheld components get instead of the run's inputs."""
         self._tasks: dict[str, NodeTask] = {}
         self._private: dict[str, Private] = {}
         self._stops: dict[tuple[str, str], tuple[str, StopMark]] = {}
@@ -104,6 +112,10 @@ class MemoryRecords:
     async def component_ids(self, run: RunName) -> tuple[str, ...]:
         run_record = self._runs.get(str(run))
         return tuple(at for at, _ in run_record.submission.components) if run_record else ()
+
+    async def run_inputs(self, run: RunName, component_id: str) -> str:
+        found = self._runs.get(str(run))
+        return self._inputs.get((str(run), component_id)) or (found.submission.inputs_json if found else "")
 
     async def runs_of(
         self, user_id: str, kind: str, after: tuple[int, str] | None, limit: int

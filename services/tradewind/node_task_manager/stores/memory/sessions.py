@@ -1,13 +1,14 @@
 """Sessions of workers in memory, and the leases that workers hold in them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from tradewind.node_task_manager.domain.limits import Limits
-from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.node_task import NodeTask
 from tradewind.node_task_manager.ports.node_tasks import Renewal, Session
 from tradewind.node_task_manager.ports.work import Effects, Held
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
+from tradewind.node_task_manager.stores.memory.records import holds_lease
 from tradewind.node_task_manager.stores.memory.replacing import replace
 
 
@@ -26,23 +27,20 @@ class MemorySessions(MemoryClaiming):
         kept, lost = set(), []
         for token in held:
             task = self._tasks.get(token.task_id)
-            if task is not None and _holds(task, token):
+            if holds_lease(task, token.nonce):
                 kept.add(token.task_id)
                 self._extend(task, call)
                 self._record_heartbeat(task)
             elif self._loss_reason(task, token):
                 lost.append(token.nonce)
-        for task_id in await self.held_by(worker_id):
-            if task_id not in kept:
-                self._give_back(self._tasks[task_id], lost=not same, call=call)
+        await self._give_back_all(worker_id, kept, lost=not same, call=call)
         self._conclude((), call)
         return Session(session, tuple(lost), call.effects())
 
     async def begin_process(self, worker_id: str, incarnation: str) -> Effects:
         call = Call()
         if self._incarnations.get(worker_id, incarnation) != incarnation:
-            for task_id in await self.held_by(worker_id):
-                self._give_back(self._tasks[task_id], lost=True, call=call)
+            await self._give_back_all(worker_id, (), lost=True, call=call)
         self._incarnations[worker_id] = incarnation
         self._conclude((), call)
         return call.effects()
@@ -54,7 +52,7 @@ class MemorySessions(MemoryClaiming):
         lost, named = [], set()
         for token in held if current else ():
             task = self._tasks.get(token.task_id)
-            if task is not None and _holds(task, token):
+            if holds_lease(task, token.nonce):
                 named.add(task.task_id)
                 self._extend(task, call)
             elif reason := self._loss_reason(task, token):
@@ -80,23 +78,24 @@ class MemorySessions(MemoryClaiming):
         else:
             call.results.append("given_back")
             if held is None:
-                given = [self._tasks[task_id] for task_id in await self.held_by(worker_id)]
-            else:
-                named = [(self._tasks.get(token.task_id), token) for token in held]
-                given = [task for task, token in named if task is not None and _holds(task, token)]
-            for task in given:
-                self._give_back(task, lost=held is None, call=call)
+                await self._give_back_all(worker_id, (), lost=True, call=call)
+            for token in held or ():
+                task = self._tasks.get(token.task_id)
+                if holds_lease(task, token.nonce):
+                    self._give_back(task, lost=False, call=call)
         self._conclude((), call)
         return call.effects()
+
+    async def _give_back_all(self, worker_id: str, kept: Collection[str], *, lost: bool, call: Call) -> None:
+        """Give back what a worker holds, but for the node tasks in `kept`."""
+        for task_id in await self.held_by(worker_id):
+            if task_id not in kept:
+                self._give_back(self._tasks[task_id], lost=lost, call=call)
 
     async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:
         call = Call()
         task = self._tasks.get(held.task_id)
-        if task is not None and _holds(task, held) and task.worker_id == worker_id and task.stop is None:
+        if holds_lease(task, held.nonce) and task.worker_id == worker_id and task.stop is None:
             task = self._lease(replace(task, progress=0, message="", step=""), to, self._new_nonce())
             call.assignments.append(self._assignment(task))
         return call.effects()
-
-
-def _holds(task: NodeTask, token: Held) -> bool:
-    return task.status is NodeTaskStatus.RUNNING and task.nonce == token.nonce

@@ -22,7 +22,7 @@ from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.clocks import expired_clock_error
 from tradewind.node_task_manager.stores.memory.completing import MemoryCompleting
 from tradewind.node_task_manager.stores.memory.progress import MemoryProgress
-from tradewind.node_task_manager.stores.memory.records import Run, run_of, task_name
+from tradewind.node_task_manager.stores.memory.records import Run, holds_lease, run_of, task_name
 from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.reruns import MemoryReruns
 from tradewind.node_task_manager.stores.memory.sessions import MemorySessions
@@ -112,7 +112,7 @@ class MemoryShard(
         call = Call()
         for given in postponed:
             task = self._tasks.get(given.task_id)
-            if task is None or task.status is not NodeTaskStatus.RUNNING or task.nonce != given.nonce:
+            if not holds_lease(task, given.nonce):
                 call.results.append("lost")
             elif task.stop:
                 call.results.append("lost")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.retry import RetryRequest
 from tradewind.node_task_manager.domain.sub_flow import ReportKind, SubFlowReport
@@ -22,10 +21,6 @@ class MemorySubFlows(MemorySuspension):
         call.results += [self._handle_report(report, call) for report in reports]
         self._conclude((), call)
         return call.effects()
-
-    async def run_inputs(self, run: RunName, component_id: str) -> str:
-        found = self._runs.get(str(run))
-        return self._inputs.get((str(run), component_id)) or (found.submission.inputs_json if found else "")
 
     def _handle_report(self, report: SubFlowReport, call: Call) -> str:
         task = self._tasks.get(report.task_id)
