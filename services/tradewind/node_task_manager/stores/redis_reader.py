@@ -67,19 +67,27 @@ class RedisNodeTaskReader:
         run, at = place_of(task_id)
         pipeline.hmget(self._keys.run(run), [at + field for field in fields])
 
+    async def _read(self, wanted: Sequence[tuple[str, Sequence[str]]]) -> list[Record]:
+        """Return what there is of the wanted fields of each node task (id, fields), read in one pipeline."""
+        pipeline = self._client.pipeline(transaction=False)
+        for task_id, fields in wanted:
+            self._queue_read(pipeline, task_id, fields)
+        read = await pipeline.execute() if wanted else []
+        return [_present_fields(fields, values) for (_, fields), values in zip(wanted, read, strict=True)]
+
     async def _add_values(self, ids: Sequence[str], records: Sequence[Record], inputs: bool, outputs: bool) -> None:
         """Add the values of edges and the emitted values to records."""
         named = await self._input_fields(ids, records) if inputs else {}
-        requested: list[tuple[Record, list[str]]] = []
-        pipeline = self._client.pipeline(transaction=False)
+        wanted: list[tuple[str, list[str]]] = []
+        lacking: list[Record] = []
         for task_id, record in zip(ids, records, strict=True):
-            names = [*(["input", *named.get(task_id, ())] if inputs else ())]
+            names = ["input", *named.get(task_id, ())] if inputs else []
             names += [f"out:{handle}" for handle in emitted_handles(record)] if outputs else ()
             if names:
-                self._queue_read(pipeline, task_id, names)
-                requested.append((record, names))
-        for (record, names), values in zip(requested, await pipeline.execute() if requested else (), strict=True):
-            record |= _present_fields(names, values)
+                wanted.append((task_id, names))
+                lacking.append(record)
+        for record, values in zip(lacking, await self._read(wanted), strict=True):
+            record |= values
 
     async def _input_fields(self, ids: Sequence[str], records: Sequence[Record]) -> dict[str, list[str]]:
         """Return the input fields of node tasks that may have several, as their plans name them."""
@@ -140,10 +148,7 @@ class RedisNodeTaskReader:
         found: list[tuple[tuple[str, str], ...]] = []
         for first in range(0, len(ids), _WHOLE_PIECE):
             piece = ids[first : first + _WHOLE_PIECE]
-            pipeline = self._client.pipeline(transaction=False)
-            for task_id in piece:
-                self._queue_read(pipeline, task_id, ("ended", "kept"))
-            records = [_present_fields(("ended", "kept"), each) for each in await pipeline.execute()]
+            records = await self._read([(task_id, ("ended", "kept")) for task_id in piece])
             kept = [text_of(record, "kept") for record in records if "kept" in record]
             results = iter(await self.emitted(kept) if kept else ())
             own = [(task_id, record) for task_id, record in zip(piece, records, strict=True) if "kept" not in record]
@@ -158,20 +163,19 @@ class RedisNodeTaskReader:
     async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[str | None]:
         values: list[str | None] = []
         for first in range(0, len(wanted), _WHOLE_PIECE):
-            pipeline = self._client.pipeline(transaction=False)
-            for task_id, handle in wanted[first : first + _WHOLE_PIECE]:
-                self._queue_read(pipeline, task_id, (f"out:{handle}",))
-            values += [None if value is None else value.decode() for (value,) in await pipeline.execute()]
+            piece = wanted[first : first + _WHOLE_PIECE]
+            records = await self._read([(task_id, (f"out:{handle}",)) for task_id, handle in piece])
+            values += [
+                text_of(record, f"out:{handle}") or None for (_, handle), record in zip(piece, records, strict=True)
+            ]
         elsewhere = [at for at, value in enumerate(values) if value == ELSEWHERE]
         if elsewhere:
-            pipeline = self._client.pipeline(transaction=False)
-            for at in elsewhere:
-                self._queue_read(pipeline, wanted[at][0], ("kept",))
+            records = await self._read([(wanted[at][0], ("kept",)) for at in elsewhere])
             sources = {
                 # A run may be removed between two reads.
-                at: source.decode()
-                for at, (source,) in zip(elsewhere, await pipeline.execute(), strict=True)
-                if source is not None
+                at: text_of(record, "kept")
+                for at, record in zip(elsewhere, records, strict=True)
+                if "kept" in record
             }
             kept = await self.outputs([(source, wanted[at][1]) for at, source in sources.items()])
             found = dict(zip(sources, kept, strict=True))

@@ -1,6 +1,7 @@
 --!include claim
 --!include clocks
 -- Renews the leases that a worker names.
+
 -- Returns why a named attempt that holds no lease is lost; nil when its end was reported.
 local function loss_reason(record, held)
   if not record then return 'no such node task' end
