@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from tradewind.node_task_manager.domain.concurrency import WhenFull
-from tradewind.node_task_manager.domain.limits import MOST_AHEAD_MS
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.work import Assignment, Vacancy
@@ -127,16 +126,8 @@ class MemoryClaiming(MemoryConsequences):
 
     def _lease(self, task: NodeTask, worker_id: str, nonce: str) -> NodeTask:
         """Give an attempt to a worker and start its clocks."""
-        now, node, private = self._clock(), self._node(task), self._private[task.task_id]
-        # If the cycle is not due yet, but soon, the attempt begins at the planned time.
-        planned_ms = self._runs[self._owner(task)[0]].submission.planned_ms
-        begin = min(max(now, planned_ms), now + MOST_AHEAD_MS)
-        timeout_at = begin + node.start_to_close_ms if node.start_to_close_ms else 0
-        private.close_at = min((at for at in (timeout_at, private.total_at) if at), default=0)
-        private.beat_by = begin + node.heartbeat_ms if node.heartbeat_ms else 0
-        task = replace(task, nonce=nonce, worker_id=worker_id, started_at=begin)
+        task = replace(task, nonce=nonce, worker_id=worker_id, started_at=self._start_clocks(task))
         self._tasks[task.task_id] = task
-        self._renew_lease(task)
         self._add_event(task, TaskEventKind.RUNNING)
         return task
 

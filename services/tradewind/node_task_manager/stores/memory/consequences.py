@@ -92,13 +92,6 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             if component.run.task_id(plan.nodes[place].node_id) not in self._tasks:
                 self._enqueue(self._create(owner, place))
 
-    def _start_total_time(self, task: NodeTask) -> int:
-        """Return when a node task's total time ends, 0 for never; it starts when the node task is ready at first."""
-        node, private = self._node(task), self._private[task.task_id]
-        if node.total_ms and not private.total_at:
-            private.total_at = self._clock() + node.total_ms
-        return private.total_at
-
     def _enqueue(self, task: NodeTask) -> None:
         node, user = self._node(task), self._user(task)
         self._tasks[task.task_id] = replace(task, status=NodeTaskStatus.PENDING, ready_at=self._clock())
@@ -157,23 +150,6 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
     def _wake(self, task: NodeTask, call: Call) -> None:
         """Go on with a node task whose time has come."""
         self._enqueue(replace(task, retry_at=0))
-
-    def _renew_lease(self, task: NodeTask) -> None:
-        """Renew a lease, though never beyond the attempt's other clocks."""
-        private = self._private[task.task_id]
-        till = self._clock() + self._limits.lease_ms
-        if private.close_at:
-            till = min(till, private.close_at + self._limits.stop_grace_ms)
-        if private.beat_by:
-            till = min(till, private.beat_by)
-        self._leases[task.task_id] = till
-
-    def _record_heartbeat(self, task: NodeTask) -> None:
-        """Note a sign of life: restart the time for which the attempt may be silent."""
-        beat = self._node(task).heartbeat_ms
-        if beat and not task.stop:
-            self._private[task.task_id].beat_by = self._clock() + beat
-            self._renew_lease(task)
 
     def _extend(self, task: NodeTask, call: Call) -> None:
         """Renew a lease; if the node task is to stop, say so again instead."""

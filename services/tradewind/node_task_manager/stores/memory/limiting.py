@@ -7,8 +7,9 @@ from tradewind.node_task_manager.domain.concurrency import WhenFull
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.stores.memory.clocks import MemoryClocks
 from tradewind.node_task_manager.stores.memory.queues import MemoryQueues
-from tradewind.node_task_manager.stores.memory.records import MemoryRecords, task_name
+from tradewind.node_task_manager.stores.memory.records import task_name
 from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.slots import Group, Limit, MemorySlots
 from tradewind.server.rates import KeyRate
@@ -17,7 +18,7 @@ UNBOUND = 10**9
 PACED_AT_ONCE = 100
 
 
-class MemoryLimiting(MemoryRecords):
+class MemoryLimiting(MemoryClocks):
     """Keeps running node tasks within their limits."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:

@@ -19,7 +19,6 @@ from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.node_tasks import Purge, Submitted
 from tradewind.node_task_manager.ports.work import Effects, Postponed, Vacancy
 from tradewind.node_task_manager.stores.memory.call import Call
-from tradewind.node_task_manager.stores.memory.clocks import expired_clock_error
 from tradewind.node_task_manager.stores.memory.completing import MemoryCompleting
 from tradewind.node_task_manager.stores.memory.progress import MemoryProgress
 from tradewind.node_task_manager.stores.memory.records import Run, holds_lease, run_of, task_name
@@ -156,7 +155,7 @@ class MemoryShard(
             if task.started_at < since:
                 self._leases[task_id] = spare_till
                 continue
-            error = None if task.stop else expired_clock_error(task, self._node(task), self._private[task_id], now)
+            error = None if task.stop else self._expired_clock_error(task)
             call.results.append(task_id)
             if error is None:
                 self._give_back(task, lost=True, call=call)
