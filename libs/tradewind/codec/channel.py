@@ -40,34 +40,15 @@ class DecodingChannel(WrappedChannel):
         super().__init__(channel)
         self._codec = codec
 
-    def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return self._channel.unary_unary(method, *self._coders(*args, **kwargs))
-
-    def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return self._channel.unary_stream(method, *self._coders(*args, **kwargs))
-
-    def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return self._channel.stream_unary(method, *self._coders(*args, **kwargs))
-
-    def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return self._channel.stream_stream(method, *self._coders(*args, **kwargs))
-
-    def _coders(
-        self,
-        request_serializer: Callable[[Any], bytes] | None = None,
-        response_deserializer: Callable[[bytes], Any] | None = None,
-        _registered_method: bool | None = False,
-    ) -> tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None]:
-        if response_deserializer is None:
-            return request_serializer, None
-        deserialize = response_deserializer
-
+    def _wrapped(
+        self, make: Callable[..., Any], *args: Any, response_deserializer: Callable[[bytes], Any], **options: Any
+    ) -> Any:
         def deserialize_and_decode(raw: bytes) -> Any:
-            message = deserialize(raw)
+            message = response_deserializer(raw)
             _decode(self._codec, message)
             return message
 
-        return request_serializer, deserialize_and_decode
+        return make(*args, response_deserializer=deserialize_and_decode, **options)
 
 
 def _encode(codec: Codec, message: Message) -> None:

@@ -40,17 +40,5 @@ class _TokenChannel(WrappedChannel):
         super().__init__(channel)
         self._pair = ("authorization", f"Bearer {token}")
 
-    def unary_unary(self, *args: Any, **options: Any) -> Any:
-        return self._wrapped(self._channel.unary_unary, args, options)
-
-    def unary_stream(self, *args: Any, **options: Any) -> Any:
-        return self._wrapped(self._channel.unary_stream, args, options)
-
-    def stream_unary(self, *args: Any, **options: Any) -> Any:
-        return self._wrapped(self._channel.stream_unary, args, options)
-
-    def stream_stream(self, *args: Any, **options: Any) -> Any:
-        return self._wrapped(self._channel.stream_stream, args, options)
-
-    def _wrapped(self, make: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> _Calls:
+    def _wrapped(self, make: Callable[..., Any], *args: Any, **options: Any) -> _Calls:
         return _Calls(make(*args, **options), self._pair)

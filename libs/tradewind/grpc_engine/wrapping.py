@@ -1,12 +1,14 @@
 """A channel that wraps another one."""
 
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, Self
 
 import grpc
 
 
 class WrappedChannel(grpc.aio.Channel):
-    """Passes everything on except calls of methods, which subclasses define."""
+    """Passes everything on except calls of methods, which subclasses wrap."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
@@ -29,3 +31,19 @@ class WrappedChannel(grpc.aio.Channel):
 
     async def channel_ready(self) -> None:
         await self._channel.channel_ready()
+
+    def unary_unary(self, *args: Any, **options: Any) -> Any:
+        return self._wrapped(self._channel.unary_unary, *args, **options)
+
+    def unary_stream(self, *args: Any, **options: Any) -> Any:
+        return self._wrapped(self._channel.unary_stream, *args, **options)
+
+    def stream_unary(self, *args: Any, **options: Any) -> Any:
+        return self._wrapped(self._channel.stream_unary, *args, **options)
+
+    def stream_stream(self, *args: Any, **options: Any) -> Any:
+        return self._wrapped(self._channel.stream_stream, *args, **options)
+
+    @abstractmethod
+    def _wrapped(self, make: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Return a method of the wrapped channel, which `make` makes of a name and coders, as this channel calls it."""
