@@ -14,13 +14,14 @@ from tradewind.server.access.gate import Gate
 from tradewind.server.channels import MAX_METADATA_BYTES, MESSAGE_BYTES, MESSAGE_SLACK
 from tradewind.server.connection_limits import MAX_IDLE_S, connection_options
 from tradewind.server.errors import ErrorAnswers, ErrorRule, ErrorTable
-from tradewind.server.health import Check, Health, StockStreams
+from tradewind.server.health import Health
 from tradewind.server.interception import CallInterceptor, Middleware
 from tradewind.server.logs import RequestLog
 from tradewind.server.metrics import SWITCH, CallMetrics
 from tradewind.server.peer_identity import AllowedCallers, CallerNotAllowed
 from tradewind.server.redis.client import UnsafeStore
 from tradewind.server.settings import TlsSettings
+from tradewind.server.streams import StockStreams
 from tradewind.server.telemetry import CallTraces, Tracing, open_tracing
 from tradewind.tls import TlsError, TlsFiles, server_credentials
 
@@ -111,12 +112,11 @@ class Server:
         self._gate = gate
         self._tracing = tracing or open_tracing("tradewind", None)
         self._tls = tls or TlsSettings.model_construct()
-        checks: list[tuple[Sequence[str], Check]] = [(service.names, service.not_ready) for service in self._services]
-        self._health = Health(checks, readiness_interval_s)
+        self._health = Health([(service.names, service.not_ready) for service in services], readiness_interval_s)
         self._request_log = RequestLog()
+        self._stock_streams = StockStreams()
         self._server: grpc.aio.Server | None = None
         self._health_server: grpc.aio.Server | None = None
-        self._stock_streams: StockStreams | None = None
 
     @property
     def address(self) -> str:
@@ -131,7 +131,6 @@ class Server:
         table = ErrorTable({CallerNotAllowed: ErrorRule(grpc.StatusCode.PERMISSION_DENIED, "CALLER_NOT_ALLOWED")})
         for service in self._services:
             table = table.merged(service.errors)
-        self._stock_streams = StockStreams()
         # Outermost first: the log sees the code that errors were turned into, within the call's trace.
         middlewares: list[Middleware] = [CallTraces(self._tracing), self._request_log, ErrorAnswers(table)]
         if SWITCH.on:
@@ -192,8 +191,7 @@ class Server:
         self._request_log.drain()
         drains = [_run_bounded(service.drain(), grace, f"drain of {_title(service)}") for service in self._services]
         await asyncio.gather(*drains)
-        if self._stock_streams is not None:
-            self._stock_streams.drain()
+        self._stock_streams.drain()
         await server.stop(max(0.0, deadline - time.monotonic()))
         if self._gate is not None:
             await _run_bounded(self._gate.stop(), STOP_S, "stop of the gate")

@@ -1,4 +1,4 @@
-"""Health under the names `liveness`, `readiness`, "" and each service's; ends gRPC's own streams at shutdown."""
+"""Health under the names `liveness`, `readiness`, "" and each service's."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,8 +11,7 @@ from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to
 
 from tradewind.server.beats import beat
 from tradewind.server.ending import end_tasks
-from tradewind.server.faults import Unavailable
-from tradewind.server.interception import Behavior, Context
+from tradewind.server.interception import Context
 from tradewind.server.metrics import READY
 
 LIVENESS = "liveness"
@@ -141,34 +140,3 @@ class _Servicer(HealthServicer):
                 await context.write(health_pb2.HealthCheckResponse(status=status))
                 last = status
             await changed.wait()
-
-
-class StockStreams:
-    """Ends the streams of gRPC's own services (health Watch, reflection) when the server drains.
-
-    They would hold up its stop until the grace period is over; streams of Tradewind's services end by themselves.
-    """
-
-    def __init__(self) -> None:
-        self._drained = asyncio.Event()
-
-    def drain(self) -> None:
-        """End the open streams, and new streams at once, with UNAVAILABLE."""
-        self._drained.set()
-
-    def until_drained(self, behavior: Behavior) -> Behavior:
-        """Return `behavior` wrapped so that it ends at the drain."""
-
-        async def call(request: Any, context: Context) -> None:
-            running = asyncio.ensure_future(behavior(request, context))
-            drained = asyncio.ensure_future(self._drained.wait())
-            try:
-                await asyncio.wait({running, drained}, return_when=asyncio.FIRST_COMPLETED)
-                if running.done():
-                    await running
-                    return
-                raise Unavailable("DRAINING", "this server is shutting down; connect again")
-            finally:
-                await end_tasks([running, drained])
-
-        return call

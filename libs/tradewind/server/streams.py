@@ -7,6 +7,7 @@ from typing import Any
 
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Unavailable
+from tradewind.server.interception import Behavior, Context
 
 
 async def run_both(reading: Coroutine[Any, Any, None], writing: Coroutine[Any, Any, None]) -> None:
@@ -50,6 +51,36 @@ class OpenStreams:
         self._draining = True
         for task in self._open:
             task.cancel()
+
+
+class StockStreams:
+    """Ends the streams of gRPC's own services (health Watch, reflection) when the server drains.
+
+    They would hold up its stop until the grace period is over; streams of Tradewind's services are in OpenStreams.
+    """
+
+    def __init__(self) -> None:
+        self._drained = asyncio.Event()
+
+    def drain(self) -> None:
+        """End the open streams, and new streams at once, with UNAVAILABLE."""
+        self._drained.set()
+
+    def until_drained(self, behavior: Behavior) -> Behavior:
+        """Return `behavior` wrapped so that it ends at the drain."""
+
+        async def call(request: Any, context: Context) -> None:
+            running = asyncio.ensure_future(behavior(request, context))
+            drained = asyncio.ensure_future(self._drained.wait())
+            try:
+                await asyncio.wait({running, drained}, return_when=asyncio.FIRST_COMPLETED)
+                if not running.done():
+                    raise _draining()
+                await running
+            finally:
+                await end_tasks([running, drained])
+
+        return call
 
 
 def _draining() -> Unavailable:
