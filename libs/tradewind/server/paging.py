@@ -34,10 +34,10 @@ class Page(Generic[Item]):
         return True
 
 
-def page_size_of(requested: int, path: str = "page_size") -> int:
+def page_size_of(requested: int) -> int:
     """Return how many entries a page has: 50 for 0, at most 1000. Raises InvalidInput when `requested` is negative."""
     if requested < 0:
-        raise InvalidInput([Violation(path, f"must not be negative, is {requested}")])
+        raise InvalidInput([Violation("page_size", f"must not be negative, is {requested}")])
     return min(requested or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
 
 
@@ -48,10 +48,10 @@ def page_token(position: object | None) -> str:
     return base64.urlsafe_b64encode(msgspec.msgpack.encode(position)).decode().rstrip("=")
 
 
-def page_position(token: str, shape: type[Position], path: str = "page_token") -> Position | None:
+def page_position(token: str, shape: type[Position]) -> Position | None:
     """Return the position in a token; None for the empty token of a first page.
 
-    Raises InvalidInput, for field `path`, when the token was not issued by this call.
+    Raises InvalidInput when the token was not issued by this call.
     """
     if not token:
         return None
@@ -59,5 +59,7 @@ def page_position(token: str, shape: type[Position], path: str = "page_token") -
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         return msgspec.msgpack.decode(raw, type=shape)
     except (binascii.Error, ValueError, msgspec.MsgspecError):
-        fault = Violation(path, "is not a page token of this list; pass a next_page_token unchanged, or nothing")
+        fault = Violation(
+            "page_token", "is not a page token of this list; pass a next_page_token unchanged, or nothing"
+        )
         raise InvalidInput([fault]) from None
