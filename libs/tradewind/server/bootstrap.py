@@ -11,7 +11,7 @@ from grpc_channelz.v1.channelz import add_channelz_servicer
 from grpc_reflection.v1alpha import reflection
 
 from tradewind.server.access.gate import Gate
-from tradewind.server.channels import MAX_METADATA_BYTES, MESSAGE_BYTES, MESSAGE_SLACK
+from tradewind.server.channels import MAX_METADATA_BYTES, MESSAGE_BYTES, MESSAGE_SLACK, address_of
 from tradewind.server.connection_limits import MAX_IDLE_S, connection_options
 from tradewind.server.errors import ErrorAnswers, ErrorRule, ErrorTable
 from tradewind.server.health import Health
@@ -121,7 +121,7 @@ class Server:
     @property
     def address(self) -> str:
         """`host:port`, with the port that was picked once the server has started."""
-        return _address(self.host, self.port)
+        return address_of(self.host, self.port)
 
     async def start(self) -> None:
         """Take the address, start the services in their order, then answer calls.
@@ -223,7 +223,7 @@ def _listen(
     credentials: grpc.ServerCredentials | None,
     variable: str = "TRADEWIND_PORT",
 ) -> int:
-    address = _address(host, port)
+    address = address_of(host, port)
     try:
         if credentials is None:
             bound = server.add_insecure_port(address)
@@ -256,10 +256,6 @@ def _options(max_message_bytes: int) -> list[tuple[str, int | str]]:
         ("grpc.max_send_message_length", message_bytes),
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ]
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _title(service: Service) -> str:

@@ -1,6 +1,5 @@
-"""The one place that opens a gRPC channel to another server."""
+"""Addresses of servers, and the one place that opens a gRPC channel to another one."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
@@ -19,7 +18,8 @@ MESSAGE_SLACK = 64 * 1024
 MAX_METADATA_BYTES = 64 * 1024
 """The largest metadata of a call; error details travel in it."""
 
-Option = tuple[str, int | str]
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where this machine reaches a server that listens on every interface."""
 
 
 class OpenChannel(Protocol):
@@ -28,14 +28,17 @@ class OpenChannel(Protocol):
     def __call__(self, address: str, *, traced: bool = True) -> grpc.aio.Channel: ...
 
 
-def open_channel(
-    address: str,
-    *,
-    traced: bool = True,
-    max_message_bytes: int = MESSAGE_BYTES,
-    options: Sequence[Option] = (),
-    security: Security = None,
-) -> grpc.aio.Channel:
+def address_of(host: str, port: int) -> str:
+    """Return `host:port`, with the host in brackets if it is an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def local_address_of(host: str, port: int) -> str:
+    """Return the address at which this machine reaches a server that listens on `host`."""
+    return address_of(_LOOPBACK.get(host, host), port)
+
+
+def open_channel(address: str, *, traced: bool = True, security: Security = None) -> grpc.aio.Channel:
     """Return a channel to `address`; it connects at its first call and reconnects by itself, within seconds.
 
     `address` is `host:port`, whose resolved addresses are all used in turn, or a gRPC target such as `unix:/path`.
@@ -44,8 +47,8 @@ def open_channel(
     Speaks plain text without `security`, else TLS. Raises TlsError when its files are not good.
     """
     target = address if address.startswith(TARGETS) else f"dns:///{address}"
-    message_bytes = max_message_bytes + MESSAGE_SLACK
-    settings: list[Option] = [
+    message_bytes = MESSAGE_BYTES + MESSAGE_SLACK
+    options = [
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.min_reconnect_backoff_ms", CONNECT_WITHIN_MS),
@@ -53,10 +56,9 @@ def open_channel(
         ("grpc.max_send_message_length", message_bytes),
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
-        *options,
     ]
     interceptors = [TraceUnaryUnaryInterceptor(), TraceUnaryStreamInterceptor()] if traced else None
-    return open_secured(target, security, settings, interceptors)
+    return open_secured(target, security, options, interceptors)
 
 
 def channels_of(settings: TlsSettings) -> OpenChannel:

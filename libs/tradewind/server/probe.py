@@ -13,24 +13,20 @@ import grpc
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from tradewind.server.channels import OpenChannel, channels_of, open_channel
+from tradewind.server.channels import OpenChannel, channels_of, local_address_of, open_channel
 from tradewind.server.health import LIVENESS, READINESS
 from tradewind.server.settings import CommonSettings, SettingsError, load_settings
 from tradewind.tls import TlsError
 
 _TIMEOUT_S = 4.0
-_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Where to ask a server that listens on every interface."""
 
 
-async def probe(
-    address: str, name: str = READINESS, open_channel: OpenChannel = open_channel, timeout_s: float = _TIMEOUT_S
-) -> str | None:
+async def probe(address: str, name: str = READINESS, open_channel: OpenChannel = open_channel) -> str | None:
     """Return why the server at `address` is not well under `name` of its health service; None when it is."""
     channel = open_channel(address, traced=False)
     stub: Any = HealthStub(channel)
     try:
-        answer = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=timeout_s)
+        answer = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=_TIMEOUT_S)
     except grpc.aio.AioRpcError as error:
         return f"{address} does not answer: {error.code().name} {error.details()}"
     finally:
@@ -50,22 +46,13 @@ def main(arguments: Sequence[str]) -> int:
     reason: str | None
     try:
         settings = load_settings(CommonSettings)
-        address = rest[0] if rest else _own_address(settings.host, settings.port)
-        reason = asyncio.run(_probe(address, name, settings))
+        address = rest[0] if rest else local_address_of(settings.host, settings.port)
+        reason = asyncio.run(probe(address, name, channels_of(settings)))
     except (SettingsError, TlsError) as error:
         reason = str(error)
     if reason is not None:
         print(reason, file=sys.stderr)
     return 0 if reason is None else 1
-
-
-def _own_address(host: str, port: int) -> str:
-    host = _LOOPBACK.get(host, host)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-async def _probe(address: str, name: str, settings: CommonSettings) -> str | None:
-    return await probe(address, name, channels_of(settings))
 
 
 if __name__ == "__main__":

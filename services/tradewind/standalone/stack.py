@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from tradewind.access.app import Access
 from tradewind.server.bootstrap import Server, StartError
+from tradewind.server.channels import local_address_of
 from tradewind.server.faults import Fault
 from tradewind.server.logs import quieten_logging
 from tradewind.server.metrics import MetricsEndpoint
@@ -85,7 +86,7 @@ class Standalone:
         """`host:port` at which clients on this machine reach every service; known once the stack has started."""
         if self._server is None:
             raise RuntimeError("the stack has not been started")
-        return _local_address(self.settings.host, self._server.port)
+        return local_address_of(self.settings.host, self._server.port)
 
     @property
     def admin_token_file(self) -> Path:
@@ -160,7 +161,7 @@ class Standalone:
             port = settings.port or free_port()
             stack = build_services(
                 self._login,
-                _local_address(settings.host, port),
+                local_address_of(settings.host, port),
                 shards,
                 sole=self._store is not None,
                 service_token=secrets.token_urlsafe(32) if settings.auth else None,
@@ -236,9 +237,3 @@ def _stored_shards(path: Path, requested: int | None) -> int:
         return stored
     write_private(path, json.dumps({"node_task_manager_shards": requested or 1}) + "\n")
     return requested or 1
-
-
-def _local_address(host: str, port: int) -> str:
-    """Return the address at which this machine reaches a server that listens on `host`."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
