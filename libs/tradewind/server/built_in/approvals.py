@@ -7,6 +7,7 @@ from typing import Any
 
 from tradewind.server.built_in.forms import form_faults
 from tradewind.server.built_in.node_type import (
+    TIME_PROPERTIES,
     BuiltIn,
     Fault,
     Handle,
@@ -44,8 +45,7 @@ _SCHEMA = {
             },
             "required": ["title"],
         },
-        "seconds": {"type": "number", "minimum": 0, "description": "Seconds to wait, from when the node is ready."},
-        "until": {"type": "string", "format": "date-time", "description": "Time to wait until, with its zone."},
+        **TIME_PROPERTIES,
         "then": {
             "enum": list(_THEN),
             "description": "What to do if nobody has answered by then; the default is reject.",

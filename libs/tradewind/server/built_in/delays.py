@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tradewind.server.built_in.node_type import (
+    TIME_PROPERTIES,
     BuiltIn,
     Fault,
     Handle,
@@ -17,10 +18,7 @@ from tradewind.server.built_in.node_type import (
 
 _SCHEMA = {
     "type": "object",
-    "properties": {
-        "seconds": {"type": "number", "minimum": 0, "description": "Seconds to wait, from when the node is ready."},
-        "until": {"type": "string", "format": "date-time", "description": "Time to wait until, with its zone."},
-    },
+    "properties": TIME_PROPERTIES,
     "additionalProperties": False,
     "oneOf": [{"required": ["seconds"]}, {"required": ["until"]}],
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tradewind.server.built_in.node_type import Fault
+from tradewind.server.built_in.node_type import Fault, unknown_faults
 from tradewind.server.identifiers import is_identifier
 
 TYPES = ("text", "number", "integer", "boolean")
@@ -22,9 +22,7 @@ def form_faults(form: object) -> list[Fault]:
     """Return everything wrong with a form: {title, description, fields [{name, type, title, required, choices}]}."""
     if not isinstance(form, Mapping):
         return [((), "must be an object with a title and, if there are any, the fields to fill in")]
-    found: list[Fault] = [
-        ((key,), f"unknown key; known keys are {', '.join(_FORM_KEYS)}") for key in _unknown_keys(form)
-    ]
+    found = unknown_faults(form, _FORM_KEYS)
     title = form.get("title")
     if not isinstance(title, str) or not 1 <= len(title) <= _MAX_TITLE_CHARACTERS or "\n" in title:
         found.append((("title",), f"must be one line of 1 to {_MAX_TITLE_CHARACTERS} characters"))
@@ -40,16 +38,10 @@ def form_faults(form: object) -> list[Fault]:
     return found
 
 
-def _unknown_keys(form: Mapping[Any, Any]) -> list[str]:
-    return [str(key) for key in form if key not in _FORM_KEYS]
-
-
 def _field_faults(each: object, names: set[str]) -> list[Fault]:
     if not isinstance(each, Mapping):
         return [((), "must be an object with name and type")]
-    found: list[Fault] = [
-        ((str(key),), f"unknown key; known keys are {', '.join(_FIELD_KEYS)}") for key in each if key not in _FIELD_KEYS
-    ]
+    found = unknown_faults(each, _FIELD_KEYS)
     name, kind = each.get("name"), each.get("type")
     if not isinstance(name, str) or not is_identifier(name):
         found.append((("name",), "must be an identifier"))
@@ -89,11 +81,7 @@ def read_answer(form: Mapping[str, Any], payload: object) -> tuple[Answer, list[
     answer = {} if payload is None else payload
     if not isinstance(answer, Mapping):
         return Answer(), [((), 'must be an object such as {"approved": true, "values": {}}')]
-    found: list[Fault] = [
-        ((str(key),), "unknown key; known keys are approved, values")
-        for key in answer
-        if key not in ("approved", "values")
-    ]
+    found = unknown_faults(answer, ("approved", "values"))
     approved, values = answer.get("approved", True), answer.get("values", {})
     if not isinstance(approved, bool):
         found.append((("approved",), "must be true or false"))
@@ -104,7 +92,7 @@ def read_answer(form: Mapping[str, Any], payload: object) -> tuple[Answer, list[
         field_of_form = fields.get(name)
         if field_of_form is None:
             field_names = f"it has {', '.join(fields)}" if fields else "it has none"
-            found.append((("values", str(name)), f"is not a field of the form; {field_names}"))
+            found.append((("values", name), f"is not a field of the form; {field_names}"))
         elif fault := _value_fault(field_of_form, value):
             found.append((("values", name), fault))
     for name, each in fields.items():

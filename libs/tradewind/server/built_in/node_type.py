@@ -11,6 +11,12 @@ Fault = tuple[tuple[str | int, ...], str]
 LONGEST_S = 3650 * 86_400
 """Ten years."""
 
+TIME_PROPERTIES = {
+    "seconds": {"type": "number", "minimum": 0, "description": "Seconds to wait, from when the node is ready."},
+    "until": {"type": "string", "format": "date-time", "description": "Time to wait until, with its zone."},
+}
+"""The JSON Schema of the keys that `time_faults` and `times_of` read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Handle:
@@ -61,9 +67,9 @@ def time_faults(config: Mapping[str, Any], *, required: bool) -> list[Fault]:
     return found
 
 
-def unknown_faults(config: Mapping[str, Any], known: tuple[str, ...]) -> list[Fault]:
-    """Return a fault for each unknown key."""
-    return [((key,), f"unknown key; known keys are {', '.join(known)}") for key in config if key not in known]
+def unknown_faults(given: Mapping[str, Any], known: tuple[str, ...]) -> list[Fault]:
+    """Return a fault for each key that is not known."""
+    return [((key,), f"unknown key; known keys are {', '.join(known)}") for key in given if key not in known]
 
 
 def times_of(config: Mapping[str, Any]) -> tuple[int, int]:
