@@ -10,6 +10,7 @@ matches only `$ne`, `$nin` and `{"$exists": false}`.
 """
 
 import json
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,6 +24,7 @@ MAX_LIST_VALUES = 256
 Test: TypeAlias = Callable[[Any], bool]
 
 _MISSING = object()
+_COMPARISONS = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 
 
 class FilterFault(ValueError):
@@ -100,11 +102,11 @@ class _Reader:
     def _tests(self, value: object, path: str) -> Iterator[Test]:
         operators = isinstance(value, dict) and any(key.startswith("$") for key in value)
         pairs = value.items() if operators and isinstance(value, dict) else [("$eq", value)]
-        for operator, operand in pairs:
+        for name, operand in pairs:
             self._count += 1
             if self._count > MAX_CONDITIONS:
                 raise FilterFault(path, f"there are too many conditions: at most {MAX_CONDITIONS}")
-            yield _operator(operator, operand, f"{path}.{operator}" if operators else path)
+            yield _operator(name, operand, f"{path}.{name}" if operators else path)
 
 
 def _operator(name: str, operand: Any, path: str) -> Test:
@@ -126,20 +128,9 @@ def _operator(name: str, operand: Any, path: str) -> Test:
         case "$gt" | "$gte" | "$lt" | "$lte":
             if _type_name(operand) not in ("a number", "text"):
                 raise FilterFault(path, f"must be a number or text, is {_type_name(operand)}")
-            return lambda value: _type_name(value) == _type_name(operand) and _compare(name, value, operand)
+            compare = _COMPARISONS[name]
+            return lambda value: _type_name(value) == _type_name(operand) and compare(value, operand)
     raise FilterFault(path, "is not an operator; use $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin or $exists")
-
-
-def _compare(name: str, value: Any, operand: Any) -> bool:
-    match name:
-        case "$gt":
-            return bool(value > operand)
-        case "$gte":
-            return bool(value >= operand)
-        case "$lt":
-            return bool(value < operand)
-        case _:
-            return bool(value <= operand)
 
 
 def _check_plain(operand: object, path: str) -> None:
