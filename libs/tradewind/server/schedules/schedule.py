@@ -61,13 +61,12 @@ def catch_up(schedule: Schedule, due_ms: int, now_ms: int, window_ms: int, *, fi
     oldest_ms = now_ms - window_ms
     if fire_all:
         fire_ms = due_ms if due_ms >= oldest_ms else schedule.after(oldest_ms - 1)
-        if fire_ms is not None and fire_ms > now_ms and fire_ms != due_ms:
+        if fire_ms is None:
+            return Verdict(None, None, schedule.span(due_ms - 1, now_ms + 1))
+        if fire_ms > now_ms and fire_ms != due_ms:
             return Verdict(None, fire_ms, schedule.span(due_ms - 1, fire_ms))
     else:
         fire_ms = max(due_ms, schedule.up_to(now_ms) or 0)
         if fire_ms < oldest_ms:
-            next_ms = schedule.after(now_ms)
-            return Verdict(None, next_ms, schedule.span(due_ms - 1, now_ms + 1))
-    if fire_ms is None:
-        return Verdict(None, None, schedule.span(due_ms - 1, now_ms + 1))
+            return Verdict(None, schedule.after(now_ms), schedule.span(due_ms - 1, now_ms + 1))
     return Verdict(fire_ms, schedule.after(fire_ms), schedule.span(due_ms - 1, fire_ms))
