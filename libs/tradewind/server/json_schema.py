@@ -1,8 +1,10 @@
 """Checks values against the JSON Schemas that workers declare."""
 
 import json
+import operator
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import jsonschema_rs
@@ -110,16 +112,13 @@ def _compiled(schema_text: str) -> jsonschema_rs.Validator:
         raise ValueError(f"not JSON: {str(error).removeprefix('Invalid string: ')}") from None
 
 
-def _is_undecided(error: jsonschema_rs.ValidationError, value: object) -> bool:
-    part: Any = value
-    if is_hidden(part):
+def _is_undecided(error: jsonschema_rs.ValidationError, value: Any) -> bool:
+    parts = list(accumulate(error.instance_path, operator.getitem, initial=value))
+    if any(map(is_hidden, parts)):
         return True
-    undecided = not _BRANCHES.isdisjoint(map(str, error.schema_path)) and _contains_hidden(value)
-    for step in error.instance_path:
-        part = part[step]
-        if is_hidden(part):
-            return True
-    return undecided or (error.kind.name in _WHOLE_VALUE_KEYWORDS and _contains_hidden(part))
+    if error.kind.name in _WHOLE_VALUE_KEYWORDS and _contains_hidden(parts[-1]):
+        return True
+    return not _BRANCHES.isdisjoint(map(str, error.schema_path)) and _contains_hidden(value)
 
 
 def _contains_hidden(value: object) -> bool:
