@@ -112,8 +112,9 @@ async def verify(session: Session, backup: Place, output: Output = Format.TEXT) 
 
     Exits with 1 if another backup there is broken, too.
     """
-    from tradewind.server.redis.backup import BackupError, broken_backups, count_keys, find_backup
+    from tradewind.server.redis.backup import BackupError, broken_backups, find_backup
     from tradewind.server.redis.embedded import EmbeddedStoreError
+    from tradewind.server.redis.restoring import count_keys
 
     try:
         found, broken = find_backup(backup), broken_backups(backup)
@@ -143,13 +144,14 @@ def restore(
 
     Then start the store and the services, and run: tradewind doctor --mend
     """
-    from tradewind.server.redis import backup as backups
+    from tradewind.server.redis import restoring
+    from tradewind.server.redis.backup import BackupError, broken_backups, find_backup
 
     try:
-        found = backups.find_backup(backup)
-        session.screen.notes(backups.broken_backups(backup))
-        aside = backups.restore(found, data, replace=replace, persistence=persistence.value)
-    except (backups.BackupError, OSError) as error:
+        found = find_backup(backup)
+        session.screen.notes(broken_backups(backup))
+        aside = restoring.restore(found, data, replace=replace, persistence=persistence.value)
+    except (BackupError, OSError) as error:
         raise fail(str(error)) from None
     if output is Format.JSON:
         session.screen.json({"path": str(found.path), "data": str(data), "aside": str(aside) if aside else None})

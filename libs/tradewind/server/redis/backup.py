@@ -1,15 +1,13 @@
-"""Backups of a store: taken while it runs, checked, and restored in place of its data.
+"""Backups of a store: taken while it runs, found again, and checked.
 
 A backup is its own directory below the named one: its files, and `backup.json`, which records how it was taken and what
 each file must be. It appears under its name only once it is complete.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,19 +15,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from tradewind.server.redis.client import connect
-from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
 from tradewind.server.redis.snapshot import fetch_snapshot
 from tradewind.tls import TlsFiles
 
 Kind = Literal["snapshot", "append-only"]
-Persistence = Literal["append-only", "snapshot"]
 
 SNAPSHOT = "dump.rdb"
 APPEND_ONLY = "appendonlydir"
 MANIFEST = "appendonly.aof.manifest"
-_BASE = "appendonly.aof.1.base.rdb"
-_STACK = "stack.json"
+STACK = "stack.json"
+_RECORD = "backup.json"
 _ATTEMPTS = 20
 
 
@@ -62,9 +57,8 @@ async def back_up_store(
     tls: TlsFiles | None = None,
 ) -> Backup:
     """Take a snapshot of a running store into a new directory below `target`. Raises SnapshotError, BackupError."""
-    with _new_directory(target, now) as directory:
+    with _new_backup(target, "snapshot", now) as directory:
         await fetch_snapshot(url, directory / SNAPSHOT, user=user, password=password, tls=tls)
-        _write_manifest(directory, "snapshot", now)
     return read_backup(target / _directory_name(now))
 
 
@@ -79,15 +73,14 @@ def back_up_directory(data: Path, target: Path, now: datetime) -> Backup:
         raise BackupError(
             f"no append-only files in {data}: give the directory of a store that runs with appendonly yes"
         )
-    with _new_directory(target, now) as directory:
+    with _new_backup(target, "append-only", now) as directory:
         for _ in range(_ATTEMPTS):
             if _copy_files(source, directory / APPEND_ONLY):
                 break
         else:
             raise BackupError(f"the store in {data} keeps rewriting its files: try again when it is less busy")
-        if (data / _STACK).exists():
-            shutil.copy2(data / _STACK, directory / _STACK)
-        _write_manifest(directory, "append-only", now)
+        if (data / STACK).exists():
+            shutil.copy2(data / STACK, directory / STACK)
     return read_backup(target / _directory_name(now))
 
 
@@ -120,7 +113,7 @@ def remove_old(target: Path, keep: int, taken: Backup) -> list[Path]:
 
 def find_backup(path: Path) -> Backup:
     """Return the backup at a path, or the newest complete one below it. Raises BackupError when there is none."""
-    if (path / "backup.json").exists():
+    if (path / _RECORD).exists():
         return read_backup(path)
     found, broken = _read_backups(path)
     if not found:
@@ -132,11 +125,11 @@ def find_backup(path: Path) -> Backup:
 def read_backup(path: Path) -> Backup:
     """Return the backup that a `backup.json` describes. Raises BackupError."""
     try:
-        record = json.loads((path / "backup.json").read_text(encoding="utf-8"))
+        record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
         files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in record["files"].items()}
         return Backup(path, record["kind"], datetime.fromisoformat(record["taken_at"]), files)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise BackupError(f"{path} is not a backup, because its backup.json is broken: {error}") from error
+        raise BackupError(f"{path} is not a backup, because its {_RECORD} is broken: {error}") from error
 
 
 def check(backup: Backup) -> None:
@@ -149,62 +142,9 @@ def check(backup: Backup) -> None:
             raise BackupError(f"{path} has changed since the backup: it cannot be used, choose another one")
 
 
-async def count_keys(backup: Backup) -> int:
-    """Restore a backup into a temporary directory, start a store over it, and return how many keys it has.
-
-    Raises BackupError when it is incomplete, EmbeddedStoreError when a store does not load it.
-    """
-    with tempfile.TemporaryDirectory(prefix="tradewind-backup-") as folder:
-        restore(backup, Path(folder))
-        store = EmbeddedStore(folder)
-        await store.start(timeout_s=600)
-        client = connect(store.url_for(ADMIN), max_connections=1)
-        try:
-            return int(await client.execute_command("DBSIZE"))
-        finally:
-            await client.end()
-            await store.stop()
-
-
-def restore(
-    backup: Backup, data: Path, *, replace: bool = False, persistence: Persistence = "append-only"
-) -> Path | None:
-    """Put a checked backup in place of a stopped store's data; return where the old data are now, if any.
-
-    With `persistence` "append-only", which is how Tradewind's stores run, a snapshot becomes the base of the
-    append-only files: a store with `appendonly yes` reads only these, and would start empty over a bare `dump.rdb`.
-    "snapshot" is for a store with `appendonly no`. Raises BackupError when there are data and `replace` is not given,
-    or when a store uses the directory.
-    """
-    check(backup)
-    if backup.kind == "append-only" and persistence == "snapshot":
-        raise BackupError(f"{backup.path} holds append-only files: start the store with appendonly yes")
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _require_unused(data)
-    existing = [data / name for name in (APPEND_ONLY, SNAPSHOT) if (data / name).exists()]
-    aside: Path | None = None
-    if existing:
-        if not replace:
-            raise BackupError(f"{data} holds data: choose an empty directory, or ask to replace the data (--replace)")
-        aside = Path(tempfile.mkdtemp(prefix="replaced-", dir=data))
-        for path in existing:
-            path.rename(aside / path.name)
-    if backup.kind == "append-only":
-        shutil.copytree(backup.path / APPEND_ONLY, data / APPEND_ONLY)
-        if (backup.path / _STACK).exists():
-            shutil.copy2(backup.path / _STACK, data / _STACK)
-    elif persistence == "snapshot":
-        shutil.copyfile(backup.path / SNAPSHOT, data / SNAPSHOT)
-    else:
-        (data / APPEND_ONLY).mkdir(mode=0o700)
-        shutil.copyfile(backup.path / SNAPSHOT, data / APPEND_ONLY / _BASE)
-        (data / APPEND_ONLY / MANIFEST).write_text(f"file {_BASE} seq 1 type b\n", encoding="ascii")
-    return aside
-
-
 def _read_backups(target: Path) -> tuple[list[Backup], list[str]]:
     found, broken = list[Backup](), list[str]()
-    for path in sorted(target.glob("*/backup.json")):
+    for path in sorted(target.glob(f"*/{_RECORD}")):
         if path.parent.suffix == ".part":
             continue
         try:
@@ -235,20 +175,21 @@ def _copy_files(source: Path, target: Path) -> bool:
 
 
 @contextmanager
-def _new_directory(target: Path, now: datetime) -> Iterator[Path]:
-    """Yield a directory that gets its final name at the end; an exception removes it."""
+def _new_backup(target: Path, kind: Kind, now: datetime) -> Iterator[Path]:
+    """Yield a directory that gets its `backup.json` and its final name at the end; an exception removes it."""
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     directory = target / f"{_directory_name(now)}.part"
     directory.mkdir(mode=0o700)
     try:
         yield directory
+        _write_record(directory, kind, now)
         directory.rename(target / _directory_name(now))
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
 
 
-def _write_manifest(directory: Path, kind: Kind, now: datetime) -> None:
+def _write_record(directory: Path, kind: Kind, now: datetime) -> None:
     paths = [path for path in sorted(directory.rglob("*")) if path.is_file()]
     fingerprints = {path.relative_to(directory).as_posix(): _fingerprint(path) for path in paths}
     record = {
@@ -256,8 +197,8 @@ def _write_manifest(directory: Path, kind: Kind, now: datetime) -> None:
         "taken_at": now.isoformat(),
         "files": {name: {"bytes": size, "sha256": digest} for name, (size, digest) in fingerprints.items()},
     }
-    (directory / "backup.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    for path in (*paths, directory / "backup.json"):
+    (directory / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    for path in (*paths, directory / _RECORD):
         with path.open("rb") as file:
             os.fsync(file.fileno())
 
@@ -265,17 +206,6 @@ def _write_manifest(directory: Path, kind: Kind, now: datetime) -> None:
 def _fingerprint(path: Path) -> tuple[int, str]:
     with path.open("rb") as file:
         return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _require_unused(data: Path) -> None:
-    lock = data / "lock"
-    if not lock.exists():
-        return
-    with lock.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BackupError(f"a store is running in {data}: stop it first") from None
 
 
 def _directory_name(now: datetime) -> str:

@@ -19,8 +19,8 @@ class SnapshotError(Exception):
 
 async def fetch_snapshot(
     url: str, target: Path, *, user: str | None = None, password: str | None = None, tls: TlsFiles | None = None
-) -> int:
-    """Write the whole store at `url`, as of one moment, to the file `target` (RDB); return the number of bytes.
+) -> None:
+    """Write the whole store at `url`, as of one moment, to the file `target` (RDB).
 
     The store keeps running; it forks once and writes a temporary file of its own. `user` needs only the commands PING,
     SYNC and REPLCONF. Behind Sentinel, the master is used. `tls` are the certificates for `rediss://`, as in `connect`.
@@ -42,7 +42,7 @@ async def fetch_snapshot(
         try:
             await link.log_in(user or address.user, password or address.password)
             await link.ask("REPLCONF", "rdb-only", "1")
-            return await link.receive(target)
+            await link.receive(target)
         finally:
             link.close()
     except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
@@ -69,7 +69,7 @@ class _Link:
         async with asyncio.timeout(_ANSWER_S):
             return await self._reply(words[0])
 
-    async def receive(self, target: Path) -> int:
+    async def receive(self, target: Path) -> None:
         """Ask for a snapshot and write it to `target`."""
         self._send("SYNC")
         line = b""
@@ -92,7 +92,6 @@ class _Link:
                     raise OSError(f"it ended {left} bytes short of {size}")
                 await asyncio.to_thread(file.write, piece)
                 left -= len(piece)
-        return size
 
     def close(self) -> None:
         self._writer.close()
