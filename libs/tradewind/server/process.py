@@ -16,11 +16,11 @@ import uvloop
 from tradewind.server.access.gate_settings import gate_of
 from tradewind.server.bootstrap import STOP_S, Server, Service, StartError
 from tradewind.server.connection_limits import raise_open_files
-from tradewind.server.ending import end_tasks
 from tradewind.server.logs import configure_logging
 from tradewind.server.metrics import MetricsEndpoint
 from tradewind.server.redis.watch import StoreWatch
-from tradewind.server.settings import CommonSettings, SettingsError, load_settings, print_settings
+from tradewind.server.settings import CommonSettings, SettingsError, load_settings, print_settings, text_of
+from tradewind.server.side_tasks import SideTasks
 from tradewind.server.telemetry import open_tracing
 
 _END_S = 15.0
@@ -74,13 +74,42 @@ async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: Co
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _on_signal, ended, values.drain_seconds)
+    server = _server_of(build, values, name)
+    metrics = MetricsEndpoint(values.metrics_host or values.host, values.metrics_port)
+    await metrics.open()
+    watching = SideTasks()
+    if values.metrics_port:
+        watching.begin(store_watch_of(values).run())
+    starting = asyncio.ensure_future(server.start())
+    ending = asyncio.ensure_future(ended.wait())
+    try:
+        await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return
+        await starting
+        # The objects that exist now stay for good: the collector need not look at them again and again.
+        gc.collect()
+        gc.freeze()
+        # Reference counts free nearly everything that calls leave behind: look for cycles a tenth as often.
+        gc.set_threshold(_GARBAGE, 10, 10)
+        await ending
+    finally:
+        ending.cancel()
+        await server.stop()
+        await watching.end()
+        await metrics.close()
+
+
+def _server_of(build: Callable[[Any], Service | Sequence[Service]], values: CommonSettings, name: str) -> Server:
     try:
         built = build(values)
         services = built if isinstance(built, Sequence) else [built]
         gate = gate_of(values, services)
     except ValueError as error:
         raise StartError(str(error)) from error
-    server = Server(
+    return Server(
         services,
         host=values.host,
         port=values.port,
@@ -93,41 +122,14 @@ async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: Co
         gate=gate,
         tls=values,
     )
-    metrics = MetricsEndpoint(values.metrics_host or values.host, values.metrics_port)
-    await metrics.open()
-    watching = _watch_store(values)
-    starting = asyncio.ensure_future(server.start())
-    ending = asyncio.ensure_future(ended.wait())
-    await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():
-        starting.cancel()
-    try:
-        await starting
-        # The objects that exist now stay for good: the collector need not look at them again and again.
-        gc.collect()
-        gc.freeze()
-        # Reference counts free nearly everything that calls leave behind: look for cycles a tenth as often.
-        gc.set_threshold(_GARBAGE, 10, 10)
-        await ending
-    except asyncio.CancelledError:
-        if not ended.is_set():
-            raise
-    finally:
-        ending.cancel()
-        await server.stop()
-        await end_tasks(watching)
-        await metrics.close()
 
 
-def _watch_store(values: CommonSettings) -> list[asyncio.Task[None]]:
-    if not values.metrics_port:
-        return []
+def store_watch_of(values: CommonSettings) -> StoreWatch:
+    """Return what asks a server's store about itself, as the user for metrics or else as the server's own."""
     user, password = values.metrics_store_user, values.metrics_store_password
     if user is None:
         user, password = values.store_user, values.store_password
-    secret = password.get_secret_value() if password else None
-    watch = StoreWatch(values.store_url, user, secret, values.metrics_seconds, values.store_tls_files())
-    return [asyncio.get_running_loop().create_task(watch.run())]
+    return StoreWatch(values.store_url, user, text_of(password), values.metrics_seconds, values.store_tls_files())
 
 
 def _on_signal(ended: asyncio.Event, drain_s: float) -> None:

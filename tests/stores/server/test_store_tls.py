@@ -26,9 +26,9 @@ from tests.system.replicas.failover import FailoverStore
 from tests.tls_proxy import TlsProxy
 from tests.unit.cli.shell import Ran, Shell
 from tests.waiting import until
-from tradewind.server import process
 from tradewind.server.ending import end_tasks
 from tradewind.server.metrics import REGISTRY
+from tradewind.server.process import store_watch_of
 from tradewind.server.redis.client import Client, connect, connect_single, require_reachable
 from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
 from tradewind.server.redis.snapshot import SnapshotError, fetch_snapshot
@@ -271,11 +271,11 @@ async def test_service_watches_its_store_with_its_certificates(
     async with TlsProxy(authority.issue("store"), node.port, require_client_cert=True) as proxy:
         url = over_tls(node, proxy.port, METRICS.name)
         UP.set(-1)
-        watching = process._watch_store(load_settings(CommonSettings, store_url=url, metrics_port=1))
+        watching = asyncio.create_task(store_watch_of(load_settings(CommonSettings, store_url=url)).run())
         try:
             await until(lambda: REGISTRY.get_sample_value("tradewind_store_up") == 1, "the store was asked")
         finally:
-            await end_tasks(watching)
+            await end_tasks([watching])
 
 
 async def test_stack_watches_its_store_with_its_certificates(

@@ -9,7 +9,7 @@ from tradewind.server.redis.data_version import DataVersion, require_data_versio
 from tradewind.server.redis.outages import message_of
 from tradewind.server.redis.store_clock import StoreClock
 from tradewind.server.redis.subscriber import Subscriber
-from tradewind.server.settings import CommonSettings
+from tradewind.server.settings import CommonSettings, text_of
 from tradewind.server.side_tasks import SideTasks
 
 _MAX_REFUSALS = 3
@@ -22,8 +22,7 @@ class RedisLink:
     def __init__(self, settings: CommonSettings, data: DataVersion, *, subscribes: bool = True) -> None:
         """Take the data version that the service works with. With `subscribes`, the subscriber is started as well."""
         self._data = data
-        user = settings.store_user
-        password = settings.store_password.get_secret_value() if settings.store_password else None
+        user, password = settings.store_user, text_of(settings.store_password)
         tls = settings.store_tls_files()
         self.client = connect(settings.store_url, user=user, password=password, tls=tls)
         self.subscriber = Subscriber(settings.store_url, user=user, password=password, tls=tls)

@@ -23,7 +23,7 @@ from tradewind.server.clock import ScriptTime
 from tradewind.server.redis.client import Client, connect
 from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
-from tradewind.server.settings import variable_of
+from tradewind.server.settings import text_of, variable_of
 
 
 class RedisStores(RedisLink):
@@ -74,8 +74,8 @@ class RedisStores(RedisLink):
 def _cache_client(settings: NodeTaskManagerSettings) -> Client | None:
     if settings.cache_url is None:
         return None
-    password = settings.cache_password.get_secret_value() if settings.cache_password else None
-    return connect(settings.cache_url, user=settings.cache_user, password=password, tls=settings.store_tls_files())
+    password, tls = text_of(settings.cache_password), settings.store_tls_files()
+    return connect(settings.cache_url, user=settings.cache_user, password=password, tls=tls)
 
 
 def _shard(number: int, client: Client, keys: Keys, limits: Limits, tasks: RedisNodeTaskStore) -> Shard:
