@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from tradewind.testing.virtual.pipe import EOF, Gate, Pipe
+from tradewind.testing.virtual.pipe import Gate, Pipe
 from tradewind.testing.virtual.server import LocalServer, Metadata, Status
 
 Tap = Callable[[str, bool, bytes], None]
@@ -63,11 +63,11 @@ class LocalChannel:
         """Forget a call that has ended."""
         self._calls.discard(call)
 
-    async def serve(self, method: str, request: bytes | None, up: Pipe, down: Pipe, metadata: Metadata) -> Status:
+    async def serve(self, method: str, request: bytes | None, up: Pipe, down: Pipe) -> Status:
         """Have the server handle a call."""
         if self.gate.is_shut:
             await self.gate.wait_until_open()
-        return await self._server.serve(method, request, up, down, metadata)
+        return await self._server.serve(method, request, up, down)
 
     def call_tap(self, method: str, from_server: bool, message: bytes) -> None:
         """Show a message to the tap, if there is one."""
@@ -98,10 +98,8 @@ class _Method:
         self._coders = coders
         self._requests = requests
 
-    def __call__(
-        self, request: Any = None, *, timeout: float | None = None, metadata: Any = None, **_options: Any
-    ) -> "LocalCall":
-        return LocalCall(self._channel, self._name, self._coders, self._requests, request, timeout, metadata)
+    def __call__(self, request: Any = None, *, timeout: float | None = None, **_options: Any) -> "LocalCall":
+        return LocalCall(self._channel, self._name, self._coders, self._requests, request, timeout)
 
 
 class LocalCall:
@@ -115,7 +113,6 @@ class LocalCall:
         streams_requests: bool,
         request: Any,
         timeout: float | None,
-        metadata: Any,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._channel = channel
@@ -132,10 +129,7 @@ class LocalCall:
             channel.call_tap(method, False, raw)
         elif request is not None:
             self._feeding = loop.create_task(self._feed(request))
-        self._task = loop.create_task(
-            channel.serve(method, raw, self._up, self._down, tuple(metadata) if metadata else ()),
-            context=channel.context.copy(),
-        )
+        self._task = loop.create_task(channel.serve(method, raw, self._up, self._down), context=channel.context.copy())
         channel.begin(self)
         self._task.add_done_callback(self._on_served)
         self._timer: asyncio.TimerHandle | None = None
@@ -161,7 +155,7 @@ class LocalCall:
         raw = await self._down.get()
         if raw is None:
             await self._wait_until_ended()
-            return EOF
+            return grpc.aio.EOF
         self._channel.call_tap(self._method, True, raw)
         return self._decode(raw)
 
@@ -181,7 +175,7 @@ class LocalCall:
         return self._each()
 
     async def _each(self) -> AsyncIterator[Any]:
-        while (message := await self.read()) is not EOF:
+        while (message := await self.read()) is not grpc.aio.EOF:
             yield message
 
     def cancel(self) -> bool:

@@ -69,7 +69,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def now_ms(self) -> int:
         """Return milliseconds since the epoch."""
-        return (self.start_ns + self.now_ns) // 1_000_000
+        return self.epoch_ns // 1_000_000
 
     def time(self) -> float:
         return self.now_ns / 1e9

@@ -20,8 +20,8 @@ def virtual_clock_and_randomness(loop: VirtualLoop, seed: int) -> Iterator[None]
     """
     generator = random.Random(seed)
     replaced: list[tuple[Any, str, Callable[..., Any]]] = [
-        (time, "time", lambda: (loop.start_ns + loop.now_ns) / 1e9),
-        (time, "time_ns", lambda: loop.start_ns + loop.now_ns),
+        (time, "time", lambda: loop.epoch_ns / 1e9),
+        (time, "time_ns", lambda: loop.epoch_ns),
         (time, "monotonic", lambda: loop.now_ns / 1e9),
         (time, "monotonic_ns", lambda: loop.now_ns),
         (time, "perf_counter", lambda: loop.now_ns / 1e9),

@@ -3,8 +3,6 @@
 import asyncio
 from collections import deque
 
-import grpc
-
 
 class Gate:
     """When shut, it holds back everything that would pass, as a failed network does."""
@@ -68,6 +66,3 @@ class Pipe:
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
-
-
-EOF = grpc.aio.EOF

@@ -1,6 +1,5 @@
 """A server called within its own process: the services' handlers behind the interceptor that all servers share."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from grpc_health.v1 import health_pb2_grpc as health
 from tradewind.server.bootstrap import Service
 from tradewind.server.errors import ErrorAnswers, ErrorTable
 from tradewind.server.interception import CallInterceptor
-from tradewind.testing.virtual.pipe import EOF, Pipe
+from tradewind.testing.virtual.pipe import Pipe
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
@@ -40,7 +39,7 @@ class LocalServer:
             table = table.merged(service.errors)
             service.bind(self)  # type: ignore[arg-type]
         health.add_HealthServicer_to_server(_Ready(), self)  # type: ignore[arg-type]
-        self._interceptor = CallInterceptor([ErrorAnswers(table)], lambda behavior: behavior)
+        self._interceptor = CallInterceptor([ErrorAnswers(table)])
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
         """Do nothing: the same methods are also registered."""
@@ -49,19 +48,17 @@ class LocalServer:
         """Serve the methods of a service."""
         self._handlers.update({f"/{service}/{name}": handler for name, handler in handlers.items()})
 
-    async def serve(
-        self, method: str, request: bytes | None, incoming: Pipe, outgoing: Pipe, metadata: Metadata
-    ) -> Status:
+    async def serve(self, method: str, request: bytes | None, incoming: Pipe, outgoing: Pipe) -> Status:
         """Handle one call: messages come and go through the pipes; a single request comes as `request`."""
 
         async def find(_details: Any) -> Any:
             return self._handlers.get(method)
 
         assert self._interceptor is not None, "no services are bound"
-        handler = await self._interceptor.intercept_service(find, _Details(method, metadata))
+        handler = await self._interceptor.intercept_service(find, _Details(method))
         decode = handler.request_deserializer or _same
         encode = handler.response_serializer or _same
-        context = LocalContext(incoming, outgoing, decode, encode, metadata)
+        context = LocalContext(incoming, outgoing, decode, encode)
         behavior = _behavior(handler)
         try:
             given: Any = context.messages() if request is None else decode(request)
@@ -72,8 +69,6 @@ class LocalServer:
             pass
         except Exception as error:
             context.status = Status(grpc.StatusCode.UNKNOWN, f"{type(error).__name__}: {error}")
-        finally:
-            context.end()
         return context.status
 
 
@@ -81,25 +76,17 @@ class LocalContext:
     """The handler's side of a call: the parts of `grpc.aio.ServicerContext` that handlers use."""
 
     def __init__(
-        self,
-        incoming: Pipe,
-        outgoing: Pipe,
-        decode: Callable[[bytes], Any],
-        encode: Callable[[Any], bytes],
-        metadata: Metadata,
+        self, incoming: Pipe, outgoing: Pipe, decode: Callable[[bytes], Any], encode: Callable[[Any], bytes]
     ) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
         self._decode = decode
         self._encode = encode
-        self._metadata = metadata
-        self._done_callbacks: list[Callable[[Any], None]] = []
-        self._done = False
         self.status = Status()
 
     async def read(self) -> Any:
         raw = await self._incoming.get()
-        return EOF if raw is None else self._decode(raw)
+        return grpc.aio.EOF if raw is None else self._decode(raw)
 
     async def write(self, message: Any) -> None:
         self._outgoing.put(self._encode(message))
@@ -110,39 +97,8 @@ class LocalContext:
             yield self._decode(raw)
 
     async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()) -> None:
-        self.status = Status(code, details, tuple(trailing_metadata) or self.status.trailing)
+        self.status = Status(code, details, trailing_metadata)
         raise grpc.aio.AbortError
-
-    def set_trailing_metadata(self, metadata: Metadata) -> None:
-        self.status = Status(self.status.code, self.status.details, tuple(metadata))
-
-    def set_code(self, code: grpc.StatusCode) -> None:
-        self.status = Status(code, self.status.details, self.status.trailing)
-
-    def set_details(self, details: str) -> None:
-        self.status = Status(self.status.code, details, self.status.trailing)
-
-    def invocation_metadata(self) -> Metadata:
-        return self._metadata
-
-    def peer(self) -> str:
-        return "here"
-
-    def done(self) -> bool:
-        return self._done
-
-    def cancelled(self) -> bool:
-        task = asyncio.current_task()
-        return task is not None and task.cancelling() > 0
-
-    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        self._done_callbacks.append(callback)
-
-    def end(self) -> None:
-        """Note that the call is over."""
-        self._done = True
-        for callback in self._done_callbacks:
-            callback(self)
 
 
 class _Ready(health.HealthServicer):
@@ -155,7 +111,7 @@ class _Ready(health.HealthServicer):
 @dataclass(slots=True)
 class _Details:
     method: str
-    invocation_metadata: Metadata
+    invocation_metadata: Metadata = ()
 
 
 def _same(raw: Any) -> Any:
