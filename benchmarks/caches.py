@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from benchmarks.sides import SideFailed
-from benchmarks.tradewind_side import TradewindSide
+from benchmarks.tradewind_side import TradewindSide, started
 from benchmarks.turns import take_turns
 from benchmarks.workloads import WORKLOADS, Workload
 from tradewind.cli.bench import flows
@@ -36,10 +36,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     options = parser.parse_args()
     workload = WORKLOADS["chain-50"].scaled(options.scale)
-    side = TradewindSide()
-    try:
-        side.start()
-        assert side.client is not None
+    with started(TradewindSide()) as side:
         chains = Chains(side.client)
         side.do(chains.register())
 
@@ -47,8 +44,6 @@ def main() -> None:
             return side.do(chains.measure(name, workload))
 
         medians = take_turns({name: partial(measure, name) for name in (NONE, HIT, MISS)}, options.rounds, "round")
-    finally:
-        side.stop()
     for name in (HIT, MISS):
         print(f"ratio, {name:<13} {medians[name] / medians[NONE]:.2f}")
 

@@ -14,8 +14,8 @@ import asyncio
 import statistics
 import time
 
-from benchmarks.tradewind_side import TradewindSide
-from tradewind.client import Client
+from benchmarks.tradewind_side import TradewindSide, started
+from tradewind.client import Addresses, Client
 
 BATCH = 10_000
 PLACES = 1000
@@ -29,20 +29,14 @@ def main() -> None:
     parser.add_argument("--queued", type=int, default=50_000)
     parser.add_argument("--tries", type=int, default=50)
     options = parser.parse_args()
-    side = TradewindSide("benchmarks.fair_nodes", capacity=PLACES)
-    try:
-        side.start()
-        empty, full = side.do(_compare(side, options.queued, options.tries))
-    finally:
-        side.stop()
+    with started(TradewindSide("benchmarks.fair_nodes", capacity=PLACES)) as side:
+        empty, full = side.do(_compare(side.client.addresses, options.queued, options.tries))
     print(f"median start on an empty queue      {empty:7.2f} ms")
     print(f"median start behind {options.queued:>6,} queued   {full:7.2f} ms")
     print(f"ratio {full / empty:.2f}")
 
 
-async def _compare(side: TradewindSide, queued: int, tries: int) -> tuple[float, float]:
-    assert side.client is not None
-    where = side.client.addresses
+async def _compare(where: Addresses, queued: int, tries: int) -> tuple[float, float]:
     async with Client(addresses=where, user_id="one") as one, Client(addresses=where, user_id="other") as other:
         await _starts(other, 10)
         empty = await _starts(other, tries)

@@ -15,7 +15,8 @@ from datetime import UTC, datetime, timedelta
 import redis
 
 from benchmarks.measure import cpu_seconds
-from benchmarks.tradewind_side import PROCESSES, TradewindSide
+from benchmarks.tradewind_side import PROCESSES, TradewindSide, started
+from tradewind.client import Client
 
 FLOWS = 1000
 _SETTLE_S = 5.0
@@ -26,10 +27,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.idle", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0)
     options = parser.parse_args()
-    side = TradewindSide()
-    try:
-        side.start()
-        side.do(_start_flows(side))
+    with started(TradewindSide()) as side:
+        side.do(_start_flows(side.client))
         time.sleep(_SETTLE_S)
         with redis.Redis.from_url(side.store_url) as store:
             before = {name: cpu_seconds([pid]) for name, pid in side.pids.items()}
@@ -41,21 +40,18 @@ def main() -> None:
             for name, pid in side.pids.items()
             if name in PROCESSES
         }
-    finally:
-        side.stop()
     for name, share in shares.items():
         print(f"{name:<20} {share:5.2f} % of a core")
     rate = spent / options.seconds
     print(f"{'together':<20} {sum(shares.values()):5.2f} % of a core, {rate:.1f} store commands a second")
 
 
-async def _start_flows(side: TradewindSide) -> None:
+async def _start_flows(client: Client) -> None:
     """Start the flows that the side has registered; each is due in an hour."""
-    assert side.client is not None
     due = datetime.now(UTC) + timedelta(hours=1)
-    ids = [flow.flow_id async for flow in side.client.list_flows()][:FLOWS]
+    ids = [flow.flow_id async for flow in client.list_flows()][:FLOWS]
     for first in range(0, len(ids), 50):
-        await asyncio.gather(*(side.client.start_flow(each, at=due) for each in ids[first : first + 50]))
+        await asyncio.gather(*(client.start_flow(each, at=due) for each in ids[first : first + 50]))
     print(f"{len(ids)} flows run, none is due")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from benchmarks.tradewind_side import TradewindSide
+from benchmarks.tradewind_side import TradewindSide, started
 from benchmarks.turns import take_turns
 from benchmarks.workloads import WORKLOADS, Workload
 from tradewind.client import Client
@@ -27,21 +27,16 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     options = parser.parse_args()
     workload = WORKLOADS["chain-50"].scaled(options.scale)
-    side = TradewindSide()
-    measures = {
-        "without limits": partial(_measure, side, workload, NONE),
-        "with three": partial(_measure, side, workload, THREE),
-    }
-    try:
-        side.start()
+    with started(TradewindSide()) as side:
+        measures = {
+            "without limits": partial(_measure, side, workload, NONE),
+            "with three": partial(_measure, side, workload, THREE),
+        }
         medians = take_turns(measures, options.pairs, "pair")
-    finally:
-        side.stop()
     print(f"ratio {medians['with three'] / medians['without limits']:.2f}")
 
 
 def _measure(side: TradewindSide, workload: Workload, limit: tuple[int, int, int]) -> float:
-    assert side.client is not None
     side.do(_limit(side.client, limit))
     return side.run(workload).nodes_per_second
 

@@ -12,7 +12,7 @@ import argparse
 import statistics
 import time
 
-from benchmarks.tradewind_side import TradewindSide
+from benchmarks.tradewind_side import TradewindSide, started
 from tradewind.client import Client, CycleStatus
 from tradewind.flow import Flow
 
@@ -25,13 +25,8 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    side = TradewindSide()
-    try:
-        side.start()
-        assert side.client is not None
+    with started(TradewindSide()) as side:
         first, again = side.do(measure(side.client, options.nodes, options.rounds))
-    finally:
-        side.stop()
     print(f"{options.nodes:,} nodes, all of them run: {first:6.2f} s")
     print(f"{options.nodes:,} nodes, all but one kept: {statistics.median(again):6.2f} s, median of {len(again)}")
 

@@ -19,6 +19,7 @@ from typing import Any
 import grpc
 import uvloop
 
+from benchmarks.measure import cpu_seconds
 from tradewind.api.node_task_manager.v1 import component_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as ntm_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as ntm_grpc
@@ -146,12 +147,6 @@ def serve_scheduler(pipe: Pipe, store_url: str, peers: str) -> None:
         uvloop.run(serve())
 
 
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 async def measure(flows: int, rounds: int, store: EmbeddedStore, scheduler: Any, port: int) -> None:
     """Register flows, run them all in bulk and then with one call each, and print what a cycle costs."""
     channel = open_channel(f"127.0.0.1:{port}")
@@ -164,9 +159,9 @@ async def measure(flows: int, rounds: int, store: EmbeddedStore, scheduler: Any,
         return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
 
     async def lap(what: str, work: Any) -> None:
-        before = cpu_seconds(scheduler.pid), await store_seconds(), time.perf_counter()
+        before = cpu_seconds([scheduler.pid]), await store_seconds(), time.perf_counter()
         cycles = await work
-        after = cpu_seconds(scheduler.pid), await store_seconds(), time.perf_counter()
+        after = cpu_seconds([scheduler.pid]), await store_seconds(), time.perf_counter()
         mine, store_s, wall = (b - a for a, b in zip(before, after, strict=True))
         print(
             f"{what:<22} {cycles / wall:8.0f} cycles/s   scheduler {mine / cycles * 1e6:6.1f} us/cycle"

@@ -19,10 +19,5 @@ def stamp(planned_s: float) -> None:
 
 
 def read(path: Path) -> list[float]:
-    """Return all noted values in ms, in ascending order."""
-    return sorted(map(float, path.read_text(encoding="ascii").split())) if path.exists() else []
-
-
-def quantile(late: list[float], share: float) -> float:
-    """Return the value below which a share of the values lies; they must be in order."""
-    return late[min(len(late) - 1, int(share * len(late)))]
+    """Return all noted values in ms."""
+    return [float(line) for line in path.read_text(encoding="ascii").split()] if path.exists() else []

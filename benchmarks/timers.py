@@ -22,9 +22,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import processes, stamps
+from benchmarks.measure import percentile
 from benchmarks.sides import PEER_PYTHON
 from benchmarks.store import Store
-from benchmarks.tradewind_side import TradewindSide
+from benchmarks.tradewind_side import TradewindSide, started
+from tradewind.client import Client
 
 AT_ONCE = 1000
 EVERY_SECOND = (100, 1000)
@@ -88,11 +90,9 @@ def file_of_stamps() -> Iterator[Path]:
 def lateness_in(file: Path, wanted: int) -> Late:
     """Return the lateness noted in a file; `wanted` is the number of expected notes."""
     late = stamps.read(file)
-    return (
-        Late(stamps.quantile(late, 0.5), stamps.quantile(late, 0.99), wanted - len(late))
-        if late
-        else Late(0, 0, wanted)
-    )
+    if not late:
+        return Late(0, 0, wanted)
+    return Late(percentile(late, 50), percentile(late, 99), wanted - len(late))
 
 
 def tradewind_at_once() -> Late:
@@ -108,25 +108,22 @@ def tradewind_every_second(count: int, seconds: int) -> Late:
 def _tradewind(count: int, when: dict[str, object], times: int) -> Late:
     with file_of_stamps() as file:
         side = TradewindSide("benchmarks.timer_nodes", capacity=1000, environment={stamps.FILE: str(file)})
-        try:
-            side.start()
-            side.do(_begin(side, count, {**when, "nodes": [{"id": "stamp", "type": "bench_stamp"}], "edges": []}))
+        flow = {**when, "nodes": [{"id": "stamp", "type": "bench_stamp"}], "edges": []}
+        with started(side):
+            side.do(_begin(side.client, count, flow))
             deadline = time.monotonic() + _LEAD_S + times + 30
             while len(stamps.read(file)) < count * times and time.monotonic() < deadline:
                 time.sleep(0.5)
-        finally:
-            side.stop()
         return lateness_in(file, count * times)
 
 
-async def _begin(side: TradewindSide, count: int, flow: dict[str, object]) -> None:
-    assert side.client is not None
+async def _begin(client: Client, count: int, flow: dict[str, object]) -> None:
     names = [f"timer-{at}" for at in range(count)]
     for first in range(0, count, 50):
-        await asyncio.gather(*(side.client.register_flow(each, flow) for each in names[first : first + 50]))
+        await asyncio.gather(*(client.register_flow(each, flow) for each in names[first : first + 50]))
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=_LEAD_S)
     for first in range(0, count, 50):
-        await asyncio.gather(*(side.client.start_flow(each, at=due) for each in names[first : first + 50]))
+        await asyncio.gather(*(client.start_flow(each, at=due) for each in names[first : first + 50]))
     # Do not poll the file meanwhile: that would take time from what is measured.
     await asyncio.sleep(max(0.0, (due - datetime.now(UTC)).total_seconds()) + _SETTLE_S)
 

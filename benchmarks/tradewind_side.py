@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from importlib import metadata
 from typing import Any, TypeVar
 
@@ -31,6 +31,16 @@ _FLOWS = {(Shape.CHAIN, False): 50, (Shape.CHAIN, True): 50, (Shape.FAN, False):
 """How many flows of each shape there are, by shape and whether their nodes are eager."""
 
 
+@contextlib.contextmanager
+def started(side: TradewindSide) -> Iterator[TradewindSide]:
+    """Start a side and yield it; it stops with the context, or if it does not start."""
+    try:
+        side.start()
+        yield side
+    finally:
+        side.stop()
+
+
 class TradewindSide:
     """Four services, a worker and a client over one store, deployed as usual."""
 
@@ -48,7 +58,8 @@ class TradewindSide:
         self._stack = contextlib.ExitStack()
         self._runner: asyncio.Runner | None = None
         self.pids: dict[str, int] = {}
-        self.client: Client | None = None
+        self.client: Client
+        """Known once the side has started."""
         self.store_url = ""
         self._sets: dict[tuple[Shape, bool], flows.FlowSet] = {}
         self._clients: list[Client] = []
