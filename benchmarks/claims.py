@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.store import Store
+from benchmarks.store import Store, send
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
@@ -30,7 +30,7 @@ from tradewind.node_task_manager.stores.redis_records import place_of
 from tradewind.server.redis.client import Redis, connect
 
 USERS = 10
-_CLAIMS, _AT_ONCE, _PIPELINE = 50, 10, 5000
+_CLAIMS, _AT_ONCE = 50, 10
 _TYPES = ("noop",)
 
 
@@ -83,13 +83,7 @@ async def load(client: Redis, count: int) -> None:
     ]
     for run in runs:
         await _put_component(client, keys, run, plan)
-    commands: list[tuple[Any, ...]] = []
-    for command in _records(keys, each):
-        commands.append(command)
-        if len(commands) == _PIPELINE:
-            await _send(client, commands)
-            commands = []
-    await _send(client, commands)
+    await send(client, _records(keys, each))
     # Compile the scripts and have their plan looked up before the clock runs.
     await store.claim([])
 
@@ -111,7 +105,7 @@ async def measure(client: Redis) -> list[float]:
 
 async def _put_component(client: Redis, keys: Keys, run: RunSubmission, plan: Plan) -> None:
     facts = _packed("r0", run.user_id, plan.digest, 1000, "skip_downstream", 0, 0, False, False, 1, "", "", False)
-    await _send(client, [("HSET", keys.run(str(run.run)), "0/status", "running", "0/facts", facts)])
+    await send(client, [("HSET", keys.run(str(run.run)), "0/status", "running", "0/facts", facts)])
 
 
 def _packed(*facts: Any) -> bytes:
@@ -130,13 +124,6 @@ def _records(keys: Keys, each: int) -> Iterator[tuple[Any, ...]]:
             yield ("ZADD", keys.ready("noop", f"user{user}"), at + 1, task_id)
         yield ("ZADD", keys.ring("noop"), 0, f"user{user}")
     yield ("ZADD", keys.ready_types(), 1, "noop")
-
-
-async def _send(client: Redis, commands: list[tuple[Any, ...]]) -> None:
-    pipeline = client.pipeline(transaction=False)
-    for command in commands:
-        pipeline.execute_command(*command)
-    await pipeline.execute()
 
 
 if __name__ == "__main__":

@@ -15,10 +15,11 @@ import asyncio
 import statistics
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.store import Store
+from benchmarks.store import Store, send
 from tradewind.scheduler.domain.beginning import BeginOutcome, BeginRequest, CycleShape
 from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
@@ -44,7 +45,6 @@ MOST_RATIO = 1.5
 MINUTE = 60_000
 _YEAR = 366 * 86_400_000
 _START = 1_700_000_000_000
-_PIPELINE = 5000
 _STEPS = ("claim", "begin", "answer")
 _SUBJECT = "ticks"
 _PARTITION = partition_of(_SUBJECT)
@@ -75,23 +75,9 @@ class Side:
         await self._start(_SUBJECT, _START + MINUTE)
         await self._start("template", _START + _YEAR)
         await self._triggers.subscribe([self._subscription])
-        flow_keys, trigger_keys = FlowKeys(), TriggerKeys()
-        flow = await self._client.hgetall(flow_keys.flow("template"))
-        trigger = await self._client.hgetall(trigger_keys.trigger(partition_of("template"), "template"))
-        commands: list[tuple[Any, ...]] = []
-        for number in range(count - 2):
-            name = f"flow-{number}"
-            partition = partition_of(name)
-            commands += [
-                ("HSET", flow_keys.flow(name), *_flat(flow | {b"id": name})),
-                ("ZADD", flow_keys.flows(partition), 0, name),
-                ("HSET", trigger_keys.trigger(partition, name), *_flat(trigger | {b"partition_key": name})),
-                ("ZADD", trigger_keys.due(partition), _START + _YEAR, name),
-            ]
-            if len(commands) >= _PIPELINE:
-                await self._send(commands)
-                commands = []
-        await self._send(commands)
+        flow = await self._client.hgetall(FlowKeys().flow("template"))
+        trigger = await self._client.hgetall(TriggerKeys().trigger(partition_of("template"), "template"))
+        await send(self._client, _copies(flow, trigger, count - 2))
         # Compile the scripts before anything counts.
         for _ in range(5):
             await self.tick()
@@ -154,11 +140,17 @@ class Side:
         draft = TriggerDraft(flow_id, flow_id, every_minute, epoch=flow.schedule_epoch)
         await self._triggers.save(partition_of(flow_id), draft)
 
-    async def _send(self, commands: list[tuple[Any, ...]]) -> None:
-        pipeline = self._client.pipeline(transaction=False)
-        for command in commands:
-            pipeline.execute_command(*command)
-        await pipeline.execute()
+
+def _copies(flow: dict[Any, Any], trigger: dict[Any, Any], count: int) -> Iterator[tuple[Any, ...]]:
+    """Yield the commands that make copies of a flow and its trigger, under names of their own."""
+    flow_keys, trigger_keys = FlowKeys(), TriggerKeys()
+    for number in range(count):
+        name = f"flow-{number}"
+        partition = partition_of(name)
+        yield ("HSET", flow_keys.flow(name), *_flat(flow | {b"id": name}))
+        yield ("ZADD", flow_keys.flows(partition), 0, name)
+        yield ("HSET", trigger_keys.trigger(partition, name), *_flat(trigger | {b"partition_key": name}))
+        yield ("ZADD", trigger_keys.due(partition), _START + _YEAR, name)
 
 
 def _flat(fields: dict[Any, Any]) -> list[Any]:

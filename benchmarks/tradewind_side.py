@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Coroutine, Iterator, Mapping
 from importlib import metadata
 from typing import Any, TypeVar
 
@@ -17,10 +17,11 @@ import uvloop
 from benchmarks import processes
 from benchmarks.measure import Result, Timing, cpu_seconds
 from benchmarks.sides import SideFailed
-from benchmarks.store import Store, free_port
+from benchmarks.store import Store
 from benchmarks.workloads import Shape, Workload
 from tradewind.cli.bench import flows
 from tradewind.client import Addresses, Client, TradewindError
+from tradewind.server.redis.embedded import free_port
 
 Answer = TypeVar("Answer")
 
@@ -138,16 +139,13 @@ class TradewindSide:
             self._sets[shape, eager] = flow_set
 
     async def _measure(self, workload: Workload) -> Result:
-        warming = workload.warming()
         flow_set = self._sets[workload.shape, workload.eager]
-        if workload.bulk:
-            await flow_set.run_bulk(warming.flows)
-        else:
-            await flow_set.run(warming.flows, warming.in_flight)
+
+        def run(part: Workload) -> Awaitable[flows.Timing]:
+            return flow_set.run_bulk(part.flows) if part.bulk else flow_set.run(part.flows, part.in_flight)
+
+        await run(workload.warming())
         before = cpu_seconds(self.pids.values())
-        if workload.bulk:
-            timing = await flow_set.run_bulk(workload.flows)
-        else:
-            timing = await flow_set.run(workload.flows, workload.in_flight)
+        timing = await run(workload)
         spent = cpu_seconds(self.pids.values()) - before
         return Result.of(workload, Timing(timing.seconds, timing.flow_seconds), spent)

@@ -23,7 +23,7 @@ from tradewind.api.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServi
 from tradewind.client import Client, Role, TaskFailed, TradewindError
 from tradewind.flow import Flow
 from tradewind.grpc_engine.bearer import with_token
-from tradewind.server.ending import end_tasks
+from tradewind.server.side_tasks import SideTasks
 from tradewind.worker import Worker
 
 EVERY_S = {
@@ -49,8 +49,8 @@ class Load:
 
     def __init__(self, stack: SoakStack) -> None:
         self._stack = stack
-        self._tasks: list[asyncio.Task[None]] = []
-        self._in_flight: set[asyncio.Task[None]] = set()
+        self._repeating = SideTasks()
+        self._in_flight = SideTasks()
         self._client: Client
         self._tokens: dict[str, str] = {}
         self._guests = itertools.count()
@@ -75,21 +75,20 @@ class Load:
         for name in _FLOWS:
             await self._client.register_flow(name, _flow(name, "1s"))
             await self._client.start_flow(name)
-        self._tasks = [asyncio.create_task(self._every(every_s, name)) for name, every_s in EVERY_S.items()]
-        self._tasks.append(asyncio.create_task(self._record("silent", self._hold_unread_streams)))
+        for kind, every_s in EVERY_S.items():
+            self._repeating.begin(self._every(every_s, kind))
+        self._repeating.begin(self._record("silent", self._hold_unread_streams))
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await end_tasks(self._tasks)
-        await end_tasks(self._in_flight)
+        await self._repeating.end()
+        await self._in_flight.end()
         await self._client.close()
 
     async def _every(self, every_s: float, name: str) -> None:
         action: Callable[[], Awaitable[None]] = getattr(self, f"_{name}")
         while True:
-            task = asyncio.create_task(self._record(name, action))
-            self._in_flight.add(task)
-            task.add_done_callback(self._in_flight.discard)
+            self._in_flight.begin(self._record(name, action))
             await asyncio.sleep(every_s)
 
     async def _record(self, name: str, action: Callable[[], Awaitable[None]]) -> None:

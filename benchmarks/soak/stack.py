@@ -16,8 +16,9 @@ import redis
 
 from benchmarks import processes
 from benchmarks.soak.nodes import LEAK_VARIABLE
-from benchmarks.store import Store, free_port
+from benchmarks.store import Store
 from tradewind.client import Addresses
+from tradewind.server.redis.embedded import free_port
 
 SECRET = "a secret of all the servers"
 SERVICES = ("access", "registry", "trigger", "node_task_manager", "scheduler")
