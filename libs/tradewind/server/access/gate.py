@@ -1,36 +1,26 @@
-"""The gate: finds out who calls, looks up the method's rule, and lets the call through or not."""
+"""The gate: looks up a method's rule, and lets the caller through or not."""
 
 import asyncio
-import hmac
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import structlog
 from google.protobuf.message import Message
 
 from tradewind.server.access.authority import Authority
+from tradewind.server.access.callers import Callers, OnOutage
 from tradewind.server.access.certificates import CertificateRoles
-from tradewind.server.access.identity import SERVICE, UNNAMED, Identity, effective_user_id, require_own, set_identity
+from tradewind.server.access.identity import UNNAMED, Identity, effective_user_id, require_own, set_identity
 from tradewind.server.access.limits import Limits
 from tradewind.server.access.metering import counted_calls, set_meter
-from tradewind.server.access.methods import OPEN, Rule, is_read, rule
-from tradewind.server.access.refusals import refusal_for
+from tradewind.server.access.methods import OPEN, Rule, rule
 from tradewind.server.access.roles import Role
-from tradewind.server.access.tokens import digest_of
-from tradewind.server.ending import end_tasks
 from tradewind.server.faults import PermissionDenied, Unauthenticated, Unavailable
 from tradewind.server.interception import Behavior, Context
 from tradewind.server.rates import Rate
 from tradewind.server.side_tasks import SideTasks
 
-OnOutage = Literal["refuse", "reads", "all"]
-"""Which calls pass with tokens that were good before, while nobody can say whether they still are."""
-
-STALE_S = 300.0
-"""How long the last answer about a token still counts while the authority cannot be asked."""
-_CACHE_SIZE = 10_000
 _RETRY_S = 1.0
 _FLUSH_S = 0.1
 _MAX_CONCURRENT_LOOKUPS = 20
@@ -47,14 +37,6 @@ class OwnerLookup(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedAnswer:
-    """The last answer about a token, and the time until which it counts."""
-
-    answer: Identity | Unauthenticated
-    until: float
-
-
 @dataclass(slots=True, eq=False)
 class _Stream:
     """A stream that a caller has opened; `refusal` says why it is ended."""
@@ -67,10 +49,8 @@ class _Stream:
 class Gate:
     """Surrounds every call. Raises Unauthenticated, PermissionDenied, and Unavailable when nobody can be asked.
 
-    The gate remembers for `cache_s` who owns a token, and asks again at once when the authority reports a change. Only
-    then does it check open streams again too, retrying until it gets an answer. It recognizes `service_tokens` by
-    itself, and also `certificates`, which count only for calls without a token: a server that passes on a user's call
-    must not be taken for that user.
+    It asks again who owns a token as soon as the authority reports a change. Only then does it check open streams again
+    too, retrying until it gets an answer.
     """
 
     def __init__(
@@ -86,31 +66,23 @@ class Gate:
         certificates: CertificateRoles | None = None,
     ) -> None:
         """Take `owner_lookups` by the names of their gRPC services, `rates` and daily `quotas` by method."""
-        self._limits = Limits(authority, rates or {}, quotas or {}, self._passes_in_outage)
+        self._callers = Callers(authority, service_tokens, certificates, cache_s, on_outage)
+        self._limits = Limits(authority, rates or {}, quotas or {}, self._callers.passes_in_outage)
         self._authority = authority
-        self._service_tokens = [each.encode() for each in service_tokens]
-        self._certificates = certificates
-        self._cache_s = cache_s
-        self._on_outage = on_outage
         self._owner_lookups = dict(owner_lookups or {})
-        self._cache: dict[str, _CachedAnswer] = {}
-        self._lookups: dict[str, asyncio.Task[Identity]] = {}
         self._streams: set[_Stream] = set()
         self._unverified: set[_Stream] = set()
         self._recheck_timer: asyncio.TimerHandle | None = None
         self._change_count = 0
         self._tasks = SideTasks()
-        self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to listen for changes."""
-        self._watching = asyncio.get_running_loop().create_task(self._authority.watch(self._on_change))
+        self._tasks.begin(self._authority.watch(self._on_change))
 
     async def stop(self) -> None:
         """Stop listening for changes."""
-        if self._watching is not None:
-            await end_tasks([self._watching, *self._tasks])
-            self._watching = None
+        await self._tasks.end()
         if self._recheck_timer is not None:
             self._recheck_timer.cancel()
         await self._authority.close()
@@ -119,33 +91,35 @@ class Gate:
         """Surround the calls of one method."""
         if method.startswith(OPEN):
             return behavior
-        found = rule(method)
+        allowed = rule(method)
         service, _, name = method[1:].partition("/")
-        owner_lookups = self._owner_lookups.get(service)
+        if allowed is None:
+            return self._closed(name)
+        return self._guarded(name, allowed, self._owner_lookups.get(service), behavior)
 
+    def _closed(self, name: str) -> Behavior:
         async def closed(request: Any, context: Context) -> Any:
-            await self._identify_caller(context, "")
+            await self._callers.identify(context, "")
             raise PermissionDenied("METHOD_CLOSED", f"{name} is closed: no role may call it")
 
-        if found is None:
-            return closed
-        allowed = found
+        return closed
 
+    def _guarded(self, name: str, allowed: Rule, owner_lookup: OwnerLookup | None, behavior: Behavior) -> Behavior:
         async def admitted(request: Any, context: Context) -> Any:
             changes = self._change_count
-            identity = await self._identify_caller(context, name)
+            identity = await self._callers.identify(context, name)
             if not allowed.admits(identity.role):
                 raise _role_too_small(identity, allowed, name)
             set_identity(identity)
             if isinstance(request, Message):
                 _name_caller(request, identity)
                 if allowed.owned and not identity.role.sees_all:
-                    if owner_lookups is None:
+                    if owner_lookup is None:
                         raise PermissionDenied(
                             "METHOD_CLOSED",
                             f"{name} cannot tell who owns what it names, so users may not call it: ask an operator",
                         )
-                    require_own(await owner_lookups.owners(request))
+                    require_own(await owner_lookup.owners(request))
             if self._limits and identity.role is Role.USER:
                 set_meter(self._limits)
                 async with counted_calls(name):
@@ -158,9 +132,6 @@ class Gate:
             return await behavior(request, context)
 
         return admitted
-
-    def _passes_in_outage(self, name: str) -> bool:
-        return self._on_outage == "all" or (self._on_outage == "reads" and is_read(name))
 
     async def _serve_stream(
         self, identity: Identity, changes: int, behavior: Behavior, request: Any, context: Context
@@ -184,88 +155,10 @@ class Gate:
         finally:
             self._streams.discard(stream)
 
-    async def _identify_caller(self, context: Context, name: str) -> Identity:
-        """Return who calls the method `name`; "" stands for a closed method."""
-        token = _token_in(context.invocation_metadata())
-        if not token:
-            certified = self._certificates.identity(context) if self._certificates else None
-            if certified is not None:
-                return certified
-            raise Unauthenticated(
-                "TOKEN_MISSING",
-                "this call has no token: send one as `authorization: Bearer <token>`, or set TRADEWIND_TOKEN",
-            )
-        for each in self._service_tokens:
-            if hmac.compare_digest(token.encode(), each):
-                return SERVICE
-        digest = digest_of(token)
-        if digest is None:
-            raise refusal_for("TOKEN_INVALID")
-        known = self._cache.get(digest)
-        if known is None or known.until <= time.monotonic():
-            try:
-                return await self._identity_of(digest)
-            except Unavailable:
-                return self._last_known(known, name)
-        if isinstance(known.answer, Unauthenticated):
-            raise known.answer.with_traceback(None)
-        return known.answer
-
-    def _last_known(self, known: _CachedAnswer | None, name: str) -> Identity:
-        answer = known.answer if known is not None and known.until + STALE_S > time.monotonic() else None
-        # Running work must go on: workers must be able to come back, and to say that they are alive.
-        is_worker = isinstance(answer, Identity) and answer.role is Role.WORKER and self._on_outage != "refuse"
-        if isinstance(answer, Identity) and (is_worker or self._passes_in_outage(name)):
-            return answer
-        raise Unavailable(
-            "PEER_UNAVAILABLE", "the access service cannot be reached to check your token; try again", _RETRY_S
-        )
-
-    async def _identity_of(self, digest: str) -> Identity:
-        lookup = self._lookups.get(digest)
-        if lookup is None:
-            lookup = self._lookups[digest] = asyncio.get_running_loop().create_task(self._fetch_identity(digest))
-            lookup.add_done_callback(lambda done: self._lookup_done(digest, done))
-        # One cancelled call must not take the answer away from the others.
-        return await asyncio.shield(lookup)
-
-    def _lookup_done(self, digest: str, done: "asyncio.Task[Identity]") -> None:
-        if self._lookups.get(digest) is done:
-            del self._lookups[digest]
-        if not done.cancelled():
-            done.exception()
-
-    async def _fetch_identity(self, digest: str) -> Identity:
-        lookup = asyncio.current_task()
-        answer: Identity | Unauthenticated
-        try:
-            answer = await self._authority.authorize(digest)
-        except Unauthenticated as refusal:
-            answer = refusal
-        # The answer may miss a change that came in the meantime: then the next call asks again.
-        if self._lookups.get(digest) is lookup:
-            self._cache.pop(digest, None)
-            if len(self._cache) >= _CACHE_SIZE:
-                del self._cache[next(iter(self._cache))]
-            self._cache[digest] = _CachedAnswer(answer, time.monotonic() + self._cache_s)
-        if isinstance(answer, Unauthenticated):
-            raise answer
-        return answer
-
     def _on_change(self, user_id: str | None) -> None:
         """Ask again about the tokens of a user, or of all users for None."""
         self._change_count += 1
-        self._lookups.clear()
-        if user_id is None:
-            # Answers are kept for an outage; outside of one they are asked for again before use.
-            now = time.monotonic()
-            self._cache = {digest: replace(known, until=min(known.until, now)) for digest, known in self._cache.items()}
-        else:
-            self._cache = {
-                digest: known
-                for digest, known in self._cache.items()
-                if isinstance(known.answer, Unauthenticated) or known.answer.user_id != user_id
-            }
+        self._callers.forget(user_id)
         self._start_recheck(each for each in self._streams if user_id in (None, each.identity.user_id))
 
     def _start_recheck(self, streams: Iterable[_Stream]) -> None:
@@ -294,7 +187,7 @@ class Gate:
         """Ask about one token; end the streams opened with it if it is revoked or its role has changed."""
         now: Identity | Unauthenticated
         try:
-            now = await self._identity_of(digest)
+            now = await self._callers.owner_of(digest)
         except Unauthenticated as refusal:
             now = refusal
         except Unavailable:
@@ -332,11 +225,3 @@ def _name_caller(request: Any, identity: Identity) -> None:
         request.by = identity.user_id
     if "user_id" in fields and not identity.role.sees_all:
         request.user_id = effective_user_id(request.user_id)
-
-
-def _token_in(metadata: Any) -> str:
-    for key, value in metadata or ():
-        if key == "authorization" and isinstance(value, str):
-            kind, _, token = value.partition(" ")
-            return token.strip() if kind.lower() == "bearer" else ""
-    return ""

@@ -1,0 +1,154 @@
+"""Finds out who calls: by a token, whose owner the authority knows, or without one by a certificate."""
+
+import asyncio
+import hmac
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from tradewind.server.access.authority import Authority
+from tradewind.server.access.certificates import CertificateRoles
+from tradewind.server.access.identity import SERVICE, Identity
+from tradewind.server.access.methods import is_read
+from tradewind.server.access.refusals import refusal_for
+from tradewind.server.access.roles import Role
+from tradewind.server.access.tokens import digest_of
+from tradewind.server.faults import Unauthenticated, Unavailable
+from tradewind.server.interception import Context
+
+OnOutage = Literal["refuse", "reads", "all"]
+"""Which calls pass with tokens that were good before, while nobody can say whether they still are."""
+
+STALE_S = 300.0
+"""How long the last answer about a token still counts while the authority cannot be asked."""
+_CACHE_SIZE = 10_000
+_RETRY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedAnswer:
+    """The last answer about a token, and the time until which it counts."""
+
+    answer: Identity | Unauthenticated
+    until: float
+
+
+class Callers:
+    """Identifies callers, and remembers for `cache_s` who owns a token.
+
+    It recognizes `service_tokens` by itself, and also `certificates`, which count only for calls without a token: a
+    server that passes on a user's call must not be taken for that user.
+    """
+
+    def __init__(
+        self,
+        authority: Authority,
+        service_tokens: Sequence[str],
+        certificates: CertificateRoles | None,
+        cache_s: float,
+        on_outage: OnOutage,
+    ) -> None:
+        self._authority = authority
+        self._service_tokens = [each.encode() for each in service_tokens]
+        self._certificates = certificates
+        self._cache_s = cache_s
+        self._on_outage = on_outage
+        self._cache: dict[str, _CachedAnswer] = {}
+        self._lookups: dict[str, asyncio.Task[Identity]] = {}
+
+    async def identify(self, context: Context, name: str) -> Identity:
+        """Return who calls the method `name`; "" stands for a closed method. Raises Unauthenticated, Unavailable."""
+        token = _token_in(context.invocation_metadata())
+        if not token:
+            certified = self._certificates.identity(context) if self._certificates else None
+            if certified is not None:
+                return certified
+            raise Unauthenticated(
+                "TOKEN_MISSING",
+                "this call has no token: send one as `authorization: Bearer <token>`, or set TRADEWIND_TOKEN",
+            )
+        for each in self._service_tokens:
+            if hmac.compare_digest(token.encode(), each):
+                return SERVICE
+        digest = digest_of(token)
+        if digest is None:
+            raise refusal_for("TOKEN_INVALID")
+        known = self._cache.get(digest)
+        if known is None or known.until <= time.monotonic():
+            try:
+                return await self.owner_of(digest)
+            except Unavailable:
+                return self._last_known(known, name)
+        if isinstance(known.answer, Unauthenticated):
+            raise known.answer.with_traceback(None)
+        return known.answer
+
+    async def owner_of(self, digest: str) -> Identity:
+        """Ask the authority who owns a token; concurrent calls share one question. Raises as `Authority.authorize`."""
+        lookup = self._lookups.get(digest)
+        if lookup is None:
+            lookup = self._lookups[digest] = asyncio.get_running_loop().create_task(self._fetch_identity(digest))
+            lookup.add_done_callback(lambda done: self._lookup_done(digest, done))
+        # One cancelled call must not take the answer away from the others.
+        return await asyncio.shield(lookup)
+
+    def forget(self, user_id: str | None) -> None:
+        """Ask again about the tokens of a user, or of all users for None, before they are used the next time."""
+        self._lookups.clear()
+        if user_id is None:
+            # Answers are kept for an outage; outside of one they are asked for again before use.
+            now = time.monotonic()
+            self._cache = {digest: replace(known, until=min(known.until, now)) for digest, known in self._cache.items()}
+        else:
+            self._cache = {
+                digest: known
+                for digest, known in self._cache.items()
+                if isinstance(known.answer, Unauthenticated) or known.answer.user_id != user_id
+            }
+
+    def passes_in_outage(self, name: str) -> bool:
+        """Say whether calls of a method pass while the authority cannot be asked."""
+        return self._on_outage == "all" or (self._on_outage == "reads" and is_read(name))
+
+    def _last_known(self, known: _CachedAnswer | None, name: str) -> Identity:
+        answer = known.answer if known is not None and known.until + STALE_S > time.monotonic() else None
+        if isinstance(answer, Identity):
+            # Running work must go on: workers must be able to come back, and to say that they are alive.
+            goes_on = answer.role is Role.WORKER and self._on_outage != "refuse"
+            if goes_on or self.passes_in_outage(name):
+                return answer
+        raise Unavailable(
+            "PEER_UNAVAILABLE", "the access service cannot be reached to check your token; try again", _RETRY_S
+        )
+
+    def _lookup_done(self, digest: str, done: "asyncio.Task[Identity]") -> None:
+        if self._lookups.get(digest) is done:
+            del self._lookups[digest]
+        if not done.cancelled():
+            done.exception()
+
+    async def _fetch_identity(self, digest: str) -> Identity:
+        lookup = asyncio.current_task()
+        answer: Identity | Unauthenticated
+        try:
+            answer = await self._authority.authorize(digest)
+        except Unauthenticated as refusal:
+            answer = refusal
+        # The answer may miss a change that came in the meantime: then the next call asks again.
+        if self._lookups.get(digest) is lookup:
+            self._cache.pop(digest, None)
+            if len(self._cache) >= _CACHE_SIZE:
+                del self._cache[next(iter(self._cache))]
+            self._cache[digest] = _CachedAnswer(answer, time.monotonic() + self._cache_s)
+        if isinstance(answer, Unauthenticated):
+            raise answer
+        return answer
+
+
+def _token_in(metadata: Any) -> str:
+    for key, value in metadata or ():
+        if key == "authorization" and isinstance(value, str):
+            kind, _, token = value.partition(" ")
+            return token.strip() if kind.lower() == "bearer" else ""
+    return ""
