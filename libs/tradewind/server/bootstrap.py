@@ -13,12 +13,12 @@ from grpc_reflection.v1alpha import reflection
 from tradewind.server.access.gate import Gate
 from tradewind.server.channels import MAX_METADATA_BYTES, MESSAGE_BYTES, MESSAGE_SLACK, address_of
 from tradewind.server.connection_limits import MAX_IDLE_S, connection_options
-from tradewind.server.errors import ErrorAnswers, ErrorRule, ErrorTable
+from tradewind.server.errors import ErrorAnswers, ErrorTable
 from tradewind.server.health import Health
 from tradewind.server.interception import CallInterceptor, Middleware
 from tradewind.server.logs import RequestLog
 from tradewind.server.metrics import SWITCH, CallMetrics
-from tradewind.server.peer_identity import AllowedCallers, CallerNotAllowed
+from tradewind.server.peer_identity import AllowedCallers
 from tradewind.server.redis.client import UnsafeStore
 from tradewind.server.settings import TlsSettings
 from tradewind.server.streams import StockStreams
@@ -128,9 +128,7 @@ class Server:
 
         Raises StartError when the address is taken or a service cannot start; nothing stays open then.
         """
-        table = ErrorTable({CallerNotAllowed: ErrorRule(grpc.StatusCode.PERMISSION_DENIED, "CALLER_NOT_ALLOWED")})
-        for service in self._services:
-            table = table.merged(service.errors)
+        table = ErrorTable().merged(*(service.errors for service in self._services))
         # Outermost first: the log sees the code that errors were turned into, within the call's trace.
         middlewares: list[Middleware] = [CallTraces(self._tracing), self._request_log, ErrorAnswers(table)]
         if SWITCH.on:

@@ -47,10 +47,11 @@ class ErrorTable:
     def __init__(self, rules: Mapping[type[Exception], ErrorRule] | None = None) -> None:
         self._rules: dict[type[Exception], ErrorRule] = {**_SHARED_RULES, **(rules or {})}
 
-    def merged(self, other: "ErrorTable") -> "ErrorTable":
-        """Return a table with the rules of both; `other` wins where they differ."""
-        table = ErrorTable()
-        table._rules = {**self._rules, **other._rules}
+    def merged(self, *others: "ErrorTable") -> "ErrorTable":
+        """Return a table with the rules of all of them; later ones win where they differ."""
+        table = ErrorTable(self._rules)
+        for other in others:
+            table._rules |= other._rules
         return table
 
     def status_of(self, error: Exception) -> Status | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from tradewind.server.faults import PermissionDenied
 from tradewind.server.interception import Behavior, Context
 
 _NAMES = "x509_subject_alternative_name"
@@ -26,10 +27,6 @@ class PeerIdentity:
         return name.rstrip("/").rpartition("/")[2] if "://" in name else name.partition(".")[0]
 
 
-class CallerNotAllowed(Exception):
-    """The caller's certificate carries no name that is allowed to call this server."""
-
-
 def peer_identity(context: Context) -> PeerIdentity | None:
     """Return who calls; None for a caller without a certificate, or in plain text."""
     names = tuple(name.decode(errors="replace") for name in context.auth_context().get(_NAMES, ()))
@@ -43,7 +40,7 @@ def peer_names(context: Context) -> tuple[str, ...]:
 
 
 class AllowedCallers:
-    """A middleware that admits only callers with certain names; health answers everybody."""
+    """A middleware that raises PermissionDenied for callers without an allowed name; health answers everybody."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         """Take patterns in which * stands for any text."""
@@ -59,9 +56,10 @@ class AllowedCallers:
             names = identity.names if identity is not None else ()
             if not any(fnmatchcase(name, pattern) for name in names for pattern in self._patterns):
                 shown = ", ".join(names) or "none"
-                raise CallerNotAllowed(
+                raise PermissionDenied(
+                    "CALLER_NOT_ALLOWED",
                     f"no name in the caller's certificate ({shown}) may call this server: "
-                    "TRADEWIND_TLS_ALLOWED_NAMES lists those that may"
+                    "TRADEWIND_TLS_ALLOWED_NAMES lists those that may",
                 )
             return await behavior(request, context)
 

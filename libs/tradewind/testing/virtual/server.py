@@ -34,9 +34,8 @@ class LocalServer:
 
     def bind(self, services: Sequence[Service]) -> None:
         """Serve these services."""
-        table = ErrorTable()
+        table = ErrorTable().merged(*(service.errors for service in services))
         for service in services:
-            table = table.merged(service.errors)
             service.bind(self)  # type: ignore[arg-type]
         health.add_HealthServicer_to_server(_Ready(), self)  # type: ignore[arg-type]
         self._interceptor = CallInterceptor([ErrorAnswers(table)])
