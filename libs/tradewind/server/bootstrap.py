@@ -16,10 +16,10 @@ from tradewind.server.connection_limits import MAX_IDLE_S, connection_options
 from tradewind.server.errors import ErrorAnswers, ErrorTable
 from tradewind.server.health import Health
 from tradewind.server.interception import CallInterceptor, Middleware
-from tradewind.server.logs import RequestLog
 from tradewind.server.metrics import SWITCH, CallMetrics
 from tradewind.server.peer_identity import AllowedCallers
 from tradewind.server.redis.client import UnsafeStore
+from tradewind.server.request_log import RequestLog
 from tradewind.server.settings import TlsSettings
 from tradewind.server.streams import StockStreams
 from tradewind.server.telemetry import CallTraces, Tracing, open_tracing

@@ -1,0 +1,60 @@
+"""The log of requests."""
+
+import logging
+import time
+from typing import Any
+
+import grpc
+import structlog
+
+from tradewind.server.interception import Behavior, Context
+from tradewind.server.redis import outages
+
+_log = structlog.get_logger(__name__)
+
+
+class RequestLog:
+    """Logs each call when it ends: DEBUG if it succeeded or its client left, WARNING if it failed.
+
+    Calls that fail because the store is away are summarized elsewhere.
+    """
+
+    def __init__(self) -> None:
+        self._draining = False
+
+    def drain(self) -> None:
+        """Treat it as normal from now on that calls are sent elsewhere."""
+        self._draining = True
+
+    def around(self, method: str, behavior: Behavior) -> Behavior:
+        """Surround the calls of one method."""
+
+        async def logged(request: Any, context: Context) -> Any:
+            begun = time.perf_counter()
+            try:
+                response = await behavior(request, context)
+            except grpc.aio.AbortError:
+                expected = context.code() is grpc.StatusCode.UNAVAILABLE and (
+                    self._draining or context.details() in outages.MESSAGES.values()
+                )
+                write = _log.debug if expected else _log.warning
+                write("call", **_facts(method, context, begun), details=context.details())
+                raise
+            except BaseException as error:
+                # Only a cancelled call gets here: all other errors became a status further in.
+                _log.debug("call_ended", method=method, peer=context.peer(), error=type(error).__name__)
+                raise
+            if _log.is_enabled_for(logging.DEBUG):
+                _log.debug("call", **_facts(method, context, begun))
+            return response
+
+        return logged
+
+
+def _facts(method: str, context: Context, begun: float) -> dict[str, Any]:
+    return {
+        "method": method,
+        "code": (context.code() or grpc.StatusCode.OK).name,
+        "ms": round((time.perf_counter() - begun) * 1000, 2),
+        "peer": context.peer(),
+    }
