@@ -35,8 +35,9 @@ from tradewind.server.bootstrap import Server
 from tradewind.server.channels import open_channel
 from tradewind.server.logs import configure_logging
 from tradewind.server.partitions import partition_of
+from tradewind.server.redis.acl import ADMIN
 from tradewind.server.redis.client import connect
-from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
+from tradewind.server.redis.embedded import EmbeddedStore
 from tradewind.server.settings import load_settings
 
 Context = grpc.aio.ServicerContext[Any, Any]

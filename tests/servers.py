@@ -17,8 +17,9 @@ from tradewind.access.stores import keys as access_keys
 from tradewind.node_task_manager.stores import keys as node_task_manager_keys
 from tradewind.registry.stores import keys as registry_keys
 from tradewind.scheduler.stores import keys as scheduler_keys
+from tradewind.server.redis.acl import ADMIN
 from tradewind.server.redis.client import Client, connect
-from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
+from tradewind.server.redis.embedded import EmbeddedStore
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.redis.watch import METRICS
 from tradewind.tls import TlsFiles

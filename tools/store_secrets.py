@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from tradewind.server.redis.acl import acl_lines, password_digest
+from tradewind.server.redis.acl import ADMIN, acl_lines, password_digest
 from tradewind.standalone.services import ACL_USERS
 
 BACKUP = "resetkeys resetchannels -@all +ping +sync +psync +replconf"
@@ -31,7 +31,7 @@ _NAMESPACE = "tradewind"
 
 def user_names() -> list[str]:
     """Return the users that have a password, in order."""
-    return sorted([*(user.name for user in ACL_USERS), "admin", "backup"])
+    return sorted([*(user.name for user in ACL_USERS), ADMIN, "backup"])
 
 
 def acl_file(passwords: Mapping[str, str]) -> str:

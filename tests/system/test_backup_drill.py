@@ -11,9 +11,10 @@ from tests.system.processes import NODES, Shell
 from tests.waiting import until
 from tools.store_secrets import BACKUP
 from tradewind.client import Client
+from tradewind.server.redis.acl import ADMIN
 from tradewind.server.redis.backup import find_backup
 from tradewind.server.redis.client import connect
-from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
+from tradewind.server.redis.embedded import EmbeddedStore
 from tradewind.standalone import Standalone
 from tradewind.standalone.services import ACL_USERS
 from tradewind.worker import Worker, load_nodes

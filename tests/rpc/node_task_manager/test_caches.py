@@ -17,8 +17,9 @@ from tradewind.api.node_task_manager.v1 import batch_pb2, node_task_pb2, work_pb
 from tradewind.api.node_task_manager.v1 import cache_pb2 as pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as service_pb2
 from tradewind.node_task_manager.stores.keys import CACHE_ACL
+from tradewind.server.redis.acl import ADMIN
 from tradewind.server.redis.client import connect
-from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
+from tradewind.server.redis.embedded import EmbeddedStore
 
 SCREENING = {"cache": {"name": "screening"}}
 COMPLETED = node_task_pb2.NODE_TASK_STATUS_COMPLETED

@@ -14,8 +14,8 @@ from tradewind.node_task_manager.domain.component import ComponentStatus, RunSub
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
 from tradewind.server.clock import ManualClock
+from tradewind.server.redis.acl import ADMIN
 from tradewind.server.redis.client import connect
-from tradewind.server.redis.embedded import ADMIN
 
 CLAIMERS = 20
 NODE_TASKS = 1000

@@ -29,8 +29,9 @@ from tests.waiting import until
 from tradewind.server.ending import end_tasks
 from tradewind.server.metrics import REGISTRY
 from tradewind.server.process import store_watch_of
+from tradewind.server.redis.acl import ADMIN
 from tradewind.server.redis.client import Client, connect, connect_single, require_reachable
-from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
+from tradewind.server.redis.embedded import EmbeddedStore
 from tradewind.server.redis.snapshot import SnapshotError, fetch_snapshot
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.redis.watch import METRICS, UP

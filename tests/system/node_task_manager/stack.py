@@ -15,8 +15,9 @@ from tests.ports import free_port
 from tests.system.node_task_manager.nodes import LEDGER, read_ledger
 from tests.waiting import until
 from tradewind.node_task_manager.stores.keys import ACL
+from tradewind.server.redis.acl import ADMIN
 from tradewind.server.redis.client import connect
-from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
+from tradewind.server.redis.embedded import EmbeddedStore
 
 PATIENCE_S = 60
 """How long a step may take on a busy machine."""

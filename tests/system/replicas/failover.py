@@ -11,8 +11,9 @@ from redis.exceptions import RedisError
 from tests.ports import free_port
 from tests.servers import ACL_USERS, BINARIES, tls_options
 from tests.waiting import until
+from tradewind.server.redis.acl import ADMIN
 from tradewind.server.redis.client import Client, connect
-from tradewind.server.redis.embedded import ADMIN, EmbeddedStore, find_server
+from tradewind.server.redis.embedded import EmbeddedStore, find_server
 from tradewind.tls import TlsFiles
 
 SERVICE = "tradewind"

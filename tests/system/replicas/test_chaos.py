@@ -14,8 +14,8 @@ import pytest
 from tests.system.replicas.cluster import Cluster
 from tests.system.replicas.test_replicas_die import pause_and_check_cycles, running, start_flows
 from tests.waiting import until
+from tradewind.server.redis.acl import ADMIN
 from tradewind.server.redis.client import connect
-from tradewind.server.redis.embedded import ADMIN
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 

@@ -11,6 +11,9 @@ from tradewind.server.private_file import write_private
 # FUNCTION that list or remove others' functions, SELECT, and commands that look at everybody's keys.
 _COMMANDS = "+@all -@admin -@dangerous -script|flush -function +function|load -select -randomkey -dbsize -scan"
 
+ADMIN = "admin"
+"""The user who may do anything; services log in as their own users."""
+
 NOBODY = "user default reset off ~* &* +@all"
 """The user of a connection that has not logged in; it can do nothing, because it cannot log in. It keeps its rights:
 Redis 7.0 loads the append-only file as this user, and would otherwise leave out every transaction, which is how the
@@ -36,21 +39,21 @@ class AclUser:
         return f"user {self.name} on #{password_digest(password)} resetkeys {keys} {channels} {self.commands}"
 
 
-def acl_lines(users: Iterable[AclUser], passwords: Mapping[str, str], admin: str = "admin") -> list[str]:
-    """Return the lines of an ACL file: one that keeps out everybody else, `admin`, who may do anything, and the users.
+def acl_lines(users: Iterable[AclUser], passwords: Mapping[str, str]) -> list[str]:
+    """Return the lines of an ACL file: one that keeps out everybody else, ADMIN's, and those of the users.
 
-    `passwords` maps the name of each user, including `admin`, to its password. Raises KeyError when one is missing.
+    `passwords` maps the name of each user, including ADMIN, to its password. Raises KeyError when one is missing.
     """
     return [
         NOBODY,
-        f"user {admin} on #{password_digest(passwords[admin])} ~* &* +@all",
+        f"user {ADMIN} on #{password_digest(passwords[ADMIN])} ~* &* +@all",
         *(user.rule(passwords[user.name]) for user in users),
     ]
 
 
-def write_acl_file(path: Path, users: Iterable[AclUser], passwords: Mapping[str, str], admin: str = "admin") -> None:
+def write_acl_file(path: Path, users: Iterable[AclUser], passwords: Mapping[str, str]) -> None:
     """Write an ACL file, readable by its owner only. Raises KeyError when a password is missing."""
-    write_private(path, "\n".join(acl_lines(users, passwords, admin)) + "\n")
+    write_private(path, "\n".join(acl_lines(users, passwords)) + "\n")
 
 
 def password_digest(password: str) -> str:

@@ -18,12 +18,9 @@ import msgspec
 from redis.exceptions import BusyLoadingError, RedisError
 
 from tradewind.server.private_file import write_private
-from tradewind.server.redis.acl import AclUser, write_acl_file
+from tradewind.server.redis.acl import ADMIN, AclUser, write_acl_file
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.owned_process import owned
-
-ADMIN = "admin"
-"""The user who may do anything; services log in as their own users."""
 
 ALLOCATOR = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=2000"}
 """Environment of a server built with glibc's allocator, as the wheel's is; other allocators ignore it. With more freed
@@ -113,7 +110,7 @@ class EmbeddedStore:
         await self._lock_directory()
         try:
             self._passwords = self._read_passwords()
-            write_acl_file(self.directory / "users.acl", self._users, self._passwords, ADMIN)
+            write_acl_file(self.directory / "users.acl", self._users, self._passwords)
             await self._launch(binary, time.monotonic() + timeout_s)
         except BaseException:
             await self.stop()
@@ -297,7 +294,8 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        # It is another user's.
+        pass
     return True
 
 

@@ -6,9 +6,10 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
+from tradewind.server.redis.acl import ADMIN
 from tradewind.server.redis.backup import APPEND_ONLY, MANIFEST, SNAPSHOT, STACK, Backup, BackupError, check
 from tradewind.server.redis.client import connect
-from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
+from tradewind.server.redis.embedded import EmbeddedStore
 
 Persistence = Literal["append-only", "snapshot"]
 
