@@ -22,7 +22,7 @@ from tradewind.server.channels import open_channel
 from tradewind.server.interception import Context
 from tradewind.server.peer_identity import PeerIdentity, peer_identity
 from tradewind.server.settings import TlsSettings
-from tradewind.tls import SYSTEM, Security, TlsFiles, channels
+from tradewind.tls import SYSTEM, Security, TlsFiles, renewed_channel
 
 
 def settings_of(files: TlsFiles, **others: Any) -> TlsSettings:
@@ -221,7 +221,7 @@ async def test_stream_over_a_replaced_certificate_ends_as_unavailable_in_time(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its reader gets this error and is not cancelled."""
-    monkeypatch.setattr(channels, "_LINGER_S", 0.05)
+    monkeypatch.setattr(renewed_channel, "_LINGER_S", 0.05)
     mine = authority.issue("server")
     async with serving(mine) as server, open_channel(server.address, security=mine) as channel:
         call, wait = (
