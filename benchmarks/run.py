@@ -78,8 +78,7 @@ def _publish(finished: report.Report) -> None:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description="Tradewind beside its peers.")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each side (default 5)")
-    parser.add_argument("--sides", help=f"in turn, of {', '.join(sides.TITLES)} (default all)")
-    parser.add_argument("--peers", help=f"Tradewind and these, of {', '.join(sides.PEERS)}")
+    parser.add_argument("--sides", default=",".join(sides.TITLES), help="in turn, of %(default)s (default all)")
     parser.add_argument("--workloads", default=",".join(WORKLOADS), help="of %(default)s (default all)")
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the number of flows (default 1)")
     parser.add_argument(
@@ -90,10 +89,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.rounds < 1 or options.scale <= 0:
         parser.error("--rounds must be 1 or more, --scale above 0")
-    if options.sides and options.peers:
-        parser.error("--sides and --peers say the same thing: give one")
-    chosen = f"{sides.TRADEWIND},{options.peers}" if options.peers else options.sides or ",".join(sides.TITLES)
-    options.sides = _names(parser, "side", chosen, sides.TITLES)
+    options.sides = _names(parser, "side", options.sides, sides.TITLES)
     workloads = _names(parser, "workload", options.workloads, WORKLOADS)
     if options.publish is None:
         full = set(options.sides) == set(sides.TITLES) and set(workloads) == set(WORKLOADS)
