@@ -12,8 +12,9 @@ CODEC_VARIABLE = "TRADEWIND_CODEC"
 
 def codec_of(given: Codec | None) -> Codec | None:
     """Return the given codec, or else the one that TRADEWIND_CODEC names. Raises ValueError."""
-    target = os.environ.get(CODEC_VARIABLE)
-    return given if given is not None or not target else load_codec(target)
+    if given is None and (target := os.environ.get(CODEC_VARIABLE)):
+        return load_codec(target)
+    return given
 
 
 def load_codec(target: str) -> Codec:
