@@ -1,7 +1,7 @@
 """Builds the gate of a server from its settings and services."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.server.access.authority import Authority
@@ -10,6 +10,7 @@ from tradewind.server.access.gate import Gate, OwnerLookup
 from tradewind.server.access.limits import quotas_of, rates_of
 from tradewind.server.access.methods import counted_names
 from tradewind.server.access.remote import RemoteAuthority
+from tradewind.server.bootstrap import Service
 from tradewind.server.channels import channels_of
 from tradewind.server.nearest_name import NearestName
 from tradewind.server.rates import Rate
@@ -26,7 +27,7 @@ class Authorizing(Protocol):
     def authority(self) -> Authority: ...
 
 
-def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
+def gate_of(settings: CommonSettings, services: Sequence[Service]) -> Gate | None:
     """Return the gate of a server of `services`; None while access is off.
 
     Raises ValueError, naming the variable: with an access service, when there is no token or certificate to show to it;
@@ -112,6 +113,6 @@ def _limits_in(field: str, text: str, read: Callable[[str], Mapping[str, _Limit]
     return limits
 
 
-def owner_lookups_of(services: Sequence[Any]) -> dict[str, OwnerLookup]:
+def owner_lookups_of(services: Sequence[Service]) -> dict[str, OwnerLookup]:
     """Return the services that know who owns what, by the names of their gRPC services."""
-    return {name: each for each in services if isinstance(each, OwnerLookup) for name in getattr(each, "names", ())}
+    return {name: each for each in services if isinstance(each, OwnerLookup) for name in each.names}
