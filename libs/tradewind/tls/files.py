@@ -145,11 +145,6 @@ class WatchedFiles:
         self._rejected_stamp: object = None
         self._next_check = time.monotonic() + check_s
 
-    @property
-    def files(self) -> TlsFiles:
-        """The paths of the files."""
-        return self._files
-
     def current(self) -> Pem:
         """Return what the files hold; the same object until they are replaced."""
         if time.monotonic() < self._next_check:

@@ -4,7 +4,7 @@ from typing import Any
 
 import grpc
 
-from tradewind.tls.files import Pem, TlsError, TlsFiles, WatchedFiles
+from tradewind.tls.files import SYSTEM, Pem, TlsError, TlsFiles, WatchedFiles
 
 
 def server_credentials(files: TlsFiles, *, require_client_cert: bool) -> grpc.ServerCredentials:
@@ -18,10 +18,10 @@ def server_credentials(files: TlsFiles, *, require_client_cert: bool) -> grpc.Se
             "TLS: a server needs a certificate and its key: set TRADEWIND_TLS_CERT and TRADEWIND_TLS_KEY as well as "
             "TRADEWIND_TLS_CA"
         )
-    if require_client_cert and (not files.ca or files.read().ca is None):
+    if require_client_cert and (not files.ca or str(files.ca) == SYSTEM):
         raise TlsError("TLS: callers must show certificates, so TRADEWIND_TLS_CA must name the file of their CA")
     watched = WatchedFiles(files)
-    known: list[Pem] = [watched.current()]
+    known = watched.current()
 
     def configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
         assert pem.cert is not None
@@ -31,11 +31,12 @@ def server_credentials(files: TlsFiles, *, require_client_cert: bool) -> grpc.Se
         )
 
     def replaced() -> Any:
-        # None, which the stubs do not allow, means no change.
+        nonlocal known
         pem = watched.current()
-        if pem is known[0]:
+        if pem is known:
+            # The stubs do not allow None, which means no change.
             return None
-        known[0] = pem
+        known = pem
         return configuration(pem)
 
-    return grpc.dynamic_ssl_server_credentials(configuration(known[0]), replaced, require_client_cert)
+    return grpc.dynamic_ssl_server_credentials(configuration(known), replaced, require_client_cert)
