@@ -26,13 +26,11 @@ class StoreTime:
         moved.
         """
         min_offset_us, max_offset_us = store_us - answered_us, store_us - asked_us
-        jump_us = (
-            max(min_offset_us - self._max_offset_us, self._min_offset_us - max_offset_us, 0) if self._has_reading else 0
-        )
-        if self._has_reading and not jump_us:
-            min_offset_us, max_offset_us = (
-                max(min_offset_us, self._min_offset_us),
-                min(max_offset_us, self._max_offset_us),
-            )
+        jump_us = 0
+        if self._has_reading:
+            jump_us = max(min_offset_us - self._max_offset_us, self._min_offset_us - max_offset_us, 0)
+            if not jump_us:
+                min_offset_us = max(min_offset_us, self._min_offset_us)
+                max_offset_us = min(max_offset_us, self._max_offset_us)
         self._min_offset_us, self._max_offset_us, self._has_reading = min_offset_us, max_offset_us, True
         return jump_us
