@@ -3,6 +3,8 @@
 import difflib
 import heapq
 from collections.abc import Iterable
+from itertools import takewhile
+from operator import eq
 
 from tradewind.server.quoting import quoted
 
@@ -45,13 +47,6 @@ class NearestName:
 
 def _shared_ends(word: str, name: str) -> int:
     """Return how many characters two words share at their beginning and their end, less the difference in length."""
-    shared = -abs(len(word) - len(name))
-    for a, b in zip(word, name, strict=False):
-        if a != b:
-            break
-        shared += 1
-    for a, b in zip(reversed(word), reversed(name), strict=False):
-        if a != b:
-            break
-        shared += 1
-    return shared
+    beginning: int = sum(takewhile(bool, map(eq, word, name)))
+    end: int = sum(takewhile(bool, map(eq, reversed(word), reversed(name))))
+    return beginning + end - abs(len(word) - len(name))
