@@ -58,9 +58,8 @@ def store_takes_no_writes(reason: str) -> list[Reason]:
 
 def waits_for_nodes(sources: Mapping[str, str]) -> Reason:
     """Say which nodes it waits for, each with its status, which is "" when not known."""
-    shown = ", ".join(f'"{source}"' for source in list(sources)[:_MAX_NAMED])
-    more = len(sources) - _MAX_NAMED
-    sentence = f"waits for node{'s' if len(sources) > 1 else ''} {shown}" + (f" and {more} more" if more > 0 else "")
+    shown = _list([f'"{source}"' for source in sources])
+    sentence = f"waits for node{'s' if len(sources) > 1 else ''} {shown}"
     if len(sources) == 1 and (status := next(iter(sources.values()))):
         sentence += f", which is {status}"
     return Reason(
@@ -83,7 +82,7 @@ def no_live_worker(
     sentence = f'no live worker offers node type "{node_type}"'
     seen = last_seen or {}
     if draining:
-        sentence += f"; {_list(draining)} {_offer(len(draining))} it, but {_are(draining)} draining"
+        sentence += f"; {_list(draining)} {_offer(len(draining))} it, but {_are(len(draining))} draining"
     if last_worker:
         sentence += f"; {last_worker} offered it, and was connected until {until}"
     elif seen:
@@ -111,7 +110,9 @@ def workers_busy(
     if free:
         sentence += "; if a worker has room but gets nothing, it is not connected for this type: see its log"
     if not_connected:
-        sentence += f"; {_list(not_connected)} {_offer(len(not_connected))} it, but {_are(not_connected)} not connected"
+        sentence += (
+            f"; {_list(not_connected)} {_offer(len(not_connected))} it, but {_are(len(not_connected))} not connected"
+        )
     facts: dict[str, Fact] = {
         "node_type": node_type,
         "workers": workers,
@@ -130,5 +131,5 @@ def _offer(count: int) -> str:
     return "offer" if count > 1 else "offers"
 
 
-def _are(names: Sequence[str]) -> str:
-    return "are" if len(names) > 1 else "is"
+def _are(count: int) -> str:
+    return "are" if count > 1 else "is"
