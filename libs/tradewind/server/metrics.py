@@ -132,6 +132,8 @@ class CallMetrics:
 
     def around(self, method: str, behavior: Behavior) -> Behavior:
         """Surround the calls of one method; gRPC's own services are not measured."""
+        if method.startswith("/grpc."):
+            return behavior
         name, streaming = _named(method)
 
         async def unary(request: Any, context: Context) -> Any:
@@ -155,8 +157,6 @@ class CallMetrics:
             finally:
                 gauge.dec()
 
-        if method.startswith("/grpc."):
-            return behavior
         return stream if streaming else unary
 
 
