@@ -29,7 +29,7 @@ class CertificateRoles:
 
     def identity(self, context: Context) -> Identity | None:
         """Return who calls; None for a caller without a certificate, or without a known name in it."""
-        names = peer_names(context) if self._roles else ()
+        names = peer_names(context)
         for pattern, role in self._roles:
             for name in names:
                 if fnmatchcase(name, pattern):
