@@ -27,7 +27,7 @@ from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_records import place_of
-from tradewind.server.redis.client import Redis, connect
+from tradewind.server.redis.client import Client, connect
 
 USERS = 10
 _CLAIMS, _AT_ONCE = 50, 10
@@ -69,7 +69,7 @@ async def compare(counts: tuple[int, int], rounds: int) -> dict[int, float]:
     return {count: statistics.median(measured) for count, measured in costs.items()}
 
 
-async def load(client: Redis, count: int) -> None:
+async def load(client: Client, count: int) -> None:
     """Load `count` ready node tasks, the same number for each user, without running any scripts."""
     keys, limits = Keys("trading_flow", 0), Limits()
     plan = Plan("wide", tuple(PlanNode(f"n{at}", "noop", schedule_to_start_ms=0) for at in range(1000)), ())
@@ -88,7 +88,7 @@ async def load(client: Redis, count: int) -> None:
     await store.claim([])
 
 
-async def measure(client: Redis) -> list[float]:
+async def measure(client: Client) -> list[float]:
     """Return the microseconds of each of some claims, by the store's clock; then give back the node tasks."""
     store = RedisNodeTaskStore(client, Keys("trading_flow", 0), Limits(), lambda: 0)
     costs = []
@@ -103,7 +103,7 @@ async def measure(client: Redis) -> list[float]:
     return costs
 
 
-async def _put_component(client: Redis, keys: Keys, run: RunSubmission, plan: Plan) -> None:
+async def _put_component(client: Client, keys: Keys, run: RunSubmission, plan: Plan) -> None:
     facts = _packed("r0", run.user_id, plan.digest, 1000, "skip_downstream", 0, 0, False, False, 1, "", "", False)
     await send(client, [("HSET", keys.run(str(run.run)), "0/status", "running", "0/facts", facts)])
 

@@ -26,7 +26,7 @@ from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
 from tradewind.node_task_manager.stores.redis_reader import RedisNodeTaskReader
 from tradewind.server.clock import ManualClock
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 
 LIMITS = Limits()
 RUN = RunName("flow", 0, 0)
@@ -41,7 +41,7 @@ class RedisShard(
 ):
     """The Redis stores of a shard in one object."""
 
-    def __init__(self, client: Redis, clock: ManualClock, limits: Limits = LIMITS) -> None:
+    def __init__(self, client: Client, clock: ManualClock, limits: Limits = LIMITS) -> None:
         keys = Keys("trading_flow", 0)
         RedisNodeTaskStore.__init__(self, client, keys, limits, clock)
         RedisNodeTaskReader.__init__(self, client, keys)

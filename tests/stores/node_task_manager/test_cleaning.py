@@ -13,7 +13,7 @@ from tradewind.node_task_manager.ports.node_tasks import Cleaned
 from tradewind.node_task_manager.ports.reading import Line
 from tradewind.node_task_manager.ports.work import Vacancy
 from tradewind.server.clock import ManualClock
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 
 PARTITION = 3
 SETTLE = LIMITS.settle_ms
@@ -277,7 +277,7 @@ async def test_cleaner_lease_expires_in_redis(redis_server: RedisServer) -> None
 BASE = "trading_flow:{s0}:"
 
 
-async def forget_task(admin: Redis, task_id: str) -> None:
+async def forget_task(admin: Client, task_id: str) -> None:
     """Remove a node task's record, and leave the rest of its run."""
     run, _, node_id = task_id.rpartition(":")
     assert await admin.execute_command("HDEL", f"{BASE}run:{run}", f"{node_id}:status") == 1

@@ -13,7 +13,7 @@ from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.server.clock import ManualClock
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 
 
 class Interrupted(Exception):
@@ -23,7 +23,7 @@ class Interrupted(Exception):
 class DyingPlanStore(RedisPlanStore):
     """A plan store that dies after `writes` writes."""
 
-    def __init__(self, client: Redis, writes: int) -> None:
+    def __init__(self, client: Client, writes: int) -> None:
         super().__init__(client, Keys("trading_flow", 0), LIMITS)
         self._left = writes
 

@@ -34,10 +34,10 @@ class Pipeline(Protocol):
 
     def hmget(self, name: str, keys: list[str], /) -> object: ...
 
-    def execute(self, *, raise_on_error: bool = True) -> Awaitable[list[Any]]: ...
+    def execute(self) -> Awaitable[list[Any]]: ...
 
 
-class Redis(Protocol):
+class Client(Protocol):
     """The part of a Redis or Redis Cluster client that Tradewind uses; texts come back as bytes."""
 
     password: str
@@ -99,10 +99,7 @@ class Redis(Protocol):
 
     def zcard(self, name: str, /) -> Awaitable[int]: ...
 
-    def zrange(self, name: str, start: int, end: int, /, *, withscores: bool = False) -> Awaitable[list[Any]]: ...
-
-
-Client: TypeAlias = Redis
+    def zrange(self, name: str, start: int, end: int, /) -> Awaitable[list[Any]]: ...
 
 
 class UnsafeStore(Exception):

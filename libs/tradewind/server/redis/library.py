@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 
 _INCLUDE = re.compile(r"^--!include[ \t]+([a-z0-9_]+)[ \t]*\n", re.MULTILINE)
 
@@ -54,7 +54,7 @@ class Library:
         """Read the folder `lua` beside a package or module. Raises ModuleNotFoundError or FileNotFoundError."""
         self._folders = (_folder(package), resources.files(__package__) / "lua")
         self._shared: dict[str, str] = {}
-        self._loading: WeakKeyDictionary[Redis, asyncio.Task[BaseException | None]] = WeakKeyDictionary()
+        self._loading: WeakKeyDictionary[Client, asyncio.Task[BaseException | None]] = WeakKeyDictionary()
         names = (file.name.removesuffix(".lua") for file in self._folders[0].iterdir() if file.name.endswith(".lua"))
         texts = {name: self._read(name) for name in sorted(names)}
         included = {part for text in texts.values() for part in _INCLUDE.findall(text)}
@@ -77,7 +77,7 @@ class Library:
         """Return the text for FUNCTION LOAD."""
         return self._with_digest(self.digest(password))
 
-    async def load(self, client: Redis) -> BaseException | None:
+    async def load(self, client: Client) -> BaseException | None:
         """Load it into the server, or into every master of a cluster; concurrent calls share one attempt.
 
         Returns the error of a master that did not take it while others did.

@@ -28,7 +28,7 @@ import msgspec
 from redis.exceptions import ResponseError
 
 from tradewind.server.metrics import SCRIPT_ERRORS, SCRIPT_SECONDS, SWITCH
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 from tradewind.server.redis.library import library
 
 Reply = TypeVar("Reply")
@@ -55,7 +55,7 @@ class Script(Generic[Reply]):
     def __repr__(self) -> str:
         return f"Script({self.name!r})"
 
-    async def __call__(self, client: Redis, keys: Sequence[str], args: object) -> Reply:
+    async def __call__(self, client: Client, keys: Sequence[str], args: object) -> Reply:
         """Run the script once and return its reply.
 
         `args` is anything msgspec can encode: a Struct (array_like for brevity), tuple, list or dict.
@@ -64,10 +64,10 @@ class Script(Generic[Reply]):
             return self.decode(await self._run_measured(client, keys, _encode(args)))
         return self.decode(await self._run(client, keys, _encode(args)))
 
-    def _name_for(self, client: Redis) -> str:
+    def _name_for(self, client: Client) -> str:
         return f"{self.name}_{self._library.digest(client.password)}"
 
-    async def _run(self, client: Redis, keys: Sequence[str], blob: bytes) -> bytes:
+    async def _run(self, client: Client, keys: Sequence[str], blob: bytes) -> bytes:
         function = self._name_for(client)
         try:
             raw: bytes = await client.fcall(function, len(keys), *keys, blob)
@@ -84,7 +84,7 @@ class Script(Generic[Reply]):
                 raise
         return raw
 
-    async def _run_measured(self, client: Redis, keys: Sequence[str], blob: bytes) -> bytes:
+    async def _run_measured(self, client: Client, keys: Sequence[str], blob: bytes) -> bytes:
         started_s = time.perf_counter()
         try:
             raw = await self._run(client, keys, blob)
@@ -94,11 +94,11 @@ class Script(Generic[Reply]):
         SCRIPT_SECONDS.labels(self.name).observe(time.perf_counter() - started_s)
         return raw
 
-    async def load(self, client: Redis) -> None:
+    async def load(self, client: Client) -> None:
         """Make the script known to the server, or to every master of a cluster."""
         await self._library.load(client)
 
-    async def many(self, client: Redis, calls: Sequence[tuple[Sequence[str], object]]) -> list[Reply]:
+    async def many(self, client: Client, calls: Sequence[tuple[Sequence[str], object]]) -> list[Reply]:
         """Run the script once per `(keys, args)` in one round trip and return the replies in order.
 
         The runs are not one transaction. The first error is raised after all of them have been tried.

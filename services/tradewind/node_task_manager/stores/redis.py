@@ -19,7 +19,7 @@ from tradewind.node_task_manager.ports.node_tasks import Cleaned, Purge, Renewal
 from tradewind.node_task_manager.ports.reading import Line, Progress
 from tradewind.node_task_manager.ports.work import Effects, Held, Outcome, Postponed, Vacancy, in_pieces
 from tradewind.node_task_manager.stores.keys import Keys
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 
 Item = TypeVar("Item")
@@ -78,7 +78,7 @@ _RARE_DEFAULTS = tuple(RunSubmission._field_defaults[name] for name in RunSubmis
 class RedisNodeTaskStore:
     """A NodeTaskStore; `clock` returns 0 for the store's own time."""
 
-    def __init__(self, client: Redis, keys: Keys, limits: Limits, clock: Callable[[], int]) -> None:
+    def __init__(self, client: Client, keys: Keys, limits: Limits, clock: Callable[[], int]) -> None:
         self._client = client
         self._keys = keys
         self._clock = clock

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.doctor import Examined, Finding
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 
 _EXAMINE = Script(__name__, "examine_cache", tuple[int, list[tuple[str, str, str, bool]], str])
@@ -13,7 +13,7 @@ _EXAMINE = Script(__name__, "examine_cache", tuple[int, list[tuple[str, str, str
 class RedisCacheDoctor:
     """A CacheDoctor; `clock` returns 0 for the store's own time."""
 
-    def __init__(self, client: Redis, keys: Keys, clock: Callable[[], int]) -> None:
+    def __init__(self, client: Client, keys: Keys, clock: Callable[[], int]) -> None:
         self._client = client
         self._keys = keys
         self._clock = clock

@@ -8,7 +8,7 @@ from zlib import crc32
 from tradewind.node_task_manager.domain.caching import Entry
 from tradewind.node_task_manager.ports.caches import CacheLookup
 from tradewind.node_task_manager.stores.keys import Keys
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 
 _LOOK_UP = Script(__name__, "look_up_cache", CacheLookup)
@@ -23,7 +23,7 @@ class RedisCacheStore:
     """A CacheStore. Results are spread over the tags of all shards by their digest; `clock` returns 0 for the store's
     own time."""
 
-    def __init__(self, client: Redis, keys: Mapping[int, Keys], clock: Callable[[], int]) -> None:
+    def __init__(self, client: Client, keys: Mapping[int, Keys], clock: Callable[[], int]) -> None:
         self._client = client
         self._keys = tuple(keys.values())
         self._clock = clock
@@ -76,7 +76,7 @@ class RedisCacheStore:
 class RedisCacheStatistics:
     """CacheStatistics in one hash of the first shard."""
 
-    def __init__(self, client: Redis, keys: Keys) -> None:
+    def __init__(self, client: Client, keys: Keys) -> None:
         self._client = client
         self._key = keys.cache_stats()
 

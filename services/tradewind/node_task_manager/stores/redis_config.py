@@ -7,7 +7,7 @@ import msgspec
 
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.stores.keys import Keys
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 
 _SAVE = Script(__name__, "save_config", bool)
@@ -19,7 +19,7 @@ class RedisConfigStore:
     If a writer dies before it has written to all of them, whoever next loads its version does the rest.
     """
 
-    def __init__(self, client: Redis, keys: Mapping[int, Keys]) -> None:
+    def __init__(self, client: Client, keys: Mapping[int, Keys]) -> None:
         self._client = client
         self._keys = keys
         self._spread_version = 0

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tradewind.node_task_manager.ports.connected import ConnectionChanges, LastOffer
 from tradewind.node_task_manager.stores.keys import Keys
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 
 _RECORD = Script(__name__, "record_connected", bool)
@@ -14,7 +14,7 @@ class RedisConnectedWorkers:
     """Implements ConnectedWorkers; `clock` returns 0 for the store's own time. It reads by plain commands, which even a
     store that takes no writes answers."""
 
-    def __init__(self, client: Redis, keys: Keys, clock: Callable[[], int]) -> None:
+    def __init__(self, client: Client, keys: Keys, clock: Callable[[], int]) -> None:
         self._client = client
         self._keys = keys
         self._clock = clock

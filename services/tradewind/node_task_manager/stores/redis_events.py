@@ -7,7 +7,7 @@ import msgspec
 
 from tradewind.node_task_manager.ports.events import Event, position
 from tradewind.node_task_manager.stores.keys import Keys
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 
 _SUBSCRIBE = Script(__name__, "subscribe_events", bool)
@@ -16,7 +16,7 @@ _SUBSCRIBE = Script(__name__, "subscribe_events", bool)
 class RedisEventLog:
     """An EventLog over one stream per partition."""
 
-    def __init__(self, client: Redis, keys: Keys) -> None:
+    def __init__(self, client: Client, keys: Keys) -> None:
         self._client = client
         self._keys = keys
 

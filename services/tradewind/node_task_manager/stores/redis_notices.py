@@ -13,7 +13,7 @@ from tradewind.node_task_manager.domain.task_event import MOST_WATCHED, TaskEven
 from tradewind.node_task_manager.ports.events import position
 from tradewind.node_task_manager.ports.reading import Stretch
 from tradewind.node_task_manager.stores.keys import Keys
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 
 
@@ -37,7 +37,7 @@ _PUBLISH = Script(__name__, "publish_notifications", list[bool])
 class RedisNotices:
     """Notices; `clock` returns 0 for the store's own time."""
 
-    def __init__(self, client: Redis, keys: Keys, limits: Limits, clock: Callable[[], int]) -> None:
+    def __init__(self, client: Client, keys: Keys, limits: Limits, clock: Callable[[], int]) -> None:
         self._client = client
         self._keys = keys
         self._clock = clock

@@ -11,7 +11,7 @@ from tradewind.node_task_manager.domain.concurrency import WhenFull
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.plan import PRIORITY_MS, Plan
 from tradewind.node_task_manager.stores.keys import Keys
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Plan).decode
@@ -31,7 +31,7 @@ class RedisPlanStore:
     the edition, which tells plans with the same digest apart. Scripts count in `open` the components that use the plan.
     """
 
-    def __init__(self, client: Redis, keys: Keys, limits: Limits) -> None:
+    def __init__(self, client: Client, keys: Keys, limits: Limits) -> None:
         self._client = client
         self._keys = keys
         self._retention_ms = limits.plan_retention_ms

@@ -7,7 +7,7 @@ from typing import Any
 
 from tradewind.node_task_manager.ports.reading import Queue
 from tradewind.node_task_manager.stores.keys import Keys
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 
 _PIECE = 500
 
@@ -15,7 +15,7 @@ _PIECE = 500
 class RedisQueueReader:
     """A QueueReader; only the totals are stored, so no other count can drift."""
 
-    def __init__(self, client: Redis, keys: Keys) -> None:
+    def __init__(self, client: Client, keys: Keys) -> None:
         self._client = client
         self._keys = keys
 

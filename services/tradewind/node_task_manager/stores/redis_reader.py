@@ -24,7 +24,7 @@ from tradewind.node_task_manager.stores.redis_records import (
     task_of,
     text_of,
 )
-from tradewind.server.redis.client import Pipeline, Redis
+from tradewind.server.redis.client import Client, Pipeline
 
 _PIECE = 500
 _WHOLE_PIECE = 64
@@ -42,7 +42,7 @@ _node = msgspec.msgpack.Decoder(_Node).decode
 class RedisNodeTaskReader:
     """A NodeTaskReader; reads in pipelines of at most 500 records, or 64 if it reads their values too."""
 
-    def __init__(self, client: Redis, keys: Keys) -> None:
+    def __init__(self, client: Client, keys: Keys) -> None:
         self._client = client
         self._keys = keys
 

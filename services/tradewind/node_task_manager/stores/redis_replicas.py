@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from tradewind.node_task_manager.stores.keys import Keys
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 
 _CHECK_IN = Script(__name__, "check_in_replica", list[str])
@@ -12,7 +12,7 @@ _CHECK_IN = Script(__name__, "check_in_replica", list[str])
 class RedisReplicas:
     """Implements Replicas; `clock` returns 0 for the store's own time."""
 
-    def __init__(self, client: Redis, keys: Keys, clock: Callable[[], int]) -> None:
+    def __init__(self, client: Client, keys: Keys, clock: Callable[[], int]) -> None:
         self._client = client
         self._keys = [keys.replicas()]
         self._clock = clock

@@ -2,13 +2,13 @@
 
 from tradewind.node_task_manager.ports.explaining import Holders, Place
 from tradewind.node_task_manager.stores.keys import Keys
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Client
 
 
 class RedisWaits:
     """A WaitReader; each method takes a handful of commands, however long a queue is."""
 
-    def __init__(self, client: Redis, keys: Keys) -> None:
+    def __init__(self, client: Client, keys: Keys) -> None:
         self._client = client
         self._keys = keys
 
