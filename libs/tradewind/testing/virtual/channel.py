@@ -94,6 +94,7 @@ class _Method:
     def __init__(self, channel: LocalChannel, method: str, coders: Coders, *, requests: bool) -> None:
         self._channel = channel
         self._name = method
+        # As in grpcio's own objects, by which the client names the method of a failed call.
         self._method = method.encode()
         self._coders = coders
         self._requests = requests
@@ -119,7 +120,6 @@ class LocalCall:
         self._method = method
         self._encode, self._decode = coders
         self._up, self._down = Pipe(channel.gate), Pipe(channel.gate)
-        self._status: Status | None = None
         self._ended: asyncio.Future[Status] = loop.create_future()
         self._cancelled = False
         self._feeding: asyncio.Task[None] | None = None
