@@ -110,7 +110,7 @@ def _precondition(error: faults.FailedPrecondition) -> Sequence[Message]:
     return [details_pb2.PreconditionFailure(violations=[violation])]
 
 
-def _retry_later(error: faults.Exhausted | faults.Unavailable) -> Sequence[Message]:
+def _retry_later(error: faults.Temporary) -> Sequence[Message]:
     return [_retry_info(error.retry_after_s)]
 
 

@@ -8,8 +8,9 @@
     +-- FailedPrecondition    its current status forbids this
     +-- Unauthenticated       nobody knows who calls
     +-- PermissionDenied      the caller is known, and may not do this
-    +-- Exhausted             a limit is reached; later may work
-    +-- Unavailable           this server, its store or a peer is away; it will work later, or elsewhere
+    +-- Temporary
+        +-- Exhausted         a limit is reached; later may work
+        +-- Unavailable       this server, its store or a peer is away; it will work later, or elsewhere
 
 `reason` is a name in the enum `tradewind.api.errors.v1.ErrorReason` without its prefix, such as `FLOW_NOT_FOUND`; it is
 text here so that the domain needs no generated code. `tradewind.server.errors` turns faults into status codes.
@@ -62,8 +63,6 @@ class NotFound(Fault):
     def __init__(self, what: str, id: str, reason: str | None = None, hint: str = "") -> None:
         name = what.replace(" ", "_").replace("-", "_")
         super().__init__(reason or f"{name.upper()}_NOT_FOUND", f'no {what} "{id}"{hint}', {f"{name.lower()}_id": id})
-        self.what = what
-        self.id = id
 
 
 class Conflict(Fault):
@@ -90,8 +89,8 @@ class PermissionDenied(Fault):
     """The caller is known and has no right to this."""
 
 
-class Exhausted(Fault):
-    """A limit is reached; trying again after `retry_after_s` seconds may succeed."""
+class Temporary(Fault):
+    """An outcome that passes: trying again after `retry_after_s` seconds may succeed."""
 
     def __init__(
         self, reason: str, message: str, retry_after_s: float = 1.0, metadata: Mapping[str, str] | None = None
@@ -100,11 +99,9 @@ class Exhausted(Fault):
         self.retry_after_s = retry_after_s
 
 
-class Unavailable(Fault):
-    """Something needed is away for now; trying again after `retry_after_s` seconds, perhaps elsewhere, should work."""
+class Exhausted(Temporary):
+    """A limit is reached."""
 
-    def __init__(
-        self, reason: str, message: str, retry_after_s: float = 1.0, metadata: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(reason, message, metadata)
-        self.retry_after_s = retry_after_s
+
+class Unavailable(Temporary):
+    """Something needed is away for now; trying again, perhaps elsewhere, should work."""
