@@ -81,7 +81,7 @@ bench-timers: $(RUNTIME) $(PEERS)  ## Measure how late flows begin, due at one i
 	@$(BIN)/python -m benchmarks.timers $(ARGS)
 
 bench: $(RUNTIME) $(PEERS)  ## Compare a running stack with its peers and write docs/benchmarks.md
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m benchmarks.run $(ARGS)
 
 constraints:  ## Raise constraints.txt to the newest versions that pyproject.toml allows (needs uv)
 	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade \
