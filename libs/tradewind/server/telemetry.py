@@ -36,7 +36,8 @@ class Tracing:
     """Where this process's spans go; without an exporter nothing is recorded, only passed on."""
 
     def __init__(self, service: str, exporter: SpanExporter | None, sampling: float = 1.0) -> None:
-        self._provider: TracerProvider | None = None
+        self.provider: TracerProvider | None = None
+        """Makes tracers for other code, such as that of nodes; None when nothing is recorded."""
         self._next_span_id = 0
         self._exporter = exporter
         if exporter is not None:
@@ -47,33 +48,27 @@ class Tracing:
             from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
             from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
+            tracing = self
+
             class Ids(RandomIdGenerator):
                 """Random ids, except for a span whose id was chosen."""
 
-                def __init__(self, tracing: Tracing) -> None:
-                    self._tracing = tracing
-
                 def generate_span_id(self) -> int:
-                    return self._tracing._next_span_id or super().generate_span_id()
+                    return tracing._next_span_id or super().generate_span_id()
 
-            self._provider = TracerProvider(
+            self.provider = TracerProvider(
                 resource=Resource.create({"service.name": service}),
                 sampler=ParentBased(TraceIdRatioBased(sampling)),
-                id_generator=Ids(self),
+                id_generator=Ids(),
                 shutdown_on_exit=False,
             )
-            self._provider.add_span_processor(BatchSpanProcessor(exporter))
-        self.tracer: Tracer = (self._provider or trace.NoOpTracerProvider()).get_tracer("tradewind")
+            self.provider.add_span_processor(BatchSpanProcessor(exporter))
+        self.tracer: Tracer = (self.provider or trace.NoOpTracerProvider()).get_tracer("tradewind")
 
     @property
     def recording(self) -> bool:
         """Whether spans are recorded at all."""
-        return self._provider is not None
-
-    @property
-    def provider(self) -> TracerProvider | None:
-        """Makes tracers for other code, such as that of nodes; None when nothing is recorded."""
-        return self._provider
+        return self.provider is not None
 
     def begin(
         self,
@@ -112,12 +107,12 @@ class Tracing:
 
         Call it from a thread.
         """
-        if self._provider is None:
+        if self.provider is None:
             return
         ending = threading.Timer(timeout_s, self._stop_exporter)
         ending.daemon = True
         ending.start()
-        self._provider.shutdown()
+        self.provider.shutdown()
         ending.cancel()
 
     def _stop_exporter(self) -> None:
