@@ -20,7 +20,7 @@ from tradewind.server.metrics import SWITCH, CallMetrics
 from tradewind.server.peer_identity import AllowedCallers
 from tradewind.server.redis.client import UnsafeStore
 from tradewind.server.request_log import RequestLog
-from tradewind.server.settings import TlsSettings
+from tradewind.server.settings import TlsSettings, parts_of
 from tradewind.server.streams import StockStreams
 from tradewind.server.telemetry import CallTraces, Tracing, open_tracing
 from tradewind.tls import TlsError, TlsFiles, server_credentials
@@ -168,7 +168,7 @@ class Server:
         table = ErrorTable().merged(*(service.errors for service in self._services))
         middlewares += [self._request_log, ErrorAnswers(table)]
         if self._tls.tls_allowed_names:
-            middlewares.append(AllowedCallers([name.strip() for name in self._tls.tls_allowed_names.split(",")]))
+            middlewares.append(AllowedCallers(parts_of(self._tls.tls_allowed_names)))
         if self._gate is not None:
             middlewares.append(self._gate)
         return middlewares

@@ -215,6 +215,11 @@ def text_of(secret: SecretStr | None) -> str:
     return secret.get_secret_value() if secret is not None else ""
 
 
+def parts_of(text: str) -> list[str]:
+    """Return the parts of a list that is separated by commas, without the spaces around them and without empty ones."""
+    return [part for each in text.split(",") if (part := each.strip())]
+
+
 def variable_of(field: str) -> str:
     """Return the environment variable for a field."""
     return PREFIX + field.upper()

@@ -7,6 +7,7 @@ from tradewind.server.access.identity import SERVICE, Identity
 from tradewind.server.access.roles import Role
 from tradewind.server.interception import Context
 from tradewind.server.peer_identity import peer_names
+from tradewind.server.settings import parts_of
 
 _FORM = "NAME=ROLE, such as scheduler.tradewind.svc=service"
 _ROLES = (Role.SERVICE, Role.WORKER, Role.OPERATOR, Role.ADMIN)
@@ -41,7 +42,7 @@ class CertificateRoles:
 def certificate_roles_of(text: str) -> CertificateRoles:
     """Read `NAME=ROLE,...`. Raises ValueError."""
     roles = []
-    for part in filter(None, (each.strip() for each in text.split(","))):
+    for part in parts_of(text):
         name, separator, role = (each.strip() for each in part.rpartition("="))
         if not separator or not name:
             raise ValueError(f'"{part}" is not a name and a role; write {_FORM}')

@@ -14,7 +14,7 @@ from tradewind.server.bootstrap import Service
 from tradewind.server.channels import channels_of
 from tradewind.server.nearest_name import NearestName
 from tradewind.server.rates import Rate
-from tradewind.server.settings import MIN_SECRET_CHARACTERS, CommonSettings, TlsSettings, text_of, variable_of
+from tradewind.server.settings import MIN_SECRET_CHARACTERS, CommonSettings, TlsSettings, parts_of, text_of, variable_of
 
 _Limit = TypeVar("_Limit")
 
@@ -71,8 +71,8 @@ def require_open(settings: CommonSettings) -> None:
 
 def service_tokens_in(settings: CommonSettings) -> list[str]:
     """Return the secrets that identify other servers. Raises ValueError, naming the variable."""
-    further = [each.strip() for each in text_of(settings.service_tokens_accepted).split(",")]
-    if any(0 < len(each) < MIN_SECRET_CHARACTERS for each in further):
+    further = parts_of(text_of(settings.service_tokens_accepted))
+    if any(len(each) < MIN_SECRET_CHARACTERS for each in further):
         raise ValueError(
             f"{variable_of('service_tokens_accepted')}: each secret must have at least {MIN_SECRET_CHARACTERS} "
             "characters"

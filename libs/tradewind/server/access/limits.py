@@ -9,6 +9,7 @@ from tradewind.server.access.authority import Authority, Reservation
 from tradewind.server.access.identity import Identity, current_identity
 from tradewind.server.faults import Exhausted, Unavailable
 from tradewind.server.rates import MAX_COUNT, Rate
+from tradewind.server.settings import parts_of
 
 _Limit = TypeVar("_Limit")
 
@@ -90,7 +91,7 @@ def quotas_of(text: str) -> Mapping[str, int]:
 
 def _limits_of(text: str, parse: Callable[[str], _Limit], form: str) -> Mapping[str, _Limit]:
     limits: dict[str, _Limit] = {}
-    for part in filter(None, (each.strip() for each in text.split(","))):
+    for part in parts_of(text):
         method, separator, limit = part.partition("=")
         if not separator or not method.strip():
             raise ValueError(f'"{part}" is not a limit; write {form}')
