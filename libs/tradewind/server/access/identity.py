@@ -44,9 +44,7 @@ def effective_user_id(user_id: str) -> str:
     when a user names another user.
     """
     identity = current_identity()
-    if identity is None:
-        return user_id
-    if identity.role.sees_all:
+    if identity is None or identity.role.sees_all:
         return user_id
     if user_id not in (*UNNAMED, identity.user_id):
         raise not_owner(identity)
@@ -62,9 +60,7 @@ def is_restricted() -> bool:
 def require_own(owners: Iterable[str]) -> None:
     """Check that the caller may touch what belongs to `owners`. Raises PermissionDenied."""
     identity = current_identity()
-    if identity is None or identity.role is not Role.USER:
-        return
-    if set(owners) - {identity.user_id}:
+    if identity is not None and identity.role is Role.USER and set(owners) - {identity.user_id}:
         raise not_owner(identity)
 
 
