@@ -10,9 +10,9 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
 
 from tradewind.server.beats import beat
-from tradewind.server.ending import end_tasks
 from tradewind.server.interception import Context
 from tradewind.server.metrics import READY
+from tradewind.server.side_tasks import SideTasks
 
 LIVENESS = "liveness"
 READINESS = "readiness"
@@ -48,7 +48,7 @@ class Health:
         self._interval_s = interval_s
         self._timeout_s = timeout_s
         self._servicer = _Servicer()
-        self._watching: asyncio.Task[None] | None = None
+        self._watching = SideTasks()
         self._last_reasons: list[str] = []
 
     def bind(self, server: grpc.aio.Server) -> None:
@@ -59,13 +59,11 @@ class Health:
         """Check once, then keep checking."""
         self._servicer.set(LIVENESS, _SERVING)
         await self._check_all()
-        self._watching = asyncio.get_running_loop().create_task(self._watch())
+        self._watching.begin(self._watch())
 
     async def drain(self) -> None:
         """Answer NOT_SERVING under every name from now on."""
-        if self._watching is not None:
-            await end_tasks([self._watching])
-            self._watching = None
+        await self._watching.end()
         self._servicer.drain()
 
     async def _watch(self) -> None:

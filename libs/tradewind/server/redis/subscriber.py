@@ -11,7 +11,6 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import ConnectionError, RedisError
 
 from tradewind.server.backoff import Backoff
-from tradewind.server.ending import end_tasks
 from tradewind.server.redis.client import connect_single
 from tradewind.server.side_tasks import SideTasks
 from tradewind.tls import TlsFiles
@@ -49,19 +48,15 @@ class Subscriber:
         self._sending = asyncio.Lock()
         self._was_connected = False
         self._backoff = Backoff(*_BACKOFF_S)
-        self._task: asyncio.Task[None] | None = None
-        self._sends = SideTasks()
+        self._tasks = SideTasks()
 
     def start(self) -> None:
         """Connect and keep connected; returns at once."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._tasks.begin(self._run())
 
     async def stop(self) -> None:
         """Close the connection; no callbacks run after this."""
-        await self._sends.end()
-        if self._task is not None:
-            await end_tasks([self._task])
-            self._task = None
+        await self._tasks.end()
         for future in self._confirmed.values():
             future.cancel()
         self._confirmed.clear()
@@ -78,7 +73,7 @@ class Subscriber:
         if confirmed is None:
             confirmed = self._confirmed[channel] = asyncio.get_running_loop().create_future()
             # A task of its own: redis-py closes a connection when a send is cancelled, and all share this one.
-            self._sends.begin(self._send_subscribe(channel))
+            self._tasks.begin(self._send_subscribe(channel))
         try:
             await asyncio.shield(confirmed)
         except BaseException:
