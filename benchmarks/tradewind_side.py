@@ -122,13 +122,8 @@ class TradewindSide:
         calling = Client(addresses=addresses, run_stream=False)
         self._clients = [client, calling]
         deadline = time.monotonic() + _READY_S
-        while True:
-            try:
-                if [worker async for worker in client.list_workers()]:
-                    break
-            except TradewindError:
-                if time.monotonic() > deadline:
-                    raise
+        await client.wait_ready(_READY_S)
+        while not [worker async for worker in client.list_workers()]:
             if time.monotonic() > deadline:
                 raise TimeoutError("the worker did not register")
             await asyncio.sleep(0.05)
