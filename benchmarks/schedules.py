@@ -41,7 +41,7 @@ from tradewind.trigger.ports.claims import ClaimOrder
 from tradewind.trigger.stores.keys import Keys as TriggerKeys
 from tradewind.trigger.stores.redis import RedisTriggerStore
 
-MOST_RATIO = 1.5
+MAX_RATIO = 1.5
 MINUTE = 60_000
 _YEAR = 366 * 86_400_000
 _START = 1_700_000_000_000
@@ -191,7 +191,7 @@ def main() -> None:
     for step in _STEPS:
         costs = [statistics.median(tick.usec[step] for tick in ticks) for ticks in (few, many)]
         ratio = costs[1] / costs[0]
-        good = good and ratio <= MOST_RATIO
+        good = good and ratio <= MAX_RATIO
         words = f"{costs[0]:7.1f} us with {options.few:,}, {costs[1]:7.1f} us with {options.many:,}: {ratio:.2f}"
         print(f"{step:<8} {words}")
     told = [statistics.median(sum(tick.commands.values()) for tick in ticks) for ticks in (few, many)]

@@ -16,7 +16,7 @@ from tests.house.pages import module_of
 from tests.house.project import ROOT
 from tradewind.api.scheduler.v1 import memory_pb2
 from tradewind.flow import Flow
-from tradewind.scheduler.domain.memory import MOST_BYTES, REMEMBERED
+from tradewind.scheduler.domain.memory import MAX_BYTES, REMEMBERED
 from tradewind.scheduler.stores.redis.packed import COMPRESSED_FROM
 from tradewind.testing import running_stack
 
@@ -65,7 +65,7 @@ def test_command_of_the_page_exists_with_its_options() -> None:
 
 def test_numbers_and_requests_of_the_page_are_right() -> None:
     text = " ".join(PAGE.split())
-    assert f"at most {MOST_BYTES // 1024} KiB together" in text
+    assert f"at most {MAX_BYTES // 1024} KiB together" in text
     assert f"unless {REMEMBERED} other changes came between" in text
     assert f"From {COMPRESSED_FROM // 1024} KiB on, variables are stored compressed" in text
     (message,) = re.findall(r"-d '(.*?)'", PAGE)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.flow import Flow, Retry, Timeouts
-from tradewind.server.built_in import BUILT_IN, MOST_DEPTH
-from tradewind.server.built_in.flows import MOST_INPUT_BYTES
+from tradewind.server.built_in import BUILT_IN, MAX_DEPTH
+from tradewind.server.built_in.flows import MAX_INPUT_BYTES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "subflows.md").read_text()
 
@@ -22,5 +22,5 @@ def test_python_flow_of_the_page_equals_its_json() -> None:
 
 
 def test_numbers_of_the_page_are_the_limits() -> None:
-    assert f"up to {MOST_DEPTH} deep" in PAGE
-    assert f"may have {MOST_INPUT_BYTES // 1024**2} MiB" in PAGE.replace("\n", " ")
+    assert f"up to {MAX_DEPTH} deep" in PAGE
+    assert f"may have {MAX_INPUT_BYTES // 1024**2} MiB" in PAGE.replace("\n", " ")

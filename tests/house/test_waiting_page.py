@@ -71,9 +71,9 @@ def test_configs_of_the_page_are_valid() -> None:
 
 
 def test_numbers_of_the_page_are_the_limits() -> None:
-    assert f"up to {waiting.MOST_KEPT} of a node task and {waiting.MOST_KEPT_OF_RUN} of a run" in PAGE
-    assert f"JSON of up to {waiting.MOST_PAYLOAD_BYTES // 1024} KiB" in PAGE
-    assert f"the latest {waiting.MOST_REQUESTS} of the node task" in PAGE
+    assert f"up to {waiting.MAX_KEPT} of a node task and {waiting.MAX_KEPT_OF_RUN} of a run" in PAGE
+    assert f"JSON of up to {waiting.MAX_PAYLOAD_BYTES // 1024} KiB" in PAGE
+    assert f"the latest {waiting.MAX_REQUESTS} of the node task" in PAGE
 
 
 @pytest.mark.parametrize("command", COMMANDS)

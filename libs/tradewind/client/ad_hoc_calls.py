@@ -18,7 +18,7 @@ from tradewind.client.wire import numbers_of, object_json
 
 PAGE = 500
 MESSAGE_BYTES = 1024 * 1024
-_MOST_FAULTS = 100
+_MAX_FAULTS = 100
 
 Parameters = Mapping[str, Any] | str
 """The parameters of a node: a JSON object, or its text."""
@@ -209,7 +209,7 @@ def _texts(parameters: Iterable[Parameters | None]) -> list[str]:
             texts.append(object_json(each, "an item"))
         except (TypeError, ValueError) as error:
             faults.append(Violation(f"parameters[{place}]", str(error)))
-            if len(faults) == _MOST_FAULTS:
+            if len(faults) == _MAX_FAULTS:
                 break
     if faults:
         raise InvalidInput("", faults)

@@ -15,8 +15,8 @@ from tradewind.worker.errors import NodeFault
 ANSWER = "answer"
 """The signal that answers a form, unless another is named."""
 
-_MOST_FORM_BYTES = 64 * 1024
-_MOST_BYTES = _MOST_FORM_BYTES + 1024
+_MAX_FORM_BYTES = 64 * 1024
+_MAX_BYTES = _MAX_FORM_BYTES + 1024
 """The limit for the whole report; where it is stored, the exact limit of a form is checked."""
 
 
@@ -105,9 +105,9 @@ class Wait:
         try:
             # Raised here, an error fails only this node; raised during sending, it would break the whole stream.
             size = suspension.to_message().ByteSize()
-            if size > _MOST_BYTES:
+            if size > _MAX_BYTES:
                 raise ValueError(
-                    f"its form and signal have {size} bytes, but a form may have at most {_MOST_FORM_BYTES}"
+                    f"its form and signal have {size} bytes, but a form may have at most {_MAX_FORM_BYTES}"
                 )
         except ValueError as error:
             raise NodeFault("INVALID_OUTPUT", f"the node cannot wait for this: {error}") from error

@@ -8,7 +8,7 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.waiting import MOST_KEPT, Resumption, Signal, Wait
+from tradewind.node_task_manager.domain.waiting import MAX_KEPT, Resumption, Signal, Wait
 from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 
 CHAIN = plan_of("a.out>b.in")
@@ -87,8 +87,8 @@ async def test_early_signal_is_kept_and_ends_the_wait_for_it(bench: Bench) -> No
 
 async def test_number_of_kept_signals_is_bounded(bench: Bench) -> None:
     await bench.submit(CHAIN)
-    answers = [await signal(bench, -1) for _ in range(MOST_KEPT + 1)]
-    assert answers == ["kept"] * MOST_KEPT + ["full"]
+    answers = [await signal(bench, -1) for _ in range(MAX_KEPT + 1)]
+    assert answers == ["kept"] * MAX_KEPT + ["full"]
 
 
 async def test_kept_signal_does_not_answer_a_form(bench: Bench) -> None:

@@ -8,7 +8,7 @@ from tests.stores.node_task_manager.shards import plan_of
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.concurrency import Concurrency
-from tradewind.node_task_manager.domain.eager import MOST_BYTES, MOST_STEPS, eager_steps
+from tradewind.node_task_manager.domain.eager import MAX_BYTES, MAX_STEPS, eager_steps
 from tradewind.node_task_manager.domain.fan_out import FanOut
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.waiting import Wait
@@ -65,8 +65,8 @@ def test_no_eager_steps_under_max_running_or_after_mapped_node() -> None:
 
 def test_eager_steps_are_limited_in_number_and_bytes() -> None:
     chain = plan_of(" ".join(f"n{at}>n{at + 1}" for at in range(100)))
-    assert len(steps(chain)) == MOST_STEPS
-    large = plan_of("a>b b>c c>d", config_json='"' + "x" * (MOST_BYTES // 2 - 200) + '"')
+    assert len(steps(chain)) == MAX_STEPS
+    large = plan_of("a>b b>c c>d", config_json='"' + "x" * (MAX_BYTES // 2 - 200) + '"')
     assert steps(large) == ["a.out>b", "b.out>c"]
 
 

@@ -33,7 +33,7 @@ class Store:
 
     def __init__(self, *away: str) -> None:
         self.loaded: list[str] = []
-        self.under_way = self.most_under_way = 0
+        self.under_way = self.max_under_way = 0
         self._away = set(away)
 
     async def save(self, plan: Plan, keep_ms: int | None = None) -> None:
@@ -42,7 +42,7 @@ class Store:
     async def load(self, digest: str) -> Plan | None:
         self.loaded.append(digest)
         self.under_way += 1
-        self.most_under_way = max(self.most_under_way, self.under_way)
+        self.max_under_way = max(self.max_under_way, self.under_way)
         await asyncio.sleep(0)
         self.under_way -= 1
         if digest in self._away:
@@ -69,4 +69,4 @@ async def test_many_plans_are_loaded_fifty_at_a_time() -> None:
     store = Store()
     digests = [f"p{at}" for at in range(120)]
     assert (await PlanCache().fetch(store, digests)).keys() == set(digests)
-    assert store.most_under_way == 50
+    assert store.max_under_way == 50

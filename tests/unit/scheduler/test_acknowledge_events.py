@@ -135,7 +135,7 @@ async def test_sub_flow_events_are_handled_in_order_without_blocking_the_reader(
 async def test_reader_blocks_while_too_many_batches_wait(
     acks: Acks, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sub_flow_queue, "_MOST_WAITING", 2)
+    monkeypatch.setattr(sub_flow_queue, "_MAX_WAITING", 2)
     sub_flows = SlowSubFlows()
     queue = SubFlowQueue(sub_flows, background)  # type: ignore[arg-type]
     accepted = 0

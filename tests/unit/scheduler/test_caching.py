@@ -47,7 +47,7 @@ async def test_another_definition_under_the_same_revision_is_reloaded() -> None:
 @pytest.mark.parametrize("how", ["a run", "current", "loaded again"])
 async def test_least_recently_used_definitions_are_evicted_first(how: str) -> None:
     scheduler = MemoryScheduler()
-    definitions = Definitions(scheduler.stores.flows, most_nodes=10)
+    definitions = Definitions(scheduler.stores.flows, max_nodes=10)
     for name in "abc":
         await scheduler.register(name, nodes=4)
     await definitions.load(["a", "b"])

@@ -42,7 +42,7 @@ async def test_known_types_are_not_asked_for_again() -> None:
 
 
 async def test_known_types_stay_declared_when_there_is_no_room_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_MOST_TYPES", 2)
+    monkeypatch.setattr(registry, "_MAX_TYPES", 2)
     peer = Peer(AnyType())
     await peer.catalogue(["a"])
     catalogue = await peer.catalogue(["a", "b", "c"])

@@ -18,7 +18,7 @@ from tradewind.scheduler.domain.submission import Submission, SubmitAnswer
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.begin_cycles import BeginResult, CycleRequest
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
-from tradewind.scheduler.use_cases.run_cycles import MOST_AT_ONCE, RunCycles, RunResult
+from tradewind.scheduler.use_cases.run_cycles import MAX_AT_ONCE, RunCycles, RunResult
 
 
 class SlowNodeTasks(DirectNodeTasks):
@@ -76,12 +76,12 @@ async def test_many_runs_requested_together_begin_during_a_submission() -> None:
 async def test_second_group_begins_while_the_first_is_submitted() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)
-    many = asyncio.ensure_future(run([CycleRequest("f")] * (2 * MOST_AT_ONCE)))
+    many = asyncio.ensure_future(run([CycleRequest("f")] * (2 * MAX_AT_ONCE)))
     await until(lambda: bool(node_tasks.asked), "the first are being submitted")
-    await until(lambda: scheduler.stores.data.flows["f"].last_cycle == 2 * MOST_AT_ONCE - 1, "all have begun")
-    assert [len(names) for names, _ in node_tasks.asked] == [MOST_AT_ONCE]
+    await until(lambda: scheduler.stores.data.flows["f"].last_cycle == 2 * MAX_AT_ONCE - 1, "all have begun")
+    assert [len(names) for names, _ in node_tasks.asked] == [MAX_AT_ONCE]
     node_tasks.accepting.set()
-    assert len(await many) == 2 * MOST_AT_ONCE
+    assert len(await many) == 2 * MAX_AT_ONCE
 
 
 async def test_results_are_reported_in_groups_that_leave_others_turns() -> None:
@@ -97,13 +97,13 @@ async def test_results_are_reported_in_groups_that_leave_others_turns() -> None:
     reported: list[tuple[list[RunResult], int]] = []
     beside = asyncio.ensure_future(others())
     results = await run(
-        [CycleRequest("f")] * (2 * MOST_AT_ONCE + 1), report=lambda group: reported.append((group, turns))
+        [CycleRequest("f")] * (2 * MAX_AT_ONCE + 1), report=lambda group: reported.append((group, turns))
     )
     beside.cancel()
     (first, at_first), (second, at_second), (third, at_third) = reported
-    assert [len(group) for group, _ in reported] == [MOST_AT_ONCE, MOST_AT_ONCE, 1]
+    assert [len(group) for group, _ in reported] == [MAX_AT_ONCE, MAX_AT_ONCE, 1]
     assert results == [*first, *second, *third]
-    assert [result.run.cycle for result in results if result.run is not None] == list(range(2 * MOST_AT_ONCE + 1))
+    assert [result.run.cycle for result in results if result.run is not None] == list(range(2 * MAX_AT_ONCE + 1))
     assert at_first < at_second < at_third
 
 
@@ -115,22 +115,22 @@ async def test_waits_are_dropped_when_a_group_cannot_be_reported() -> None:
         raise ValueError("no answer for these")
 
     with pytest.raises(ValueError, match="no answer"):
-        await run([CycleRequest("f")] * (2 * MOST_AT_ONCE), 0.01, report)
+        await run([CycleRequest("f")] * (2 * MAX_AT_ONCE), 0.01, report)
     assert scheduler.waiters.pending() == []
 
 
 async def test_small_call_does_not_wait_for_all_groups_of_a_large_one() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)
-    many = asyncio.ensure_future(run([CycleRequest("f")] * (5 * MOST_AT_ONCE)))
+    many = asyncio.ensure_future(run([CycleRequest("f")] * (5 * MAX_AT_ONCE)))
     flow = scheduler.stores.data.flows["f"]
-    await until(lambda: flow.last_cycle == 2 * MOST_AT_ONCE - 1, "the second group has begun")
+    await until(lambda: flow.last_cycle == 2 * MAX_AT_ONCE - 1, "the second group has begun")
     one = asyncio.ensure_future(run([CycleRequest("f")]))
     node_tasks.accepting.set()
     ((answer,), answers) = await asyncio.gather(one, many)
     assert answer.run is not None
-    assert answer.run.cycle <= 3 * MOST_AT_ONCE
-    assert len(answers) == 5 * MOST_AT_ONCE
+    assert answer.run.cycle <= 3 * MAX_AT_ONCE
+    assert len(answers) == 5 * MAX_AT_ONCE
     assert {result.outcome for result in answers} == {BeginOutcome.BEGUN}
 
 
@@ -144,7 +144,7 @@ async def test_failure_of_all_groups_is_raised_once() -> None:
 
     run._begin = away  # type: ignore[assignment]
     with pytest.raises(ConnectionError):
-        await run([CycleRequest("f")] * (3 * MOST_AT_ONCE))
+        await run([CycleRequest("f")] * (3 * MAX_AT_ONCE))
     await until(lambda: not run._batcher.waiting, "the others have failed as well")
     await asyncio.sleep(0)
     gc.collect()

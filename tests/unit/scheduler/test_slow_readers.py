@@ -13,7 +13,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import run_stream
 from tradewind.scheduler.rpc.run_stream import RunStream
 from tradewind.scheduler.use_cases import watch_backlog
-from tradewind.scheduler.use_cases.watch_backlog import MOST_BYTES, MOST_STATES, Backlog, weight_of
+from tradewind.scheduler.use_cases.watch_backlog import MAX_BYTES, MAX_STATES, Backlog, weight_of
 from tradewind.server.errors import ErrorTable
 from tradewind.server.paging import MESSAGE_BYTES
 
@@ -40,7 +40,7 @@ def test_backlog_within_its_limits_keeps_all_states_in_order() -> None:
 
 def test_full_backlog_keeps_the_newest_state_of_each_run() -> None:
     backlog = Backlog()
-    for version in range(MOST_STATES + 1):
+    for version in range(MAX_STATES + 1):
         backlog.add(state(version % 3, version))
     received = [each for message in popped(backlog) for each in message]
     assert sorted((each.name.cycle, each.version) for each in received) == [(0, 4998), (1, 4999), (2, 5000)]
@@ -52,7 +52,7 @@ def test_full_backlog_keeps_the_latest_of_large_runs() -> None:
     for cycle in range(100):
         backlog.add(state(cycle, inputs=1_000_000))
         most = max(most, len(backlog))
-    assert most == MOST_BYTES // weight_of(state(0, inputs=1_000_000)) == len(backlog)
+    assert most == MAX_BYTES // weight_of(state(0, inputs=1_000_000)) == len(backlog)
     assert [[each.name.cycle for each in message] for message in popped(backlog)] == [
         [at] for at in range(100 - most, 100)
     ]
@@ -60,13 +60,13 @@ def test_full_backlog_keeps_the_latest_of_large_runs() -> None:
 
 def test_new_state_moves_its_run_to_the_end_of_a_full_backlog() -> None:
     backlog = Backlog()
-    for cycle in range(MOST_STATES):
+    for cycle in range(MAX_STATES):
         backlog.add(state(cycle))
     backlog.add(state(0, version=2))
-    backlog.add(state(MOST_STATES))
+    backlog.add(state(MAX_STATES))
     received = [each for message in popped(backlog) for each in message]
-    assert [(each.name.cycle, each.version) for each in received[-2:]] == [(0, 2), (MOST_STATES, 1)]
-    assert [each.name.cycle for each in received[:-2]] == list(range(2, MOST_STATES))
+    assert [(each.name.cycle, each.version) for each in received[-2:]] == [(0, 2), (MAX_STATES, 1)]
+    assert [each.name.cycle for each in received[:-2]] == list(range(2, MAX_STATES))
 
 
 def test_adding_to_a_full_backlog_does_not_scan_it(monkeypatch: Any) -> None:
@@ -78,14 +78,14 @@ def test_adding_to_a_full_backlog_does_not_scan_it(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(watch_backlog, "weight_of", weighed)
     backlog = Backlog()
-    for cycle in range(MOST_STATES + 1):
+    for cycle in range(MAX_STATES + 1):
         backlog.add(state(cycle))
     weighed_states.clear()
-    for cycle in range(MOST_STATES + 1, MOST_STATES + 101):
+    for cycle in range(MAX_STATES + 1, MAX_STATES + 101):
         backlog.add(state(cycle))
         backlog.add(state(cycle, version=2))
     assert len(weighed_states) <= 3 * 200
-    assert len(backlog) == MOST_STATES
+    assert len(backlog) == MAX_STATES
 
 
 def test_backlog_is_sent_in_messages_of_limited_size() -> None:
@@ -117,7 +117,7 @@ class SilentCall:
 
 
 async def test_stream_begins_limited_runs_for_a_client_that_reads_nothing(monkeypatch: Any) -> None:
-    monkeypatch.setattr(run_stream, "MOST_OPEN", 50)
+    monkeypatch.setattr(run_stream, "MAX_OPEN", 50)
     begun: list[pb2.RunFlowRequest] = []
 
     async def run(request: pb2.RunFlowRequest, _traceparent: str) -> pb2.RunFlowResponse:
@@ -138,7 +138,7 @@ async def test_stream_begins_limited_runs_for_a_client_that_reads_nothing(monkey
 
 
 async def test_stream_limits_bytes_of_unread_answers(monkeypatch: Any) -> None:
-    monkeypatch.setattr(run_stream, "_MOST_WAITING_BYTES", 100_000)
+    monkeypatch.setattr(run_stream, "_MAX_WAITING_BYTES", 100_000)
 
     async def run(request: pb2.RunFlowRequest, _traceparent: str) -> pb2.RunFlowResponse:
         response = pb2.RunFlowResponse()

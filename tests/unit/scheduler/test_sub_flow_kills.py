@@ -34,7 +34,7 @@ from tradewind.scheduler.use_cases.sub_flows import SubFlows
 from tradewind.server.partitions import PARTITIONS
 
 EVERYWHERE = range(PARTITIONS)
-MOST_CALLS = 40
+MAX_CALLS = 40
 
 
 class Killed(Exception):
@@ -179,7 +179,7 @@ async def survived(act: Any) -> bool:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("heard_again", [True, False])
 async def test_scheduler_killed_while_beginning_the_child_cycle(when: str, heard_again: bool) -> None:
-    for fatal in range(MOST_CALLS):
+    for fatal in range(MAX_CALLS):
         world = World()
         event = await world.begin()
         first, _ = world.sub_flows(at_call(fatal, when))
@@ -203,7 +203,7 @@ async def test_scheduler_killed_while_beginning_the_child_cycle(when: str, heard
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(("ending", "became"), [(CycleStatus.COMPLETED, "completed"), (CycleStatus.TIMEOUT, "failed")])
 async def test_scheduler_killed_while_reporting_the_end(when: str, ending: CycleStatus, became: str) -> None:
-    for fatal in range(MOST_CALLS):
+    for fatal in range(MAX_CALLS):
         world = World()
         event = await world.begin()
         sub_flows, _ = world.sub_flows(never)
@@ -225,7 +225,7 @@ async def test_scheduler_killed_while_reporting_the_end(when: str, ending: Cycle
 
 
 async def test_unavailable_node_task_manager_is_retried() -> None:
-    for fatal in range(MOST_CALLS):
+    for fatal in range(MAX_CALLS):
         world = World()
         event = await world.begin()
         numbers = itertools.count()

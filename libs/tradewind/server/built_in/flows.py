@@ -9,9 +9,9 @@ from tradewind.server.built_in.node_type import BuiltIn, Fault, raise_first, unk
 from tradewind.server.identifiers import check_identifier
 
 OUTPUT = "output"
-MOST_DEPTH = 8
+MAX_DEPTH = 8
 """How many flows may be above a cycle."""
-MOST_INPUT_BYTES = 1024 * 1024
+MAX_INPUT_BYTES = 1024 * 1024
 """The largest input of a cycle."""
 _SCHEMA = {
     "type": "object",

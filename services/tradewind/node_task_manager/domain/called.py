@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-MOST_CANDIDATES = 5
+MAX_CANDIDATES = 5
 """How many workers are tried with a node task before it goes back to its queue."""
 
 

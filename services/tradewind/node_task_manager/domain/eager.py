@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 
-MOST_STEPS = 64
-MOST_BYTES = 64 * 1024
+MAX_STEPS = 64
+MAX_BYTES = 64 * 1024
 _STEP_BYTES = 100
 
 
@@ -63,7 +63,7 @@ def _found(plan: Plan, start: int, eager_types: frozenset[str]) -> Iterator[Eage
                 continue
             step = EagerStep(plan.nodes[place].node_id, edge.source_handle, node, edge.target_handle)
             steps, size = steps + 1, size + step.size
-            if steps > MOST_STEPS or size > MOST_BYTES:
+            if steps > MAX_STEPS or size > MAX_BYTES:
                 return
             yield step
             used_handles.add(edge.source_handle)

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from tradewind.node_task_manager.domain.node_task import TaskError
 
-MOST_ITEMS = 10_000
+MAX_ITEMS = 10_000
 """Longest list that a node runs over."""
 MAX_PARALLEL = 100
 """How many items are ready or running at once, unless the node says otherwise."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 OUTPUT_BYTES = 1024 * 1024
 """The most that a node task may emit, all handles together."""
-MOST_KEPT_CYCLES = 10_000
+MAX_KEPT_CYCLES = 10_000
 SHORTEST_KEPT_MS, LONGEST_KEPT_MS = 60_000, 7 * 24 * 3600 * 1000
 """Bounds for how many ended runs a flow may ask to keep, and for how long."""
 
@@ -54,5 +54,5 @@ class Limits:
     """or this many per hundred attempts begun, whichever is more."""
 
 
-MOST_AHEAD_MS = 1_000
+MAX_AHEAD_MS = 1_000
 """How long before its planned time a node task may be handed out, to begin at that time."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 
-MOST_AT_ONCE = 100
+MAX_AT_ONCE = 100
 """The most reports in one call, and the most node tasks whose inputs one call asks for."""
 
 

@@ -38,7 +38,7 @@ STATUSES = {
 """The status in which each kind of event leaves its task."""
 
 
-MOST_WATCHED = 100
+MAX_WATCHED = 100
 """The most node tasks of a component that have not ended and whose events are kept."""
 
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from tradewind.server.built_in.approvals import APPROVED, REJECTED
 
-MOST_KEPT, MOST_KEPT_OF_RUN, MOST_REQUESTS = 32, 256, 32
+MAX_KEPT, MAX_KEPT_OF_RUN, MAX_REQUESTS = 32, 256, 32
 """How many signals are kept until a node task waits, for it and for its whole run; how many request ids are known."""
-MOST_PAYLOAD_BYTES = 64 * 1024
-MOST_FORM_BYTES = 64 * 1024
+MAX_PAYLOAD_BYTES = 64 * 1024
+MAX_FORM_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)

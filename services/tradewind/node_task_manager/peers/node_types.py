@@ -23,8 +23,8 @@ _CALL_S = 2.0
 _FRESH_S = 2.0
 _USABLE_S = 30.0
 _STALE_WAIT_S = 0.1
-_MOST_TYPES = 10_000
-_MOST_WORKERS = 1000
+_MAX_TYPES = 10_000
+_MAX_WORKERS = 1000
 
 _log = structlog.get_logger(__name__)
 
@@ -68,7 +68,7 @@ class LiveNodeTypes:
             return names
         names = frozenset()
         try:
-            answer = await self._registry.ListWorkers(pb2.ListWorkersRequest(page_size=_MOST_WORKERS), timeout=_CALL_S)
+            answer = await self._registry.ListWorkers(pb2.ListWorkersRequest(page_size=_MAX_WORKERS), timeout=_CALL_S)
         except grpc.aio.AioRpcError as error:
             _log.warning("registry_away", code=error.code().name, details=error.details())
         else:
@@ -99,7 +99,7 @@ class LiveNodeTypes:
             _log.warning("registry_away", code=error.code().name, details=error.details())
         else:
             listed = next((each for each in answer.node_types if each.type == node_type), NodeType())
-        if len(self._known) >= _MOST_TYPES:
+        if len(self._known) >= _MAX_TYPES:
             self._known.clear()
         self._known[node_type] = (time.monotonic(), listed)
         return listed

@@ -8,7 +8,7 @@ from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.rpc.cache_mapping import ad_hoc_cache_faults
 from tradewind.node_task_manager.rpc.checks import json_fault, require
 from tradewind.node_task_manager.rpc.node_checks import MAX_CONFIG_BYTES, node_faults
-from tradewind.node_task_manager.use_cases.check_parameters import MOST_FAULTS
+from tradewind.node_task_manager.use_cases.check_parameters import MAX_FAULTS
 from tradewind.server.built_in import BUILT_IN
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults
@@ -44,7 +44,7 @@ def unreadable_items(parameters: Sequence[str]) -> dict[int, Violation]:
         fault = parameters_fault(f"parameters_json[{place}]", text)
         if fault is not None:
             faults[place] = fault
-            if len(faults) == MOST_FAULTS:
+            if len(faults) == MAX_FAULTS:
                 break
     return faults
 

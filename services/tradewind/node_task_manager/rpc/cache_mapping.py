@@ -11,8 +11,8 @@ from tradewind.node_task_manager.use_cases.cache_statistics import CacheUsage
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier
 
-MOST_CACHES = 200
-_MOST_ENTRIES = 1_000_000
+MAX_CACHES = 200
+_MAX_ENTRIES = 1_000_000
 _LONGEST_KEY = 256
 _SHORTEST_MS, _LONGEST_MS = 1000, 366 * 24 * 3600 * 1000
 _COMMON = CacheSettings()
@@ -79,17 +79,17 @@ def config_faults(message: config_pb2.SystemConfig) -> Iterator[Violation]:
     """Yield the faults of what the configuration says about caches."""
     if message.HasField("cache_ttl"):
         yield from _ttl_faults("config.cache_ttl", message.cache_ttl)
-    if len(message.caches) > MOST_CACHES:
-        yield Violation("config.caches", f"at most {MOST_CACHES}, there are {len(message.caches)}")
+    if len(message.caches) > MAX_CACHES:
+        yield Violation("config.caches", f"at most {MAX_CACHES}, there are {len(message.caches)}")
     for name, settings in message.caches.items():
         path = f"config.caches[{name}]"
         if fault := check_identifier(path, name):
             yield fault
         if settings.HasField("ttl"):
             yield from _ttl_faults(f"{path}.ttl", settings.ttl)
-        if not 0 <= settings.max_entries <= _MOST_ENTRIES:
+        if not 0 <= settings.max_entries <= _MAX_ENTRIES:
             yield Violation(
-                f"{path}.max_entries", f"must be 1 to {_MOST_ENTRIES}, or 0 for 10000, is {settings.max_entries}"
+                f"{path}.max_entries", f"must be 1 to {_MAX_ENTRIES}, or 0 for 10000, is {settings.max_entries}"
             )
 
 

@@ -14,8 +14,8 @@ from tradewind.server.rates import Rate
 
 FIELDS = tuple(field.name for field in config_pb2.SystemConfig.DESCRIPTOR.fields)
 _NUMBERS = ("max_running", "max_running_per_user", "max_running_per_flow", "max_concurrent_tasks")
-_MOST_TYPES = 200
-_MOST_WEIGHTS = 10_000
+_MAX_TYPES = 200
+_MAX_WEIGHTS = 10_000
 _WEIGHTS = (0.01, 100.0)
 
 
@@ -85,8 +85,8 @@ def _faults(message: config_pb2.SystemConfig, request: config_pb2.UpdateConfigRe
         except ValueError as error:
             yield Violation(f"config.rates[{node_type}]", str(error))
     yield from cache_mapping.config_faults(message)
-    most_of = {"max_running_per_node_type": _MOST_TYPES, "user_weights": _MOST_WEIGHTS, "rates": _MOST_TYPES}
-    for name, most in most_of.items():
+    max_of = {"max_running_per_node_type": _MAX_TYPES, "user_weights": _MAX_WEIGHTS, "rates": _MAX_TYPES}
+    for name, most in max_of.items():
         if len(getattr(message, name)) > most:
             yield Violation(f"config.{name}", f"at most {most}, there are {len(getattr(message, name))}")
     for at, name in enumerate(request.update_mask.paths):

@@ -14,7 +14,7 @@ from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.paging import page_position, page_size_of, page_token
 
-_MOST_REDRIVEN = 100
+_MAX_REDRIVEN = 100
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -48,7 +48,7 @@ class DeadLetterHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
 def _check(request: pb2.RedriveDeadLettersRequest) -> None:
     ids = request.node_task_ids
     faults = [check_identifier("user_id", request.user_id)]
-    if not 1 <= len(ids) <= _MOST_REDRIVEN:
-        faults.append(Violation("node_task_ids", f"must name 1 to {_MOST_REDRIVEN}, there are {len(ids)}"))
-    faults += [checks.task_id_fault(f"node_task_ids[{at}]", each) for at, each in enumerate(ids[:_MOST_REDRIVEN])]
+    if not 1 <= len(ids) <= _MAX_REDRIVEN:
+        faults.append(Violation("node_task_ids", f"must name 1 to {_MAX_REDRIVEN}, there are {len(ids)}"))
+    faults += [checks.task_id_fault(f"node_task_ids[{at}]", each) for at, each in enumerate(ids[:_MAX_REDRIVEN])]
     checks.require(faults)

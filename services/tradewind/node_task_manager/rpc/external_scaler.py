@@ -19,7 +19,7 @@ NAME = "externalscaler.ExternalScaler"
 METRIC = "tradewind-node-tasks"
 TASKS_PER_WORKER = 10.0
 
-_MOST_PER_WORKER = 1_000_000
+_MAX_PER_WORKER = 1_000_000
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -69,8 +69,8 @@ def read_metadata(metadata: Mapping[str, str]) -> tuple[Pool, float]:
         faults.append(Violation("scaler_metadata.countRunning", f'must be "true" or "false", is "{running}"'))
     text = metadata.get("tasksPerWorker", str(TASKS_PER_WORKER))
     target = _number(text)
-    if not 0 < target <= _MOST_PER_WORKER:
-        message = f'must be a number above 0 and at most {_MOST_PER_WORKER}, is "{text}"'
+    if not 0 < target <= _MAX_PER_WORKER:
+        message = f'must be a number above 0 and at most {_MAX_PER_WORKER}, is "{text}"'
         faults.append(Violation("scaler_metadata.tasksPerWorker", message))
     require(faults)
     return Pool(frozenset(node_types), user_id, running == "true"), target

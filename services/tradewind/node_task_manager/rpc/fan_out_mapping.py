@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2
-from tradewind.node_task_manager.domain.fan_out import MAX_PARALLEL, MOST_ITEMS, FanOut
+from tradewind.node_task_manager.domain.fan_out import MAX_ITEMS, MAX_PARALLEL, FanOut
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.server.faults import Violation
 
@@ -27,8 +27,8 @@ def fan_out_faults(path: str, plan: component_pb2.Plan, place: int) -> Iterator[
     into = sum(edge.target == place and edge.target_handle == given.handle for edge in plan.edges)
     if into != 1:
         yield Violation(f"{path}.fan_out.handle", f'exactly one edge must lead into "{given.handle}", there are {into}')
-    if not 0 <= given.max_parallel <= MOST_ITEMS:
-        yield Violation(f"{path}.fan_out.max_parallel", f"must be 1 to {MOST_ITEMS}, is {given.max_parallel}")
+    if not 0 <= given.max_parallel <= MAX_ITEMS:
+        yield Violation(f"{path}.fan_out.max_parallel", f"must be 1 to {MAX_ITEMS}, is {given.max_parallel}")
     if given.HasField("min_count") and given.min_count < 0:
         yield Violation(f"{path}.fan_out.min_count", f"must not be negative, is {given.min_count}")
     # Written so that NaN is a fault, too.

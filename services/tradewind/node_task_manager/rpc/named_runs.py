@@ -5,7 +5,7 @@ from typing import Any
 from tradewind.node_task_manager.domain.names import TASK, RunName, TaskName
 from tradewind.node_task_manager.rpc.checks import at_most
 
-_MOST_IDS = 100
+_MAX_IDS = 100
 """No handler takes more ids; each may be of another run, and the gate reads those before the handler counts ids."""
 
 
@@ -20,7 +20,7 @@ def runs_in(request: Any) -> list[RunName]:
     if "task_id" in fields and not request.task_id.startswith(TASK):
         ids.append(request.task_id)
     if "node_task_ids" in fields:
-        at_most("node_task_ids", request.node_task_ids, _MOST_IDS)
+        at_most("node_task_ids", request.node_task_ids, _MAX_IDS)
         ids += request.node_task_ids
     found = []
     for task_id in ids:

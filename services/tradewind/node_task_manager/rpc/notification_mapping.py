@@ -14,7 +14,7 @@ from tradewind.node_task_manager.use_cases.watch_task import TaskChange
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 
-_MOST_SENT = 100
+_MAX_SENT = 100
 _MAX_TITLE, _MAX_MESSAGE, _MAX_KEY = 200, 4096, 128
 _SENT = {
     notification_pb2.NOTIFICATION_KIND_UNSPECIFIED: NotificationKind.SYSTEM_NOTIFICATION,
@@ -92,8 +92,8 @@ def _subject(name: str) -> notification_pb2.NotificationSubject:
 def facts(drafts: notification_pb2.PublishNotificationsRequest) -> list[tuple[str, str, Fact]]:
     """Parse the notifications to send: user, key, fact. Raises InvalidInput with every fault."""
     count = len(drafts.notifications)
-    if not 1 <= count <= _MOST_SENT:
-        raise InvalidInput([Violation("notifications", f"must be 1 to {_MOST_SENT}, there are {count}")])
+    if not 1 <= count <= _MAX_SENT:
+        raise InvalidInput([Violation("notifications", f"must be 1 to {_MAX_SENT}, there are {count}")])
     require(fault for at, draft in enumerate(drafts.notifications) for fault in _faults(f"notifications[{at}].", draft))
     return [(draft.user_id, draft.key, _fact(draft)) for draft in drafts.notifications]
 

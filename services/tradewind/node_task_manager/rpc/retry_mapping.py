@@ -7,9 +7,9 @@ from tradewind.node_task_manager.domain.retry import LONGEST_WAIT_MS, RetryPolic
 from tradewind.node_task_manager.rpc.times import milliseconds
 from tradewind.server.faults import Violation
 
-_MOST_ATTEMPTS = 1000
+_MAX_ATTEMPTS = 1000
 _LARGEST_FACTOR = 1000
-_MOST_NAMES = 100
+_MAX_NAMES = 100
 _LONGEST_NAME = 256
 _DEFAULT = RetryPolicy(attempts=1)
 
@@ -32,8 +32,8 @@ def retry_policy(node: component_pb2.PlanNode | batch_pb2.TaskOptions) -> RetryP
 
 def retry_faults(path: str, given: retry_pb2.RetryPolicy) -> Iterator[Violation]:
     """Yield the faults of a policy."""
-    if given.HasField("attempts") and not 1 <= given.attempts <= _MOST_ATTEMPTS:
-        yield Violation(f"{path}.attempts", f"must be from 1 to {_MOST_ATTEMPTS}, is {given.attempts}")
+    if given.HasField("attempts") and not 1 <= given.attempts <= _MAX_ATTEMPTS:
+        yield Violation(f"{path}.attempts", f"must be from 1 to {_MAX_ATTEMPTS}, is {given.attempts}")
     for name in ("initial", "maximum"):
         if given.HasField(name) and not 0 <= milliseconds(getattr(given, name)) <= LONGEST_WAIT_MS:
             yield Violation(f"{path}.{name}", "must be from 0 to 365 days")
@@ -48,9 +48,9 @@ def retry_faults(path: str, given: retry_pb2.RetryPolicy) -> Iterator[Violation]
         yield Violation(f"{path}.factor", f"must be from 1 to {_LARGEST_FACTOR}, is {given.factor:g}")
     if given.HasField("jitter") and not 0 <= given.jitter <= 1:
         yield Violation(f"{path}.jitter", f"must be from 0 to 1, is {given.jitter:g}")
-    if len(given.non_retryable) > _MOST_NAMES:
-        yield Violation(f"{path}.non_retryable", f"at most {_MOST_NAMES} names, there are {len(given.non_retryable)}")
-    for at, name in enumerate(given.non_retryable[:_MOST_NAMES]):
+    if len(given.non_retryable) > _MAX_NAMES:
+        yield Violation(f"{path}.non_retryable", f"at most {_MAX_NAMES} names, there are {len(given.non_retryable)}")
+    for at, name in enumerate(given.non_retryable[:_MAX_NAMES]):
         if not 0 < len(name) <= _LONGEST_NAME:
             yield Violation(f"{path}.non_retryable[{at}]", f"must have 1 to {_LONGEST_NAME} characters")
 

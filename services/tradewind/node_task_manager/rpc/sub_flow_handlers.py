@@ -8,12 +8,12 @@ import grpc
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
 from tradewind.api.node_task_manager.v1 import sub_flow_pb2 as pb2
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.sub_flow import MOST_AT_ONCE
+from tradewind.node_task_manager.domain.sub_flow import MAX_AT_ONCE
 from tradewind.node_task_manager.rpc import checks, sub_flow_mapping
 from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
 from tradewind.server.paging import page_position, page_token
 
-_MOST_BYTES = 2 * 1024 * 1024
+_MAX_BYTES = 2 * 1024 * 1024
 _PAGE = 1000
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -29,11 +29,11 @@ class SubFlowHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         self, request: pb2.ListSubFlowWaitsRequest, context: Context
     ) -> pb2.ListSubFlowWaitsResponse:
         checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
-        checks.at_most("node_task_ids", request.node_task_ids, MOST_AT_ONCE)
+        checks.at_most("node_task_ids", request.node_task_ids, MAX_AT_ONCE)
         run = RunName(request.flow_id, request.cycle, request.run)
         following = 0
         if request.node_task_ids:
-            found = await self.sub_flows.inputs(run, request.user_id, request.node_task_ids, _MOST_BYTES)
+            found = await self.sub_flows.inputs(run, request.user_id, request.node_task_ids, _MAX_BYTES)
         else:
             after = page_position(request.page_token, int) or 0
             found, following = await self.sub_flows.waits(run, request.user_id, after, _PAGE)

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from tradewind.api.node_task_manager.v1 import node_task_pb2, sub_flow_pb2
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
-from tradewind.node_task_manager.domain.sub_flow import MOST_AT_ONCE, ReportKind, SubFlowReport
+from tradewind.node_task_manager.domain.sub_flow import MAX_AT_ONCE, ReportKind, SubFlowReport
 from tradewind.node_task_manager.ports.events import SubFlowEvent
 from tradewind.node_task_manager.rpc.checks import json_fault, require, task_id_fault
 from tradewind.node_task_manager.use_cases.sub_flows import Reported, SubFlowWait
 from tradewind.server.faults import Violation
 
-_MOST_OUTPUT_BYTES = 1024 * 1024
-_MOST_MESSAGE = 4096
+_MAX_OUTPUT_BYTES = 1024 * 1024
+_MAX_MESSAGE = 4096
 
 
 def sub_flow_cycle(name: str) -> node_task_pb2.SubFlowCycle | None:
@@ -49,8 +49,8 @@ def sub_flow_wait(wait: SubFlowWait) -> sub_flow_pb2.SubFlowWait:
 def reports(request: sub_flow_pb2.ReportSubFlowsRequest) -> list[Reported]:
     """Parse reports. Raises InvalidInput with every fault."""
     faults = [violation for at, each in enumerate(request.reports) for violation in _faults(f"reports[{at}]", each)]
-    if len(request.reports) > MOST_AT_ONCE:
-        faults.append(Violation("reports", f"at most {MOST_AT_ONCE}, there are {len(request.reports)}"))
+    if len(request.reports) > MAX_AT_ONCE:
+        faults.append(Violation("reports", f"at most {MAX_AT_ONCE}, there are {len(request.reports)}"))
     require(faults)
     return [(each.user_id, _report(each)) for each in request.reports]
 
@@ -62,7 +62,7 @@ def _report(each: sub_flow_pb2.SubFlowReport) -> SubFlowReport:
             kind = ReportKind.COMPLETED
         case "error":
             kind = ReportKind.FAILED
-            error = TaskError(each.error.code, each.error.message[:_MOST_MESSAGE], each.error.type)
+            error = TaskError(each.error.code, each.error.message[:_MAX_MESSAGE], each.error.type)
     child = str(RunName(each.cycle.flow_id, each.cycle.cycle, each.cycle.run)) if each.HasField("cycle") else ""
     return SubFlowReport(each.node_task_id, each.run_id, each.attempt, kind, child, each.output_json, error, each.final)
 
@@ -73,7 +73,7 @@ def _faults(path: str, each: sub_flow_pb2.SubFlowReport) -> Iterator[Violation |
         if each.WhichOneof("end") is None and not each.HasField("cycle"):
             yield Violation(f"{path}.cycle", "must say which cycle began")
         return
-    if len(each.output_json.encode()) > _MOST_OUTPUT_BYTES:
-        yield Violation(f"{path}.output_json", f"must have at most {_MOST_OUTPUT_BYTES // 1024} KiB")
+    if len(each.output_json.encode()) > _MAX_OUTPUT_BYTES:
+        yield Violation(f"{path}.output_json", f"must have at most {_MAX_OUTPUT_BYTES // 1024} KiB")
     else:
         yield json_fault(f"{path}.output_json", each.output_json)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from tradewind.api.node_task_manager.v1 import component_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
-from tradewind.node_task_manager.domain.limits import LONGEST_KEPT_MS, MOST_KEPT_CYCLES, SHORTEST_KEPT_MS
+from tradewind.node_task_manager.domain.limits import LONGEST_KEPT_MS, MAX_KEPT_CYCLES, SHORTEST_KEPT_MS
 from tradewind.node_task_manager.rpc.cache_mapping import cache_faults
 from tradewind.node_task_manager.rpc.checks import (
     MAX_COMPONENTS,
@@ -53,8 +53,8 @@ def _run_faults(run: component_pb2.RunSubmission) -> Iterator[Violation | None]:
     yield from _repeated("components", "component_id", ids)
     yield instant_fault("planned_time", run.planned_time)
     yield instant_fault("begun_at", run.begun_at)
-    if not 0 <= run.keep_cycles <= MOST_KEPT_CYCLES:
-        yield Violation("keep_cycles", f"must be 0 to {MOST_KEPT_CYCLES}, is {run.keep_cycles}")
+    if not 0 <= run.keep_cycles <= MAX_KEPT_CYCLES:
+        yield Violation("keep_cycles", f"must be 0 to {MAX_KEPT_CYCLES}, is {run.keep_cycles}")
     if run.HasField("keep_for"):
         seconds = run.keep_for.seconds + run.keep_for.nanos / 1e9
         if not SHORTEST_KEPT_MS <= seconds * 1000 <= LONGEST_KEPT_MS:

@@ -7,7 +7,7 @@ import msgspec
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, waiting_pb2, work_pb2
 from tradewind.node_task_manager.domain.built_in_waits import wait_of
 from tradewind.node_task_manager.domain.node_task import TaskError
-from tradewind.node_task_manager.domain.waiting import MOST_FORM_BYTES, MOST_PAYLOAD_BYTES, Resumption, Wait
+from tradewind.node_task_manager.domain.waiting import MAX_FORM_BYTES, MAX_PAYLOAD_BYTES, Resumption, Wait
 from tradewind.node_task_manager.rpc.checks import require
 from tradewind.node_task_manager.rpc.stop_mapping import MAX_BY
 from tradewind.node_task_manager.rpc.times import is_duration, is_instant, milliseconds, timestamp
@@ -58,8 +58,8 @@ def _order_faults(order: work_pb2.WaitOrder) -> Iterator[str]:
         yield "delay: must be 0 to 100 years"
     if order.form_json and not order.signal:
         yield "a form needs a signal, which brings the answer"
-    if len(order.form_json.encode()) > MOST_FORM_BYTES:
-        yield f"form: must have at most {MOST_FORM_BYTES // 1024} KiB"
+    if len(order.form_json.encode()) > MAX_FORM_BYTES:
+        yield f"form: must have at most {MAX_FORM_BYTES // 1024} KiB"
 
 
 def built_in_faults(path: str, node: component_pb2.PlanNode) -> Iterator[Violation]:
@@ -97,8 +97,8 @@ def signal_request(request: waiting_pb2.SignalNodeRequest) -> SignalRequest:
     """Parse a signal. Raises InvalidInput with every fault."""
     faults = [check_identifier("signal", request.signal)] if request.signal else []
     payload = request.payload_json or "null"
-    if len(payload.encode()) > MOST_PAYLOAD_BYTES:
-        faults.append(Violation("payload_json", f"must have at most {MOST_PAYLOAD_BYTES // 1024} KiB"))
+    if len(payload.encode()) > MAX_PAYLOAD_BYTES:
+        faults.append(Violation("payload_json", f"must have at most {MAX_PAYLOAD_BYTES // 1024} KiB"))
     else:
         try:
             msgspec.json.decode(payload)

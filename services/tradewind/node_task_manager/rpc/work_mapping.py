@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 import msgspec
 
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.node_task_manager.domain.limits import MOST_AHEAD_MS, OUTPUT_BYTES
+from tradewind.node_task_manager.domain.limits import MAX_AHEAD_MS, OUTPUT_BYTES
 from tradewind.node_task_manager.domain.names import TaskName, Token
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.metrics import NODE_SECONDS
@@ -185,7 +185,7 @@ def assignment(
         set_timestamp(message.planned_time, given.planned_ms)
         ahead_ms = given.planned_ms - now_ms
         if ahead_ms > 0:
-            message.start_in.FromMilliseconds(min(ahead_ms, MOST_AHEAD_MS))
+            message.start_in.FromMilliseconds(min(ahead_ms, MAX_AHEAD_MS))
     return message
 
 

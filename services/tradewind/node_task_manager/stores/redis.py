@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from tradewind.node_task_manager.domain.component import Release, RunSubmission
 from tradewind.node_task_manager.domain.fan_out import INLINE_BYTES, FanOutStep
-from tradewind.node_task_manager.domain.limits import MOST_AHEAD_MS, Limits
+from tradewind.node_task_manager.domain.limits import MAX_AHEAD_MS, Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.sub_flow import SubFlowReport
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.waiting import MOST_KEPT, MOST_KEPT_OF_RUN, MOST_REQUESTS, Signal
+from tradewind.node_task_manager.domain.waiting import MAX_KEPT, MAX_KEPT_OF_RUN, MAX_REQUESTS, Signal
 from tradewind.node_task_manager.ports.node_tasks import Cleaned, Purge, Renewal, Session, Submitted
 from tradewind.node_task_manager.ports.reading import Line, Progress
 from tradewind.node_task_manager.ports.work import Effects, Held, Outcome, Postponed, Vacancy, in_pieces
@@ -85,7 +85,7 @@ class RedisNodeTaskStore:
         self._any_key = [keys.inflight()]
         self._fixed: dict[str, Any] = {
             "lease": limits.lease_ms,
-            "lead": MOST_AHEAD_MS,
+            "lead": MAX_AHEAD_MS,
             "stop_grace": limits.stop_grace_ms,
             "records": limits.records_per_script,
             "signal_bytes": limits.signal_bytes,
@@ -265,7 +265,7 @@ class RedisNodeTaskStore:
         return await self.run_script(_TERMINATE, more)
 
     async def signal(self, signal: Signal) -> Effects:
-        bounds = {"most": MOST_KEPT, "most_of_run": MOST_KEPT_OF_RUN, "requests": MOST_REQUESTS}
+        bounds = {"most": MAX_KEPT, "max_of_run": MAX_KEPT_OF_RUN, "requests": MAX_REQUESTS}
         return await self.run_script(_SIGNAL, {"signal": signal, **bounds})
 
     async def report_sub_flows(self, reports: Sequence[SubFlowReport]) -> Effects:

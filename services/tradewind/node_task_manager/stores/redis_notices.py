@@ -9,7 +9,7 @@ import msgspec
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.notification import Fact, Notification
-from tradewind.node_task_manager.domain.task_event import MOST_WATCHED, TaskEvent, WatchOutcome
+from tradewind.node_task_manager.domain.task_event import MAX_WATCHED, TaskEvent, WatchOutcome
 from tradewind.node_task_manager.ports.events import position
 from tradewind.node_task_manager.ports.reading import Stretch
 from tradewind.node_task_manager.stores.keys import Keys
@@ -57,7 +57,7 @@ class RedisNotices:
             "run": str(run),
             "component": component_id,
             "within": within_run,
-            "most": MOST_WATCHED,
+            "most": MAX_WATCHED,
         }
         return await _WATCH(self._client, [self._keys.inflight()], args)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from tradewind.node_task_manager.domain.called import MOST_CANDIDATES, CalledWorker, caller_of
+from tradewind.node_task_manager.domain.called import MAX_CANDIDATES, CalledWorker, caller_of
 from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.ports.workers import Answer, CalledWorkerDirectory, Ready, Replicas, WorkerCalls
 from tradewind.node_task_manager.use_cases.called_connection import CalledConnection
@@ -281,7 +281,7 @@ class CalledWorkers:
             and worker in self._pool
             and worker.accepts
         ]
-        return min(fit, key=lambda worker: worker.load) if fit and len(tried) < MOST_CANDIDATES else None
+        return min(fit, key=lambda worker: worker.load) if fit and len(tried) < MAX_CANDIDATES else None
 
     async def _hand_over(
         self, worker: CalledConnection, held: Held, shard: int, candidate: CalledConnection, tried: frozenset[str]

@@ -9,7 +9,7 @@ from tradewind.node_task_manager.ports.workers import Answer, Ready, WorkerCalls
 from tradewind.server.ending import end_tasks
 from tradewind.server.side_tasks import SideTasks
 
-MOST_AT_ONCE = 100
+MAX_AT_ONCE = 100
 MAX_BYTES = 2 * 1024 * 1024
 MAX_WAITING_BYTES = 4 * MAX_BYTES
 _HANDED_S = 5.0
@@ -129,7 +129,7 @@ class CalledLine:
     def _next_batch(self) -> list[Ready]:
         batch: list[Ready] = []
         size = 0
-        while self._waiting and len(batch) < MOST_AT_ONCE:
+        while self._waiting and len(batch) < MAX_AT_ONCE:
             size += self._waiting[0].size
             if batch and size > MAX_BYTES:
                 break

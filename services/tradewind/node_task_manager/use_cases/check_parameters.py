@@ -9,7 +9,7 @@ from tradewind.node_task_manager.ports.workers import Declaration
 from tradewind.server import json_schema
 from tradewind.server.faults import Violation
 
-MOST_FAULTS = 100
+MAX_FAULTS = 100
 
 
 def work_faults(
@@ -26,9 +26,9 @@ def work_faults(
         elif declaration is not None:
             path = f"parameters_json[{place}]" if work.batch else "parameters_json"
             found += parameter_faults(text, declaration, path)
-        if len(found) >= MOST_FAULTS:
+        if len(found) >= MAX_FAULTS:
             break
-    return found[:MOST_FAULTS]
+    return found[:MAX_FAULTS]
 
 
 def parameter_faults(parameters_json: str, declaration: Declaration, path: str) -> list[Violation]:

@@ -35,7 +35,7 @@ from tradewind.server.incidents import IncidentLog
 from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)
-_MOST_UNDER_WAY = 2
+_MAX_UNDER_WAY = 2
 """How many scripts with outcomes the store has at a time: with one, it would idle while each answer is handled here."""
 _RETRY_S = (0.05, 1.0)
 _REMIND_S = 2.1
@@ -124,7 +124,7 @@ class Dispatcher:
         self._reports.put(report)
         if not self._idle or not report.plain:
             self._wake.set()
-        elif len(self._under_way) < _MOST_UNDER_WAY:
+        elif len(self._under_way) < _MAX_UNDER_WAY:
             self._begin_plain_flush()
 
     @property
@@ -204,7 +204,7 @@ class Dispatcher:
     @property
     def _reports_due(self) -> bool:
         """Whether reports wait that no flush under way will take."""
-        return bool(self._reports) and (not self._reports.plain or len(self._under_way) < _MOST_UNDER_WAY)
+        return bool(self._reports) and (not self._reports.plain or len(self._under_way) < _MAX_UNDER_WAY)
 
     async def _run(self) -> None:
         backoff, failing = Backoff(*_RETRY_S), False
@@ -244,16 +244,16 @@ class Dispatcher:
         """Carry one turn's work to the store; return False when runs had to be refused."""
         stored = True
         if self._runs:
-            await self._wait_for_flushes(_MOST_UNDER_WAY - 1)
+            await self._wait_for_flushes(_MAX_UNDER_WAY - 1)
             stored = await self._flush_runs()
         if self._reports.plain:
-            await self._wait_for_flushes(_MOST_UNDER_WAY - 1)
+            await self._wait_for_flushes(_MAX_UNDER_WAY - 1)
             self._begin_plain_flush()
         elif self._reports:
             await self._wait_for_flushes(0)
             await self._flush_reports(self._reports.next_batch())
         else:
-            await self._wait_for_flushes(_MOST_UNDER_WAY)
+            await self._wait_for_flushes(_MAX_UNDER_WAY)
             if self._claim_due:
                 await self._claim()
         return stored

@@ -8,7 +8,7 @@ import structlog
 
 from tradewind.node_task_manager.domain.fan_out import (
     ERRORS,
-    MOST_ITEMS,
+    MAX_ITEMS,
     TOO_FEW,
     TOO_LARGE,
     FanOut,
@@ -27,7 +27,7 @@ from tradewind.server.side_tasks import SideTasks
 _log = structlog.get_logger(__name__)
 _AT_ONCE = 8
 """How many offers are read side by side; each may hold 1 MiB."""
-_MOST_ERRORS, _LONGEST_MESSAGE = 100, 500
+_MAX_ERRORS, _LONGEST_MESSAGE = 100, 500
 _ONLY_OUTPUT = "output"
 _items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -115,8 +115,8 @@ class FanOuts:
     async def _losses(self, ids: Sequence[str], places: Sequence[int]) -> str:
         """Return the first 100 items that did not complete, of those in `places`, as JSON."""
         found: list[dict[str, object]] = []
-        for first in range(0, len(places), _MOST_ERRORS):
-            some = places[first : first + _MOST_ERRORS]
+        for first in range(0, len(places), _MAX_ERRORS):
+            some = places[first : first + _MAX_ERRORS]
             for place, task in zip(some, await self._shard.reader.tasks([ids[at] for at in some]), strict=True):
                 if task is not None and task.status is not NodeTaskStatus.COMPLETED:
                     error = task.error if task.status is NodeTaskStatus.FAILED else None
@@ -130,9 +130,9 @@ class FanOuts:
                             "message": message[:_LONGEST_MESSAGE],
                         }
                     )
-            if len(found) >= _MOST_ERRORS:
+            if len(found) >= _MAX_ERRORS:
                 break
-        return msgspec.json.encode(found[:_MOST_ERRORS]).decode()
+        return msgspec.json.encode(found[:_MAX_ERRORS]).decode()
 
 
 def split_list(value: str | None, fan_out: FanOut) -> tuple[str, ...] | TaskError:
@@ -145,8 +145,8 @@ def split_list(value: str | None, fan_out: FanOut) -> tuple[str, ...] | TaskErro
     except (msgspec.DecodeError, RecursionError):
         message = f'input "{handle}", which the node is mapped over, must be a list, is {value.lstrip()[:40]}'
         return TaskError("NODE_ERROR", message, "InvalidInput")
-    if len(items) > MOST_ITEMS:
-        message = f'the list at input "{handle}" has {len(items)} items, over {MOST_ITEMS}: map over parts of it'
+    if len(items) > MAX_ITEMS:
+        message = f'the list at input "{handle}" has {len(items)} items, over {MAX_ITEMS}: map over parts of it'
         return TaskError("INPUT_TOO_LARGE", message)
     need = fan_out.needed(len(items))
     if items and need > len(items):

@@ -8,9 +8,9 @@ from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import Shard
 
-_MOST_RUNNING = 20_000
+_MAX_RUNNING = 20_000
 """How many running node tasks are counted by type and user; any more count only in the total."""
-_MOST_QUEUES = 10_000
+_MAX_QUEUES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class CountQueues:
         names = sorted(filter(is_wanted, queued.keys() | running.keys()))
         depths = [QueueDepth(*name, queued[name], running[name], first.get(name, 0)) for name in names]
         return QueueStatistics(
-            queues=tuple(depths[:_MOST_QUEUES]),
+            queues=tuple(depths[:_MAX_QUEUES]),
             queued=sum(depth.queued for depth in depths),
             running=sum(depth.running for depth in depths) + (0 if user_id or node_type else uncounted),
             first_ready_at=min((depth.first_ready_at for depth in depths if depth.first_ready_at), default=0),
@@ -80,7 +80,7 @@ class CountQueues:
 
     async def _count_running(self, shard: Shard, running: Counter[tuple[str, str]]) -> int:
         """Count running node tasks by type and user; return how many more there are."""
-        count, ids = await shard.queues.running(_MOST_RUNNING)
+        count, ids = await shard.queues.running(_MAX_RUNNING)
         tasks = [task for task in await shard.reader.tasks(ids) if task is not None]
         owners = list({(TaskName.parse(task.task_id).run, task.component_id) for task in tasks})
         components = dict(zip(owners, await shard.reader.components(owners), strict=True))

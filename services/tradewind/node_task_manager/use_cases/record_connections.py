@@ -19,7 +19,7 @@ _KEEP_MS = 30_000
 _RETRY_S = 1.0
 _BATCH = 200
 _CLAIMS_MS = 60_000
-_MOST_CLAIMERS = 10_000
+_MAX_CLAIMERS = 10_000
 
 
 class RecordConnections:
@@ -55,7 +55,7 @@ class RecordConnections:
         self._claimers[worker_id] = self._clock.now_ms(), node_types
         if known is None or known[1] != node_types:
             self._mark_changed(worker_id)
-        if len(self._claimers) > _MOST_CLAIMERS:
+        if len(self._claimers) > _MAX_CLAIMERS:
             self._claimers.pop(first := next(iter(self._claimers)))
             self._mark_changed(first)
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
-from tradewind.node_task_manager.domain.waiting import MOST_KEPT, MOST_KEPT_OF_RUN, Signal, Wait
+from tradewind.node_task_manager.domain.waiting import MAX_KEPT, MAX_KEPT_OF_RUN, Signal, Wait
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
 from tradewind.node_task_manager.use_cases.shard import of_user
@@ -115,7 +115,7 @@ def _refused(result: str, task_id: str, view: TaskView) -> Fault:
     subject = f"node_tasks/{task_id}"
     match result:
         case "full":
-            bounds = f"{MOST_KEPT} for a node task and {MOST_KEPT_OF_RUN} for a run"
+            bounds = f"{MAX_KEPT} for a node task and {MAX_KEPT_OF_RUN} for a run"
             return Exhausted("QUEUE_FULL", f"too many signals are stored for {task_id}; the limits are {bounds}", 5.0)
         case "unknown":
             return FailedPrecondition("WRONG_STATUS", f"{task_id} has not begun", subject)

@@ -16,7 +16,7 @@ from tradewind.node_task_manager.use_cases.inputs import InputsTooLarge, by_hand
 from tradewind.node_task_manager.use_cases.items import read_items
 from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
 from tradewind.node_task_manager.use_cases.shard import by_shard
-from tradewind.server.built_in.flows import MOST_INPUT_BYTES
+from tradewind.server.built_in.flows import MAX_INPUT_BYTES
 
 _AT_ONCE = 500
 
@@ -133,7 +133,7 @@ class SubFlows:
             values[handle] = emitted[0] if len(emitted) == 1 else f"[{','.join(emitted)}]"
         text = "{" + ",".join(f"{_encode(name)}:{value}" for name, value in values.items()) + "}"
         size = len(text.encode())
-        return replace(wait, inputs_json=text if size <= MOST_INPUT_BYTES else "", input_bytes=size)
+        return replace(wait, inputs_json=text if size <= MAX_INPUT_BYTES else "", input_bytes=size)
 
 
 def _wait(component: Component, task: NodeTask | None) -> SubFlowWait | None:

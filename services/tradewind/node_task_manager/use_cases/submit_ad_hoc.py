@@ -24,7 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MANY = 200
-_MOST_STORED = 10_000
+_MAX_STORED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class SubmitAdHoc:
             if result.outcome is not SubmitOutcome.PLAN_UNKNOWN:
                 return result
         await dispatcher.shard.plans.save(plan, self._keep_ms)
-        if len(self._stored) >= _MOST_STORED:
+        if len(self._stored) >= _MAX_STORED:
             self._stored.clear()
         self._stored[name] = now + self._stored_s
         return await dispatcher.submit(work.submission(run))

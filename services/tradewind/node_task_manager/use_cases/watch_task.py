@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tradewind.node_task_manager.domain.names import TaskName
-from tradewind.node_task_manager.domain.task_event import MOST_WATCHED, TaskEvent, TaskEventKind, WatchOutcome
+from tradewind.node_task_manager.domain.task_event import MAX_WATCHED, TaskEvent, TaskEventKind, WatchOutcome
 from tradewind.node_task_manager.ports.events import Notices
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
 from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
@@ -119,7 +119,7 @@ class WatchTask:
         if outcome is WatchOutcome.UNKNOWN:
             raise NotFound("node task", view.task.task_id)
         if outcome is WatchOutcome.FULL:
-            message = f"{MOST_WATCHED} node tasks of this component are being watched, which is the limit"
+            message = f"{MAX_WATCHED} node tasks of this component are being watched, which is the limit"
             raise Exhausted("QUEUE_FULL", f"{message}; try again when some have ended", _RETRY_S)
         if outcome is WatchOutcome.ENDED:
             return await notices.newest_task_event(view.task.task_id) is not None

@@ -7,11 +7,11 @@ from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.server.schedules.grids import MAX_COUNT, IntervalGrid
 
-MOST_TIMES = 10_000
+MAX_TIMES = 10_000
 """The most planned times that a backfill may have."""
-MOST_RUNNING = 50
+MAX_RUNNING = 50
 """The most cycles of a backfill that may run at once."""
-MOST_ACTIVE = 5
+MAX_ACTIVE = 5
 """The most backfills of a flow that may be under way."""
 
 

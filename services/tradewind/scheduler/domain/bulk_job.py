@@ -8,7 +8,7 @@ from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_name import RunName
 
-MOST_ITEMS = 100
+MAX_ITEMS = 100
 """The most cycles that a job names."""
 
 
@@ -113,7 +113,7 @@ class BulkJob:
     def with_match(self, state: ChainState, error: tuple[str, str] | None) -> "BulkJob":
         """Return the job after a cycle that its filter selects; `error` is why the action failed: name and text."""
         item = BulkItem(*state.name, *(error or ("", "")))
-        listed = (self.dry_run or error is not None) and len(self.items) < MOST_ITEMS
+        listed = (self.dry_run or error is not None) and len(self.items) < MAX_ITEMS
         return replace(
             self,
             matched=self.matched + 1,

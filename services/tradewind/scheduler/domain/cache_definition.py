@@ -56,5 +56,5 @@ def read_cache(node: Fields) -> CacheDefinition | None:
     name = fields.identifier("name")
     key = fields.text("key", _LONGEST_KEY)
     scope = CacheScope(fields.choice("scope", list(CacheScope), CacheScope.USER))
-    ttl_ms = fields.duration("ttl", 0, least_ms=1000, most_ms=_LONGEST_MS)
+    ttl_ms = fields.duration("ttl", 0, least_ms=1000, max_ms=_LONGEST_MS)
     return CacheDefinition(name, key, scope, ttl_ms) if name is not None and not fields.faulty else None

@@ -8,7 +8,7 @@ from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_name import RunName
 
-MOST_KEPT = 10_000
+MAX_KEPT = 10_000
 """The most ends of a partition that wait to be published; beyond that the oldest are dropped."""
 
 

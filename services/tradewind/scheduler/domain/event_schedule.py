@@ -15,7 +15,7 @@ from tradewind.server.schedules.event_filter import EventFilter, FilterFault
 FLOW_FINISHED = "flow.finished"
 """The event that is published when a cycle has ended."""
 EVENT_FIELDS = ("event", "flow_finished")
-MOST_FLOWS = 100
+MAX_FLOWS = 100
 ENDINGS = tuple(status.value for status in CycleStatus if status is not CycleStatus.RUNNING)
 _RESERVED = "flow."
 _SHOWN_FLOWS = 3
@@ -97,9 +97,9 @@ def _event(fields: Fields) -> EventSchedule | None:
 
 def _flow_finished(fields: Fields) -> EventSchedule | None:
     fields.refuse_unknown(("flow_ids", "statuses"))
-    flow_ids = fields.texts("flow_ids", MOST_FLOWS, 128)
+    flow_ids = fields.texts("flow_ids", MAX_FLOWS, 128)
     if fields.get("flow_ids") in (None, []):
-        fields.fault("flow_ids", f"must name 1 to {MOST_FLOWS} flows: if any flow counted, this one would start itself")
+        fields.fault("flow_ids", f"must name 1 to {MAX_FLOWS} flows: if any flow counted, this one would start itself")
     for place, flow_id in enumerate(flow_ids):
         if (fault := check_identifier(join(join(fields.path, "flow_ids"), place), flow_id)) is not None:
             fields.faults.add(fault.path, fault.message)

@@ -6,7 +6,7 @@ from typing import Any
 from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.paths import shown
 
-MAX_PARALLEL, MOST_ITEMS = 100, 10_000
+MAX_PARALLEL, MAX_ITEMS = 100, 10_000
 ERRORS = "errors"
 """The output handle on which a mapped node reports the items that did not complete."""
 FAN_OUT_FIELDS = ("map", "max_parallel", "min_success")
@@ -41,10 +41,10 @@ def read_fan_out(node: Fields) -> FanOut | None:
                 node.fault(name, 'needs "map", the input handle whose list the node runs over')
         return None
     handle = node.identifier("map")
-    max_parallel = node.integer("max_parallel", MAX_PARALLEL, 1, MOST_ITEMS)
+    max_parallel = node.integer("max_parallel", MAX_PARALLEL, 1, MAX_ITEMS)
     min_success = node.get("min_success")
     if not (min_success is None or _is_count(min_success) or _is_share(min_success)):
-        rule = f"a whole number of items from 0 to {MOST_ITEMS}, or a share of them over 0 and under 1"
+        rule = f"a whole number of items from 0 to {MAX_ITEMS}, or a share of them over 0 and under 1"
         node.fault("min_success", f"must be {rule}, is {shown(min_success)}; by default, all must complete")
     if handle is None or node.faulty:
         return None
@@ -52,7 +52,7 @@ def read_fan_out(node: Fields) -> FanOut | None:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_ITEMS
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_ITEMS
 
 
 def _is_share(value: object) -> bool:

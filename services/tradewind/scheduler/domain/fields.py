@@ -77,8 +77,8 @@ class Fields:
             return None
         return value
 
-    def duration(self, name: str, default_ms: int, *, least_ms: int = 0, most_ms: int = LONGEST_MS) -> int:
-        """Return a duration in milliseconds, from `least_ms` to `most_ms`."""
+    def duration(self, name: str, default_ms: int, *, least_ms: int = 0, max_ms: int = LONGEST_MS) -> int:
+        """Return a duration in milliseconds, from `least_ms` to `max_ms`."""
         value = self._value.get(name)
         if value is None:
             return default_ms
@@ -90,9 +90,9 @@ class Fields:
         if milliseconds < least_ms:
             self.fault(name, f"must be at least {least_ms}ms, is {shown(value)}")
             return default_ms
-        if milliseconds > most_ms:
-            days, rest = divmod(most_ms, 86_400_000)
-            most = f"{most_ms / 1000:g}s" if rest else f"{days}d"
+        if milliseconds > max_ms:
+            days, rest = divmod(max_ms, 86_400_000)
+            most = f"{max_ms / 1000:g}s" if rest else f"{days}d"
             self.fault(name, f"must be at most {most}, is {shown(value)}")
             return default_ms
         return milliseconds

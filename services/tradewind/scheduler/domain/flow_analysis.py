@@ -18,7 +18,7 @@ from tradewind.server.faults import Violation
 from tradewind.server.nearest_name import NearestName
 from tradewind.server.quoting import quoted
 
-MOST_COMPONENTS = 1_000
+MAX_COMPONENTS = 1_000
 _PATH_NODES_SHOWN = 10
 
 
@@ -50,11 +50,11 @@ def analyze(
     structure = structure_of(list(nodes), [ends for _, ends in joined])
     if not structure.is_dag:
         _report_closed_paths(list(nodes), joined, faults)
-    if len(structure.components) > MOST_COMPONENTS:
+    if len(structure.components) > MAX_COMPONENTS:
         faults.add(
             "nodes",
             f"{len(structure.components)} components (groups of nodes that no edge connects); at most "
-            f"{MOST_COMPONENTS}: connect them or split the flow",
+            f"{MAX_COMPONENTS}: connect them or split the flow",
         )
     check_declared_types(nodes, draft.edges, catalogue, faults, warnings, {*draft.on_failure, *draft.last})
     if caches is not None:

@@ -12,7 +12,7 @@ FAILURES = frozenset({CycleStatus.FAILED, CycleStatus.PARTIAL, CycleStatus.TIMEO
 HANDLERS_MS = 600_000
 """How long handlers may go on once their cycle has been asked to stop, or has timed out."""
 NOT_FAILED = "the cycle did not fail"
-MOST_FAILED = 100
+MAX_FAILED = 100
 
 
 class Phase(StrEnum):

@@ -7,15 +7,15 @@ from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.paths import join, shown
 from tradewind.server.identifiers import check_identifier
 
-MOST_LABELS = 32
+MAX_LABELS = 32
 LONGEST_VALUE = 256
 """In characters."""
 
 
 def read_labels(labels: Mapping[str, Any], path: str, faults: FaultList) -> tuple[tuple[str, str], ...]:
     """Return the labels at `path`, sorted by key; a key is an identifier, a value has at most 256 characters."""
-    if len(labels) > MOST_LABELS:
-        faults.add(path, f"{len(labels)} labels; at most {MOST_LABELS}")
+    if len(labels) > MAX_LABELS:
+        faults.add(path, f"{len(labels)} labels; at most {MAX_LABELS}")
     for key, value in labels.items():
         fault = check_identifier(join(path, key), key)
         if fault is not None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-MOST_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024
 """The largest total size of the variables, as one JSON object."""
 REMEMBERED = 32
 """How many of the newest changes are remembered by id, so that repeating one does nothing."""

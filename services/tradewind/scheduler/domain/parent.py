@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.server.built_in import MOST_DEPTH
+from tradewind.server.built_in import MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Parent:
     @property
     def too_deep(self) -> bool:
         """Whether too many flows are above the cycle for it to begin."""
-        return self.depth > MOST_DEPTH
+        return self.depth > MAX_DEPTH
 
     @property
     def request_id(self) -> str:

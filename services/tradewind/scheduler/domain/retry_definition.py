@@ -12,10 +12,10 @@ MAXIMUM_MS = 60_000
 JITTER = 0.1
 
 _FIELDS = ("attempts", "initial", "factor", "maximum", "jitter", "non_retryable")
-_MOST_ATTEMPTS = 1000
+_MAX_ATTEMPTS = 1000
 _LARGEST_FACTOR = 1000
 _LONGEST_WAIT_MS = 365 * 86_400_000
-_MOST_NAMES = 100
+_MAX_NAMES = 100
 _LONGEST_NAME = 256
 
 
@@ -56,13 +56,13 @@ def read_retry(node: Fields) -> RetryDefinition | None:
     if fields is None:
         return None
     fields.refuse_unknown(_FIELDS)
-    fields.required("attempts", f"is required: how many attempts the node has in all, 1 to {_MOST_ATTEMPTS}")
-    attempts = fields.integer("attempts", 1, 1, _MOST_ATTEMPTS)
-    initial_ms = fields.duration("initial", INITIAL_MS, most_ms=_LONGEST_WAIT_MS)
+    fields.required("attempts", f"is required: how many attempts the node has in all, 1 to {_MAX_ATTEMPTS}")
+    attempts = fields.integer("attempts", 1, 1, _MAX_ATTEMPTS)
+    initial_ms = fields.duration("initial", INITIAL_MS, max_ms=_LONGEST_WAIT_MS)
     factor = fields.number("factor", FACTOR, 1, _LARGEST_FACTOR)
-    maximum_ms = fields.duration("maximum", max(MAXIMUM_MS, initial_ms), most_ms=_LONGEST_WAIT_MS)
+    maximum_ms = fields.duration("maximum", max(MAXIMUM_MS, initial_ms), max_ms=_LONGEST_WAIT_MS)
     jitter = fields.number("jitter", JITTER, 0, 1)
-    names = fields.texts("non_retryable", _MOST_NAMES, _LONGEST_NAME)
+    names = fields.texts("non_retryable", _MAX_NAMES, _LONGEST_NAME)
     if not fields.faulty and maximum_ms < initial_ms:
         fields.fault("maximum", f"must not be less than initial, which is {format_duration(initial_ms)}")
     return None if fields.faulty else RetryDefinition(attempts, initial_ms, factor, maximum_ms, jitter, names)

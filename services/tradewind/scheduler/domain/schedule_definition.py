@@ -15,10 +15,10 @@ from tradewind.scheduler.domain.paths import join, shown
 from tradewind.server.schedules.grids import LAST_MS, CronGrid, EmptyGrid, Grid, IntervalGrid, TimesGrid
 from tradewind.server.schedules.schedule import Schedule, Verdict, catch_up
 
-MOST_TIMES = 1000
+MAX_TIMES = 1000
 LONGEST_CRON = 256
 """In characters."""
-MOST_CYCLES = 1_000_000_000
+MAX_CYCLES = 1_000_000_000
 WINDOW_MS = 3_600_000
 """How late a planned time may fire by default: an hour."""
 ON_TIME_MS = 10_000
@@ -194,12 +194,12 @@ def read_schedule(fields: Fields) -> ScheduleDefinition:
         cron=cron,
         zone=zone,
         times_ms=times_ms,
-        jitter_ms=fields.duration("jitter", 0, most_ms=interval_ms or 86_400_000),
+        jitter_ms=fields.duration("jitter", 0, max_ms=interval_ms or 86_400_000),
         start_ms=start_ms,
         end_ms=end_ms,
-        max_cycles=fields.integer("max_cycles", 0, 1, MOST_CYCLES),
+        max_cycles=fields.integer("max_cycles", 0, 1, MAX_CYCLES),
         catch_up=CatchUp(fields.choice("catch_up", list(CatchUp), CatchUp.LATEST)),
-        window_ms=fields.duration("catch_up_window", WINDOW_MS, least_ms=1000, most_ms=LONGEST_MS),
+        window_ms=fields.duration("catch_up_window", WINDOW_MS, least_ms=1000, max_ms=LONGEST_MS),
         on=on,
     )
     if any(name in EVENT_FIELDS for name in given):
@@ -249,8 +249,8 @@ def _times(value: object, path: str, faults: FaultList) -> tuple[int, ...]:
     if value is None:
         return ()
     given = value if isinstance(value, list) else [value]
-    if not 1 <= len(given) <= MOST_TIMES:
-        faults.add(path, f"must be a time or a list of 1 to {MOST_TIMES} times, holds {len(given)}")
+    if not 1 <= len(given) <= MAX_TIMES:
+        faults.add(path, f"must be a time or a list of 1 to {MAX_TIMES} times, holds {len(given)}")
         return ()
     several = isinstance(value, list)
     times = {_time(one, join(path, place) if several else path, faults) for place, one in enumerate(given)}

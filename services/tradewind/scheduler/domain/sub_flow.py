@@ -11,7 +11,7 @@ from tradewind.scheduler.domain.submission import ComponentEvent
 FAILED = "SUB_FLOW_FAILED"
 TOO_LARGE = "OUTPUT_TOO_LARGE"
 INPUT_TOO_LARGE = "INPUT_TOO_LARGE"
-MOST_OUTPUT_BYTES = 1024 * 1024
+MAX_OUTPUT_BYTES = 1024 * 1024
 
 
 class SubFlowEvent(NamedTuple):

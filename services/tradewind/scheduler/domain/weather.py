@@ -23,10 +23,10 @@ from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft, read_
 from tradewind.server.quoting import quoted
 
 LARGEST_FLOW_BYTES = 3 * 1024 * 1024
-MOST_NODES = 10_000
-MOST_EDGES = 100_000
+MAX_NODES = 10_000
+MAX_EDGES = 100_000
 """More than actually fit into the largest flow."""
-MOST_KEPT_CYCLES = 10_000
+MAX_KEPT_CYCLES = 10_000
 SHORTEST_KEPT_MS, LONGEST_KEPT_MS = 60_000, 7 * 86_400_000
 LONGEST_DESCRIPTION = 4096
 """In characters."""
@@ -50,7 +50,7 @@ FLOW_FIELDS = (
 )
 GRAPH_FIELDS = ("nodes", "edges", "on_failure", "finally")
 """The fields that say what runs, and in which order."""
-MOST_FAILURES = 1000
+MAX_FAILURES = 1000
 LONGEST_ID = 128
 
 
@@ -128,12 +128,12 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
     overlap = OverlapPolicy(fields.choice("overlap", list(OverlapPolicy), OverlapPolicy.SKIP))
     policy = FailurePolicy(fields.choice("failure_policy", list(FailurePolicy), FailurePolicy.SKIP_DOWNSTREAM))
     cycle_timeout_ms = fields.duration("timeout", 0) or None
-    keep_cycles = fields.integer("keep_cycles", KEEP_CYCLES, 1, MOST_KEPT_CYCLES)
-    keep_for_ms = fields.duration("keep_for", 0, least_ms=SHORTEST_KEPT_MS, most_ms=LONGEST_KEPT_MS)
+    keep_cycles = fields.integer("keep_cycles", KEEP_CYCLES, 1, MAX_KEPT_CYCLES)
+    keep_for_ms = fields.duration("keep_for", 0, least_ms=SHORTEST_KEPT_MS, max_ms=LONGEST_KEPT_MS)
     max_running = fields.integer("max_running", 0, 1, MOST)
-    pause_after_failures = fields.integer("pause_after_failures", 0, 1, MOST_FAILURES)
-    on_failure = fields.texts("on_failure", MOST_NODES, LONGEST_ID)
-    last = fields.texts("finally", MOST_NODES, LONGEST_ID)
+    pause_after_failures = fields.integer("pause_after_failures", 0, 1, MAX_FAILURES)
+    on_failure = fields.texts("on_failure", MAX_NODES, LONGEST_ID)
+    last = fields.texts("finally", MAX_NODES, LONGEST_ID)
     labels = read_labels(fields.mapping("labels"), "labels", faults)
     description = fields.text("description", LONGEST_DESCRIPTION)
     nodes_given = fields.required("nodes", "is required and must hold at least one node")
@@ -200,8 +200,8 @@ def _check_counts(nodes: Any, edges: Any, faults: FaultList) -> bool:
     edge_count = len(edges) if isinstance(edges, list) else 0
     if nodes == []:
         faults.add("nodes", "must hold at least one node")
-    if node_count > MOST_NODES:
-        faults.add("nodes", f"{node_count} nodes; at most {MOST_NODES}: split the flow")
-    if edge_count > MOST_EDGES:
-        faults.add("edges", f"{edge_count} edges; at most {MOST_EDGES}: split the flow")
-    return node_count <= 2 * MOST_NODES and edge_count <= MOST_EDGES
+    if node_count > MAX_NODES:
+        faults.add("nodes", f"{node_count} nodes; at most {MAX_NODES}: split the flow")
+    if edge_count > MAX_EDGES:
+        faults.add("edges", f"{edge_count} edges; at most {MAX_EDGES}: split the flow")
+    return node_count <= 2 * MAX_NODES and edge_count <= MAX_EDGES

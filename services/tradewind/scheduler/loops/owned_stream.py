@@ -10,7 +10,7 @@ from tradewind.scheduler.ports.peers import PartitionStream, PeerUnavailable
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.server.backoff import Backoff
 
-_MOST_WAITING = 20_000
+_MAX_WAITING = 20_000
 """The most items that may wait: beyond that, nothing is read until they have been taken."""
 _BACKOFF_S = (0.1, 2.0)
 
@@ -98,7 +98,7 @@ class OwnedStream(Generic[Item, OpenStream]):
             self._waiting += items
             if items:
                 self._arrived.set()
-            while len(self._waiting) > _MOST_WAITING:
+            while len(self._waiting) > _MAX_WAITING:
                 self._room.clear()
                 await self._room.wait()
 

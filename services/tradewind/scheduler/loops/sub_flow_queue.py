@@ -12,7 +12,7 @@ from tradewind.server.backoff import Backoff
 
 _BACKOFF_S = (0.05, 2.0)
 _TRIES = 8
-_MOST_WAITING = 100
+_MAX_WAITING = 100
 """The most batches that may wait to be handled before `put` waits."""
 
 _log = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ class SubFlowQueue:
         if not self._busy:
             self._busy = True
             self._background.begin(self._process(), "sub-flows")
-        while len(self._waiting) > _MOST_WAITING:
+        while len(self._waiting) > _MAX_WAITING:
             self._room.clear()
             await self._room.wait()
 

@@ -21,8 +21,8 @@ from tradewind.server.timestamps import milliseconds
 
 _CALL_S = 2.0
 _FRESH_S = 3.0
-_MOST_TYPES = 10_000
-_PAGE, _MOST_PAGES = 1000, 10
+_MAX_TYPES = 10_000
+_PAGE, _MAX_PAGES = 1000, 10
 
 _log = structlog.get_logger(__name__)
 
@@ -86,7 +86,7 @@ class RegistryPeer:
                 return None
             found |= dict.fromkeys(wanted)
             found |= {each.type: _declaration(each) for each in declared if each.worker_ids}
-            if len(self._known) + len(wanted) > _MOST_TYPES:
+            if len(self._known) + len(wanted) > _MAX_TYPES:
                 self._known.clear()
             self._known |= {name: (now + _FRESH_S, found[name]) for name in wanted}
         declarations = {name: declaration for name, declaration in found.items() if declaration is not None}
@@ -132,7 +132,7 @@ class RegistryPeer:
         """Return the workers of the first ten pages; None when the registry is away."""
         found: list[Worker] = []
         request = pb2.ListWorkersRequest(page_size=_PAGE, include_offline=include_offline)
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             try:
                 page = await self._stub.ListWorkers(request, timeout=_CALL_S)
             except grpc.aio.AioRpcError as error:

@@ -7,7 +7,7 @@ import grpc
 
 from tradewind.api.scheduler.v1 import backfill_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
-from tradewind.scheduler.domain.backfill import MOST_RUNNING, Backfill, BackfillStatus
+from tradewind.scheduler.domain.backfill import MAX_RUNNING, Backfill, BackfillStatus
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
 from tradewind.scheduler.rpc.checks import actor_and_reason, every, flow_page, identifiers, require, text
@@ -39,7 +39,7 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
             lambda: text("by", request.by, 128),
             lambda: every(lambda: ms_of(request, "start"), lambda: ms_of(request, "end")),
             lambda: require(request_id_faults(request.request_id)),
-            lambda: _most_running(request.max_running),
+            lambda: _max_running(request.max_running),
         )
         remembered = None
         if request.request_id:
@@ -67,10 +67,10 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
         return pb2.CancelBackfillResponse(backfill=_message(cancelled))
 
 
-def _most_running(requested: int) -> int:
+def _max_running(requested: int) -> int:
     """Return how many cycles may run at a time, 1 unless requested otherwise. Raises InvalidInput."""
-    if not 0 <= requested <= MOST_RUNNING:
-        raise InvalidInput([Violation("max_running", f"must be 1 to {MOST_RUNNING}, is {requested}")])
+    if not 0 <= requested <= MAX_RUNNING:
+        raise InvalidInput([Violation("max_running", f"must be 1 to {MAX_RUNNING}, is {requested}")])
     return requested or 1
 
 

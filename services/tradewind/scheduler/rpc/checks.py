@@ -15,7 +15,7 @@ E = TypeVar("E")
 Position = TypeVar("Position")
 Meaning = TypeVar("Meaning")
 
-_MOST_FAULTS = 100
+_MAX_FAULTS = 100
 _ITEM_DIGITS = 9
 
 
@@ -46,9 +46,9 @@ def require(faults: Sequence[Violation]) -> None:
     """Raise InvalidInput when there are faults, with the first 100 of them and the number of the others."""
     if not faults:
         return
-    hidden = sum(each.count for each in faults[_MOST_FAULTS:])
+    hidden = sum(each.count for each in faults[_MAX_FAULTS:])
     rest = [Violation("", f"and {hidden} more faults", hidden)] if hidden else []
-    raise InvalidInput([*faults[:_MOST_FAULTS], *rest])
+    raise InvalidInput([*faults[:_MAX_FAULTS], *rest])
 
 
 def flow_page(request: Any, shape: type[Position]) -> tuple[Position | None, int]:

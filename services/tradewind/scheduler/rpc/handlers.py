@@ -36,7 +36,7 @@ from tradewind.server.timestamps import set_timestamp
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-MOST_WATCHED = 1000
+MAX_WATCHED = 1000
 _UPCOMING = 10
 
 
@@ -159,8 +159,8 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
         return response
 
     async def WatchFlow(self, request: pb2.WatchFlowRequest, context: Context) -> AsyncIterator[pb2.WatchFlowResponse]:
-        if not 1 <= len(request.flow_ids) <= MOST_WATCHED:
-            message = f"must name 1 to {MOST_WATCHED} flows, names {len(request.flow_ids)}"
+        if not 1 <= len(request.flow_ids) <= MAX_WATCHED:
+            message = f"must name 1 to {MAX_WATCHED} flows, names {len(request.flow_ids)}"
             raise InvalidInput([Violation("flow_ids", message)])
         _, after = every(
             lambda: identifiers(**{f"flow_ids[{place}]": flow_id for place, flow_id in enumerate(request.flow_ids)}),

@@ -19,8 +19,8 @@ from tradewind.server.timestamps import set_timestamp
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-MOST_PATTERNS = 1000
-LIMIT, MOST_CYCLES = 1000, 100_000
+MAX_PATTERNS = 1000
+LIMIT, MAX_CYCLES = 1000, 100_000
 _ACTION = {BulkAction.RERUN: pb2.BULK_ACTION_RERUN, BulkAction.STOP: pb2.BULK_ACTION_STOP}
 _ACTION_OF = {number: action for action, number in _ACTION.items()}
 _STATUS = {
@@ -90,15 +90,15 @@ def _filter(given: pb2.BulkFilter) -> BulkFilter:
 
 def _filter_faults(given: pb2.BulkFilter) -> list[Violation]:
     faults = []
-    if not 1 <= len(given.flow_ids) <= MOST_PATTERNS:
-        faults.append(Violation("filter.flow_ids", f"must hold 1 to {MOST_PATTERNS}, holds {len(given.flow_ids)}"))
+    if not 1 <= len(given.flow_ids) <= MAX_PATTERNS:
+        faults.append(Violation("filter.flow_ids", f"must hold 1 to {MAX_PATTERNS}, holds {len(given.flow_ids)}"))
     faults += [
         Violation(f"filter.flow_ids[{place}]", "must have 1 to 128 characters")
         for place, each in enumerate(given.flow_ids)
         if not 1 <= len(each) <= 128
     ]
-    if not 0 <= given.limit <= MOST_CYCLES:
-        faults.append(Violation("filter.limit", f"must be 0 to {MOST_CYCLES}, is {given.limit}"))
+    if not 0 <= given.limit <= MAX_CYCLES:
+        faults.append(Violation("filter.limit", f"must be 0 to {MAX_CYCLES}, is {given.limit}"))
     return faults
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from tradewind.api.scheduler.v1 import memory_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
-from tradewind.scheduler.domain.memory import MOST_BYTES, MemoryChange
+from tradewind.scheduler.domain.memory import MAX_BYTES, MemoryChange
 from tradewind.scheduler.rpc.checks import require
 from tradewind.scheduler.use_cases.manage_memory import ManageMemory, Scope
 from tradewind.server.faults import Violation
@@ -89,8 +89,8 @@ def _result_faults(text: str, scope: pb2.MemoryScope) -> list[Violation]:
     if not scope.HasField("cycle"):
         return [Violation("result_json", "is the result of a cycle: name the cycle in scope.cycle")]
     size = len(text.encode())
-    if size > MOST_BYTES:
-        return [Violation("result_json", f"{size} bytes; at most {MOST_BYTES} (64 KiB)")]
+    if size > MAX_BYTES:
+        return [Violation("result_json", f"{size} bytes; at most {MAX_BYTES} (64 KiB)")]
     try:
         msgspec.json.decode(text)
         check_depth(text)

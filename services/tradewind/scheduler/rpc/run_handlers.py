@@ -67,8 +67,8 @@ class RunHandlers(CycleHandlers):
         return response
 
     async def RunFlows(self, request: pb2.RunFlowsRequest, context: Context) -> pb2.RunFlowsResponse:
-        if len(request.items) > run_requests.MOST_ITEMS:
-            message = f"{len(request.items)} items; at most {run_requests.MOST_ITEMS}: send several requests"
+        if len(request.items) > run_requests.MAX_ITEMS:
+            message = f"{len(request.items)} items; at most {run_requests.MAX_ITEMS}: send several requests"
             raise InvalidInput([Violation("items", message)])
         response = pb2.RunFlowsResponse()
         async with counted_calls("RunFlow", len(request.items)) as counted:

@@ -16,7 +16,7 @@ from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier, is_identifier, request_id_faults
 from tradewind.server.json_depth import check_depth
 
-MOST_ITEMS = 10_000
+MAX_ITEMS = 10_000
 LONGEST_WAIT_S = 3600.0
 LARGEST_INPUTS = 1024 * 1024
 """In bytes."""

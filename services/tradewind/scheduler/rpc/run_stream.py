@@ -13,9 +13,9 @@ from tradewind.server.side_tasks import SideTasks
 from tradewind.server.streams import run_both
 from tradewind.server.telemetry import valid_traceparent
 
-MOST_OPEN = 10_000
+MAX_OPEN = 10_000
 _ANSWER_BYTES = 1024 * 1024
-_MOST_WAITING_BYTES = 16 * 1024 * 1024
+_MAX_WAITING_BYTES = 16 * 1024 * 1024
 _METHOD = "/tradewind.api.scheduler.v1.SchedulerService/StreamRuns"
 
 RunOne = Callable[[pb2.RunFlowRequest, str], Awaitable[pb2.RunFlowResponse]]
@@ -47,7 +47,7 @@ class RunStream:
             for run in message.runs:
                 self._open.task(self._answer(run)).add_done_callback(self._closed)
             # Answers that the client has not read count as well: until it reads them, nothing more begins.
-            while len(self._open) + len(self._answers) >= MOST_OPEN or self._waiting_bytes > _MOST_WAITING_BYTES:
+            while len(self._open) + len(self._answers) >= MAX_OPEN or self._waiting_bytes > _MAX_WAITING_BYTES:
                 self._room.clear()
                 await self._room.wait()
         self._last_came = True

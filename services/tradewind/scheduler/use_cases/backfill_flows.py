@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 
 from tradewind.scheduler.domain.backfill import (
-    MOST_ACTIVE,
-    MOST_TIMES,
+    MAX_ACTIVE,
+    MAX_TIMES,
     Backfill,
     BackfillDraft,
     BackfillOutcome,
@@ -73,7 +73,7 @@ class BackfillFlows:
             case BackfillOutcome.DELETING:
                 raise flow_deleting(flow_id)
             case BackfillOutcome.FULL:
-                raise too_many_backfills(flow_id, MOST_ACTIVE)
+                raise too_many_backfills(flow_id, MAX_ACTIVE)
             case BackfillOutcome.REUSED:
                 raise request_id_reused(request.request_id if request else "")
             case BackfillOutcome.CREATED:
@@ -126,7 +126,7 @@ class BackfillFlows:
         times = await asyncio.to_thread(past_times, flow.schedule, flow.anchor_ms, from_ms, to_ms)
         if times is None:
             raise InvalidInput([Violation("start", "no times are planned between start and end")])
-        if times.count > MOST_TIMES or not times.exact:
+        if times.count > MAX_TIMES or not times.exact:
             raise InvalidInput([Violation("end", _too_many(times))])
         return BackfillDraft(
             flow.flow_id,
@@ -152,9 +152,9 @@ def _too_many(times: PastTimes) -> str:
 
     For a calendar the text does not say where the first 10 000 times end: finding out takes too long.
     """
-    count, into = f"more than {MOST_TIMES}", "several"
+    count, into = f"more than {MAX_TIMES}", "several"
     if times.exact:
-        count, parts = f"{times.count}", -(-times.count // MOST_TIMES)
-        into = f"{parts}, the first with end {iso(times.first_ms + MOST_TIMES * times.schedule.interval_ms)}"
+        count, parts = f"{times.count}", -(-times.count // MAX_TIMES)
+        into = f"{parts}, the first with end {iso(times.first_ms + MAX_TIMES * times.schedule.interval_ms)}"
     split = f"split it into {into}, each starting where the previous one ends"
-    return f"{count} times are planned between start and end; at most {MOST_TIMES} in one backfill: {split}"
+    return f"{count} times are planned between start and end; at most {MAX_TIMES} in one backfill: {split}"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.ports.flows import FlowRecords
-from tradewind.scheduler.use_cases.flow_paths import MOST_FLOWS, PathsFound, edges_from, path_back
+from tradewind.scheduler.use_cases.flow_paths import MAX_FLOWS, PathsFound, edges_from, path_back
 from tradewind.server.faults import Violation
 from tradewind.server.quoting import quoted
 
@@ -31,8 +31,8 @@ async def chained_flows(flows: FlowRecords, flow_id: str, schedule: ScheduleDefi
         elif source in unknown:
             message = f"flow {quoted(source)} is not registered; its ends begin nothing until it is"
             warnings.append(Violation(f"{_PATH}[{place}]", message))
-    if len(before) > MOST_FLOWS:
-        faults.append(Violation(_PATH, f"more than {MOST_FLOWS} flows lead to this one: make the chain shorter"))
+    if len(before) > MAX_FLOWS:
+        faults.append(Violation(_PATH, f"more than {MAX_FLOWS} flows lead to this one: make the chain shorter"))
     return PathsFound(tuple(faults), tuple(warnings))
 
 

@@ -19,7 +19,7 @@ _EDGE_BYTES = 100
 _INPUT_BYTES = 2048
 """How many bytes of inputs weigh as much as one node: 1 MiB weighs as much as the 500 nodes of a batch."""
 
-MOST_NODES = 500_000
+MAX_NODES = 500_000
 """How many nodes the definitions kept in memory may have in all."""
 
 _DIGEST = 12
@@ -96,9 +96,9 @@ def planned_flow(flow_id: str, user_id: str, revision: int, digest: str, definit
 class Definitions:
     """Provides planned flows. The current revision of a flow is a guess, which is checked when a cycle begins."""
 
-    def __init__(self, flows: FlowRecords, most_nodes: int = MOST_NODES) -> None:
+    def __init__(self, flows: FlowRecords, max_nodes: int = MAX_NODES) -> None:
         self._flows = flows
-        self._most_nodes = most_nodes
+        self._max_nodes = max_nodes
         self._nodes = 0
         self._known: OrderedDict[_Key, PlannedFlow] = OrderedDict()
         self._current: dict[str, PlannedFlow] = {}
@@ -153,7 +153,7 @@ class Definitions:
         before = self._known.pop(key, None)
         self._nodes += planned.weight - (before.weight if before else 0)
         self._known[key] = planned
-        while self._nodes > self._most_nodes and len(self._known) > 1:
+        while self._nodes > self._max_nodes and len(self._known) > 1:
             (flow_id, *_), oldest = self._known.popitem(last=False)
             self._nodes -= oldest.weight
             if self._current.get(flow_id) is oldest:

@@ -17,7 +17,7 @@ from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.read_logs import ReadLogs
 from tradewind.server.paging import MESSAGE_BYTES
 
-MOST_LINES = 1000
+MAX_LINES = 1000
 
 _FIELD_OF = {
     NodeTaskStatus.NODE_TASK_STATUS_REGISTERED: "registered",
@@ -80,7 +80,7 @@ class DescribeCycle:
             async for line, _ in self._logs.of_cycle(state):
                 newest.append(line)
                 room -= len(line.text)
-                while room < 0 or len(newest) > MOST_LINES:
+                while room < 0 or len(newest) > MAX_LINES:
                     room += len(newest.popleft().text)
         return CycleDescription(state, flow, page, tuple(newest), await self._statistics(state, page))
 

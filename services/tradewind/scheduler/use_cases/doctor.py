@@ -8,7 +8,7 @@ import structlog
 
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import is_terminal
-from tradewind.scheduler.domain.ended_run import MOST_KEPT
+from tradewind.scheduler.domain.ended_run import MAX_KEPT
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.doctor import PartitionDoctor, PartitionReport
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable, Triggers
@@ -125,7 +125,7 @@ class CheckPeers:
         children = await self._stores.states.load_many(list(waiting))
         ended = [child.name for child in children if child is not None and is_terminal(child.status)]
         partitions = sorted({partition_of(name.flow_id) for name in ended})
-        in_delivery = {end.run for end in await self._stores.returns.waiting(partitions, MOST_KEPT)} if ended else set()
+        in_delivery = {end.run for end in await self._stores.returns.waiting(partitions, MAX_KEPT)} if ended else set()
         return [
             Finding(
                 "end-not-returned",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.domain.memory import MOST_BYTES
+from tradewind.scheduler.domain.memory import MAX_BYTES
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.server.faults import Aborted, Conflict, Exhausted, FailedPrecondition, NotFound, PermissionDenied
 
@@ -228,9 +228,9 @@ def memory_full(owner: str, size: int) -> Exhausted:
     """The variables would be larger than the limit."""
     return Exhausted(
         "TOO_LARGE",
-        f"the memory of {owner} would take {size} bytes of JSON; at most {MOST_BYTES} (64 KiB): delete variables, or "
+        f"the memory of {owner} would take {size} bytes of JSON; at most {MAX_BYTES} (64 KiB): delete variables, or "
         "store large values elsewhere and keep only a reference to them here",
-        metadata={"size": str(size), "limit": str(MOST_BYTES)},
+        metadata={"size": str(size), "limit": str(MAX_BYTES)},
     )
 
 

@@ -7,7 +7,7 @@ from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.server.faults import Violation
 
-MOST_FLOWS = 1000
+MAX_FLOWS = 1000
 """The most flows to look at; a longer chain of flows that run others is ended at run time, by the depth of cycles."""
 
 
@@ -26,7 +26,7 @@ async def edges_from(
     edges: dict[str, Sequence[str]] = {flow_id: named}
     unknown: set[str] = set()
     level = [each for each in dict.fromkeys(named) if each != flow_id]
-    while level and len(edges) <= MOST_FLOWS:
+    while level and len(edges) <= MAX_FLOWS:
         for each, record in zip(level, await flows.find(level), strict=True):
             edges[each] = () if record is None else next_of(record)
             if record is None:

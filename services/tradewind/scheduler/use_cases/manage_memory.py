@@ -8,7 +8,7 @@ from tenacity import RetryError
 
 from tradewind.scheduler.domain.chain_state import MEMORY, RESULT, ChainState, UpdateOutcome, UpdateResult
 from tradewind.scheduler.domain.cycle_status import is_terminal
-from tradewind.scheduler.domain.memory import MOST_BYTES, Memory, MemoryChange
+from tradewind.scheduler.domain.memory import MAX_BYTES, Memory, MemoryChange
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.memories import FlowMemories
 from tradewind.scheduler.use_cases.faults import (
@@ -135,6 +135,6 @@ def _changed(owner: str, memory: Memory, change: MemoryChange) -> Memory:
     if not memory.accepts(change):
         raise memory_conflict(owner, memory.version)
     changed = memory.with_change(change)
-    if changed.size > MOST_BYTES and changed.size > memory.size:
+    if changed.size > MAX_BYTES and changed.size > memory.size:
         raise memory_full(owner, changed.size)
     return changed

@@ -7,7 +7,7 @@ from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.flow_analysis import FlowAnalysis, analyze
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.flow_record import FlowRecord, FlowRegistration
-from tradewind.scheduler.domain.labels import MOST_LABELS, read_labels
+from tradewind.scheduler.domain.labels import MAX_LABELS, read_labels
 from tradewind.scheduler.domain.weather import FlowDraft
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.peers import Caches, NodeTypes
@@ -51,8 +51,8 @@ class RegistrationRequest:
         read_labels(self.labels, "labels", found)
         definition = self.draft.definition
         labels = dict(definition.labels if definition else ()) | dict(self.labels)
-        if len(self.labels) <= MOST_LABELS < len(labels):
-            found.add("labels", f"{len(labels)} with those of the definition; at most {MOST_LABELS}")
+        if len(self.labels) <= MAX_LABELS < len(labels):
+            found.add("labels", f"{len(labels)} with those of the definition; at most {MAX_LABELS}")
         checks = [check_identifier("flow_id", self.flow_id)]
         if self.user_id:
             checks.append(check_identifier("user_id", self.user_id))

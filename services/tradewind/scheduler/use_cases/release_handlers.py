@@ -7,7 +7,7 @@ from typing import Any
 from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask, NodeTaskStatus
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.ending import outcome_so_far
-from tradewind.scheduler.domain.handlers import MOST_FAILED, Phase, outcome_value
+from tradewind.scheduler.domain.handlers import MAX_FAILED, Phase, outcome_value
 from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.use_cases.failed_nodes import failed_nodes
 
@@ -39,7 +39,7 @@ class ReleaseHandlers:
         if not due:
             return
         unsuccessful = sum(end.failed + end.terminated for end in state.components.values())
-        wanted = min(unsuccessful, MOST_FAILED) if not all(due.values()) else 0
+        wanted = min(unsuccessful, MAX_FAILED) if not all(due.values()) else 0
         failed = [_failed_node(task) for task in await failed_nodes(self._node_tasks, state, wanted, _STATUS_NAMES)]
         inputs = json.loads(state.facts.inputs_json or "{}")
         inputs["outcome"] = outcome_value(status, reason, failed, unsuccessful)

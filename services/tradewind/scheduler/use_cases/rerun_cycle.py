@@ -34,7 +34,7 @@ from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.nearest_name import NearestName
 from tradewind.server.quoting import quoted
 
-MOST_RUNS = 1000
+MAX_RUNS = 1000
 _STATUS = {
     NodeTaskStatus.NODE_TASK_STATUS_COMPLETED: NodeStatus.COMPLETED,
     NodeTaskStatus.NODE_TASK_STATUS_FAILED: NodeStatus.FAILED,
@@ -133,8 +133,8 @@ class RerunCycle:
         latest = await self._cycles.latest_run(before.name.flow_id, before.name.cycle)
         if latest is not None and latest != before.name:
             raise not_latest_run(before.name, latest)
-        if before.name.run >= MOST_RUNS:
-            raise too_many_runs(before.name, MOST_RUNS)
+        if before.name.run >= MAX_RUNS:
+            raise too_many_runs(before.name, MAX_RUNS)
 
     async def _repeated(self, options: RerunOptions, answer: BeginAnswer, wait_s: float) -> RerunResult:
         """Return the run that this request has begun before; raise the error if it is refused."""

@@ -8,7 +8,7 @@ import structlog
 
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
-from tradewind.scheduler.domain.sub_flow import FAILED, MOST_OUTPUT_BYTES, TOO_LARGE, SubFlowReport, failure_message
+from tradewind.scheduler.domain.sub_flow import FAILED, MAX_OUTPUT_BYTES, TOO_LARGE, SubFlowReport, failure_message
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.ends import Ends
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
@@ -20,7 +20,7 @@ from tradewind.scheduler.use_cases.sink_outputs import Outputs, SinkOutputs
 _AT_ONCE = 100
 _READ_AT_ONCE = 20
 _BYTES_AT_ONCE = 2 * 1024 * 1024
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 """The most failed nodes to name."""
 
 _log = structlog.get_logger(__name__)
@@ -80,7 +80,7 @@ class ReturnEnds:
         if parent is None:
             return None
         if state.status is not CycleStatus.COMPLETED:
-            nodes = await failed_nodes(self._node_tasks, state, min(state.counts().failed, _MOST_NAMED))
+            nodes = await failed_nodes(self._node_tasks, state, min(state.counts().failed, _MAX_NAMED))
             error_text = "; ".join([failure_message(state), *map(failure_text, nodes)])
             return SubFlowReport(parent, facts.user_id, state.name, error_code=FAILED, error=error_text)
         output = state.notes.result_json
@@ -89,7 +89,7 @@ class ReturnEnds:
             sinks = await self._outputs([PlannedRun(state, planned)]) if planned is not None else [[]]
             output = _as_object(sinks[0])
         size = len(output.encode())
-        if size > MOST_OUTPUT_BYTES:
+        if size > MAX_OUTPUT_BYTES:
             name = state.name
             error_text = (
                 f'cycle {name.cycle} of flow "{name.flow_id}" completed, but emitted {size} bytes; at most 1 MiB is '

@@ -16,7 +16,7 @@ from tradewind.scheduler.use_cases.end_waiters import EndWait
 from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.server.batching import Batcher
 
-MOST_AT_ONCE = 500
+MAX_AT_ONCE = 500
 """The most cycles to begin together; while these are being submitted, the next ones begin."""
 _FEW = 10
 """Fewer waiting calls than this wait for the previous submission: beginning them sooner would only cost more."""
@@ -68,7 +68,7 @@ class RunCycles:
         self._states = states
         self._definitions = definitions
         self._batcher: Batcher[Sequence[CycleRequest], list[BeginResult]] = Batcher(
-            self._flush, weigh=len, max_weight=MOST_AT_ONCE, gate=self._submitted
+            self._flush, weigh=len, max_weight=MAX_AT_ONCE, gate=self._submitted
         )
         self._submitting: asyncio.Future[list[ChainState]] | None = None
 
@@ -86,8 +86,8 @@ class RunCycles:
         """
         groups: list[_Group] = []
         try:
-            for first in range(0, len(requests), MOST_AT_ONCE):
-                group = self._batcher.submit(requests[first : first + MOST_AT_ONCE])
+            for first in range(0, len(requests), MAX_AT_ONCE):
+                group = self._batcher.submit(requests[first : first + MAX_AT_ONCE])
                 # A group begins while the previous group is being submitted. No further group of this call waits, so
                 # that other calls have turns.
                 submitting = groups[-1].submitted_runs[-1].submitted if groups and groups[-1].submitted_runs else None

@@ -14,7 +14,7 @@ Outputs = Sequence[tuple[str, str]]
 """Emitted values, JSON text by handle."""
 
 _AT_ONCE = 1000
-_MOST_COLLECTED = 20_000
+_MAX_COLLECTED = 20_000
 
 
 class SinkOutputs:
@@ -33,7 +33,7 @@ class SinkOutputs:
         """Keep the outputs that came with an event for the caller that waits for them; the newest 20 000 are kept."""
         if event.sink and self._is_awaited(event.run):
             self._collected[event.run, event.run_id, event.sink] = event.outputs
-            if len(self._collected) > _MOST_COLLECTED:
+            if len(self._collected) > _MAX_COLLECTED:
                 self._collected.popitem(last=False)
 
     async def __call__(self, runs: Sequence[PlannedRun]) -> list[list[tuple[str, Outputs]]]:

@@ -25,7 +25,7 @@ from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
 from tradewind.scheduler.use_cases.return_ends import ReturnEnds
 from tradewind.scheduler.use_cases.run_cycles import RunCycles, RunResult
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
-from tradewind.server.built_in.flows import MOST_DEPTH, MOST_INPUT_BYTES
+from tradewind.server.built_in.flows import MAX_DEPTH, MAX_INPUT_BYTES
 from tradewind.server.faults import FailedPrecondition, NotFound
 
 _AT_ONCE = 100
@@ -180,10 +180,10 @@ def _refusal(parent: Parent, wait: SubFlowWait, owner: str | None, user_id: str)
     code, final = FAILED, True
     if parent.too_deep:
         error = (
-            f"flows may run flows at most {MOST_DEPTH} levels deep, and this would be level {parent.depth}; "
+            f"flows may run flows at most {MAX_DEPTH} levels deep, and this would be level {parent.depth}; "
             "does a flow run itself?"
         )
-    elif wait.input_bytes > MOST_INPUT_BYTES:
+    elif wait.input_bytes > MAX_INPUT_BYTES:
         code = INPUT_TOO_LARGE
         error = (
             f"the inputs of the cycle would be {wait.input_bytes} bytes; at most 1 MiB is allowed: "

@@ -16,7 +16,7 @@ from tradewind.server.nearest_name import NearestName
 from tradewind.server.quoting import quoted
 
 _MOST = 10
-_MOST_OF_BULK = 100
+_MAX_OF_BULK = 100
 
 _names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -49,7 +49,7 @@ class UnusedInputs:
         wanted = (_declared_types(planned) for _, planned, _ in first.values())
         catalogue = await self._batcher.submit(frozenset().union(*wanted))
         warnings = ((place, _warnings(planned, names, catalogue)) for place, planned, names in first.values())
-        return islice(filter(itemgetter(1), warnings), _MOST_OF_BULK)
+        return islice(filter(itemgetter(1), warnings), _MAX_OF_BULK)
 
     async def _flush(self, wanted: list[frozenset[str]]) -> Sequence[NodeTypeCatalogue | None]:
         return [await self._node_types.catalogue(frozenset().union(*wanted))] * len(wanted)

@@ -6,8 +6,8 @@ from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.server.paging import MESSAGE_BYTES
 
-MOST_STATES = 5_000
-MOST_BYTES = 16 * 1024 * 1024
+MAX_STATES = 5_000
+MAX_BYTES = 16 * 1024 * 1024
 _STATE_BYTES = 300
 
 
@@ -50,7 +50,7 @@ class Backlog:
         return popped
 
     def _over_limit(self) -> bool:
-        return len(self._states) > MOST_STATES or self._weight > MOST_BYTES
+        return len(self._states) > MAX_STATES or self._weight > MAX_BYTES
 
     def _put(self, state: ChainState) -> None:
         key = state.name if self._newest_only else (state.name, state.version)

@@ -36,10 +36,10 @@ for id, event in pairs(events) do
 end
 
 -- Returns how many lines of a cycle are kept, 0 if too many newer cycles have lines. Computed once per script.
-local most_lines = {}
+local max_lines = {}
 local function lines_of(flow, cycle)
   local logs, index = base .. 'logs:' .. flow .. ':', base .. 'flow_logs:' .. flow
-  local known = most_lines[logs .. cycle]
+  local known = max_lines[logs .. cycle]
   if known then return known end
   if call('ZADD', index, 'NX', cycle, cycle) == 1 then
     call('PEXPIRE', index, limits.run_retention)
@@ -52,7 +52,7 @@ local function lines_of(flow, cycle)
   end
   local newer = call('ZREVRANK', index, cycle)
   local most = not newer and 0 or newer < limits.log_cycles and limits.log_lines or limits.older_log_lines
-  most_lines[logs .. cycle] = most
+  max_lines[logs .. cycle] = most
   return most
 end
 

@@ -9,7 +9,7 @@ local sheets = {}
 local limits_text, plans, editions, known_nodes = nil, {}, {}, 0
 
 fresh(function()
-  local MOST_KNOWN = 5000
+  local MAX_KNOWN = 5000
   if not limits or args.limits ~= limits_text then limits, limits_text = cjson.decode(args.limits or '{}'), args.limits end
   base, time = args.base, args.now and now(args.now)
   stamp = time and string.format('%.0f', time)
@@ -17,7 +17,7 @@ fresh(function()
   effects = {assignments = {}, results = {}, todo = 0}
   records, components, sheets = {}, {}, {}
   if next(pieces) then pieces = {} end
-  if known_nodes > MOST_KNOWN then plans, editions, known_nodes = {}, {}, 0 end
+  if known_nodes > MAX_KNOWN then plans, editions, known_nodes = {}, {}, 0 end
 end)
 
 local function use_edition(plan, edition)

@@ -1,7 +1,7 @@
 -- Sends a signal to a node task: the signal ends its wait, or is kept until it waits.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, signal {task_id, component_id, signal,
 -- payload, by, request_id, attempt (the one that the caller believes to wait; -1: none), handle (to emit the payload
--- by; "" to run again)}, most, most_of_run (signals kept), requests (ids remembered).
+-- by; "" to run again)}, most, max_of_run (signals kept), requests (ids remembered).
 -- Returns Effects; results: "resumed", "kept", or why nothing happened: "unknown", "ended", "stopping", "full", or
 -- "changed" when the node task is not in the state that the caller believes.
 --!include claim
@@ -25,7 +25,7 @@ local function deliver()
   local signal = {at = time, signal = given.signal, payload = given.payload, by = given.by}
   if not record or record.status ~= 'suspended' then
     if given.attempt >= 0 then return 'changed' end
-    return suspension.keep(comp, given.task_id, signal, args.most, args.most_of_run) and 'kept' or 'full'
+    return suspension.keep(comp, given.task_id, signal, args.most, args.max_of_run) and 'kept' or 'full'
   end
   if (record.attempt or 0) ~= given.attempt then return 'changed' end
   suspension.resume(record, comp, signal, given.handle, given.payload)

@@ -21,11 +21,11 @@ do
   end
 
   -- Keeps a signal for a node task that does not wait; returns false when too many are kept.
-  function suspension.keep(comp, id, signal, most, most_of_run)
+  function suspension.keep(comp, id, signal, most, max_of_run)
     local run, field = kept_in(comp, id)
     local text = call('HGET', run, field)
     local kept = text and cmsgpack.unpack(text) or {}
-    if #kept >= most or tonumber(call('HGET', run, 'kept') or 0) >= most_of_run then return false end
+    if #kept >= most or tonumber(call('HGET', run, 'kept') or 0) >= max_of_run then return false end
     kept[#kept + 1] = signal
     call('HSET', run, field, cmsgpack.pack(kept))
     call('HINCRBY', run, 'kept', 1)

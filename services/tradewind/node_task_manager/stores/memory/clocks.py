@@ -1,7 +1,7 @@
 """The clocks of node tasks in memory: leases, timeouts, heartbeats, total times."""
 
 from tradewind.node_task_manager.domain.durations import duration_text
-from tradewind.node_task_manager.domain.limits import MOST_AHEAD_MS
+from tradewind.node_task_manager.domain.limits import MAX_AHEAD_MS
 from tradewind.node_task_manager.domain.node_task import NodeTask, TaskError
 from tradewind.node_task_manager.stores.memory.records import MemoryRecords
 
@@ -21,7 +21,7 @@ class MemoryClocks(MemoryRecords):
         now, node, private = self._clock(), self._node(task), self._private[task.task_id]
         # If the cycle is not due yet, but soon, the attempt begins at the planned time.
         planned_ms = self._runs[self._owner(task)[0]].submission.planned_ms
-        begin = min(max(now, planned_ms), now + MOST_AHEAD_MS)
+        begin = min(max(now, planned_ms), now + MAX_AHEAD_MS)
         timeout_at = begin + node.start_to_close_ms if node.start_to_close_ms else 0
         private.close_at = min((at for at in (timeout_at, private.total_at) if at), default=0)
         private.beat_by = begin + node.heartbeat_ms if node.heartbeat_ms else 0

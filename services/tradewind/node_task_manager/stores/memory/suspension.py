@@ -5,9 +5,9 @@ from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTask, No
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.waiting import (
-    MOST_KEPT,
-    MOST_KEPT_OF_RUN,
-    MOST_REQUESTS,
+    MAX_KEPT,
+    MAX_KEPT_OF_RUN,
+    MAX_REQUESTS,
     Resumption,
     Signal,
     Wait,
@@ -31,7 +31,7 @@ class MemorySuspension(MemoryFanOut):
             result = self._handle_signal(signal, call)
             call.results.append(result)
             if signal.request_id and result in ("resumed", "kept"):
-                latest = [*known.items(), (signal.request_id, result)][-MOST_REQUESTS:]
+                latest = [*known.items(), (signal.request_id, result)][-MAX_REQUESTS:]
                 self._signal_requests[signal.task_id] = dict(latest)
         self._conclude((), call)
         return call.effects()
@@ -61,7 +61,7 @@ class MemorySuspension(MemoryFanOut):
     def _store_signal(self, task_id: str, resumption: Resumption) -> str:
         of_run = sum(len(kept) for other, kept in self._signals.items() if run_of(other) == run_of(task_id))
         kept = self._signals.setdefault(task_id, [])
-        if len(kept) >= MOST_KEPT or of_run >= MOST_KEPT_OF_RUN:
+        if len(kept) >= MAX_KEPT or of_run >= MAX_KEPT_OF_RUN:
             return "full"
         kept.append(resumption)
         return "kept"

@@ -1,7 +1,7 @@
 """Which node tasks have their events kept, in memory."""
 
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.task_event import MOST_WATCHED, WatchOutcome
+from tradewind.node_task_manager.domain.task_event import MAX_WATCHED, WatchOutcome
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
 from tradewind.node_task_manager.stores.memory.records import run_of
 
@@ -18,7 +18,7 @@ class MemoryWatching(MemoryClaiming):
         if task_id in self._watched:
             return WatchOutcome.WATCHED
         others = [each for each, owner in self._watched.items() if (run_of(each), owner) == (str(run), component_id)]
-        if sum(not self._has_ended(each) for each in others) >= MOST_WATCHED:
+        if sum(not self._has_ended(each) for each in others) >= MAX_WATCHED:
             return WatchOutcome.FULL
         self._watched[task_id] = component_id
         return WatchOutcome.NEW

@@ -1,15 +1,15 @@
 -- Puts a backfill of a flow on record; the owner of its partition carries it out.
 -- KEYS: 1 owner, 2 hash of the flow.
 -- args: base, epoch (0), now, flow_id, from, to, first, last (planned times), times (how many), max_running, schedule,
---   anchor, by, keep_for (ms, from its end), request ("" for none), payload, request_ms, most_active and most_kept (of
+--   anchor, by, keep_for (ms, from its end), request ("" for none), payload, request_ms, max_active and max_kept (of
 --   a flow).
 -- Returns {outcome (created, repeated, reused, not_found, deleting, full), backfill_id}.
 --!include backfilling
 local flow = KEYS[2]
 
--- Removes ended backfills beyond the newest `most_kept`, and their entries if the records have expired.
+-- Removes ended backfills beyond the newest `max_kept`, and their entries if the records have expired.
 local function trim_backfills()
-  for _, id in ipairs(call('ZRANGE', flow .. ':backfills', 0, -1 - args.most_kept)) do
+  for _, id in ipairs(call('ZRANGE', flow .. ':backfills', 0, -1 - args.max_kept)) do
     local record = backfills.key(flow, id)
     if call('HGET', record, 'status') ~= 'running' then
       call('UNLINK', record, record .. ':firings')
@@ -36,7 +36,7 @@ local function create()
     if payload ~= args.payload then return {'reused', 0} end
     return {'repeated', tonumber(id)}
   end
-  if active() >= args.most_active then return {'full', 0} end
+  if active() >= args.max_active then return {'full', 0} end
   local id = call('HINCRBY', flow, 'backfills', 1)
   call('HSET', backfills.key(flow, id), 'id', id, 'flow_id', args.flow_id, 'status', 'running', 'from', args.from, 'to', args.to,
     'first', args.first, 'last', args.last, 'position', args.first, 'times', args.times, 'max_running', args.max_running,

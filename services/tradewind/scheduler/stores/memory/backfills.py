@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tradewind.scheduler.domain.backfill import (
-    MOST_ACTIVE,
+    MAX_ACTIVE,
     Backfill,
     BackfillDraft,
     BackfillOutcome,
@@ -43,7 +43,7 @@ class MemoryBackfills:
             if first.payload != request.payload:
                 return BackfillOutcome.REUSED, 0
             return BackfillOutcome.REPEATED, int(first.run_id)
-        if sum(each.backfill.status is BackfillStatus.RUNNING for each in flow.backfills.values()) >= MOST_ACTIVE:
+        if sum(each.backfill.status is BackfillStatus.RUNNING for each in flow.backfills.values()) >= MAX_ACTIVE:
             return BackfillOutcome.FULL, 0
         flow.backfill_count += 1
         backfill_id = flow.backfill_count

@@ -7,7 +7,7 @@ from tradewind.scheduler.domain.bulk_job import BulkJob, BulkStatus
 from tradewind.scheduler.stores.memory.data import Data
 from tradewind.server.partitions import partition_of
 
-_MOST_OPEN = 100
+_MAX_OPEN = 100
 
 
 class MemoryBulkJobs:
@@ -44,7 +44,7 @@ class MemoryBulkJobs:
         jobs = sorted((job for job, _ in self._known().values() if job.status is BulkStatus.RUNNING), key=_creation)
         found: list[str] = []
         for partition in partitions:
-            found += [job.job_id for job in jobs if partition_of(job.job_id) == partition][:_MOST_OPEN]
+            found += [job.job_id for job in jobs if partition_of(job.job_id) == partition][:_MAX_OPEN]
         return found
 
     async def newest(self, before: tuple[int, str] | None, limit: int) -> list[BulkJob]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from tradewind.scheduler.domain.ended_run import MOST_KEPT, EndedRun
+from tradewind.scheduler.domain.ended_run import MAX_KEPT, EndedRun
 from tradewind.server.partitions import partition_of
 
 
@@ -27,4 +27,4 @@ def add_end(ends_by_partition: dict[int, list[EndedRun]], end: EndedRun) -> None
     partition = partition_of(end.run.flow_id)
     ends = [*ends_by_partition.get(partition, []), end]
     ordered = sorted(ends, key=lambda each: (each.end_ms, f"{each.run} {each.run_id} {each.status.value}"))
-    ends_by_partition[partition] = ordered[-MOST_KEPT:]
+    ends_by_partition[partition] = ordered[-MAX_KEPT:]

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from tradewind.scheduler.domain.backfill import (
-    MOST_ACTIVE,
+    MAX_ACTIVE,
     Backfill,
     BackfillDraft,
     BackfillOutcome,
@@ -51,8 +51,8 @@ class RedisBackfills:
             by=draft.by,
             keep_for=RETENTION_MS,
             **request_args(draft.request),
-            most_active=MOST_ACTIVE,
-            most_kept=_KEPT,
+            max_active=MAX_ACTIVE,
+            max_kept=_KEPT,
         )
         return created.outcome, created.backfill_id
 

@@ -9,7 +9,7 @@ from tradewind.scheduler.domain.bulk_job import BulkJob, BulkStatus
 from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, script
 from tradewind.server.partitions import PARTITIONS, partition_of
 
-_MOST_OPEN = 100
+_MAX_OPEN = 100
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(BulkJob).decode
 
@@ -61,7 +61,7 @@ class RedisBulkJobs:
         return None if text is None else _decode(text)
 
     async def open(self, partitions: Collection[int]) -> list[str]:
-        found = await self._scripted.first_of([self._keys.open_jobs(each) for each in partitions], _MOST_OPEN)
+        found = await self._scripted.first_of([self._keys.open_jobs(each) for each in partitions], _MAX_OPEN)
         return [name.decode() for names in found for name in names]
 
     async def newest(self, before: tuple[int, str] | None, limit: int) -> list[BulkJob]:

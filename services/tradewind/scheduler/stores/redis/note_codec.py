@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import msgspec
 
 from tradewind.scheduler.domain.chain_state import ERROR, MEMORY, RESULT, Notes
-from tradewind.scheduler.domain.memory import MOST_BYTES, Memory
+from tradewind.scheduler.domain.memory import MAX_BYTES, Memory
 from tradewind.scheduler.stores.redis.packed import pack, unpack
 
-_LARGEST = 4 * MOST_BYTES
+_LARGEST = 4 * MAX_BYTES
 """In bytes: room for the variables, their ids and older limits."""
 
 

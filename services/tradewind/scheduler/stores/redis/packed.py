@@ -19,10 +19,10 @@ def pack(text: str) -> str:
     return _PLAIN + text
 
 
-def unpack(stored: str, most_bytes: int) -> str:
+def unpack(stored: str, max_bytes: int) -> str:
     """Return the text that `pack` stored.
 
-    Raises ValueError for text that `pack` did not make, and for compressed text that would be larger than `most_bytes`,
+    Raises ValueError for text that `pack` did not make, and for compressed text that would be larger than `max_bytes`,
     without decompressing all of it.
     """
     format_letter, packed = stored[:1], stored[1:]
@@ -32,9 +32,9 @@ def unpack(stored: str, most_bytes: int) -> str:
         raise ValueError(f'not packed text: it begins with "{format_letter}"')
     stream = zlib.decompressobj()
     try:
-        text = stream.decompress(b64decode(packed, validate=True), most_bytes)
+        text = stream.decompress(b64decode(packed, validate=True), max_bytes)
     except (ValueError, zlib.error) as error:
         raise ValueError(f"not packed text: {error}") from error
     if stream.unconsumed_tail or not stream.eof:
-        raise ValueError(f"packed text of more than {most_bytes} bytes, or cut short")
+        raise ValueError(f"packed text of more than {max_bytes} bytes, or cut short")
     return text.decode()

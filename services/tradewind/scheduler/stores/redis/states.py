@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
-from tradewind.scheduler.domain.ended_run import MOST_KEPT
+from tradewind.scheduler.domain.ended_run import MAX_KEPT
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.metrics import CONFLICTS
@@ -52,7 +52,7 @@ class RedisStates:
     async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
         items = [_update_item(update) for update in updates]
         flow_ids = [update.state.name.flow_id for update in updates]
-        options = {"publish_ends": self._publishes_ends(), "max_ends": MOST_KEPT, "settle": self._settle_ms}
+        options = {"publish_ends": self._publishes_ends(), "max_ends": MAX_KEPT, "settle": self._settle_ms}
         replies = await self._scripted.call_in_groups(_UPDATE, items, flow_ids, epochs, **options)
         results = [
             _OVERTAKEN if reply is None else _result(update, *reply)
