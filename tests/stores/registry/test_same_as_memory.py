@@ -105,6 +105,6 @@ def test_memory_and_redis_answer_alike(running_redis: RedisServer) -> None:
     run_state_machine_as_test(
         lambda: Twins(running_redis),  # type: ignore[arg-type]
         settings=settings(
-            max_examples=80, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=40, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
