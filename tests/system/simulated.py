@@ -1,4 +1,4 @@
-"""A month of an hourly flow whose feed fails once a day, and whose worker is cut off once a day.
+"""Flows to simulate, and a month of an hourly one whose feed fails once a day, and whose worker is cut off once a day.
 
 Run as a program with a number of days, it prints the history.
 """
@@ -40,6 +40,13 @@ def hourly() -> Flow:
     signal = flow.node("model", "model")
     price["output"] >> signal["price"]
     signal["output"] >> flow.node("order", "order")["signal"]
+    return flow
+
+
+def single(node_type: str, retry: Retry | None = None) -> Flow:
+    """Return a flow of one node."""
+    flow = Flow("one", "1h")
+    flow.node("only", node_type, retry=retry)
     return flow
 
 

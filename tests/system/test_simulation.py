@@ -2,25 +2,18 @@
 
 import asyncio
 import os
-import random
-import secrets
 import subprocess
 import sys
-import threading
 import time
-import uuid
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from random import gauss
 
 import pytest
 
 from tests.house.project import ROOT
-from tests.system.simulated import FAILS_AT, SILENT_AT, feed, history_of, model, order
+from tests.system.simulated import FAILS_AT, SILENT_AT, feed, history_of, single
 from tradewind.client import CycleStatus, FlowStatus, InvalidInput, NotFound, WrongStatus
 from tradewind.flow import Flow, Retry
 from tradewind.testing import VirtualStack, simulate
-from tradewind.testing.virtual.loop import VirtualLoop
 from tradewind.worker import Context, node
 
 
@@ -78,30 +71,6 @@ def test_expired_results_are_an_error_rather_than_empty() -> None:
     simulate(main, [place, nothing])
 
 
-def test_month_long_delay_takes_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    leaps = 0
-    leap = VirtualLoop.leap
-
-    def count(loop: VirtualLoop, least_ns: int) -> None:
-        nonlocal leaps
-        leaps += 1
-        leap(loop, least_ns)
-
-    monkeypatch.setattr(VirtualLoop, "leap", count)
-
-    async def main(stack: VirtualStack) -> timedelta:
-        begun = stack.now
-        flow = Flow("one", "1h")
-        flow.node("only", "delay", {"seconds": 30 * 86_400})
-        await stack.client.register_flow("one", flow)
-        await (await stack.client.run_flow("one")).wait()
-        return stack.now - begun
-
-    assert simulate(main, [feed]) == timedelta(days=30)
-    # Some two for each quarter of an hour. One for each second of the month would be 2.6 million.
-    assert leaps < 6_000
-
-
 def test_history_is_reproducible_byte_by_byte() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tests.system.simulated", "1"],
@@ -124,7 +93,7 @@ def test_another_worker_takes_over_from_silenced_one() -> None:
         return ctx.attempt
 
     async def main(stack: VirtualStack) -> None:
-        await stack.client.register_flow("one", _single("slow"))
+        await stack.client.register_flow("one", single("slow"))
         handle = await stack.client.run_flow("one")
         await stack.run_for(seconds=1)
         for worker_id in ("worker-1", "worker-2"):
@@ -138,29 +107,9 @@ def test_another_worker_takes_over_from_silenced_one() -> None:
     assert seen == ["attempt 1", "attempt 2"]
 
 
-def test_only_secrets_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "feed-key").write_text("hidden")
-    monkeypatch.setenv("TRADEWIND_SECRETS_DIR", str(tmp_path))
-    monkeypatch.setenv("TRADEWIND_CODEC", "nowhere:codec")
-    monkeypatch.setenv("TRADEWIND_MAX_MESSAGE_BYTES", "none")
-    monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", "http://localhost:1")
-
-    @node("keyed")
-    async def keyed(key: str) -> int:
-        return len(key)
-
-    async def main(stack: VirtualStack) -> None:
-        flow = Flow("one", "1h")
-        flow.node("only", "keyed", {"key": {"$secret": "feed-key"}})
-        await stack.client.register_flow("one", flow)
-        assert await (await stack.client.run_flow("one")).result() == {"only": {"output": 6}}
-
-    simulate(main, [keyed])
-
-
 def test_overlapping_silences_last_until_the_latest_end() -> None:
     async def main(stack: VirtualStack) -> timedelta:
-        await stack.client.register_flow("one", _single("feed"))
+        await stack.client.register_flow("one", single("feed"))
         for seconds in (30, 300, 60):
             stack.silence_worker(seconds)
         begun = stack.now
@@ -188,31 +137,9 @@ async def _holder(stack: VirtualStack) -> str:
     return task.worker_id
 
 
-def test_time_advances_only_while_something_waits() -> None:
-    @node("pause")
-    async def pause(ctx: Context) -> float:
-        begun = time.time()
-        await asyncio.sleep(3)
-        return time.time() - begun
-
-    async def main(stack: VirtualStack) -> None:
-        start = datetime(2030, 5, 1, tzinfo=UTC)
-        assert stack.now == start
-        await stack.client.register_flow("one", _single("pause"))
-        assert stack.now == start
-        handle = await stack.client.run_flow("one")
-        assert await handle.result() == {"only": {"output": 3.0}}
-        assert stack.now == start + timedelta(seconds=3)
-        await stack.run_for(days=40)
-        assert stack.now == start + timedelta(days=40, seconds=3)
-        assert [worker.worker_id async for worker in stack.client.list_workers()] == ["worker-1"]
-
-    simulate(main, [pause], start=datetime(2030, 5, 1, tzinfo=UTC))
-
-
 def test_trigger_on_flow_end_fires_at_once() -> None:
     async def main(stack: VirtualStack) -> None:
-        await stack.client.register_flow("one", _single("feed"))
+        await stack.client.register_flow("one", single("feed"))
         await stack.client.save_trigger("after", queue="chain", on_finished="one")
         handle = await stack.client.run_flow("one")
         async with stack.client.receive_due("chain") as due_triggers:
@@ -237,7 +164,7 @@ def test_watched_events_and_notifications_arrive_at_once() -> None:
         client, begun = stack.client, stack.now
         notifications = client.watch_notifications()
         first_notification = asyncio.ensure_future(anext(notifications))
-        await client.register_flow("one", _single("second", Retry(2)))
+        await client.register_flow("one", single("second", Retry(2)))
         cycle = await client.run_flow("one")
         async for _ in client.watch_task("one:0:0:only"):
             pass
@@ -280,7 +207,7 @@ def test_bulk_job_progresses_without_further_calls() -> None:
         raise ConnectionError
 
     async def main(stack: VirtualStack) -> int:
-        await stack.client.register_flow("one", _single("fails"))
+        await stack.client.register_flow("one", single("fails"))
         for _ in range(3):
             await (await stack.client.run_flow("one")).wait()
         await stack.run_for(hours=10)
@@ -330,45 +257,12 @@ def test_blocking_memory_call_in_plain_function_fails_with_advice() -> None:
         return len(str(ctx.flow_memory.get("cursor")))
 
     async def main(stack: VirtualStack) -> str:
-        await stack.client.register_flow("one", _single("counter"))
+        await stack.client.register_flow("one", single("counter"))
         await stack.client.run_flow("one")
         await stack.run_for(seconds=10)
         return str((await stack.client.get_node_task("one:0:0:only")).error)
 
     assert "make the node an async def" in simulate(main, [counter])
-
-
-def test_other_threads_keep_real_time() -> None:
-    async def main(stack: VirtualStack) -> None:
-        theirs: list[float] = []
-        thread = threading.Thread(target=lambda: theirs.append(time.time()))
-        thread.start()
-        thread.join()
-        assert time.time() < datetime(2001, 1, 1, tzinfo=UTC).timestamp() < theirs[0]
-
-    simulate(main, [feed, model, order], start=datetime(2000, 1, 1, tzinfo=UTC))
-
-
-def test_seed_determines_all_random_values() -> None:
-    @node("dice")
-    async def dice() -> list[str]:
-        numbers = [random.random(), random.randint(1, 10**9), gauss(), secrets.randbelow(10**9)]
-        return [*map(str, numbers), secrets.token_hex(4), str(uuid.uuid4())]
-
-    async def main(stack: VirtualStack) -> object:
-        await stack.client.register_flow("one", _single("dice"))
-        return await (await stack.client.run_flow("one")).result()
-
-    before = random.getstate()
-    first, again, other = (simulate(main, [dice], seed=seed) for seed in (1, 1, 2))
-    assert first == again != other
-    assert random.getstate() == before
-
-
-def _single(node_type: str, retry: Retry | None = None) -> Flow:
-    flow = Flow("one", "1h")
-    flow.node("only", node_type, retry=retry)
-    return flow
 
 
 @pytest.mark.parametrize(

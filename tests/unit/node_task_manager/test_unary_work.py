@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from tests.unit.node_task_manager.caching_bench import CachingBench
 from tests.unit.node_task_manager.faulty_store import always
-from tests.unit.node_task_manager.test_cached_delivery import CachingBench
 from tests.waiting import until
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
