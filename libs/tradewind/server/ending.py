@@ -1,7 +1,7 @@
-"""Ending tasks for good."""
+"""Ending tasks for good, and starts that are no longer wanted."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 _RETRY_S = 1.0
@@ -26,3 +26,21 @@ async def end_tasks(tasks: Iterable["asyncio.Task[Any] | asyncio.Future[Any]"]) 
         if not task.cancelled():
             # Retrieved, so that asyncio does not log it as never retrieved.
             task.exception()
+
+
+async def start_unless(ended: asyncio.Event, start: Coroutine[Any, Any, None]) -> bool:
+    """Run `start`, and return True when it has finished; cancel it and return False if `ended` is set before.
+
+    Raises what `start` raises, unless it was cancelled.
+    """
+    starting, ending = asyncio.ensure_future(start), asyncio.ensure_future(ended.wait())
+    try:
+        await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+            return True
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return False
+    finally:
+        ending.cancel()

@@ -16,6 +16,7 @@ import uvloop
 from tradewind.server.access.gate_settings import gate_of
 from tradewind.server.bootstrap import STOP_S, Server, Service, StartError
 from tradewind.server.connection_limits import raise_open_files
+from tradewind.server.ending import start_unless
 from tradewind.server.logs import configure_logging
 from tradewind.server.metrics import MetricsEndpoint
 from tradewind.server.redis.watch import StoreWatch
@@ -80,23 +81,16 @@ async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: Co
     watching = SideTasks()
     if values.metrics_port:
         watching.begin(store_watch_of(values).run())
-    starting = asyncio.ensure_future(server.start())
-    ending = asyncio.ensure_future(ended.wait())
     try:
-        await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
+        if not await start_unless(ended, server.start()):
             return
-        await starting
         # The objects that exist now stay for good: the collector need not look at them again and again.
         gc.collect()
         gc.freeze()
         # Reference counts free nearly everything that calls leave behind: look for cycles a tenth as often.
         gc.set_threshold(_GARBAGE, 10, 10)
-        await ending
+        await ended.wait()
     finally:
-        ending.cancel()
         await server.stop()
         await watching.end()
         await metrics.close()

@@ -13,6 +13,7 @@ import uvloop
 
 from tradewind.access.app import FIRST_ADMIN
 from tradewind.server.connection_limits import raise_open_files
+from tradewind.server.ending import start_unless
 from tradewind.server.logs import configure_logging
 from tradewind.standalone.stack import Standalone, StandaloneError
 
@@ -48,23 +49,16 @@ async def _serve(stack: Standalone) -> None:
     stop_requested = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _on_signal, stop_requested)
-    starting = asyncio.ensure_future(stack.start())
-    stop_wait = asyncio.ensure_future(stop_requested.wait())
     try:
-        await asyncio.wait({starting, stop_wait}, return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
+        if not await start_unless(stop_requested, stack.start()):
             return
-        await starting
         # The objects that exist by now stay for good: the garbage collector need not examine them again and again.
         gc.collect()
         gc.freeze()
         print(welcome(stack), flush=True)
-        await stop_wait
+        await stop_requested.wait()
         print("stopping", flush=True)
     finally:
-        stop_wait.cancel()
         await stack.stop()
 
 

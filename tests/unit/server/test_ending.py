@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from tradewind.server import ending
-from tradewind.server.ending import end_tasks
+from tradewind.server.ending import end_tasks, start_unless
 
 
 async def ignore_cancellations(times: int) -> None:
@@ -66,3 +66,28 @@ async def test_task_that_cleans_up_is_not_interrupted() -> None:
     await asyncio.sleep(0)
     await end_tasks([task])
     assert cleaned.is_set()
+
+
+async def test_start_unless_waits_for_the_start_and_raises_its_error() -> None:
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("no store")
+
+    assert await start_unless(asyncio.Event(), asyncio.sleep(0))
+    with pytest.raises(ValueError, match="no store"):
+        await start_unless(asyncio.Event(), fail())
+
+
+async def test_start_unless_cancels_a_start_that_is_no_longer_wanted() -> None:
+    ended, cleaned = asyncio.Event(), False
+
+    async def start() -> None:
+        nonlocal cleaned
+        ended.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned = True
+
+    assert not await start_unless(ended, start())
+    assert cleaned
