@@ -46,7 +46,7 @@ def run(
     Exits 0 after a signal, in bounded time (a second signal ends it at once), 1 when it cannot start, 2 when the
     settings or arguments are wrong. `build` runs inside the event loop. `--help-settings` prints the settings.
     """
-    _stand_in_for_closed_streams()
+    _replace_closed_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments == ["--help-settings"]:
         print_settings(settings)
@@ -145,7 +145,7 @@ def _give_up(loop: asyncio.AbstractEventLoop, after_s: float) -> None:
     os._exit(0)
 
 
-def _stand_in_for_closed_streams() -> None:
+def _replace_closed_streams() -> None:
     """Open the null device for each closed standard stream: else the next socket gets its number, and our output."""
     for number in range(3):
         try:

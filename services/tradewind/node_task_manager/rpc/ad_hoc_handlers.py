@@ -21,6 +21,7 @@ from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.server.access.identity import effective_user_id
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.identifiers import require_identifiers
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.streams import OpenStreams
 
@@ -52,7 +53,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         return pb2.GetTaskResponse(task=mapping.node_task(view, config=True))
 
     async def ListTasks(self, request: pb2.ListTasksRequest, context: Context) -> pb2.ListTasksResponse:
-        checks.identifiers(user_id=request.user_id)
+        require_identifiers(user_id=request.user_id)
         after = page_position(request.page_token, Position)
         statuses = ad_hoc_mapping.task_statuses(request.statuses)
         views, following = await self.ad_hoc.tasks(request.user_id, statuses, after, page_size_of(request.page_size))
@@ -80,13 +81,13 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         )
 
     async def GetBatch(self, request: pb2.GetBatchRequest, context: Context) -> pb2.GetBatchResponse:
-        checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
+        require_identifiers(batch_id=request.batch_id, user_id=request.user_id)
         batch = await self.ad_hoc.batch(request.batch_id, request.user_id)
         reason = await self.ad_hoc.wait_reason(batch)
         return pb2.GetBatchResponse(batch=ad_hoc_mapping.batch(batch), reason=reason)
 
     async def ListBatches(self, request: pb2.ListBatchesRequest, context: Context) -> pb2.ListBatchesResponse:
-        checks.identifiers(user_id=request.user_id)
+        require_identifiers(user_id=request.user_id)
         after = page_position(request.page_token, Position)
         statuses = ad_hoc_mapping.batch_statuses(request.statuses)
         batches, following = await self.ad_hoc.batches(
@@ -99,7 +100,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def ListBatchResults(
         self, request: pb2.ListBatchResultsRequest, context: Context
     ) -> pb2.ListBatchResultsResponse:
-        checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
+        require_identifiers(batch_id=request.batch_id, user_id=request.user_id)
         after = page_position(request.page_token, int) or 0
         views, following = await self.ad_hoc.results(
             request.batch_id,
@@ -115,13 +116,13 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         )
 
     async def CancelBatch(self, request: pb2.CancelBatchRequest, context: Context) -> pb2.CancelBatchResponse:
-        checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
+        require_identifiers(batch_id=request.batch_id, user_id=request.user_id)
         reason, by = reason_and_actor(request, "cancelled", request.user_id)
         batch = await self.ad_hoc.cancel_batch(request.batch_id, request.user_id, reason, by)
         return pb2.CancelBatchResponse(batch=ad_hoc_mapping.batch(batch))
 
     async def WatchBatch(self, request: pb2.WatchBatchRequest, context: Context) -> None:  # type: ignore[override]
-        checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
+        require_identifiers(batch_id=request.batch_id, user_id=request.user_id)
         run = str(RunName.of_batch(request.batch_id))
 
         async def read() -> Component:
@@ -140,7 +141,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         if request.task_id:
             run = ad_hoc_checks.task_run(request.task_id, request.user_id)
         else:
-            checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
+            require_identifiers(batch_id=request.batch_id, user_id=request.user_id)
             run = RunName.of_batch(request.batch_id)
         size = page_size_of(request.page_size)
         lines, more = await self.ad_hoc.lines(run, request.user_id, request.after_log_id, size)

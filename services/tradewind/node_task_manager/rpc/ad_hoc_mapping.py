@@ -14,9 +14,10 @@ from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
 from tradewind.node_task_manager.rpc.stop_mapping import stop_mark
 from tradewind.node_task_manager.rpc.submission_mapping import concurrency, key_rate
-from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
+from tradewind.node_task_manager.rpc.times import timestamp
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.telemetry import current_traceparent
+from tradewind.server.timestamps import milliseconds
 
 Status = TypeVar("Status", bound=StrEnum)
 

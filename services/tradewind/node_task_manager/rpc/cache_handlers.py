@@ -7,10 +7,11 @@ import grpc
 
 from tradewind.api.node_task_manager.v1 import cache_pb2 as pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
-from tradewind.node_task_manager.rpc import cache_mapping, checks
+from tradewind.node_task_manager.rpc import cache_mapping
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.server.faults import InvalidInput
+from tradewind.server.identifiers import require_identifiers
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -35,7 +36,7 @@ class CacheHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         return pb2.ClearCacheResponse(removed=await self.caches.clear(request.name))
 
     async def _require(self, name: str) -> None:
-        checks.identifiers(name=name)
+        require_identifiers(name=name)
         known = await self.config.caches(name)
         if name not in known:
             raise InvalidInput([cache_mapping.unknown_cache("name", name, known)])

@@ -6,10 +6,11 @@ from google.protobuf.duration_pb2 import Duration
 
 from tradewind.api.node_task_manager.v1 import cache_pb2, config_pb2
 from tradewind.node_task_manager.domain.caching import CacheScope, CacheSettings, CacheUse
-from tradewind.node_task_manager.rpc.times import duration, milliseconds
+from tradewind.node_task_manager.rpc.times import duration
 from tradewind.node_task_manager.use_cases.cache_statistics import CacheUsage
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier
+from tradewind.server.timestamps import milliseconds
 
 MAX_CACHES = 200
 _MAX_ENTRIES = 1_000_000

@@ -11,7 +11,7 @@ from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.rpc.offer_mapping import offer_faults
 from tradewind.node_task_manager.rpc.times import is_instant
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.identifiers import check_identifier
+from tradewind.server.identifiers import check_identifier, require_identifiers
 from tradewind.server.json_depth import check_depth
 
 MAX_RUNS = 500
@@ -23,11 +23,6 @@ MAX_NODE_TYPES = 500
 STREAM_POSITION = re.compile(r"\d{1,18}-\d{1,18}", re.ASCII)
 """The position of an entry in a stream of the store."""
 _raw = msgspec.json.Decoder(msgspec.Raw)
-
-
-def identifiers(**fields: str) -> None:
-    """Raise InvalidInput unless every field holds an identifier."""
-    require(check_identifier(name, value) for name, value in fields.items())
 
 
 def task_id(node_task_id: str, user_id: str) -> None:
@@ -98,7 +93,7 @@ def claim(request: pb2.ClaimNodeTasksRequest) -> None:
 
 def report(request: pb2.ReportNodeTasksRequest) -> None:
     """Raise InvalidInput for an invalid worker id, or too many of something."""
-    identifiers(worker_id=request.worker_id)
+    require_identifiers(worker_id=request.worker_id)
     at_most("held_tokens", request.held_tokens, _MAX_HELD)
     for path in ("completions", "failures", "give_back_tokens", "progress", "logs"):
         at_most(path, getattr(request, path), _MAX_REPORTED)

@@ -7,10 +7,11 @@ from tradewind.api.node_task_manager.v1 import config_pb2
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.rpc import cache_mapping
 from tradewind.node_task_manager.rpc.checks import require
-from tradewind.node_task_manager.rpc.times import duration, milliseconds
+from tradewind.node_task_manager.rpc.times import duration
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.rates import Rate
+from tradewind.server.timestamps import milliseconds
 
 FIELDS = tuple(field.name for field in config_pb2.SystemConfig.DESCRIPTOR.fields)
 _NUMBERS = ("max_running", "max_running_per_user", "max_running_per_flow", "max_concurrent_tasks")

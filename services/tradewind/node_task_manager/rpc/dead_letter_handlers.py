@@ -11,7 +11,7 @@ from tradewind.node_task_manager.rpc import checks, mapping
 from tradewind.node_task_manager.use_cases.ad_hoc import Position
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.server.faults import Violation
-from tradewind.server.identifiers import check_identifier
+from tradewind.server.identifiers import check_identifier, require_identifiers
 from tradewind.server.paging import page_position, page_size_of, page_token
 
 _MAX_REDRIVEN = 100
@@ -28,7 +28,7 @@ class DeadLetterHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def ListDeadLetters(
         self, request: pb2.ListDeadLettersRequest, context: Context
     ) -> pb2.ListDeadLettersResponse:
-        checks.identifiers(user_id=request.user_id)
+        require_identifiers(user_id=request.user_id)
         after = page_position(request.page_token, Position)
         views, following = await self.dead_letters.page(request.user_id, after, page_size_of(request.page_size))
         return pb2.ListDeadLettersResponse(

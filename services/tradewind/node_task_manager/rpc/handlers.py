@@ -28,7 +28,6 @@ from tradewind.node_task_manager.rpc.signal_handlers import SignalHandlers
 from tradewind.node_task_manager.rpc.stop_mapping import MAX_REASON, reason_and_actor
 from tradewind.node_task_manager.rpc.sub_flow_handlers import SubFlowHandlers
 from tradewind.node_task_manager.rpc.submission_stream import SubmissionStream
-from tradewind.node_task_manager.rpc.times import milliseconds
 from tradewind.node_task_manager.rpc.work_handlers import WorkHandlers
 from tradewind.node_task_manager.use_cases.control_runs import ControlRuns
 from tradewind.node_task_manager.use_cases.events import EventFeed
@@ -39,8 +38,10 @@ from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorTable
+from tradewind.server.identifiers import require_identifiers
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
+from tradewind.server.timestamps import milliseconds
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -112,7 +113,7 @@ class NodeTaskManagerHandlers(
         return pb2.TerminateNodeTaskResponse(node_task=mapping.node_task(view))
 
     async def PurgeFlow(self, request: pb2.PurgeFlowRequest, context: Context) -> pb2.PurgeFlowResponse:
-        checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
+        require_identifiers(flow_id=request.flow_id, user_id=request.user_id)
         done, removed = await self.control.purge_flow(request.flow_id, request.user_id)
         return pb2.PurgeFlowResponse(done=done, removed=removed)
 
@@ -136,12 +137,12 @@ class NodeTaskManagerHandlers(
         return pb2.GetNodeOutputsResponse(node_tasks=[mapping.node_outputs(*each) for each in found])
 
     async def ListNodeTasks(self, request: pb2.ListNodeTasksRequest, context: Context) -> pb2.ListNodeTasksResponse:
-        checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
+        require_identifiers(flow_id=request.flow_id, user_id=request.user_id)
         after = page_position(request.page_token, int) or 0
         run, limit = RunName(request.flow_id, request.cycle, request.run), page_size_of(request.page_size)
         user_id, outputs = request.user_id, request.include_outputs
         if request.items_of:
-            checks.identifiers(items_of=request.items_of)
+            require_identifiers(items_of=request.items_of)
             items = await self.records.items(run, user_id, request.items_of, after, limit, outputs=outputs)
             return pb2.ListNodeTasksResponse(
                 node_tasks=[mapping.node_task(each) for each in items[0]], next_page_token=page_token(items[1] or None)
@@ -159,7 +160,7 @@ class NodeTaskManagerHandlers(
     async def ListWorkerTasks(
         self, request: pb2.ListWorkerTasksRequest, context: Context
     ) -> pb2.ListWorkerTasksResponse:
-        checks.identifiers(worker_id=request.worker_id)
+        require_identifiers(worker_id=request.worker_id)
         after = page_position(request.page_token, HeldPlace)
         views, following = await self.records.held_by(request.worker_id, after, page_size_of(request.page_size))
         return pb2.ListWorkerTasksResponse(
@@ -167,7 +168,7 @@ class NodeTaskManagerHandlers(
         )
 
     async def ListNodeLogs(self, request: pb2.ListNodeLogsRequest, context: Context) -> pb2.ListNodeLogsResponse:
-        checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
+        require_identifiers(flow_id=request.flow_id, user_id=request.user_id)
         checks.log_position(request.after_log_id)
         lines, more = await self.records.lines(
             request.flow_id, request.cycle, request.user_id, request.after_log_id, page_size_of(request.page_size)
@@ -178,7 +179,7 @@ class NodeTaskManagerHandlers(
         self, request: queue_pb2.GetQueueStatsRequest, context: Context
     ) -> queue_pb2.GetQueueStatsResponse:
         named = {"user_id": request.user_id, "node_type": request.node_type}
-        checks.identifiers(**{name: value for name, value in named.items() if value})
+        require_identifiers(**{name: value for name, value in named.items() if value})
         return queue_mapping.queue_stats(await self.count_queues(request.user_id, request.node_type))
 
     async def GetConfig(self, request: config_pb2.GetConfigRequest, context: Context) -> config_pb2.GetConfigResponse:

@@ -12,9 +12,10 @@ from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.rpc.fan_out_mapping import item_counts
 from tradewind.node_task_manager.rpc.stop_mapping import stop_mark
 from tradewind.node_task_manager.rpc.sub_flow_mapping import sub_flow_cycle, sub_flow_event
-from tradewind.node_task_manager.rpc.times import set_timestamp, timestamp
+from tradewind.node_task_manager.rpc.times import timestamp
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait
 from tradewind.node_task_manager.use_cases.task_views import SignalView, TaskView
+from tradewind.server.timestamps import set_timestamp
 
 
 def task_error(error: TaskError | None) -> node_task_pb2.NodeTaskError | None:

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from tradewind.api.node_task_manager.v1 import batch_pb2, component_pb2, node_task_pb2
 from tradewind.node_task_manager.domain.plan import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
-from tradewind.node_task_manager.rpc.times import is_duration, milliseconds
+from tradewind.node_task_manager.rpc.times import is_duration
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.rates import Rate, cost_fault
+from tradewind.server.timestamps import milliseconds
 
 MAX_CONFIG_BYTES = 256 * 1024
 _SHORTEST_SILENCE_MS = 1000

@@ -9,9 +9,10 @@ import grpc
 from tradewind.api.node_task_manager.v1 import batch_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
 from tradewind.api.node_task_manager.v1 import notification_pb2 as pb2
-from tradewind.node_task_manager.rpc import ad_hoc_checks, checks, notification_mapping
+from tradewind.node_task_manager.rpc import ad_hoc_checks, notification_mapping
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
+from tradewind.server.identifiers import require_identifiers
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.streams import OpenStreams
 
@@ -40,7 +41,7 @@ class NotificationHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def ListNotifications(
         self, request: pb2.ListNotificationsRequest, context: Context
     ) -> pb2.ListNotificationsResponse:
-        checks.identifiers(user_id=request.user_id)
+        require_identifiers(user_id=request.user_id)
         before = page_position(request.page_token, str) or ""
         notification_mapping.check_position("page_token", before)
         found, following, unread = await self.notifications.page(
@@ -55,7 +56,7 @@ class NotificationHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def WatchNotifications(  # type: ignore[override]
         self, request: pb2.WatchNotificationsRequest, context: Context
     ) -> None:
-        checks.identifiers(user_id=request.user_id)
+        require_identifiers(user_id=request.user_id)
         notification_mapping.check_position("after_notification_id", request.after_notification_id)
         with self.streams.opened():
             async with aclosing(self.notifications.watch(request.user_id, request.after_notification_id)) as news:
@@ -71,7 +72,7 @@ class NotificationHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def MarkNotificationsRead(
         self, request: pb2.MarkNotificationsReadRequest, context: Context
     ) -> pb2.MarkNotificationsReadResponse:
-        checks.identifiers(user_id=request.user_id)
+        require_identifiers(user_id=request.user_id)
         notification_mapping.check_position("through_notification_id", request.through_notification_id)
         unread = await self.notifications.mark_read(request.user_id, request.through_notification_id)
         return pb2.MarkNotificationsReadResponse(unread=unread)

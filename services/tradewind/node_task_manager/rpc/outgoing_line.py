@@ -10,8 +10,8 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.ports.work import Held, Termination
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc import work_mapping as mapping
-from tradewind.node_task_manager.rpc.times import set_timestamp
 from tradewind.server.clock import Clock
+from tradewind.server.timestamps import set_timestamp
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 MAX_WAITING_BYTES = 4 * MAX_MESSAGE_BYTES

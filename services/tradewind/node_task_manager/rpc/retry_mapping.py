@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from tradewind.api.node_task_manager.v1 import batch_pb2, component_pb2, retry_pb2, work_pb2
 from tradewind.node_task_manager.domain.retry import LONGEST_WAIT_MS, RetryPolicy, RetryRequest
-from tradewind.node_task_manager.rpc.times import milliseconds
 from tradewind.server.faults import Violation
+from tradewind.server.timestamps import milliseconds
 
 _MAX_ATTEMPTS = 1000
 _LARGEST_FACTOR = 1000

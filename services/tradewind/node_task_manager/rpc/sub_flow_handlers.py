@@ -11,6 +11,7 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.sub_flow import MAX_AT_ONCE
 from tradewind.node_task_manager.rpc import checks, sub_flow_mapping
 from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
+from tradewind.server.identifiers import require_identifiers
 from tradewind.server.paging import page_position, page_token
 
 _MAX_BYTES = 2 * 1024 * 1024
@@ -28,7 +29,7 @@ class SubFlowHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def ListSubFlowWaits(
         self, request: pb2.ListSubFlowWaitsRequest, context: Context
     ) -> pb2.ListSubFlowWaitsResponse:
-        checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
+        require_identifiers(flow_id=request.flow_id, user_id=request.user_id)
         checks.at_most("node_task_ids", request.node_task_ids, MAX_AT_ONCE)
         run = RunName(request.flow_id, request.cycle, request.run)
         following = 0

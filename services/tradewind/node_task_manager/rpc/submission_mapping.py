@@ -17,9 +17,10 @@ from tradewind.node_task_manager.domain.plan import (
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
-from tradewind.node_task_manager.rpc.times import duration, milliseconds
+from tradewind.node_task_manager.rpc.times import duration
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import KeyRate, Rate
+from tradewind.server.timestamps import milliseconds
 
 _RUN_IF = {
     node_task_pb2.RUN_IF_ANY_SUCCEEDED: RunIf.ANY_SUCCEEDED,

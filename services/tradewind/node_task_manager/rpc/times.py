@@ -1,7 +1,9 @@
-"""Protobuf's times and durations in milliseconds."""
+"""Times and durations of messages that may be absent, and what stores can hold of them."""
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
+
+from tradewind.server import timestamps
 
 _LAST_SECOND = 253_402_300_799
 _LONGEST_S = 100 * 366 * 24 * 3600
@@ -9,17 +11,7 @@ _LONGEST_S = 100 * 366 * 24 * 3600
 
 def timestamp(ms: int) -> Timestamp | None:
     """Return epoch milliseconds as a Timestamp, None for 0."""
-    return Timestamp(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000) if ms else None
-
-
-def set_timestamp(value: Timestamp, ms: int) -> None:
-    """Set a Timestamp within a message to epoch milliseconds; a separate Timestamp would have to be copied into it."""
-    value.seconds, value.nanos = ms // 1000, ms % 1000 * 1_000_000
-
-
-def milliseconds(value: Timestamp | Duration) -> int:
-    """Return a Timestamp or Duration in whole milliseconds."""
-    return value.seconds * 1000 + value.nanos // 1_000_000
+    return timestamps.timestamp(ms) if ms else None
 
 
 def duration(seconds: float) -> Duration | None:

@@ -10,12 +10,13 @@ from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.waiting import MAX_FORM_BYTES, MAX_PAYLOAD_BYTES, Resumption, Wait
 from tradewind.node_task_manager.rpc.checks import require
 from tradewind.node_task_manager.rpc.stop_mapping import MAX_BY
-from tradewind.node_task_manager.rpc.times import is_duration, is_instant, milliseconds, timestamp
+from tradewind.node_task_manager.rpc.times import is_duration, is_instant, timestamp
 from tradewind.node_task_manager.use_cases.signal_node import SignalRequest
 from tradewind.server.built_in.forms import form_faults
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults
 from tradewind.server.json_depth import check_depth
+from tradewind.server.timestamps import milliseconds
 
 
 def wait_order(order: work_pb2.WaitOrder) -> Wait | TaskError:

@@ -28,6 +28,7 @@ from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.node_task_manager.use_cases.workers import Offer
 from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition, InvalidInput
+from tradewind.server.identifiers import require_identifiers
 from tradewind.server.streams import OpenStreams
 
 _MAX_CLAIMED = 500
@@ -68,7 +69,7 @@ class WorkHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         return pb2.ClaimNodeTasksResponse(assignments=assignments, sent_at=timestamp(now_ms))
 
     async def RenewLeases(self, request: pb2.RenewLeasesRequest, context: Context) -> pb2.RenewLeasesResponse:
-        checks.identifiers(worker_id=request.worker_id)
+        require_identifiers(worker_id=request.worker_id)
         checks.at_most("tokens", request.tokens, _MAX_CLAIMED)
         held = mapping.held("tokens", request.tokens, self.shards)
         lost, terminations, deadline = await self.unary.renew(request.worker_id, held)

@@ -19,12 +19,13 @@ from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc.eager_mapping import step_messages
 from tradewind.node_task_manager.rpc.retry_mapping import retry_request
 from tradewind.node_task_manager.rpc.stop_mapping import stop_mark
-from tradewind.node_task_manager.rpc.times import is_instant, milliseconds, set_timestamp
+from tradewind.node_task_manager.rpc.times import is_instant
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait_order
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.json_depth import check_depth
 from tradewind.server.metrics import SWITCH
+from tradewind.server.timestamps import milliseconds, set_timestamp
 
 _LEVELS = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}
 LINE_CHARACTERS = 8192

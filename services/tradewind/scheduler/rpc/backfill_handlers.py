@@ -10,11 +10,11 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.backfill import MAX_RUNNING, Backfill, BackfillStatus
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
-from tradewind.scheduler.rpc.checks import actor_and_reason, every, flow_page, identifiers, require, text
+from tradewind.scheduler.rpc.checks import actor_and_reason, every, flow_page, require, text
 from tradewind.scheduler.rpc.times import ms_of
 from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.identifiers import request_id_faults
+from tradewind.server.identifiers import request_id_faults, require_identifiers
 from tradewind.server.paging import page_token
 from tradewind.server.timestamps import set_timestamp
 
@@ -35,7 +35,7 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
 
     async def BackfillFlow(self, request: pb2.BackfillFlowRequest, context: Context) -> pb2.BackfillFlowResponse:
         _, by, (start_ms, end_ms), _, most = every(
-            lambda: identifiers(flow_id=request.flow_id),
+            lambda: require_identifiers(flow_id=request.flow_id),
             lambda: text("by", request.by, 128),
             lambda: every(lambda: ms_of(request, "start"), lambda: ms_of(request, "end")),
             lambda: require(request_id_faults(request.request_id)),
@@ -56,7 +56,7 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
         )
 
     async def GetBackfill(self, request: pb2.GetBackfillRequest, context: Context) -> pb2.GetBackfillResponse:
-        identifiers(flow_id=request.flow_id)
+        require_identifiers(flow_id=request.flow_id)
         return pb2.GetBackfillResponse(
             backfill=_message(await self.backfills.get(request.flow_id, request.backfill_id))
         )

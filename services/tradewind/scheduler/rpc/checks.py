@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.identifiers import check_identifier
+from tradewind.server.identifiers import require_identifiers
 from tradewind.server.paging import page_position, page_size_of
 
 A = TypeVar("A")
@@ -57,7 +57,7 @@ def flow_page(request: Any, shape: type[Position]) -> tuple[Position | None, int
     Raises InvalidInput with every fault of `flow_id`, `page_token` and `page_size`.
     """
     _, position, limit = every(
-        lambda: identifiers(flow_id=request.flow_id),
+        lambda: require_identifiers(flow_id=request.flow_id),
         lambda: page_position(request.page_token, shape),
         lambda: page_size_of(request.page_size),
     )
@@ -70,16 +70,11 @@ def actor_and_reason(request: Any, reason_field: str = "reason", **named: str) -
     Raises InvalidInput with every fault of these fields, of `flow_id`, and of the identifiers in `named`.
     """
     _, by, reason = every(
-        lambda: identifiers(flow_id=request.flow_id, **named),
+        lambda: require_identifiers(flow_id=request.flow_id, **named),
         lambda: text("by", request.by, 128),
         lambda: text(reason_field, getattr(request, reason_field), 1024),
     )
     return by or "user", reason
-
-
-def identifiers(**named: str) -> None:
-    """Raise InvalidInput unless every field holds an identifier."""
-    require([fault for path, value in named.items() if (fault := check_identifier(path, value)) is not None])
 
 
 def node_or_item(node_id: str) -> None:
@@ -88,7 +83,7 @@ def node_or_item(node_id: str) -> None:
     if colon and not (item.isascii() and item.isdecimal() and len(item) <= _ITEM_DIGITS):
         message = f'"{node_id}" is not <node>:<item>, where <item> is an index into the list, from 0'
         raise InvalidInput([Violation("node_id", message)])
-    identifiers(node_id=node)
+    require_identifiers(node_id=node)
 
 
 def text(path: str, value: str, longest: int) -> str:

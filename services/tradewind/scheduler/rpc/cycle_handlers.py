@@ -12,7 +12,7 @@ from tradewind.api.scheduler.v1 import stop_pb2
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
 from tradewind.scheduler.rpc import cycle_mapping, run_requests, run_results
-from tradewind.scheduler.rpc.checks import actor_and_reason, every, identifiers, text
+from tradewind.scheduler.rpc.checks import actor_and_reason, every, text
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
@@ -20,6 +20,7 @@ from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunOptions
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
+from tradewind.server.identifiers import require_identifiers
 from tradewind.server.telemetry import current_traceparent
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -88,7 +89,7 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
 
 def cycle_of(request: Any) -> tuple[str, int | None, int | None]:
     """Return the flow, cycle and run that a request names, None for the latest. Raises InvalidInput."""
-    identifiers(flow_id=request.flow_id)
+    require_identifiers(flow_id=request.flow_id)
     return _cycle_reference(request)
 
 

@@ -10,7 +10,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.rpc import flow_mapping, revision_mapping
-from tradewind.scheduler.rpc.checks import every, flow_page, identifiers
+from tradewind.scheduler.rpc.checks import every, flow_page
 from tradewind.scheduler.rpc.definition_mapping import draft_of, settings_of
 from tradewind.scheduler.use_cases.plan_flow import PlanFlow
 from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
@@ -19,6 +19,7 @@ from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.scheduler.use_cases.store_definition import Author
 from tradewind.server.access.identity import is_restricted
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.identifiers import require_identifiers
 from tradewind.server.paging import page_token
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -65,7 +66,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
     async def UpdateFlow(
         self, request: revision_pb2.UpdateFlowRequest, context: Context
     ) -> revision_pb2.UpdateFlowResponse:
-        identifiers(flow_id=request.flow_id)
+        require_identifiers(flow_id=request.flow_id)
         faults = FaultList()
         given = settings_of(request.spec, faults)
         author = _author(request)
@@ -86,7 +87,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
     async def GetRevision(
         self, request: revision_pb2.GetRevisionRequest, context: Context
     ) -> revision_pb2.GetRevisionResponse:
-        _, number = every(lambda: identifiers(flow_id=request.flow_id), lambda: _number(request, "revision"))
+        _, number = every(lambda: require_identifiers(flow_id=request.flow_id), lambda: _number(request, "revision"))
         found, config_json, current = await self.revisions.revision(request.flow_id, number)
         return revision_pb2.GetRevisionResponse(
             revision=revision_mapping.revision(found, current), config_json=config_json
@@ -96,7 +97,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
         self, request: revision_pb2.DiffRevisionsRequest, context: Context
     ) -> revision_pb2.DiffRevisionsResponse:
         _, first, second = every(
-            lambda: identifiers(flow_id=request.flow_id),
+            lambda: require_identifiers(flow_id=request.flow_id),
             lambda: _number(request, "from_revision"),
             lambda: _number(request, "to_revision"),
         )
@@ -108,7 +109,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
     async def RollBackFlow(
         self, request: revision_pb2.RollBackFlowRequest, context: Context
     ) -> revision_pb2.RollBackFlowResponse:
-        identifiers(flow_id=request.flow_id)
+        require_identifiers(flow_id=request.flow_id)
         if request.revision < 1:
             raise InvalidInput([Violation("revision", f"must be the number of a revision, is {request.revision}")])
         author = _author(request)

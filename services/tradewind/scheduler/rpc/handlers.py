@@ -12,7 +12,7 @@ from tradewind.scheduler.domain.log_line import LogLevel
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, watch_mapping
 from tradewind.scheduler.rpc.backfill_handlers import BackfillHandlers
-from tradewind.scheduler.rpc.checks import actor_and_reason, chosen, every, flow_page, identifiers, node_or_item
+from tradewind.scheduler.rpc.checks import actor_and_reason, chosen, every, flow_page, node_or_item
 from tradewind.scheduler.rpc.cycle_handlers import cycle_of
 from tradewind.scheduler.rpc.definition_handlers import DefinitionHandlers
 from tradewind.scheduler.rpc.job_handlers import JobHandlers
@@ -30,6 +30,7 @@ from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.identifiers import require_identifiers
 from tradewind.server.paging import MAX_PAGE_SIZE, page_position, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
 from tradewind.server.timestamps import set_timestamp
@@ -54,7 +55,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
     explain_node: ExplainNode
 
     async def GetFlow(self, request: pb2.GetFlowRequest, context: Context) -> pb2.GetFlowResponse:
-        identifiers(flow_id=request.flow_id)
+        require_identifiers(flow_id=request.flow_id)
         response = pb2.GetFlowResponse(flow=flow_mapping.flow(await self.read.flow(request.flow_id)))
         latest = await self.read.latest(request.flow_id)
         if latest is not None:
@@ -82,7 +83,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
         )
 
     async def StartFlow(self, request: pb2.StartFlowRequest, context: Context) -> pb2.StartFlowResponse:
-        _, start_ms = every(lambda: identifiers(flow_id=request.flow_id), lambda: ms_of(request, "start_at"))
+        _, start_ms = every(lambda: require_identifiers(flow_id=request.flow_id), lambda: ms_of(request, "start_at"))
         flow = await self.change.start(request.flow_id, start_ms)
         return pb2.StartFlowResponse(flow=flow_mapping.flow(flow))
 
@@ -97,7 +98,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
         return pb2.PauseFlowResponse(flow=flow_mapping.flow(flow))
 
     async def ResumeFlow(self, request: pb2.ResumeFlowRequest, context: Context) -> pb2.ResumeFlowResponse:
-        identifiers(flow_id=request.flow_id)
+        require_identifiers(flow_id=request.flow_id)
         return pb2.ResumeFlowResponse(flow=flow_mapping.flow(await self.change.resume(request.flow_id)))
 
     async def ListFirings(self, request: pb2.ListFiringsRequest, context: Context) -> pb2.ListFiringsResponse:
@@ -110,7 +111,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
     async def ListNextExecutions(
         self, request: pb2.ListNextExecutionsRequest, context: Context
     ) -> pb2.ListNextExecutionsResponse:
-        _, count = every(lambda: identifiers(flow_id=request.flow_id), lambda: _count(request.count))
+        _, count = every(lambda: require_identifiers(flow_id=request.flow_id), lambda: _count(request.count))
         flow, planned = await self.schedules.upcoming(request.flow_id, count)
         response = pb2.ListNextExecutionsResponse(status=flow_mapping.FLOW_STATUS[flow.status])
         for planned_ms in planned:
@@ -120,7 +121,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
         return response
 
     async def DeleteFlow(self, request: pb2.DeleteFlowRequest, context: Context) -> pb2.DeleteFlowResponse:
-        identifiers(flow_id=request.flow_id)
+        require_identifiers(flow_id=request.flow_id)
         wait_s = max(0.0, seconds_of(request, "wait"))
         return pb2.DeleteFlowResponse(done=await self.change.delete(request.flow_id, wait_s))
 
@@ -163,7 +164,9 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
             message = f"must name 1 to {MAX_WATCHED} flows, names {len(request.flow_ids)}"
             raise InvalidInput([Violation("flow_ids", message)])
         _, after = every(
-            lambda: identifiers(**{f"flow_ids[{place}]": flow_id for place, flow_id in enumerate(request.flow_ids)}),
+            lambda: require_identifiers(
+                **{f"flow_ids[{place}]": flow_id for place, flow_id in enumerate(request.flow_ids)}
+            ),
             lambda: watch_mapping.last_seen(request),
         )
         cycle = request.cycle if request.HasField("cycle") else None
@@ -173,7 +176,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
     async def ExplainFlow(
         self, request: explanation_pb2.ExplainFlowRequest, context: Context
     ) -> explanation_pb2.ExplainFlowResponse:
-        identifiers(flow_id=request.flow_id)
+        require_identifiers(flow_id=request.flow_id)
         flow, reasons = await self.explain_flow(request.flow_id)
         return explanation_pb2.ExplainFlowResponse(
             status=flow_mapping.FLOW_STATUS[flow.status], reasons=reason_messages(reasons)

@@ -9,11 +9,11 @@ from tradewind.api.scheduler.v1 import job_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.bulk_job import DEFAULT_STATUSES, BulkAction, BulkFilter, BulkJob, BulkStatus
 from tradewind.scheduler.rpc import cycle_mapping
-from tradewind.scheduler.rpc.checks import chosen, every, identifiers, require, text
+from tradewind.scheduler.rpc.checks import chosen, every, require, text
 from tradewind.scheduler.rpc.times import ms_of
 from tradewind.scheduler.use_cases.manage_bulk_jobs import ManageBulkJobs
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.identifiers import request_id_faults
+from tradewind.server.identifiers import request_id_faults, require_identifiers
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.timestamps import set_timestamp
 
@@ -55,7 +55,7 @@ class JobHandlers(pb2_grpc.SchedulerServiceServicer):
         return pb2.StartBulkJobResponse(job=_job(job))
 
     async def GetBulkJob(self, request: pb2.GetBulkJobRequest, context: Context) -> pb2.GetBulkJobResponse:
-        identifiers(job_id=request.job_id)
+        require_identifiers(job_id=request.job_id)
         return pb2.GetBulkJobResponse(job=_job(await self.jobs.find(request.job_id)))
 
     async def ListBulkJobs(self, request: pb2.ListBulkJobsRequest, context: Context) -> pb2.ListBulkJobsResponse:
@@ -65,7 +65,7 @@ class JobHandlers(pb2_grpc.SchedulerServiceServicer):
         return pb2.ListBulkJobsResponse(jobs=[_job(job) for job in found], next_page_token=page_token(following))
 
     async def CancelBulkJob(self, request: pb2.CancelBulkJobRequest, context: Context) -> pb2.CancelBulkJobResponse:
-        identifiers(job_id=request.job_id)
+        require_identifiers(job_id=request.job_id)
         return pb2.CancelBulkJobResponse(job=_job(await self.jobs.cancel(request.job_id)))
 
 
