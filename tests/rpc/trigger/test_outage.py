@@ -31,8 +31,9 @@ async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
 
 @pytest_asyncio.fixture
 async def replica(store: EmbeddedStore) -> AsyncIterator[Replica]:
-    """A trigger service over that store."""
-    server = Server([TriggerService(TriggerSettings(store_url=store.url_for(ACL.name)))], drain_s=2)
+    """A trigger service over that store, which hardly ever polls it."""
+    settings = TriggerSettings(store_url=store.url_for(ACL.name), trigger_look_seconds=60)
+    server = Server([TriggerService(settings)], drain_s=2)
     await server.start()
     replica = Replica(server)
     yield replica
@@ -42,11 +43,12 @@ async def replica(store: EmbeddedStore) -> AsyncIterator[Replica]:
 async def test_trigger_claimed_by_a_hung_store_is_redelivered_at_once(store: EmbeddedStore, replica: Replica) -> None:
     before, after = Receiver(replica.stub), Receiver(replica.stub)
     await before.subscribe([partition_of(KEY)])
+    # The store must hang on the claim of this one: not on an ack, and not before the receiver's stream knows its time.
+    await replica.save("tick", once(now_ms() + 2000))
     await replica.save("first", once(now_ms()))
     await before.ack(*await before.wait_for_due())
-    # Otherwise the store might hang on this answer instead of on the claim.
     await until(lambda: _completed(replica, "first"), "the first ack is stored")
-    await replica.save("tick", once(now_ms() + 300))
+    assert before.ids == ["first"]
     assert store.pid is not None
 
     os.kill(store.pid, signal.SIGSTOP)
