@@ -153,7 +153,7 @@ class World:
         unknown = _WRITES - {name for store in vars(records).values() for name in dir(store)}
         assert not unknown, f"no store has the methods {unknown}"
         stores: Any = CrashableStores(records, process)
-        settings = SchedulerSettings(scheduler_lease_seconds=86_400, scheduler_sole=True)
+        settings = SchedulerSettings(scheduler_lease_seconds=86_400, scheduler_single_replica=True)
         scheduler = Scheduler(settings, stores=stores, open_channel=channel)
         self._schedulers.append(scheduler)
         self._server.bind([*self._services, scheduler])

@@ -376,7 +376,7 @@ def fuzzed_stack(data: Path) -> Iterator[FuzzedStack]:
                 lambda user: Login(store.url_for(user), user, store.password_of(user)),
                 address,
                 1,
-                sole=True,
+                single_replica=True,
                 service_token=_SECRET,
             )
             server = Server(stack.services, gate=stack.gate, port=int(address.rpartition(":")[2]), drain_s=5)

@@ -119,7 +119,7 @@ async def running_manager(
     By then its gate and that of `access` are notified of changes, so neither has a reason to ask again.
     """
     options = {"access_address": access.address if access else None, "access_cache_seconds": cache_s}
-    quiet = {"node_task_manager_clean_seconds": 600, "node_task_manager_look_seconds": 600, "registry_address": ""}
+    quiet = {"node_task_manager_clean_seconds": 600, "node_task_manager_poll_seconds": 600, "registry_address": ""}
     token = await _token(access) if access is not None else None
     async with (
         running_service(home, NodeTaskManager, NodeTaskManagerSettings, **options, **quiet) as place,

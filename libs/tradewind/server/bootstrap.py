@@ -211,7 +211,7 @@ async def _run_bounded(work: Any, timeout_s: float, what: str) -> None:
         async with asyncio.timeout(timeout_s or 0.1):
             await work
     except TimeoutError:
-        _log.warning("too_slow", what=what, after_s=timeout_s)
+        _log.warning("stop_timed_out", what=what, after_s=timeout_s)
     except Exception:
         _log.exception("failed", what=what)
 

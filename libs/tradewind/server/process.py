@@ -140,7 +140,7 @@ def _on_signal(ended: asyncio.Event, drain_s: float) -> None:
 
 def _give_up(loop: asyncio.AbstractEventLoop, after_s: float) -> None:
     """End the process although something goes on, a thread or a call that ignores cancellation; log what it is."""
-    _log.error("did_not_end", after_s=after_s, left=[repr(task) for task in asyncio.all_tasks(loop)])
+    _log.error("tasks_did_not_end", after_s=after_s, left=[repr(task) for task in asyncio.all_tasks(loop)])
     faulthandler.dump_traceback()
     os._exit(0)
 

@@ -104,7 +104,7 @@ class NodeTaskManager:
         )
         self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         traces = TraceNodes.for_tracing(self.tracing)
-        self._feed = EventFeed(shards, publisher.publish_owner, settings.node_task_manager_look_seconds)
+        self._feed = EventFeed(shards, publisher.publish_owner, settings.node_task_manager_poll_seconds)
         self._dispatchers = {
             at: Dispatcher(shard, pool, plans, self._publish_events, publisher.publish_workers, caches, traces)
             for at, shard in shards.items()
@@ -131,7 +131,7 @@ class NodeTaskManager:
             caches,
             cleaners,
             stores.clock,
-            settings.node_task_manager_look_seconds,
+            settings.node_task_manager_poll_seconds,
         )
         known = settings.registry_address not in ("", "none")
         token = text_of(settings.service_token)

@@ -126,7 +126,7 @@ async def _leave(cleaner: Cleaner) -> None:
             await cleaner.leave()
     except Exception as error:
         # The lease lapses by itself.
-        _log.info("cleaning_lease_kept", error=error)
+        _log.info("cleaning_lease_not_released", error=error)
 
 
 class Reaper:

@@ -76,7 +76,7 @@ class NodeTaskManagerSettings(CommonSettings):
         le=86_400,
         description="How long an ended run is kept in any case, however few cycles its flow keeps.",
     )
-    node_task_manager_look_seconds: float = Field(
+    node_task_manager_poll_seconds: float = Field(
         5.0, ge=0.1, le=86_400, description="How often to look for news that may have been lost on the way."
     )
     node_task_manager_called_seconds: float = Field(

@@ -118,7 +118,7 @@ class Scheduler:
         triggers = TriggerPeer(to_triggers, replica, round(settings.scheduler_lead_seconds * 1000))
         node_types = RegistryPeer(to_registry)
 
-        clock, poll_s = self._link.clock, settings.scheduler_look_seconds
+        clock, poll_s = self._link.clock, settings.scheduler_poll_seconds
         self._publish_ends = publish_ends = PublishEnds(stores.ends, stores.states, triggers)
         self._background = Background()
         self._ownership = OwnPartitions(stores.partitions, stores.wakes)
@@ -170,7 +170,7 @@ class Scheduler:
             open_states,
             sub_flows,
             clock,
-            int(settings.scheduler_compare_seconds * 1000),
+            int(settings.scheduler_reconcile_seconds * 1000),
         )
         self._handlers = SchedulerHandlers(
             register=register,
@@ -212,7 +212,7 @@ class Scheduler:
                 self._ownership,
                 wake.alarms[Work.SHARES],
                 settings.scheduler_lease_seconds,
-                sole=settings.scheduler_sole,
+                single_replica=settings.scheduler_single_replica,
             ),
             event_loop(node_tasks, fold, outputs, self._ownership, self._background, sub_flows),
             return_ends_loop(return_ends, wake, poll_s),

@@ -18,7 +18,7 @@ class SchedulerSettings(CommonSettings):
         le=86_400,
         description="Other replicas take over this one's partitions if it has not renewed its ownership for this long.",
     )
-    scheduler_sole: bool = Field(
+    scheduler_single_replica: bool = Field(
         False,
         description="Set if no other replica runs: then partitions that a predecessor held when it died are taken over "
         "at once.",
@@ -51,12 +51,12 @@ class SchedulerSettings(CommonSettings):
         le=86_400,
         description="How long an ended cycle is always kept, however few cycles its flow keeps.",
     )
-    scheduler_look_seconds: float = Field(
+    scheduler_poll_seconds: float = Field(
         5.0,
         ge=0.1,
         le=86_400,
         description="How often to check for due work that nobody announced, for example because a wake-up was lost.",
     )
-    scheduler_compare_seconds: float = Field(
+    scheduler_reconcile_seconds: float = Field(
         30.0, ge=0.1, le=3600, description="How often an open cycle is compared with the node task manager."
     )

@@ -51,7 +51,7 @@ class InMemory:
         registry_settings = _settings_for(RegistrySettings, settings)
         trigger_settings = _settings_for(TriggerSettings, settings)
         node_task_manager_settings = _settings_for(NodeTaskManagerSettings, settings)
-        scheduler_settings = _settings_for(SchedulerSettings, settings | {"scheduler_sole": True})
+        scheduler_settings = _settings_for(SchedulerSettings, settings | {"scheduler_single_replica": True})
         self.triggers = MemoryTriggerStore(clock, trigger_settings.policy())
         """The store of the trigger service."""
         self._node_tasks = NodeTaskManagerStores(node_task_manager_settings.limits(), clock)

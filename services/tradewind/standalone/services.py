@@ -60,11 +60,11 @@ class Stack:
 
 
 def build_services(
-    login: Callable[[str], Login], address: str, shards: int, *, sole: bool, service_token: str | None = None
+    login: Callable[[str], Login], address: str, shards: int, *, single_replica: bool, service_token: str | None = None
 ) -> Stack:
     """Return all services; each finds its peers at `address`.
 
-    `login` returns the login for the name of a store user; `sole` says that no other stack works on the store. With a
+    `login` returns the login for the name of a store user; `single_replica` says that no other stack works on the store. With a
     `service_token`, which the services show each other, calls need a token. Raises SettingsError when the environment
     holds wrong settings, ValueError for an invalid store URL.
     """
@@ -85,7 +85,7 @@ def build_services(
         registry_address=address,
         trigger_address=address,
         node_task_manager_address=address,
-        scheduler_sole=sole,
+        scheduler_single_replica=single_replica,
     )
     scheduler = Scheduler(scheduler_settings)
     services: list[Service] = [

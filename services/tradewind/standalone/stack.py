@@ -163,7 +163,7 @@ class Standalone:
                 self._login,
                 local_address_of(settings.host, port),
                 shards,
-                sole=self._store is not None,
+                single_replica=self._store is not None,
                 service_token=secrets.token_urlsafe(32) if settings.auth else None,
             )
             server = Server(

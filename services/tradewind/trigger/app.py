@@ -73,7 +73,7 @@ class TriggerService:
                 self._receivers,
                 policy.lease_ms,
                 TraceFirings(self.tracing),
-                settings.trigger_look_seconds,
+                settings.trigger_poll_seconds,
             ),
             doctor=self._doctor,
             max_payload_bytes=settings.trigger_max_payload_bytes,

@@ -19,13 +19,13 @@ class TriggerSettings(CommonSettings):
     trigger_max_failures: int = Field(
         10, ge=1, le=1_000_000, description="After how many failures in a row a trigger goes to the dead letters."
     )
-    trigger_backoff_first_seconds: float = Field(
+    trigger_backoff_initial_seconds: float = Field(
         1.0,
         ge=0.001,
         le=3600,
         description="Delay after a first failure that sets none itself; it doubles with each further failure.",
     )
-    trigger_backoff_most_seconds: float = Field(300.0, ge=0.001, le=86_400, description="The longest such delay.")
+    trigger_backoff_max_seconds: float = Field(300.0, ge=0.001, le=86_400, description="The longest such delay.")
     trigger_retention_days: float = Field(
         7.0, ge=0.01, le=3650, description="How long completed and dead triggers are kept."
     )
@@ -45,7 +45,7 @@ class TriggerSettings(CommonSettings):
     trigger_sweep_seconds: float = Field(
         300.0, ge=0.05, le=86_400, description="How often the indexes are searched for entries without a trigger."
     )
-    trigger_look_seconds: float = Field(
+    trigger_poll_seconds: float = Field(
         5.0,
         ge=0.1,
         le=86_400,
@@ -66,8 +66,8 @@ class TriggerSettings(CommonSettings):
         return Policy(
             lease_ms=round(self.trigger_lease_seconds * 1000),
             max_failures=self.trigger_max_failures,
-            backoff_first_ms=round(self.trigger_backoff_first_seconds * 1000),
-            backoff_max_ms=round(self.trigger_backoff_most_seconds * 1000),
+            backoff_initial_ms=round(self.trigger_backoff_initial_seconds * 1000),
+            backoff_max_ms=round(self.trigger_backoff_max_seconds * 1000),
             retention_ms=round(self.trigger_retention_days * 86_400_000),
             dead_kept=self.trigger_dead_letters_kept,
             firings_kept=self.trigger_firings_kept,

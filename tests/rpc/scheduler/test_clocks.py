@@ -31,7 +31,7 @@ async def test_cycle_gets_its_whole_timeout_when_the_schedulers_clock_is_ahead(
 ) -> None:
     set_clock(monkeypatch, 7200.0)
     peers.node_tasks.automatic = False
-    scheduler = await start(scheduler_check_in_seconds=0.1, scheduler_compare_seconds=0.1)
+    scheduler = await start(scheduler_check_in_seconds=0.1, scheduler_reconcile_seconds=0.1)
     await scheduler.register(timeout="1h")
     await scheduler.run(wait=0)
     peers.node_tasks.runs.clear()

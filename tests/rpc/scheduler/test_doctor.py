@@ -28,7 +28,7 @@ async def test_doctor_restores_a_lost_trigger(scheduler: Client, peers: Peers) -
 async def test_doctor_resubmits_a_run_that_the_node_task_manager_lost(
     start: Start, peers: Peers, embedded: RedisServer
 ) -> None:
-    scheduler = await start(scheduler_compare_seconds=3600, scheduler_check_in_seconds=0.1)
+    scheduler = await start(scheduler_reconcile_seconds=3600, scheduler_check_in_seconds=0.1)
     peers.node_tasks.automatic = False
     await scheduler.register("f")
     cycle = await scheduler.run("f", wait=0)

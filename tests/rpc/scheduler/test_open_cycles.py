@@ -16,7 +16,7 @@ from tradewind.server.partitions import partition_of
 @pytest_asyncio.fixture
 async def watchful(start: Start, peers: Peers) -> Client:
     """A scheduler that checks often."""
-    client = await start(scheduler_check_in_seconds=0.1, scheduler_compare_seconds=0.1)
+    client = await start(scheduler_check_in_seconds=0.1, scheduler_reconcile_seconds=0.1)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
     return client
 

@@ -70,14 +70,14 @@ async def test_a_sole_replica_takes_over_at_once(start: Start, peers: Peers) -> 
     for task in first.service._tasks:
         task.cancel()
     begun = time.monotonic()
-    second = await start(scheduler_lease_seconds=600.0, scheduler_sole=True)
+    second = await start(scheduler_lease_seconds=600.0, scheduler_single_replica=True)
     assert (await second.run()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
     assert time.monotonic() - begun < 10
 
 
 async def test_replica_wrongly_started_as_sole_shares_partitions(start: Start, peers: Peers, scheduler: Client) -> None:
     await scheduler.register()
-    second = await start(scheduler_sole=True)
+    second = await start(scheduler_single_replica=True)
     services = (scheduler.service, second.service)
     await until(lambda: all(len(each._ownership.epochs) == PARTITIONS // 2 for each in services), "they share")
     assert (await scheduler.run()).status == cycle_pb2.CYCLE_STATUS_COMPLETED

@@ -26,7 +26,7 @@ from tradewind.trigger.settings import TriggerSettings
 
 SOON_S = 20.0
 """Replicas are told within this time. No check comes during a test."""
-LATE = {"scheduler_look_seconds": 600, "scheduler_listeners_seconds": 600, "scheduler_check_in_seconds": 600}
+LATE = {"scheduler_poll_seconds": 600, "scheduler_listeners_seconds": 600, "scheduler_check_in_seconds": 600}
 
 
 def name_owned_by(owner: Client, name: str = "f") -> str:
@@ -54,7 +54,7 @@ async def stages(start: Start, embedded: RedisServer) -> AsyncIterator[tuple[Sta
     async with AsyncExitStack() as stack:
         stages = []
         for _ in range(2):
-            settings = TriggerSettings(store_url=embedded.url("trigger"), trigger_look_seconds=600)
+            settings = TriggerSettings(store_url=embedded.url("trigger"), trigger_poll_seconds=600)
             server = Server([TriggerService(settings)], drain_s=1)
             await server.start()
             stack.push_async_callback(server.stop)

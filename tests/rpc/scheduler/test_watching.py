@@ -61,7 +61,7 @@ async def test_watch_reports_an_end_after_the_store_lost_reported_states(
     start: Start, peers: Peers, embedded: RedisServer, watch: Any
 ) -> None:
     """The end may then have no later version than those states."""
-    scheduler = await start(scheduler_check_in_seconds=1, scheduler_compare_seconds=1)
+    scheduler = await start(scheduler_check_in_seconds=1, scheduler_reconcile_seconds=1)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
     peers.node_tasks.automatic = False
     await scheduler.register("f", "a", "b", "c")

@@ -87,7 +87,7 @@ async def test_task_that_ignores_cancellation_is_logged_and_process_exits(spawn:
     process.terminate()
     _, log = await asyncio.wait_for(process.communicate(), timeout=30)
     assert process.returncode == 0
-    assert "did_not_end" in log.decode()
+    assert "tasks_did_not_end" in log.decode()
     assert "CancellationIgnoringService._run" in log.decode()
 
 

@@ -220,7 +220,7 @@ async def test_service_that_hangs_in_drain_does_not_delay_others() -> None:
     with capture_logs() as logs:
         await server.stop()
     assert other.calls == ["start", "drain", "stop"]
-    assert any(log["event"] == "too_slow" for log in logs)
+    assert any(log["event"] == "stop_timed_out" for log in logs)
 
 
 async def test_requests_beyond_max_message_bytes_are_refused() -> None:

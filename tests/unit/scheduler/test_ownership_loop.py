@@ -39,7 +39,7 @@ def test_replica_renews_three_times_per_lease() -> None:
         await asyncio.sleep(0.123)
         with suppress(TimeoutError):
             async with asyncio.timeout(LEASES * LEASE_S - 1):
-                await OwnershipLoop(ownership, Alarm(), LEASE_S, sole=True).run()
+                await OwnershipLoop(ownership, Alarm(), LEASE_S, single_replica=True).run()
 
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(0)) as runner:
         runner.run(some_months())

@@ -66,7 +66,7 @@ def test_zero_interval_is_rejected() -> None:
 
 
 def test_backoff_doubles_up_to_its_maximum() -> None:
-    policy = Policy(backoff_first_ms=1000, backoff_max_ms=300_000)
+    policy = Policy(backoff_initial_ms=1000, backoff_max_ms=300_000)
 
     assert [policy.backoff_ms(failures) for failures in (0, 1, 2, 3, 9, 10, 10**6)] == [
         0,

@@ -35,7 +35,7 @@ class RemoteAuthority:
         self._channel = channel
         self._stub = AccessServiceStub(channel)
         self._hedging_until = 0.0
-        self._outages = IncidentLog(_log, "access_away", "access_answers_again")
+        self._outages = IncidentLog(_log, "access_unavailable", "access_available_again")
 
     async def authorize(self, digest: str) -> Identity:
         with self._outage_as_fault():
@@ -117,5 +117,5 @@ class RemoteAuthority:
                         changed(user_id)
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:
-                    _log.warning("changes_unheard", code=error.code().name, details=error.details())
+                    _log.warning("watching_changes_failed", code=error.code().name, details=error.details())
             await backoff.pause()

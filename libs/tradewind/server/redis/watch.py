@@ -69,7 +69,7 @@ class StoreWatch:
                         _log.warning("store_info_denied", hint=_HINT)
                 except (RedisError, RedisClusterException, OSError) as error:
                     UP.set(0)
-                    _log.debug("store_not_asked", error=str(error))
+                    _log.debug("store_check_failed", error=str(error))
                 await asyncio.sleep(self._every_s)
         finally:
             await self._client.end()

@@ -32,17 +32,17 @@ _SETTINGS = {
     "registry_time_to_live_seconds": 2 * 86_400,
     "registry_retention_seconds": 7 * 86_400,
     # Comparing finds the deletion of a flow that a node waits for. A cycle that waits for a month compares often.
-    "scheduler_compare_seconds": 480,
+    "scheduler_reconcile_seconds": 480,
     # Nothing is lost in one process, so these safety nets need to be checked rarely, or never.
     "doctor_seconds": 0,
-    "scheduler_look_seconds": 86_400,
+    "scheduler_poll_seconds": 86_400,
     "scheduler_listeners_seconds": 86_400,
-    "trigger_look_seconds": 86_400,
+    "trigger_poll_seconds": 86_400,
     "registry_sweep_seconds": 86_400,
     "trigger_sweep_seconds": 86_400,
     "scheduler_tidy_seconds": 86_400,
     "node_task_manager_clean_seconds": 600,
-    "node_task_manager_look_seconds": 86_400,
+    "node_task_manager_poll_seconds": 86_400,
     "node_task_manager_called_seconds": 86_400,
 }
 

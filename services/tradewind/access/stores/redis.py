@@ -48,7 +48,7 @@ class RedisAccess:
         self._client = client
         self._clock = clock
         self.keys = keys
-        self._away = IncidentLog(_log, "store_away", "store_answers_again")
+        self._away = IncidentLog(_log, "store_unavailable", "store_available_again")
         self.sessions = RedisSessions(self)
         self.users = RedisUsers(self)
         self.calls = RedisCallCounts(self)

@@ -70,7 +70,7 @@ class LiveNodeTypes:
         try:
             answer = await self._registry.ListWorkers(pb2.ListWorkersRequest(page_size=_MAX_WORKERS), timeout=_CALL_S)
         except grpc.aio.AioRpcError as error:
-            _log.warning("registry_away", code=error.code().name, details=error.details())
+            _log.warning("registry_unavailable", code=error.code().name, details=error.details())
         else:
             names = frozenset(name for worker in answer.workers for name in worker.node_types)
         self._listed = (time.monotonic() + _FRESH_S, names)
@@ -96,7 +96,7 @@ class LiveNodeTypes:
         try:
             answer = await registry.ListNodeTypes(pb2.ListNodeTypesRequest(types=[node_type]), timeout=_CALL_S)
         except grpc.aio.AioRpcError as error:
-            _log.warning("registry_away", code=error.code().name, details=error.details())
+            _log.warning("registry_unavailable", code=error.code().name, details=error.details())
         else:
             listed = next((each for each in answer.node_types if each.type == node_type), NodeType())
         if len(self._known) >= _MAX_TYPES:

@@ -70,5 +70,5 @@ class CacheWaiters:
                 ready = not all(await self._hasten(shard, task_ids)) or ready
             except Exception as error:
                 # They look again by themselves.
-                _log.warning("waiters_not_told", count=len(task_ids), error=error)
+                _log.warning("waiters_not_notified", count=len(task_ids), error=error)
         return ready

@@ -273,7 +273,7 @@ class ResultCaches:
 
     def _failed(self, error: Exception) -> None:
         if not self._breaker.is_open:
-            _log.warning("cache_away", error=error)
+            _log.warning("cache_unavailable", error=error)
         self._breaker.failed()
 
 

@@ -77,7 +77,7 @@ class FanOuts:
                 step = await (self._join(offer, plan) if offer.total else self._split(offer, plan))
                 await self._batcher.submit(step)
         except Exception as error:
-            _log.warning("offer_left", node_task=task_id, error=error)
+            _log.warning("fan_out_postponed", node_task=task_id, error=error)
 
     async def _split(self, offer: FanOutOffer, plan: Plan) -> FanOutStep:
         fan_out = plan.nodes[offer.index].fan_out

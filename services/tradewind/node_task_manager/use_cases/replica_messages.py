@@ -69,7 +69,7 @@ class ReplicaPublisher:
         try:
             await self._publish(shard, message)
         except Exception as error:
-            _log.warning("replicas_not_told", message=message, error=error)
+            _log.warning("replicas_not_notified", message=message, error=error)
 
 
 class ReplicaListener:

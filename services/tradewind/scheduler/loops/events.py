@@ -56,7 +56,7 @@ def event_loop(
                 return {event.partition for event in mine}, await fold(mine, ownership.epochs)
             except Exception as error:
                 # Events must be on record before they are acknowledged, so all that can be done is to try again.
-                _log.warning("events_not_folded", events=len(mine), error=error)
+                _log.warning("events_not_applied", events=len(mine), error=error)
                 await backoff.pause()
 
     return OwnedStream("events", node_tasks.events, lambda stream: stream.receive(), work, ownership)

@@ -17,15 +17,15 @@ _log = structlog.get_logger(__name__)
 class OwnershipLoop:
     """Reports this replica's presence three times per lease, and takes the partitions of its share that nobody owns.
 
-    The alarm rings when another replica has come, has left or has given up partitions. With `sole`, this replica is the
+    The alarm rings when another replica has come, has left or has given up partitions. With `single_replica`, this replica is the
     only one: partitions that a predecessor held when it died are taken over at once.
     """
 
-    def __init__(self, ownership: OwnPartitions, alarm: Alarm, lease_s: float, *, sole: bool) -> None:
+    def __init__(self, ownership: OwnPartitions, alarm: Alarm, lease_s: float, *, single_replica: bool) -> None:
         self._ownership = ownership
         self._alarm = alarm
         self._report_s = lease_s / 3
-        self._sole = sole
+        self._single_replica = single_replica
         self._failing = IncidentLog(_log, "partitions_not_renewed", "partitions_renewed_again")
 
     async def run(self) -> None:
@@ -36,8 +36,8 @@ class OwnershipLoop:
             try:
                 if woken or loop.time() >= due_s:
                     due_s = loop.time() + self._report_s
-                    await self._ownership.rebalance(alone=self._sole)
-                    self._sole = False
+                    await self._ownership.rebalance(alone=self._single_replica)
+                    self._single_replica = False
                 if not self._ownership.complete:
                     await self._ownership.acquire()
             except Exception as error:

@@ -31,10 +31,10 @@ class PublishEndsLoop:
                     if not await self._publish_ends(list(self._ownership.epochs)):
                         self._pending = True
             except PeerUnavailable as error:
-                _log.debug("listeners_not_known", error=error.detail)
+                _log.debug("listeners_unknown", error=error.detail)
             except Exception as error:
                 self._pending = True
-                _log.warning("ends_not_told", error=error)
+                _log.warning("ends_not_published", error=error)
             await self._alarm.rest(self._every_s)
 
     def _gained(self) -> None:

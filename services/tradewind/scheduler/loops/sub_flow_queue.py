@@ -62,5 +62,5 @@ async def handle_sub_flows(sub_flows: SubFlows, events: list[SubFlowEvent]) -> N
             await sub_flows.handle(events)
             return
         except Exception as error:
-            _log.warning("sub_flows_wait", events=len(events), error=error)
+            _log.warning("sub_flow_events_postponed", events=len(events), error=error)
             await backoff.pause()

@@ -63,7 +63,7 @@ class NodeTaskManagerPeer:
         try:
             answer = await self._stub.GetConfig(config_pb2.GetConfigRequest(), timeout=_CALL_S)
         except grpc.aio.AioRpcError as error:
-            _log.warning("caches_not_asked", code=error.code().name, details=error.details())
+            _log.warning("caches_unknown", code=error.code().name, details=error.details())
             return None
         return answer.config.caches.keys()
 
@@ -72,7 +72,7 @@ class NodeTaskManagerPeer:
             config = (await self._stub.GetConfig(config_pb2.GetConfigRequest(), timeout=_CALL_S)).config
             queues = await self._stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(user_id=user_id), timeout=_CALL_S)
         except grpc.aio.AioRpcError as error:
-            _log.warning("limits_not_asked", code=error.code().name, details=error.details())
+            _log.warning("limits_unknown", code=error.code().name, details=error.details())
             return None
         return SystemLimits(
             config.max_running,

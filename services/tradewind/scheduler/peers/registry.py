@@ -82,7 +82,7 @@ class RegistryPeer:
             try:
                 declared = await self._declared(wanted)
             except grpc.aio.AioRpcError as error:
-                _log.warning("registry_away", code=error.code().name, details=error.details())
+                _log.warning("registry_unavailable", code=error.code().name, details=error.details())
                 return None
             found |= dict.fromkeys(wanted)
             found |= {each.type: _declaration(each) for each in declared if each.worker_ids}
@@ -136,7 +136,7 @@ class RegistryPeer:
             try:
                 page = await self._stub.ListWorkers(request, timeout=_CALL_S)
             except grpc.aio.AioRpcError as error:
-                _log.warning("registry_away", code=error.code().name, details=error.details())
+                _log.warning("registry_unavailable", code=error.code().name, details=error.details())
                 return None
             found += page.workers
             request.page_token = page.next_page_token

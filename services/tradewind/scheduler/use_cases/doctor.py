@@ -68,7 +68,7 @@ class CheckPeers:
         try:
             found += await self._unknown_runs(open_states) + await self._undelivered_ends(open_states)
         except PeerUnavailable:
-            _log.debug("node_task_manager_not_asked", runs=len(open_states))
+            _log.debug("node_task_manager_unavailable", runs=len(open_states))
         late = [flow_id for flow_id, _, late_ms in report.running if late_ms > _LATE_MS]
         found += await self._silent_triggers(late, {finding.subject for finding in found})
         if recheck is None:

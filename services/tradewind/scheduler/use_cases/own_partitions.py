@@ -76,7 +76,7 @@ class OwnPartitions:
             self.lose(list(self._held), "the lease has lapsed")
         self._wanted = shares_of([*presence.here, self._partitions.replica])[self._partitions.replica]
         if surplus := {each: self._held.pop(each) for each in self._held.keys() - self._wanted}:
-            _log.info("partitions_given_up", partitions=sorted(surplus), replicas=len(presence.here))
+            _log.info("partitions_released", partitions=sorted(surplus), replicas=len(presence.here))
             self._notify()
             await self._partitions.release(surplus)
         if presence.lapsed or surplus:

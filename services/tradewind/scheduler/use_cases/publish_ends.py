@@ -70,7 +70,7 @@ class PublishEnds:
         try:
             await self._events.publish(FLOW_FINISHED, end.run_id, payload)
         except PeerUnavailable as error:
-            _log.warning("end_not_told", run=str(end.run), error=error.detail)
+            _log.warning("end_not_published", run=str(end.run), error=error.detail)
             return False
         except PeerRefused as error:
             _log.error("end_refused", run=str(end.run), error=str(error))

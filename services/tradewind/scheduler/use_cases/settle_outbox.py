@@ -72,7 +72,7 @@ class SettleOutbox:
         try:
             settled = await self(flow_id)
         except PeerUnavailable as error:
-            _log.warning("outbox_waits", flow_id=flow_id, error=error.detail)
+            _log.warning("outbox_postponed", flow_id=flow_id, error=error.detail)
         finally:
             if not settled:
                 self._wake(Work.OUTBOX, flow_id, RETRY_MS)

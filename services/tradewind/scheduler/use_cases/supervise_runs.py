@@ -160,7 +160,7 @@ class SuperviseRuns:
         await self._open_runs.postpone({run: wait_ms for run, wait_ms in unchanged.items() if run not in changed})
         await self._submit_again(unsubmitted, epochs)
         if missed_ends:
-            _log.info("component_ends_compared", components=len(missed_ends))
+            _log.info("component_ends_reconciled", components=len(missed_ends))
             await self._fold(missed_ends, epochs)
         await self._check_sub_flows(states)
         if unsubmitted and self._hand_over.outage is not None:
@@ -179,7 +179,7 @@ class SuperviseRuns:
                 await self._sub_flows.check(state)
             except PeerRefused as error:
                 # The other runs must not wait for this one; the next check tries again.
-                _log.warning("sub_flows_not_looked_after", run=str(state.name), error=str(error))
+                _log.warning("sub_flows_not_supervised", run=str(state.name), error=str(error))
 
     async def _submit_again(self, states: Sequence[ChainState], epochs: Epochs) -> None:
         runs: list[PlannedRun] = []

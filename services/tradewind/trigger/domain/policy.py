@@ -17,7 +17,7 @@ class Policy:
     """How long a receiver may take to acknowledge before the trigger is delivered again."""
     max_failures: int = 10
     """After how many failures in a row a trigger is dead."""
-    backoff_first_ms: int = 1_000
+    backoff_initial_ms: int = 1_000
     """The delay after the first nack; it doubles with each further one."""
     backoff_max_ms: int = 300_000
     """The longest delay after a nack that does not set its own."""
@@ -47,4 +47,4 @@ class Policy:
         """Return the delay after `failures` failures in a row; 0 for none."""
         if failures < 1:
             return 0
-        return int(min(self.backoff_max_ms, self.backoff_first_ms * 2 ** min(failures - 1, 40)))
+        return int(min(self.backoff_max_ms, self.backoff_initial_ms * 2 ** min(failures - 1, 40)))

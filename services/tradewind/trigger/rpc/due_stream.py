@@ -32,14 +32,14 @@ class DueStream:
         opening = parsing.opening(first)
         delivery = self._deliveries.open(opening)
         log = _log.bind(receiver=first.receiver[:128], session=delivery.session, queue=opening.queue)
-        log.info("receiver_came")
+        log.info("receiver_connected")
         try:
             await run_both(
                 self._read(first, delivery, context, opening.queue), self._write(delivery, context, opening.queue)
             )
         finally:
             delivery.close()
-            log.info("receiver_left")
+            log.info("receiver_disconnected")
 
     async def _read(self, first: pb2.ReceiveDueRequest, delivery: Delivery, context: Context, queue: str) -> None:
         message: pb2.ReceiveDueRequest | None = first

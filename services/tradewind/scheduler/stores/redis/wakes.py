@@ -31,7 +31,7 @@ class RedisWakeChannel:
                 wake_up = WakeUp(Work(work), int(partition), int(in_ms))
             except ValueError:
                 # A later release may know more kinds of work.
-                _log.warning("unknown_wake_up", message=message[:100])
+                _log.warning("unknown_wake", message=message[:100])
             else:
                 receive(wake_up)
 

@@ -66,5 +66,5 @@ local function backoff(failures)
   if failures < 1 then
     return 0
   end
-  return math.min(args.policy.backoff_max_ms, args.policy.backoff_first_ms * 2 ^ math.min(failures - 1, 40))
+  return math.min(args.policy.backoff_max_ms, args.policy.backoff_initial_ms * 2 ^ math.min(failures - 1, 40))
 end
