@@ -30,7 +30,7 @@ demo: $(RUNTIME)  ## Run the example flow on a separate stack
 	@$(BIN)/python -m examples.momentum.demo
 
 test: $(DEV)  ## Run the tests; ARGS="tests/unit -k cron" chooses some
-	$(BIN)/pytest -n 2 $(ARGS)
+	$(BIN)/pytest -n 3 $(ARGS)
 
 chaos: $(DEV)  ## Kill everything at random for ten minutes; CHAOS_SECONDS and CHAOS_SEED choose
 	$(BIN)/pytest -m chaos -s tests/system/replicas $(ARGS)
@@ -48,8 +48,8 @@ lint-style: $(DEV)
 	$(BIN)/ruff format --check .
 
 lint-types: $(DEV)
-	$(BIN)/mypy --python-version 3.11 $(CODE)
-	$(BIN)/mypy --python-version 3.13 $(CODE)
+	$(BIN)/mypy -n 2 --python-version 3.11 $(CODE)
+	$(BIN)/mypy -n 2 --python-version 3.13 $(CODE)
 
 lint-imports: $(DEV)
 	$(BIN)/lint-imports

@@ -64,9 +64,9 @@ def build_services(
 ) -> Stack:
     """Return all services; each finds its peers at `address`.
 
-    `login` returns the login for the name of a store user; `single_replica` says that no other stack works on the store. With a
-    `service_token`, which the services show each other, calls need a token. Raises SettingsError when the environment
-    holds wrong settings, ValueError for an invalid store URL.
+    `login` returns the login for the name of a store user; `single_replica` says that no other stack works on the
+    store. With a `service_token`, which the services show each other, calls need a token. Raises SettingsError when the
+    environment holds wrong settings, ValueError for an invalid store URL.
     """
     secret = {} if service_token is None else {"service_token": service_token}
     registry_settings = load_settings(RegistrySettings, **login(REGISTRY.name).settings())

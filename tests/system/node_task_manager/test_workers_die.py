@@ -71,10 +71,10 @@ async def test_other_worker_finishes_chains_of_killed_worker(stack: Stack, node_
 
 
 async def test_node_that_outlasts_many_leases_runs_once(stack: Stack) -> None:
-    _, address = await stack.node_task_manager(lease_seconds=5)
+    _, address = await stack.node_task_manager(lease_seconds=3)
     await stack.worker("slow", address)
     async with Scheduler(address) as scheduler:
-        await scheduler.submit(single("step", '{"seconds":21}'), "flow")
+        await scheduler.submit(single("step", '{"seconds":12}'), "flow")
         await scheduler.wait_until_finished("flow", nodes=1)
     assert stack.recorded("begun") == {("flow:0:0:n0", 1): 1}
 

@@ -17,8 +17,8 @@ _log = structlog.get_logger(__name__)
 class OwnershipLoop:
     """Reports this replica's presence three times per lease, and takes the partitions of its share that nobody owns.
 
-    The alarm rings when another replica has come, has left or has given up partitions. With `single_replica`, this replica is the
-    only one: partitions that a predecessor held when it died are taken over at once.
+    The alarm rings when another replica has come, has left or has given up partitions. With `single_replica`,
+    partitions that a predecessor held when it died are taken over at once.
     """
 
     def __init__(self, ownership: OwnPartitions, alarm: Alarm, lease_s: float, *, single_replica: bool) -> None:
