@@ -30,7 +30,7 @@ demo: $(RUNTIME)  ## Run the example flow on a separate stack
 	@$(BIN)/python -m examples.momentum.demo
 
 test: $(DEV)  ## Run the tests; ARGS="tests/unit -k cron" chooses some
-	$(BIN)/pytest -n 3 $(ARGS)
+	$(BIN)/pytest -n 3 --dist worksteal $(ARGS)
 
 chaos: $(DEV)  ## Kill everything at random for ten minutes; CHAOS_SECONDS and CHAOS_SEED choose
 	$(BIN)/pytest -m chaos -s tests/system/replicas $(ARGS)

@@ -68,7 +68,7 @@ class NodeTaskManagerSettings(CommonSettings):
         20_000,
         ge=100,
         le=1_000_000,
-        description="How many keys per second the replica that cleans a shard looks at or removes, at most.",
+        description="How many keys per second the replica that cleans a shard examines or removes, at most.",
     )
     node_task_manager_settle_seconds: float = Field(
         60.0,
@@ -77,7 +77,7 @@ class NodeTaskManagerSettings(CommonSettings):
         description="How long an ended run is kept in any case, however few cycles its flow keeps.",
     )
     node_task_manager_poll_seconds: float = Field(
-        5.0, ge=0.1, le=86_400, description="How often to look for news that may have been lost on the way."
+        5.0, ge=0.1, le=86_400, description="How often to poll for changes of which nobody was notified."
     )
     node_task_manager_called_seconds: float = Field(
         1.0, ge=0.1, le=86_400, description="How often the registry is asked which workers are to be called."
