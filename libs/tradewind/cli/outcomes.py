@@ -16,7 +16,7 @@ from tradewind.client import Client, CycleDescription, CycleFailed, CycleHandle,
 
 _DESCRIBE_TIMEOUT_S = 2.0
 _NOTE_AFTER_S = 2.0
-"""After how long a person is told what a cycle waits for."""
+"""After how long the reason is printed that a cycle waits for."""
 
 
 async def _described(client: Client, handle: CycleHandle) -> CycleDescription | None:

@@ -93,7 +93,7 @@ class Screen:
         typer.echo(to_json(value, indent=2))
 
     def result(self, output: Format, value: object, text: str, style: str | None = None) -> None:
-        """Print a value as JSON, or the line that tells a person of it."""
+        """Print a value as JSON, or the line that says the same to a person."""
         if output is Format.JSON:
             self.json(value)
         else:

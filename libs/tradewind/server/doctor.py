@@ -1,4 +1,4 @@
-"""Checks the invariants of a store: step by step, each finding looked at twice, on request and in the background.
+"""Checks the invariants of a store: step by step, each finding checked twice, on request and in the background.
 
 A service provides examiners: each walks through a part of its store (a shard, a partition), some records at a time.
 """
@@ -17,9 +17,9 @@ from tradewind.server.settings import CommonSettings
 _log = structlog.get_logger(__name__)
 
 RECHECK_S = 0.3
-"""How long after the first look a finding is looked at again: whatever was merely in flight is over by then."""
+"""How long after the first check a finding is checked again: whatever was merely in flight is over by then."""
 _STEP = 100
-"""About how many records one step looks at."""
+"""About how many records one step examines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What a step looked at and found; the next step goes on at `at`, which is "" when the examiner is done."""
+    """What a step examined and found; the next step goes on at `at`, which is "" when the examiner is done."""
 
     records: int
     findings: tuple[Finding, ...]

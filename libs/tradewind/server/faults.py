@@ -1,4 +1,4 @@
-"""The exceptions that use cases raise and callers hear about; plain Python, no transport.
+"""The exceptions that use cases raise and callers receive; plain Python, no transport.
 
     Fault
     +-- InvalidInput          every violation of a request, each with its path
@@ -33,7 +33,7 @@ class Violation:
 
 
 class Fault(Exception):
-    """An outcome that the caller must hear about, with a reason that programs can check."""
+    """An outcome that the caller must learn of, with a reason that programs can check."""
 
     def __init__(self, reason: str, message: str, metadata: Mapping[str, str] | None = None) -> None:
         super().__init__(message)

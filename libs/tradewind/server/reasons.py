@@ -76,7 +76,7 @@ def no_live_worker(
 ) -> Reason:
     """Say that nobody takes a ready task.
 
-    The workers that offer the type are draining, or were last heard of at a time in ms; or the last connected worker
+    The workers that offer the type are draining, or were last seen at a time in ms; or the last connected worker
     was connected until a time, given as text.
     """
     sentence = f'no live worker offers node type "{node_type}"'

@@ -4,7 +4,7 @@
 class StoreTime:
     """Computes the store's time from a local clock that runs evenly; both in microseconds, from any origin.
 
-    Each time the store told its time, that was after the local time of asking and before that of the answer; the
+    Each time the store gave its time, that was after the local time of asking and before that of the answer; the
     offset lies in the overlap of all those intervals. When an interval does not overlap, a clock was set, and the
     estimate starts anew from there.
     """

@@ -116,7 +116,7 @@ class Attempt:
         self.settled = False
         """Whether its outcome is decided: what the code does from then on is not reported."""
         self.named = False
-        """Whether the server has been told that this worker holds it."""
+        """Whether the server knows that this worker holds it."""
         self.redact: Redactor | None = None
         """Removes secrets from texts; None when the config has none."""
         self.percent = 0

@@ -86,7 +86,7 @@ class Executor:
         return self._held
 
     def name_held_tokens(self) -> list[str]:
-        """Return every held token, and note that the server is told about them."""
+        """Return every held token, and note that the server knows of them."""
         for attempt in self._held.values():
             attempt.named = True
         return list(self._held)

@@ -1,4 +1,4 @@
-"""A worker process: offers node types and runs node tasks until it is told to leave."""
+"""A worker process: offers node types and runs node tasks until it is stopped."""
 
 import asyncio
 import contextlib

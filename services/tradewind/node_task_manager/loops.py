@@ -163,7 +163,7 @@ class Reaper:
             # Set before asking the store: this may be the first look that it answers.
             self._recovered_at = now
         spare_s = max(self._recovered_at, self._stalls.running_since_s()) + self._lease_s - now
-        # A store that hangs carries this out when it wakes, before it hears of leases renewed in the meantime.
+        # A store that hangs carries this out when it wakes, before it sees the leases renewed in the meantime.
         by_ms = self._clock.now_ms() + round(_OUTAGE_S * 1000)
         try:
             effects = await tasks.reap(spare_ms=max(0, round(spare_s * 1000)), by_ms=by_ms)

@@ -1,4 +1,4 @@
-"""What a caller hears when a token is not good."""
+"""The refusals of calls whose token is not valid."""
 
 from tradewind.server.faults import Unauthenticated
 

@@ -85,7 +85,7 @@ def back_up_directory(data: Path, target: Path, now: datetime) -> Backup:
 
 
 def list_backups(target: Path) -> list[Backup]:
-    """Return the complete backups below a directory, oldest first, without those that `broken_backups` tells of."""
+    """Return the complete backups below a directory, oldest first, without those that `broken_backups` returns."""
     return _read_backups(target)[0]
 
 

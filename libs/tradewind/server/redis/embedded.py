@@ -188,7 +188,7 @@ class EmbeddedStore:
     def _rotate_log(self) -> int:
         """Return at which byte of the log the next process goes on; a long log makes room for it.
 
-        What was said before stays: it may tell why the store died, and was started again.
+        Earlier lines stay: they may say why the store died and was started again.
         """
         with self._log.open("ab+") as log:
             if (size := log.tell()) <= _MAX_LOG_BYTES:

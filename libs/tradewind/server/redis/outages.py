@@ -26,7 +26,7 @@ MESSAGES: Mapping[type[Exception], str] = {
     ReplicasMissing: "the store has too few replicas and accepts no writes",
     StoreRefuses: "the store refuses this at the moment",
 }
-"""What callers hear for redis-py's exceptions while the store, or the part of it they need, is unusable.
+"""What callers get for redis-py's exceptions while the store, or the part of it they need, is unusable.
 
 It leaves out what operators need to know, such as which host is away: that goes to the log."""
 REASON = "STORE_UNAVAILABLE"

@@ -92,7 +92,7 @@ class Subscriber:
                     await connection.send_command(command, channel, check_health=False)
 
     def _remove(self, channel: str, entry: tuple[Callback, Gap | None]) -> None:
-        # The store is not told: unwanted channels are rare, and each costs one dictionary lookup per message.
+        # They are not unsubscribed: unwanted channels are rare, and each costs one dictionary lookup per message.
         entries = self._callbacks.get(channel, [])
         if entry in entries:
             entries.remove(entry)

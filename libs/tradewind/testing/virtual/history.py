@@ -21,8 +21,9 @@ class History:
     """Lines in the order in which things happened, each with `at_ms` (epoch) and `what`.
 
     `what` is `due` (a firing reached the scheduler), `cycle_began`, `cycle_ended` (`status`), `component_ended` (its
-    counts); and, as the worker heard or said it, `attempt_began`, `attempt_completed` (`outputs`), `attempt_failed`
-    (`code`, `message`), `attempt_given_back`, `stop_asked` and `lease_lost`: including what it said while nobody heard.
+    counts); and, as the worker received or reported it, also while it was cut off, `attempt_began`,
+    `attempt_completed` (`outputs`), `attempt_failed` (`code`, `message`), `attempt_given_back`, `stop_asked` and
+    `lease_lost`.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:

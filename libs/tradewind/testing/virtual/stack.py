@@ -68,7 +68,7 @@ class VirtualStack:
         await asyncio.sleep(timedelta(**duration).total_seconds())
 
     def silence_worker(self, seconds: float, worker_id: str = "worker-1") -> None:
-        """Cut a worker off for this many seconds: until then, nobody hears it, and it hears nothing.
+        """Cut a worker off for this many seconds: until then, nothing it sends arrives, and it receives nothing.
 
         It keeps working meanwhile; after the node task manager's lease of 30 s, its tasks are given to other workers.
         Raises KeyError when no worker has this id.

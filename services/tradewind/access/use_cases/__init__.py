@@ -1,1 +1,1 @@
-"""What the access service does: sessions, users, quotas, and telling gates who calls."""
+"""What the access service does: sessions, users, quotas, and who a call comes from."""

@@ -7,7 +7,7 @@ from typing import Self
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
 
 NO_PARTITION = -1
-"""The partition of runs that no scheduler hears of."""
+"""The partition of runs that belong to no scheduler."""
 ONLY_COMPONENT = "0"
 """The component that an ad-hoc run consists of."""
 MAX_ITEMS = 10_000

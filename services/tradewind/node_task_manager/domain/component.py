@@ -62,7 +62,7 @@ class Release:
 class RunSubmission(NamedTuple):
     """A run to be carried out. `components` pairs each component's id with its plan's digest.
 
-    Partition -1, whose events nobody hears, marks an ad-hoc task or a batch; all its nodes are of `node_type`.
+    Partition -1, whose events go to nobody, marks an ad-hoc task or a batch; all its nodes are of `node_type`.
     After its end the flow keeps its newest `keep_cycles` runs, and keeps this run for `keep_for_ms`; 0 means the
     default. A rerun names the run of its cycle whose results it keeps, by number (`source`, otherwise -1) and run id,
     and in `kept`, for each component, the places of the nodes to keep; their predecessors are kept as well.

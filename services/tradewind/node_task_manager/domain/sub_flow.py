@@ -1,4 +1,4 @@
-"""Node tasks that wait for a cycle of another flow: what the scheduler hears of them, and what it reports."""
+"""Node tasks that wait for a cycle of another flow: what the scheduler learns of them, and what it reports."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What the scheduler and users hear about."""
+"""Events for the scheduler, and notifications of users."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
@@ -50,7 +50,7 @@ class SubFlowEvent(msgspec.Struct, frozen=True, array_like=True, tag="sub_flow")
 
 
 Event: TypeAlias = ComponentEvent | SubFlowEvent
-"""What the scheduler hears about."""
+"""Events for the scheduler."""
 
 FIRST = "0"
 """The position before all events of a partition."""

@@ -50,7 +50,7 @@ class Purge(msgspec.Struct, frozen=True):
 class Cleaned(msgspec.Struct, frozen=True):
     """What a step of cleaning did: `leads` says that the caller may clean, `waits` that lapsed leases come first.
 
-    `keys` counts the keys looked at; `runs`, `node_tasks` and `entries` (of indexes) count what was removed. The next
+    `keys` counts the keys examined; `runs`, `node_tasks` and `entries` (of indexes) count what was removed. The next
     step goes on at `place` of the list of all node tasks, None at its end; `more` says that it can begin at once.
     """
 
@@ -138,7 +138,7 @@ class NodeTaskStore(Protocol):
 
         `spare_ms` is what is left of a lease's time in which workers may come back: node tasks that began or became
         ready before that time are spared, but waiting ones fail once their total time is over. When carried out after
-        `by_ms` (0 for any time), nothing is looked at, and the effects are `late`."""
+        `by_ms` (0 for any time), nothing is examined, and the effects are `late`."""
         ...
 
     def configure(self, config: SystemConfig) -> None:

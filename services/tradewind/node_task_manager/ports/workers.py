@@ -61,7 +61,7 @@ class WorkerLine(Protocol):
         ...
 
     def expect(self, sequence: int, parts: int, *, awaited: bool = False) -> None:
-        """Note that a message of the worker was heard: it has taken effect when all its `parts` are acknowledged.
+        """Note that a message of the worker has arrived: it has taken effect when all its `parts` are acknowledged.
 
         After an `awaited` message, the worker says nothing more until it is acknowledged.
         """
@@ -129,7 +129,7 @@ class WorkerCalls(Protocol):
         ...
 
     async def terminate(self, shard: int, terminations: Sequence[Termination]) -> bool:
-        """Ask the worker to stop node tasks; False when it did not hear."""
+        """Ask the worker to stop node tasks; False when the call did not reach it."""
         ...
 
     async def close(self) -> None:

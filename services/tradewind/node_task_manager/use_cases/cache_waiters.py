@@ -56,7 +56,7 @@ class CacheWaiters:
                 return
 
     def expire(self, now: float) -> None:
-        """Forget node tasks that have looked again elsewhere, or have ended; `now` is the monotonic time in s."""
+        """Forget node tasks that have checked again elsewhere, or have ended; `now` is the monotonic time in s."""
         for waiting in list(self._waiting.values()):
             for waiter, since in list(waiting.items()):
                 if now - since > _FORGET_S:

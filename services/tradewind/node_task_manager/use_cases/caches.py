@@ -1,4 +1,4 @@
-"""Results from caches: looking them up, working each out once, storing it, and telling those who wait for it.
+"""Results from caches: looking them up, working each out once, storing it, and notifying those who wait for it.
 
 An attempt that finds nothing gets a flight: it works the result out for all others that look for it meanwhile. A flight
 lasts as long as its attempt holds its lease here, and is renewed with it; when the attempt fails or is lost, one of the
@@ -29,7 +29,7 @@ from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)
 _LONGEST_WAIT_MS = 10_000
-"""How long a node task waits before it looks again, in case the message that the result is there was lost."""
+"""How long a node task waits before it checks again, in case the message that the result is there was lost."""
 _BIG = 64 * 1024
 """Inputs above this size (bytes) take too long to read on the event loop."""
 
@@ -242,7 +242,7 @@ class ResultCaches:
             self._flights.pop(flight.token, None)
 
     async def _settle(self, flight: _Flight, outputs: Outputs | None) -> None:
-        """End a flight, with a result or without, and tell the node tasks that wait for it."""
+        """End a flight, with a result or without, and notify the node tasks that wait for it."""
         cache = flight.entry.cache
         filled = False
         try:

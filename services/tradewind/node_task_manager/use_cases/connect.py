@@ -34,7 +34,7 @@ class Connections:
     async def open(
         self, worker: ConnectedWorker, held: Sequence[tuple[int, Held]], welcome: Callable[[int], None]
     ) -> None:
-        """Open the worker's next session; it keeps `held` node tasks whose lease stands, and hears which it has lost.
+        """Open the worker's next session; it keeps `held` node tasks whose lease stands, and learns which it has lost.
 
         `welcome` is called with the session's number before anything else is said. Call `close` even when this fails.
 

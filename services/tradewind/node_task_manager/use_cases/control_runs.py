@@ -14,7 +14,7 @@ from tradewind.server.faults import FailedPrecondition
 
 
 class ControlRuns:
-    """Stops, releases and removes in the shard of the user, and tells workers."""
+    """Stops, releases and removes in the shard of the user, and notifies workers."""
 
     def __init__(
         self, dispatchers: Mapping[int, Dispatcher], records: NodeTaskRecords, limits: Limits, clock: Clock

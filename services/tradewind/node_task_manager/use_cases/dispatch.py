@@ -180,7 +180,7 @@ class Dispatcher:
             self._remind_again = True
 
     def _force_claim(self) -> None:
-        """Claim even without room, so that due node tasks are queued and other replicas hear of them."""
+        """Claim even without room, so that due node tasks are queued and other replicas are notified."""
         self._todo = True
         self._wake.set()
 

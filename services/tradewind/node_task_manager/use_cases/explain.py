@@ -217,7 +217,7 @@ def _retry(task: NodeTask, node: PlanNode) -> Reason:
 
 def _own_limit(name: str, view: TaskView, config: SystemConfig) -> int:
     """Return how many node tasks run under a limit that holds back single node tasks, 0 if it has just been removed: a
-    replica that has not heard of it still goes by the old one."""
+    replica that does not know it yet still goes by the old one."""
     node = view.node
     kind = name.partition(":")[0]
     if kind == "flow":

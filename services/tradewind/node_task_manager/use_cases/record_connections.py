@@ -15,7 +15,7 @@ from tradewind.server.clock import Clock
 _log = structlog.get_logger(__name__)
 _REFRESH_S = 10.0
 _KEEP_MS = 30_000
-"""How long what a replica told stays after it was killed."""
+"""How long what a replica has recorded stays after it was killed."""
 _RETRY_S = 1.0
 _BATCH = 200
 _CLAIMS_MS = 60_000
@@ -44,7 +44,7 @@ class RecordConnections:
         self._changed: set[str] = set()
         self._workers: dict[str, int] = {}
         self._node_types: dict[str, LastOffer | None] = {}
-        """The changes to these two have yet to be told."""
+        """The changes to these two have yet to be published."""
         self._whole = True
         self._wake = asyncio.Event()
         pool.on_change(self._mark_changed)
@@ -100,7 +100,7 @@ class RecordConnections:
             self._changed.add(worker_id)
 
     def _collect_changes(self) -> None:
-        """Work out what to tell about workers that have changed."""
+        """Work out what to publish about workers that have changed."""
         changed, self._changed = self._changed, set()
         for worker_id in changed:
             worker = self._pool.get(worker_id)

@@ -1,4 +1,4 @@
-"""Messages between replicas. They may be lost, so each replica also looks for itself now and then.
+"""Messages between replicas. They may be lost, so each replica also polls now and then.
 
 A message is the name of a node type that has ready node tasks, or one of
 

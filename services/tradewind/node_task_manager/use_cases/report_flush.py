@@ -1,4 +1,4 @@
-"""Taking reports of workers to the store of a shard, and telling each worker the result."""
+"""Taking reports of workers to the store of a shard, and sending each worker the result."""
 
 import asyncio
 from collections.abc import Callable, Sequence

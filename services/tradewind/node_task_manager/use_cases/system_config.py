@@ -15,7 +15,7 @@ _TRIES = 10
 class FollowConfig:
     """Keeps the stores of this process within the present configuration.
 
-    `publish_version(version)` tells the other replicas of a change.
+    `publish_version(version)` notifies the other replicas of a change.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ class UnaryWork:
         try:
             claimed = await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            # The store may have leased node tasks by now that nobody would ever hear of.
+            # The store may have leased node tasks by now that nobody would ever learn of.
             await self.give_back(worker_id, map(_token, await claiming))
             raise
         return claimed if self._traces is None else self._traces.dispatched(claimed)

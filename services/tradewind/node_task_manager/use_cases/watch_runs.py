@@ -1,4 +1,4 @@
-"""Following ad-hoc runs: a watcher is told when its run changes, and then reads the run itself."""
+"""Following ad-hoc runs: a watcher is notified when its run changes, and then reads the run itself."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -7,7 +7,7 @@ from typing import TypeVar
 State = TypeVar("State")
 
 _RECHECK_S = 0.2
-"""Scripts announce changes at most ten times a second, so a watcher looks again this long after a change."""
+"""Scripts announce changes at most ten times a second, so a watcher reads again this long after a change."""
 _POLL_S = 5.0
 
 

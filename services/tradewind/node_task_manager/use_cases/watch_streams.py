@@ -21,7 +21,7 @@ Read = Callable[[str, int], Awaitable[Stretch[Entry]]]
 
 
 class StreamWatch:
-    """The watchers of this process, by the stream they follow. All hear of news over one connection."""
+    """The watchers of this process, by the stream they follow. All are notified over one connection."""
 
     def __init__(self) -> None:
         self._watchers: dict[str, set[asyncio.Event]] = {}

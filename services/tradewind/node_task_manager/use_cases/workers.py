@@ -32,7 +32,7 @@ class Offer:
 class ConnectedWorker:
     """A worker behind a stream. `sessions` holds the number of its stream by shard, `held` its leases by nonce.
 
-    The worker cannot name `unnamed` leases: it has not heard of them yet, or has reported their end, which is not
+    The worker cannot name `unnamed` leases: it does not know them yet, or has reported their end, which is not
     stored yet. `promised` is room offered to claims under way; `offers` describes some of its node types.
     """
 

@@ -77,7 +77,7 @@ class BulkJob:
     """A job at `version`, which the store raises with each write; times in epoch ms.
 
     A job goes through flows in order of id, and through the cycles of each flow from the newest back. `flow_id` is the
-    flow that it has reached, and (`cycle`, `run`) the run of that flow that it looked at last, (-1, 0) for none. With
+    flow that it has reached, and (`cycle`, `run`) the run of that flow that it examined last, (-1, 0) for none. With
     `through`, it is done with that flow.
     """
 
@@ -123,7 +123,7 @@ class BulkJob:
         )
 
     def moved_to(self, run: RunName) -> "BulkJob":
-        """Return the job after it has looked at a run."""
+        """Return the job after it has examined a run."""
         return replace(self, flow_id=run.flow_id, cycle=run.cycle, run=run.run, through=False)
 
     def ended(self, status: BulkStatus, at_ms: int) -> "BulkJob":

@@ -67,7 +67,7 @@ class Catalogue:
 
 
 class RegistryPeer:
-    """Implements NodeTypes, Workers and WorkerRecords; what it hears about node types is kept for a few seconds."""
+    """Implements NodeTypes, Workers and WorkerRecords; what it learns about node types is kept for a few seconds."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = RegistryServiceStub(channel)

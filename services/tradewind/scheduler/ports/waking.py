@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Work(StrEnum):
-    """Work that the owner of a partition does when woken, and looks for now and then in case nobody woke it."""
+    """Work that the owner of a partition does when woken, and polls for now and then in case nobody woke it."""
 
     RUNS = "runs"
     """Open runs to look after."""

@@ -32,8 +32,7 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     data_version                        string    version of the data and number of partitions; in partition 0 only
 
 and `changes` is the partition's pub/sub channel: beginnings and ends of runs are published on it, while somebody
-listens or, on a cluster, always. On the channel `wake` of partition 0, replicas tell the owners of partitions what work
-there is.
+listens or, on a cluster, always. On the channel `wake` of partition 0, replicas notify owners of work.
 """
 
 from tradewind.server.partitions import PARTITIONS, partition_of
@@ -169,5 +168,5 @@ class Keys:
         return f"{self._bases[partition]}changes"
 
     def wake(self) -> str:
-        """Return the channel on which owners of partitions are told what work there is."""
+        """Return the channel on which owners of partitions are notified of work."""
         return f"{self._bases[0]}wake"

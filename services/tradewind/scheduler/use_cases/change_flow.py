@@ -33,7 +33,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ChangeFlow:
-    """Changes the status of flows. Every change is on record before another service hears of it."""
+    """Changes the status of flows. Every change is on record before another service learns of it."""
 
     def __init__(
         self,

@@ -130,7 +130,7 @@ class CheckPeers:
             Finding(
                 "end-not-returned",
                 waiting[name],
-                f"it waits for cycle {name}, which has ended, but nobody would tell it",
+                f"it waits for cycle {name}, which has ended, but nothing would report that to it",
             )
             for name in ended
             if name not in in_delivery

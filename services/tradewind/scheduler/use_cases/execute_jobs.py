@@ -15,7 +15,7 @@ from tradewind.server.clock import Clock
 from tradewind.server.faults import Fault, Unavailable
 
 _PAGE = 20
-"""How many runs one step looks at; after a crash in the middle of a step, the step looks at them again."""
+"""How many runs one step examines; after a crash in the middle of a step, the step examines them again."""
 _FLOWS = 500
 
 

@@ -12,7 +12,7 @@ _MOST = 200
 async def no_such_flow(flows: FlowRecords, flow_id: str) -> NotFound:
     """Return the error for a flow that does not exist, with the most similar id that the caller may see.
 
-    Of many flows, it looks at the first two hundred only, and at two hundred from the first half of `flow_id` on.
+    Of many flows, it reads the first two hundred only, and at two hundred from the first half of `flow_id` on.
     """
     ids = await flows.list_ids("", _MOST)
     if len(ids) == _MOST:

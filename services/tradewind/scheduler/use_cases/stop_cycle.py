@@ -24,7 +24,7 @@ _STOP_AGAIN_MS = 1_000
 
 
 class StopCycle:
-    """The stop of a cycle is on record before any other service hears of it; the owner repeats it until the end."""
+    """The stop of a cycle is on record before any other service learns of it; the owner repeats it until the end."""
 
     def __init__(
         self,

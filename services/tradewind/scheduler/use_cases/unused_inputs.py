@@ -37,7 +37,7 @@ class UnusedInputs:
     async def of_many(self, runs: Iterable[tuple[PlannedFlow, str]]) -> Iterator[tuple[int, list[str]]]:
         """Return the indexes of up to a hundred runs that have such inputs, with the sentences.
 
-        Of runs of one revision whose inputs have the same names, only the first is looked at.
+        Of runs of one revision whose inputs have the same names, only the first is examined.
         """
         first: dict[tuple[int, frozenset[str]], tuple[int, PlannedFlow, Iterable[str]]] = {}
         for place, (planned, inputs_json) in enumerate(runs):

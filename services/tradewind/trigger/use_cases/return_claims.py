@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ReturnClaims:
-    """Returns the claims of one receiver's `session`; the others of this process are told what is due again."""
+    """Returns the claims of one receiver's `session`; the others of this process are notified of what is due again."""
 
     def __init__(self, store: ClaimStore, receivers: Receivers, session: str, lease_ms: int) -> None:
         self._store = store

@@ -157,7 +157,7 @@ do
       end or nil
       found('component-counts', run .. ':' .. id, 'it has ' .. table.concat(wrong, ', '), mend)
     elseif comp.open == 0 and comp.status == 'running' and all_done() then
-      found('component-not-finished', run .. ':' .. id, 'all its nodes have ended, but nobody was told',
+      found('component-not-finished', run .. ':' .. id, 'all its nodes have ended, but no event says so',
         function() component_ended(comp) end)
     end
     if comp.partition == NO_PARTITION and comp.nodes <= PIECES then

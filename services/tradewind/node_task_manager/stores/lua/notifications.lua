@@ -20,7 +20,7 @@ do
     notified[user] = true
   end
 
-  -- Whether to tell a user of the thing `name`: once within `ms`.
+  -- Whether to notify a user of the thing `name`: once within `ms`.
   function notices.once(user, name, ms)
     local key = base .. 'notified:' .. user .. ':' .. name
     local till = call('GET', key)

@@ -83,7 +83,7 @@ function due.settle(flow, plan, planned, blocked, open, inputs)
   local stopping, cycles = false, 1
   if planned > 0 and blocked then stopping, cycles = apply_overlap(flow, plan, planned, open, inputs) end
   if planned > 0 and plan.most > 0 and call('HINCRBY', flow.key, 'fired', cycles) >= plan.most then plan.next_at = 0 end
-  -- Events keep coming until the trigger service hears that no more are wanted.
+  -- Events keep coming until the trigger service learns that no more are wanted.
   if plan.event and plan.next_at == 0 then call('ZADD', base .. 'outbox', time, flow.id) end
   if planned == 0 or blocked then
     call('HSET', flow.key, 'next_execution', plan.next_at)

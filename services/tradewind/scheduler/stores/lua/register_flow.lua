@@ -47,7 +47,7 @@ local function planned_next(next_execution)
   return next_execution > 0 and next_execution < anchor and next_execution or anchor
 end
 
--- Plans the next time of a running flow by its new schedule, and has the trigger service told.
+-- Plans the next time of a running flow by its new schedule, and has the trigger service notified.
 local function reschedule(next_execution, epoch)
   local anchor = planned_next(next_execution)
   call('HSET', flow, 'anchor', anchor, 'next_execution', anchor, 'schedule_epoch', math.max(epoch + 1, time))

@@ -1,6 +1,6 @@
 --!include open_runs
 
--- Whether a node of another flow still has to hear how a run ended.
+-- Whether a node of another flow still has to learn how a run ended.
 local function end_is_awaited(key, flow_id, name)
   local known = call('HMGET', key, 'parent', 'run_id', 'status')
   return known[1] and call('ZSCORE', base .. 'returns', flow_id .. ':' .. name .. ' ' .. known[2] .. ' ' .. known[3])

@@ -11,7 +11,7 @@ from tradewind.server.partitions import partition_of
 def trim(data: Data, flow: Flow, keep: int, ended_until: int, least: int = 1, most: int = sys.maxsize) -> int:
     """Remove the oldest ended runs beyond the newest `keep` cycles, once there are `least` of them; return how many.
 
-    At most `most` are looked at, up to the first that ended after `ended_until`. Runs whose end has still to be
+    At most `most` are examined, up to the first that ended after `ended_until`. Runs whose end has still to be
     returned stay.
     """
     ended = [name for name in sorted(flow.runs) if name not in flow.open]
