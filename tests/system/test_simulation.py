@@ -44,6 +44,20 @@ def test_simulated_month_is_correct_and_takes_seconds() -> None:
     assert took < 30
 
 
+def test_worker_stays_connected_while_time_leaps(caplog: pytest.LogCaptureFixture) -> None:
+    @node("idle")
+    async def idle() -> None: ...
+
+    async def days(stack: VirtualStack) -> None:
+        await stack.client.register_flow("rare", {"interval": "6h", "nodes": [{"id": "only", "type": "idle"}]})
+        await stack.client.start_flow("rare")
+        await stack.run_for(days=2)
+
+    caplog.set_level("INFO", "tradewind.worker")
+    simulate(days, [idle])
+    assert caplog.messages == ["connected as worker-1, session 1"]
+
+
 def test_expired_results_are_an_error_rather_than_empty() -> None:
     @node("place")
     async def place(ctx: Context) -> int:

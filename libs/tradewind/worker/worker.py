@@ -89,6 +89,8 @@ class Worker:
     worker id, capacity or grace.
     """
 
+    _stream_type = WorkStream
+
     def __init__(
         self,
         nodes: Iterable[AnyNode] | AnyNode,
@@ -304,7 +306,7 @@ class Worker:
         stub = NodeTaskManagerServiceStub(channel)
         if self._listen is None:
             offers = [node.offer() for node in self._nodes.values()]
-            stream = WorkStream(stub, self._identity, executor, outbox, offers)
+            stream = self._stream_type(stub, self._identity, executor, outbox, offers)
             await self._register_and_work(stream, executor, registry_channel)
             return
         credentials = self._credentials_to_serve()

@@ -12,6 +12,7 @@ from tradewind.client.connection import Connection
 from tradewind.testing.virtual.channel import LocalChannel
 from tradewind.worker import Node, Worker
 from tradewind.worker.scheduler_link import SchedulerLink
+from tradewind.worker.stream import WorkStream
 from tradewind.worker.threads import Call, ThreadPool
 
 _HERE = "simulation"
@@ -31,8 +32,17 @@ class VirtualClient(Client):
         )
 
 
+class _Stream(WorkStream):
+    """Knows no pauses: nothing is under way when time leaps."""
+
+    def _was_paused(self) -> bool:
+        return False
+
+
 class VirtualWorker(Worker):
     """A worker of the simulation; runs everything on the loop."""
+
+    _stream_type = _Stream
 
     def __init__(self, nodes: Sequence[Node[..., Any]], worker_id: str, channel: LocalChannel) -> None:
         super().__init__(nodes, address=_HERE, worker_id=worker_id, process_capacity=0)
