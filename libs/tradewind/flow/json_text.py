@@ -1,6 +1,7 @@
 """Values as JSON text, in the same way for nodes and clients."""
 
 import math
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -24,15 +25,39 @@ def encode_json(value: Any, path: str = "the value") -> bytes:
 
 
 def to_builtin(value: Any) -> Any:
-    """Convert a value that msgspec does not know to JSON's types: numpy's scalars and arrays, pydantic's models."""
+    """Convert a value that msgspec does not know to one that it does.
+
+    These are numpy's scalars and arrays, pydantic's models, and subclasses of plain types, such as pandas' Timestamp.
+    """
     if hasattr(value, "tolist"):
-        return value.tolist()
+        return _in_microseconds(value).tolist()
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
+    if isinstance(value, datetime | date | timedelta):
+        return _plain_time(value)
+    for plain in (str, int, float):
+        if isinstance(value, plain):
+            return plain(value)
     if isinstance(value, tuple | frozenset):
         # msgspec knows these as values; it asks for them only as keys.
         raise TypeError(f"the keys of an object must be text or numbers, not a {type(value).__name__}")
     raise TypeError(f"a value of type {type(value).__qualname__} cannot be written as JSON")
+
+
+def _in_microseconds(array: Any) -> Any:
+    """Return an array or scalar as it is, but times in nanoseconds, which numpy lists as numbers, in microseconds."""
+    unit = str(getattr(array, "dtype", ""))
+    return array.astype(unit.replace("ns", "us")) if unit in ("datetime64[ns]", "timedelta64[ns]") else array
+
+
+def _plain_time(value: date | timedelta) -> date | timedelta:
+    if value != value:  # pandas' NaT is a datetime
+        raise TypeError(f"{value} is not a time; give null or leave it out")
+    if isinstance(value, timedelta):
+        return timedelta(value.days, value.seconds, value.microseconds)
+    if isinstance(value, datetime):
+        return datetime.combine(value.date(), value.timetz())
+    return date(value.year, value.month, value.day)
 
 
 def _refuse_non_finite(value: Any, path: str) -> None:

@@ -1,7 +1,7 @@
 """What a node may return, and the messages about anything else."""
 
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -26,6 +26,49 @@ class Model:
         return {"mode": mode}
 
 
+class Day(date):
+    """As pendulum's."""
+
+
+class Timestamp(datetime):
+    """As pandas' and pendulum's."""
+
+
+class NotATime(datetime):
+    """As pandas' NaT."""
+
+    def __ne__(self, other: object) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return "NaT"
+
+
+class Timedelta(timedelta):
+    """As pandas'."""
+
+
+class Symbol(str):
+    """Text with a name."""
+
+
+class Euros(float):
+    """A number with a unit."""
+
+
+class Nanoseconds:
+    """Lists numbers instead of times, as numpy's arrays of nanoseconds do."""
+
+    dtype = "datetime64[ns]"
+
+    def tolist(self) -> list[int]:
+        return [1_267_401_600_000_000_000]
+
+    def astype(self, dtype: str) -> Array:
+        assert dtype == "datetime64[us]"
+        return Array(datetime(2010, 3, 1))
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -38,6 +81,11 @@ class Model:
         ("€", '"€"'),
         (Array(1.0, 2.0), "[1.0,2.0]"),
         (Model(), '{"mode":"json"}'),
+        (Day(2010, 3, 1), '"2010-03-01"'),
+        (Timestamp(2010, 3, 1, 9, 30, tzinfo=UTC), '"2010-03-01T09:30:00Z"'),
+        (Timedelta(minutes=1), '"PT60S"'),
+        ([Symbol("IBM"), Euros(1.5)], '["IBM",1.5]'),
+        (Nanoseconds(), '["2010-03-01T00:00:00"]'),
     ],
 )
 def test_single_output_is_return_value_as_json(value: Any, text: str) -> None:
@@ -64,6 +112,8 @@ def test_emit_names_outputs_by_handle() -> None:
             Array(float("nan")),
             "the output is not JSON: output[0] is nan; give null or leave it out",
         ),
+        (Euros("nan"), "the output is not JSON: output is nan; give null or leave it out"),
+        (NotATime(2010, 3, 1), "the output is not JSON: NaT is not a time; give null or leave it out"),
         (object(), "the output is not JSON: a value of type object cannot be written as JSON"),
         ({(1, 2): 3}, "the output is not JSON: the keys of an object must be text or numbers, not a tuple"),
         ("\ud800", "the output is not JSON: 'utf-8' codec can't encode character '\\ud800'"),
