@@ -149,7 +149,9 @@ async def test_large_values_reach_the_successor_and_inputs_beyond_3_mib_fail_it(
         return (await ntm.node("join")).status == node_task_pb2.NODE_TASK_STATUS_FAILED
 
     await until(failed, "the join fails")
-    assert (await ntm.node("join")).error.code == "INPUT_TOO_LARGE"
+    error = (await ntm.node("join")).error
+    assert error.code == "INPUT_TOO_LARGE"
+    assert error.message.endswith("the limit is 3 MiB: store large values elsewhere and emit references")
 
 
 async def test_a_stop_reaches_the_worker_and_ends_the_component(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]

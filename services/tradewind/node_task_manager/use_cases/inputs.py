@@ -25,7 +25,10 @@ class InputsTooLarge(Exception):
 
     def __init__(self, size: int) -> None:
         limit = MAX_INPUT_BYTES // 1024 // 1024
-        super().__init__(f"the inputs have at least {size} bytes in total, the limit is {limit} MiB")
+        super().__init__(
+            f"the inputs have at least {size} bytes in total, the limit is {limit} MiB: store large values elsewhere "
+            "and emit references"
+        )
         self.size = size
 
 
