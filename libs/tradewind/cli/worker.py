@@ -122,7 +122,8 @@ async def list_(
 ) -> None:
     """List workers.
 
-    A worker that is "not connected" gets no work, even though its last heartbeat is recent.
+    A worker that is "not connected" gets no work, even though its last heartbeat is recent. LOAD is what it ran at its
+    last heartbeat; `tradewind queue` shows what runs now.
     """
     from tradewind.cli.plain import plain
     from tradewind.client import TradewindError
@@ -171,7 +172,8 @@ async def drain(
 ) -> None:
     """Ask a worker to take no new work, finish what it runs, and leave.
 
-    The worker learns of this with its next heartbeat.
+    The worker learns of this with its next heartbeat, within 20 s. Its nodes may take as long as they need; a Ctrl-C
+    or SIGTERM meanwhile gives them the worker's grace.
     """
     async with session.client() as client:
         worker = await client.drain_worker(worker_id)

@@ -238,6 +238,12 @@ class Worker:
         self._stopping.set()
         self._leaving.set()
 
+    def _leave_when_done(self) -> None:
+        """Begin to leave, as the registry asks; it asks again with each heartbeat."""
+        if not self._leaving.is_set():
+            logger.info("leaving, as the registry asks: running nodes may take as long as they need")
+        self._leaving.set()
+
     def _leave_on_signal(self) -> bool:
         """Begin to leave; return False if it was leaving already."""
         if self._stopping.is_set():
@@ -341,7 +347,7 @@ class Worker:
             self._identity,
             [node.declaration() for node in self._nodes.values()],
             running=lambda: self.running,
-            drain=self._leaving.set,
+            drain=self._leave_when_done,
         )
         registering = asyncio.create_task(registration.run())
         working = asyncio.create_task(self._work(link, registration))

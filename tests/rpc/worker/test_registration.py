@@ -73,7 +73,8 @@ async def test_worker_registers_again_when_asked(engine: Engine) -> None:
     assert engine.registered[0].node_types == engine.registered[1].node_types
 
 
-async def test_registry_can_ask_worker_to_leave(engine: Engine) -> None:
+async def test_registry_can_ask_worker_to_leave(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     released = asyncio.Event()
 
     @node("slow")
@@ -96,6 +97,8 @@ async def test_registry_can_ask_worker_to_leave(engine: Engine) -> None:
 
     assert [completion.token for completion in session.completions] == ["t1"]
     assert len(engine.deregistered) == 1
+    told = [line for line in caplog.messages if line.startswith("leaving")]
+    assert told == ["leaving, as the registry asks: running nodes may take as long as they need"]
 
 
 async def test_calls_to_unavailable_registry_are_repeated(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
