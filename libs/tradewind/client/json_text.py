@@ -7,12 +7,12 @@ import msgspec
 from tradewind.flow.json_text import encode_json
 
 
-def encode(value: object) -> str:
-    """Return compact JSON text. Raises ValueError that names what JSON cannot hold."""
+def encode(value: object, name: str = "the value") -> str:
+    """Return compact JSON text. Raises ValueError that names what JSON cannot hold, and where in `name` it is."""
     try:
-        return encode_json(value).decode()
+        return encode_json(value, name).decode()
     except ValueError as error:
-        raise ValueError(f"this is not JSON: {error}") from error
+        raise ValueError(f"{name} is not JSON: {error}") from error
 
 
 def decode(text: str) -> Any:

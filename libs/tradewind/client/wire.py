@@ -145,4 +145,4 @@ def object_json(given: Mapping[str, Any] | str | None, name: str) -> str:
         return given
     if not isinstance(given, Mapping):
         raise TypeError(f'{name} must map names to values, as in {{"month": "2001-04"}}; {describe_value(given)}')
-    return encode(dict(given))
+    return encode(dict(given), name)

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from math import inf, nan
 from typing import Any
 from uuid import UUID
 
@@ -37,6 +38,12 @@ async def test_unknown_status_error_lists_known_ones(client: Client, status: str
         (lambda client: client.run_flow("f", inputs=["2001-04"]), TypeError, "['2001-04'] is a list"),
         (lambda client: client.submit_task("t", "month=1"), ValueError, "parameters must be a dict or a JSON object"),
         (lambda client: client.submit_batch("t", [5]), InvalidInput, "parameters[0]: an item must map names to values"),
+        (
+            lambda client: client.submit_batch("t", [{}, {"at": inf}]),
+            InvalidInput,
+            "parameters[1]: an item is not JSON: an item.at is inf; give null",
+        ),
+        (lambda client: client.run_flow("f", {"n": nan}), ValueError, "inputs is not JSON: inputs.n is nan; give null"),
         (lambda client: client.run_flows([("f", {})]), TypeError, "('f', {}) is a tuple"),
         (lambda client: client.run_flow(5), TypeError, "flow_id must be text; 5 is an int"),
         (lambda client: client.run_flow(UUID(int=1)), TypeError, "000001') is a UUID"),
