@@ -22,6 +22,8 @@ def read_definition(source: str) -> Flow:
             return load_flow(source)
         except WorkerError as error:
             raise ValueError(str(error)) from None
+    if source.isidentifier() and not path.exists():
+        raise ValueError(f"there is no file {source}; of a module, name the flow as well, such as {source}:flow")
     if path.suffix == ".py":
         raise ValueError(f"{source} is Python: name the module and its flow, such as {path.stem}:flow")
     return read_flow(source)

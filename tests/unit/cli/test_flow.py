@@ -345,6 +345,12 @@ def test_missing_file_is_reported(shell: Shell) -> None:
     assert ran.err == "error: nowhere.json: No such file or directory\n"
 
 
+def test_module_without_flow_hints_at_its_flow(shell: Shell) -> None:
+    ran = shell("flow", "register", "prices", "nodes", ends=2)
+
+    assert ran.err == "error: there is no file nodes; of a module, name the flow as well, such as nodes:flow\n"
+
+
 @pytest.mark.parametrize("timeout", ["0.1", "100ms", "0.1s"])
 def test_timeout_is_given_as_number_or_duration_text(shell: Shell, stack: FakeStack, timeout: str) -> None:
     stack.scheduler.ending = None
