@@ -54,4 +54,4 @@ async def test_dead_letters_are_listed_and_flow_nodes_are_not_redriven(client: C
     assert re.search(rf"bad +failing +failed .*{reason}", await shell("cycle", "show", "failing"))
     assert re.search(reason, await shell("explain", "failing"))
     output = await shell("dead-letters", "redrive", "failing:0:0:bad", exit_code=1)
-    assert 'is a node of cycle 0 of flow "failing": run the flow again' in output
+    assert 'is a node of cycle 0 of flow "failing": rerun that cycle' in output

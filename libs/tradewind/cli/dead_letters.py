@@ -48,7 +48,7 @@ async def redrive(
 ) -> None:
     """Submit the work of dead letters again, each as a new ad-hoc task.
 
-    Redriving the same dead letter twice returns the same task. Nodes of flows are refused: run the flow again.
+    Redriving the same dead letter twice returns the same task. Nodes of flows are refused: rerun their cycles.
     """
     async with session.client() as client:
         redriven = await client.redrive_dead_letters(task_ids)

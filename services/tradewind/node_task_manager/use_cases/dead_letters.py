@@ -62,7 +62,7 @@ class DeadLetters:
         if not run.ad_hoc:
             raise FailedPrecondition(
                 "WRONG_STATUS",
-                f'"{task_id}" is a node of cycle {run.cycle} of flow "{run.flow_id}": run the flow again; a node of a '
+                f'"{task_id}" is a node of cycle {run.cycle} of flow "{run.flow_id}": rerun that cycle; a node of a '
                 "cycle cannot be run on its own",
                 f"node_tasks/{task_id}",
             )
