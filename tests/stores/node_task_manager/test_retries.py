@@ -235,6 +235,19 @@ async def test_retry_budget_grows_to_a_fifth_of_the_attempts_begun(bench: Bench)
     assert (statuses.count("pending"), statuses.count("failed")) == (20, 10)
 
 
+async def test_attempts_after_a_wait_that_the_node_asked_for_are_outside_the_budget(bench: Bench) -> None:
+    plan = plan_of(" ".join(f"n{at}" for at in range(34)), retry=TWICE)
+    await bench.submit(plan)
+    attempts = await bench.take()
+    for attempt in attempts[:20]:
+        await fail(bench, attempt, RetryRequest(30_000))
+    assert list((await bench.statuses(plan)).values()).count("pending") == 20
+    for attempt in attempts[20:]:
+        await fail(bench, attempt)
+    statuses = list((await bench.statuses(plan)).values())
+    assert (statuses.count("pending"), statuses.count("failed")) == (30, 4), "they use up none of it either"
+
+
 async def test_nodes_without_retry_policy_do_not_raise_the_retry_budget(bench: Bench) -> None:
     await bench.submit(plan_of(" ".join(f"n{at}" for at in range(100))))
     while await bench.take():

@@ -1,7 +1,7 @@
 --!include suspension
 -- The retry budget: how many further attempts a flow (or a user, for runs outside any flow) may have depends on how
 -- many attempts began, counted in buckets of five seconds over the current one and the minute before it. Only nodes
--- with a retry policy are counted.
+-- with a retry policy are counted, and no attempts after a time that the node itself asked for.
 local spenders = {}
 fresh(function() if next(spenders) then spenders = {} end end)
 local retry_budget = {}

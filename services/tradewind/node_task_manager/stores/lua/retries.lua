@@ -24,7 +24,7 @@ do
     if record.total_at and tonumber(record.total_at) <= time + wait then
       return 'the total time would end before the next attempt could begin'
     end
-    return retry_budget.refuse(comp)
+    if not (retry_request and retry_request.after_ms) then return retry_budget.refuse(comp) end
   end
 
   -- Ends an attempt that did not succeed: the node task is delayed, or fails for good.

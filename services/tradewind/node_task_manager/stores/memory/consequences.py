@@ -113,7 +113,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             task = self._with_history(replace(task, failures=task.failures + 1), error.code)
             at = self._clock() + wait_ms(task, policy, retry_request)
             final = final_reason(task, policy, error, retry_request, at, self._private[task.task_id].total_at)
-            final = final or self._budgets.refuse(self._spender(task))
+            if not final and (retry_request is None or retry_request.after_ms is None):
+                final = self._budgets.refuse(self._spender(task))
             if not final:
                 self._delayed[task.task_id] = at
                 self._private[task.task_id].settled = task.nonce
