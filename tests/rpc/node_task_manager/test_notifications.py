@@ -68,7 +68,7 @@ async def test_user_is_notified_of_each_task_end_and_once_per_batch(ntm: Ntm) ->
     (first,) = inbox.seen
     assert (first.kind, first.severity) == (pb2.NOTIFICATION_KIND_TASK_COMPLETED, pb2.SEVERITY_INFO)
     assert (first.title, first.subject.node_task_id) == (
-        f'task {task_id.removeprefix("task:")} of type "noop" completed',
+        f'{task_id} of type "noop" completed',
         task_id,
     )
     batch_id = (await submit_batch(ntm, ["{}"] * 3)).batch.batch_id
@@ -86,7 +86,7 @@ async def test_user_is_notified_of_each_task_end_and_once_per_batch(ntm: Ntm) ->
     cancelled = (await submit_task(ntm)).task.node_task_id
     await ntm.stub.CancelTask(batch_pb2.CancelTaskRequest(task_id=cancelled, user_id="ann", reason="too late"))
     await until(lambda: len(inbox.seen) == 3, "the cancelled task is told")
-    assert inbox.seen[-1].title == f'{cancelled.replace(":", " ")} of type "noop" was cancelled'
+    assert inbox.seen[-1].title == f'{cancelled} of type "noop" was cancelled'
     assert inbox.seen[-1].message == "too late"
     assert [each.title for each in (await listed(ntm)).notifications] == inbox.titles[::-1]
     assert (await listed(ntm, "bob")).notifications == []

@@ -116,8 +116,9 @@ class Notification:
 
     @property
     def _subject_text(self) -> str:
-        """The ad-hoc task or batch that ended: `task <id>` or `batch <id>`."""
-        return self.fact.subject.replace(":", " ", 1)
+        """The ad-hoc task or batch that ended, by the id that calls take: `task:<id>` or `batch <id>`."""
+        subject = self.fact.subject
+        return subject.replace(":", " ", 1) if subject.startswith("batch:") else subject
 
     @property
     def _batch_status(self) -> BatchStatus:
