@@ -153,7 +153,7 @@ class CycleCalls:
         node_id: str = "",
         min_level: LogLevel | str = LogLevel.DEBUG,
     ) -> AsyncIterator[LogLine]:
-        """Yield the log of a cycle, or of all cycles that still have one, oldest first. Raises NotFound."""
+        """Yield the log of a cycle, or of the flow's newest 5 cycles, oldest line first. Raises NotFound."""
         request = _logs_request(flow_id, cycle, node_id, min_level)
         async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListLogs, request):
             for line in page.lines:

@@ -1590,7 +1590,7 @@ class ListLogsRequest(_message.Message):
     flow_id: _builtins.str
     """The flow."""
     cycle: _builtins.int
-    """The cycle; all that still have logs when unset."""
+    """The cycle; the newest 5 of the flow when unset."""
     node_id: _builtins.str
     """Only lines of this node, when not empty."""
     min_level: _cycle_pb2.LogLevel.ValueType
