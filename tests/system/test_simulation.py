@@ -265,6 +265,13 @@ def test_unknown_flow_and_naive_start_time_raise_errors() -> None:
         simulate(main, [feed], start=datetime(2030, 1, 1))
 
 
+async def test_simulation_where_a_loop_runs_is_refused() -> None:
+    async def main(stack: VirtualStack) -> None: ...
+
+    with pytest.raises(RuntimeError, match="call it where none runs, such as in a plain test function"):
+        simulate(main, [feed])
+
+
 def test_blocking_memory_call_in_plain_function_fails_with_advice() -> None:
     @node("counter")
     def counter(ctx: Context) -> int:

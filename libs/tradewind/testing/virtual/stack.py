@@ -102,8 +102,12 @@ def simulate(
     `datetime.now` tells the machine's time: use `stack.now`, or the context's `planned_time`. Code that waits for
     anything outside the process, such as a socket, finds that hours pass meanwhile. Of the TRADEWIND_* variables, only
     secrets are visible. Call it where no event loop runs, such as in a plain test function. Raises what `main` raises,
-    and ValueError for a `start` without a time zone.
+    ValueError for a `start` without a time zone, and RuntimeError where an event loop runs.
     """
+    if asyncio._get_running_loop() is not None:
+        raise RuntimeError(
+            "simulate() runs an event loop of its own: call it where none runs, such as in a plain test function"
+        )
     if start.tzinfo is None:
         raise ValueError(f"start has no time zone: {start}; use datetime(..., tzinfo=UTC)")
     loop = VirtualLoop((start - _EPOCH) // timedelta(microseconds=1) * 1000)
