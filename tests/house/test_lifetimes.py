@@ -18,7 +18,7 @@ TABLES = {
 }
 UNLISTED = {
     *("{s<>}:cleaner", "{s<>}:replicas", "{s<>}:connected", "{s<>}:connected:<>"),
-    *("{s<>}:retries:flow:<>", "{s<>}:retries:user:<>", "{s<>}:told:<>"),
+    *("{s<>}:retries:<>", "{s<>}:told:<>"),
 }
 """Keys about presence and the last few minutes: they expire soon, and nobody would look for them."""
 

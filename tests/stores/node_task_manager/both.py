@@ -60,9 +60,9 @@ class BothStores:
     waits: dict[str, int] = field(default_factory=dict)
     """Until when node tasks must not begin again, as Redis last reported."""
     begun: list[tuple[int, str]] = field(default_factory=list)
-    """When attempts of nodes with a retry policy began, and on whose budget."""
+    """When attempts of nodes with a retry policy began, and of which flow."""
     granted: list[tuple[int, str]] = field(default_factory=list)
-    """When further attempts were granted, and on whose budget, as far as the tests saw it."""
+    """When further attempts were granted, and of which flow, as far as the tests saw it."""
     positions: dict[str, list[str]] = field(default_factory=dict)
     """Where events of each task were seen, including events that are gone."""
     ended: dict[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class BothStores:
             assert self.waits.pop(assignment.task_id, 0) <= self.clock(), f"{assignment.task_id} began before its time"
             retry = self.plans[assignment.plan].nodes[assignment.index].retry
             if retry and retry.attempts > 1 and verb not in ("renew", "pass_on"):
-                self.begun.append((self.clock(), _budget_of(assignment.task_id, assignment.user_id)))
+                self.begun.append((self.clock(), _flow_of(assignment.task_id)))
         # A stop reports only what its own script did.
         if verb != "stop" or not self.cut:
             assert memory.results == redis.results, verb
@@ -155,8 +155,7 @@ class BothStores:
                 assert self.ended.setdefault(task.task_id, end) == end, f"{task.task_id} ended twice"
             elif task is not None and task.status is NodeTaskStatus.PENDING and task.retry_at and task.failures:
                 if self.waits.get(task.task_id) != task.retry_at != task.postponed:
-                    user_id = self.runs[str(TaskName.parse(task.task_id).run)].user_id
-                    self._grant(_budget_of(task.task_id, user_id))
+                    self._grant(_flow_of(task.task_id))
                 self.waits[task.task_id] = task.retry_at
 
     def _is_mapped(self, task: NodeTask) -> bool:
@@ -178,13 +177,15 @@ class BothStores:
         sizes = {task.task_id: task.items.total for task in await self.redis.tasks(ids) if task and task.items}
         return ids + [f"{task_id}:{place}" for task_id, total in sizes.items() for place in range(total)]
 
-    def _grant(self, budget: str) -> None:
+    def _grant(self, flow: str) -> None:
         """Note a further attempt: within a minute a flow has no more of them than its budget allows."""
         now = self.clock()
-        self.granted.append((now, budget))
-        granted = sum(at > now - 60_000 and by == budget for at, by in self.granted)
-        begun = sum(at > now - 65_000 and by == budget for at, by in self.begun)
-        assert granted <= max(RETRIES, begun * 20 // 100), f"{granted} further attempts of {budget} in a minute"
+        self.granted.append((now, flow))
+        granted = sum(at > now - 60_000 and of == flow for at, of in self.granted)
+        begun = sum(at > now - 65_000 and of == flow for at, of in self.begun)
+        assert not flow or granted <= max(RETRIES, begun * 20 // 100), (
+            f"{granted} further attempts of {flow} in a minute"
+        )
 
     async def _dead_letters(self, shard: ShardStores, user: str) -> list[tuple[int, str]]:
         """Read the dead letters in pages of two."""
@@ -297,9 +298,9 @@ def _check_events(task: NodeTask, events: Sequence[TaskEvent], *, mapped: bool) 
     assert left == replace(task, lease_deadline=left.lease_deadline), "the newest event leaves what is on record"
 
 
-def _budget_of(task_id: str, user_id: str) -> str:
-    """Return whose budget the further attempts of a node task are on."""
-    return TaskName.parse(task_id).run.flow_id or f"user {user_id}"
+def _flow_of(task_id: str) -> str:
+    """Return the flow of a node task, "" for an ad-hoc task or one of a batch."""
+    return TaskName.parse(task_id).run.flow_id
 
 
 def _belongs_to(task: Any, component: Any) -> bool:

@@ -120,7 +120,6 @@ async def test_batch_notifies_once_of_its_end_and_once_of_its_dead_letters(bench
     given = await submit(bench, RunName.of_batch("b"), Plan("batch", nodes, ()))
     await fail(bench, *given)
     bench.clock.advance(10)
-    # The retry budget grants 10 further attempts; the other node tasks are given up at once.
     await fail(bench, *await bench.take())
     letter, end = await facts(bench)
     assert (letter.kind, letter.subject.startswith("batch:b:")) == (NotificationKind.DEAD_LETTER, True)

@@ -3,8 +3,10 @@
 import pytest
 
 from tests.stores.node_task_manager.shards import Bench, plan_of, task_of
+from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryRequest
 from tradewind.node_task_manager.ports.work import Assignment, Effects, Held, Outcome, OutcomeKind, Vacancy
 
@@ -233,6 +235,17 @@ async def test_retry_budget_grows_to_a_fifth_of_the_attempts_begun(bench: Bench)
         await fail(bench, attempt)
     statuses = list((await bench.statuses(plan)).values())
     assert (statuses.count("pending"), statuses.count("failed")) == (20, 10)
+
+
+async def test_batch_has_no_retry_budget(bench: Bench) -> None:
+    nodes = tuple(PlanNode(str(at), "noop", retry=TWICE) for at in range(14))
+    plan, run = Plan("batch", nodes, ()), RunName.of_batch("b")
+    await bench.shard.save(plan)
+    await bench.shard.submit(
+        [RunSubmission(run, "r0", "default", (("0", plan.digest),), partition=-1, node_type="noop")]
+    )
+    for attempt in await bench.take():
+        assert (await fail(bench, attempt)).due_in > 0
 
 
 async def test_attempts_after_a_wait_that_the_node_asked_for_are_outside_the_budget(bench: Bench) -> None:

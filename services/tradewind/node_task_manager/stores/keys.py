@@ -22,7 +22,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `left:<type>` | zset | where users stood who left the ring; for the user "", its last turn | goes with the ring |
 | `ready_types` | zset | node types with ready node tasks, by last turn | empties itself |
 | `delayed` | zset | node tasks by when they may begin or go on; limits (`\|<limit>`) likewise | empties itself |
-| `retries:flow:<flow>`, `retries:user:<user>` | hash | attempts begun and retries granted, per five seconds | 65 s |
+| `retries:<flow>` | hash | attempts begun and retries granted, per five seconds | 65 s |
 | `dead_letters:<user>` | zset | node tasks that were given up, by when; the newest 10 000 | 8 d after the last |
 | `start_deadlines` | zset | ready node tasks by the end of their wait | empties itself |
 | `blocked:<limit>\|<type>:<user>:<most>` | zset | ready node tasks that wait for a limit | empties itself |

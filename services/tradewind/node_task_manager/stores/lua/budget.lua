@@ -1,23 +1,20 @@
 --!include suspension
--- The retry budget: how many further attempts a flow (or a user, for runs outside any flow) may have depends on how
--- many attempts began, counted in buckets of five seconds over the current one and the minute before it. Only nodes
--- with a retry policy are counted, and no attempts after a time that the node itself asked for.
+-- The retry budget of a flow: how many further attempts it may have depends on how many attempts began, counted in
+-- buckets of five seconds over the current one and the minute before it. Only nodes with a retry policy are counted, and
+-- no attempts after a time that the node itself asked for. Runs outside any flow have no budget.
 local spenders = {}
 fresh(function() if next(spenders) then spenders = {} end end)
 local retry_budget = {}
 do
   local BUCKET, BUCKETS = 5000, 13
   local function spender_of(comp)
-    local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
-    local name = flow and 'flow:' .. flow or 'user:' .. comp.user_id
-    if not spenders[name] then
-      spenders[name] = {key = base .. 'retries:' .. name, label = flow and 'flow "' .. flow .. '"' or 'user "' .. comp.user_id .. '"',
-        begun = 0, retried = 0}
-    end
-    return spenders[name]
+    local flow = string.match(comp.run, '^[^:]+')
+    if not spenders[flow] then spenders[flow] = {key = base .. 'retries:' .. flow, flow = flow, begun = 0, retried = 0} end
+    return spenders[flow]
   end
 
   function retry_budget.count(comp)
+    if comp.partition == NO_PARTITION then return end
     local spender = spender_of(comp)
     spender.begun = spender.begun + 1
   end
@@ -43,11 +40,12 @@ do
 
   -- Grants a further attempt, counts it and returns nil; or returns why not.
   function retry_budget.refuse(comp)
+    if comp.partition == NO_PARTITION then return end
     local spender = spender_of(comp)
     local before = spent(spender)
     local most = math.max(limits.retries, math.floor((before.b + spender.begun) * limits.retry_percent / 100))
     if before.r + spender.retried >= most then
-      return 'RETRY_BUDGET_EXHAUSTED: ' .. spender.label .. ' has used all ' .. most .. ' retries of this minute'
+      return 'RETRY_BUDGET_EXHAUSTED: flow "' .. spender.flow .. '" has used all ' .. most .. ' retries of this minute'
     end
     spender.retried = spender.retried + 1
   end

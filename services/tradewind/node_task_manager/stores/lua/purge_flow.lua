@@ -6,7 +6,7 @@
 --!include forget_events
 local flow, index, removed = args.flow_id, base .. 'flow_runs:' .. args.flow_id, 0
 call('SET', base .. 'purged:' .. flow, time, 'PX', limits.tombstone)
-call('UNLINK', base .. 'retries:flow:' .. flow)
+call('UNLINK', base .. 'retries:' .. flow)
 local mark = stopping.system_mark('the flow was deleted')
 
 -- Marks the components of a run as "purged": only this script still sees them.

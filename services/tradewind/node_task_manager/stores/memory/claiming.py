@@ -112,12 +112,10 @@ class MemoryClaiming(MemoryConsequences):
         self._finish(task, NodeTaskStatus.SKIPPED, reason, call)
 
     def _assign(self, task: NodeTask, worker_id: str, call: Call) -> None:
-        node = self._node(task)
         self._queues.waits.pop(task.task_id, None)
         task = replace(task, status=NodeTaskStatus.RUNNING, attempt=task.attempt + 1, progress=0, message="", step="")
         task = self._lease(self._take_slots(task), worker_id, self._new_nonce())
-        if node.retry and node.retry.attempts > 1:
-            self._budgets.begin(self._spender(task))
+        self._count_attempt(task)
         waited_ms = max(0, self._clock() - task.ready_at)
         call.assignments.append(structs.replace(self._assignment(task), waited_ms=waited_ms))
 

@@ -104,8 +104,7 @@ class MemoryCompleting(MemorySuspension):
             return "limits are set, so it has to wait for its turn"
         task = replace(self._dequeue(task), status=NodeTaskStatus.RUNNING, attempt=1)
         self._lease(task, worker_id, nonce)
-        if node.retry and node.retry.attempts > 1:
-            self._budgets.begin(self._spender(task))
+        self._count_attempt(task)
         return ""
 
     def _feeds(self, source: NodeTask, task: NodeTask) -> bool:

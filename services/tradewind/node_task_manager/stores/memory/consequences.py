@@ -8,6 +8,7 @@ from typing import Any
 
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
 from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import (
     ELSEWHERE,
     KNOWN_CODES,
@@ -113,8 +114,9 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             task = self._with_history(replace(task, failures=task.failures + 1), error.code)
             at = self._clock() + wait_ms(task, policy, retry_request)
             final = final_reason(task, policy, error, retry_request, at, self._private[task.task_id].total_at)
-            if not final and (retry_request is None or retry_request.after_ms is None):
-                final = self._budgets.refuse(self._spender(task))
+            flow = self._flow_of(task)
+            if flow and not final and (retry_request is None or retry_request.after_ms is None):
+                final = self._budgets.refuse(flow)
             if not final:
                 self._delayed[task.task_id] = at
                 self._private[task.task_id].settled = task.nonce
@@ -135,12 +137,15 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         past = PastAttempt(task.attempt, task.worker_id, task.started_at, self._clock(), how)
         return replace(task, history=(*task.history, past)[-HISTORY:])
 
-    def _spender(self, task: NodeTask) -> str:
-        """Whose retry budget a node task draws on: its flow's, or its user's when it belongs to no flow."""
-        run = self._owner(task)[0]
-        if run.count(":") == 2:
-            return f'flow "{run.partition(":")[0]}"'
-        return f'user "{self._components[self._owner(task)].user_id}"'
+    def _count_attempt(self, task: NodeTask) -> None:
+        """Count an attempt that begins, if the retry budget of a flow depends on it."""
+        policy, flow = self._node(task).retry, self._flow_of(task)
+        if flow and policy and policy.attempts > 1:
+            self._budgets.begin(flow)
+
+    def _flow_of(self, task: NodeTask) -> str:
+        """The flow that a node task belongs to, "" for none."""
+        return TaskName.parse(task.task_id).run.flow_id
 
     def _wake_delayed(self, call: Call) -> None:
         for at, task_id in sorted((at, task_id) for task_id, at in self._delayed.items()):

@@ -242,7 +242,7 @@ class MemoryShard(
     async def purge(self, flow_id: str) -> Purge:
         call = Call()
         self._purged[flow_id] = self._clock()
-        self._budgets.forget(f'flow "{flow_id}"')
+        self._budgets.forget(flow_id)
         mark = StopMark("the flow was deleted", "system", self._clock())
         runs = [name for name, run in self._runs.items() if run.submission.run.flow_id == flow_id]
         for task in [task for task in self._tasks.values() if run_of(task.task_id) in runs]:
