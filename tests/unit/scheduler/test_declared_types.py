@@ -182,6 +182,24 @@ def test_handlers_need_no_edge_for_their_outcome_input() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("schedule", "missing"),
+    [
+        ({"event": {"name": "order"}}, ["status", "lines"]),
+        ({"flow_finished": {"flow_ids": ["a"]}}, ["lines"]),
+        ({"cron": "@daily"}, ["event", "status", "lines"]),
+    ],
+)
+def test_entry_nodes_need_nothing_for_inputs_that_the_event_of_their_schedule_gives(
+    schedule: Mapping[str, Any], missing: Sequence[str]
+) -> None:
+    needed = dict.fromkeys(("event", "status", "lines"), NEEDED)
+    publish = Catalogue({"publish": Declared(inputs=needed)})
+    weather = {**flow(nodes=[node("publish", "publish")], edges=[]), "interval": None, "schedule": schedule}
+    warnings = analyzed(weather, publish).warnings
+    assert [warning.message.split('"')[1] for warning in warnings] == missing
+
+
 def test_types_are_not_checked_without_a_catalogue() -> None:
     wrong = changed(edges=[edge("feed", "model", "price", "xyz"), edge("feed", "model", "prices", "prices")])
     found = analyzed(wrong)

@@ -5,10 +5,15 @@ from typing import Any
 
 import pytest
 
+from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, CycleOrigin
+from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.due import DueEvent
-from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED, EventSchedule
+from tradewind.scheduler.domain.ended_run import EndedRun
+from tradewind.scheduler.domain.event_schedule import FINISHED_FIELDS, FLOW_FINISHED, EventSchedule
+from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
+from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition, read_schedule, schedule_from_json
 from tradewind.server.schedules.event_filter import EventFilter
 
@@ -114,3 +119,11 @@ def test_filter_matches_ends_of_named_flows_except_as_sub_flows(
 )
 def test_event_payload_becomes_the_inputs_of_the_cycle(payload: str, inputs: dict[str, Any]) -> None:
     assert json.loads(DueEvent("e 1", "price", payload).inputs_json) == inputs
+
+
+def test_end_of_a_flow_gives_the_inputs_that_its_schedule_names() -> None:
+    facts = CycleFacts("r0", "default", 1, CycleOrigin.SCHEDULE, 1, 1, 0, 6, 2, FailurePolicy.SKIP_DOWNSTREAM)
+    payload = EndedRun(RunName("f", 7), "r0", CycleStatus.COMPLETED, 5).payload(ChainState(RunName("f", 7), facts, 4))
+    assert set(json.loads(payload)) == set(FINISHED_FIELDS)
+    inputs = json.loads(DueEvent("r0", FLOW_FINISHED, payload).inputs_json)
+    assert set(inputs) == set(EventSchedule(flow_ids=("f",)).inputs)

@@ -31,6 +31,7 @@ def check_declared_types(
     faults: FaultList,
     warnings: FaultList,
     handlers: Collection[str],
+    inputs: Collection[str] = (),
 ) -> None:
     """Check handles, single inputs, required inputs and configs; `nodes` is by id, and other nodes are not checked.
 
@@ -38,7 +39,7 @@ def check_declared_types(
 
     A type that nobody offers is only a warning, at its first node: a worker may yet come. So is a required input of an
     entry node that nothing in the flow supplies, because the inputs of a run may supply it. Entry nodes among
-    `handlers`, which run on failure or last, are given `outcome`.
+    `handlers`, which run on failure or last, are given `outcome`; all are given `inputs`, which the schedule supplies.
     """
     declarations = _declarations(nodes.values(), catalogue, warnings)
     incoming = _check_edges(nodes, edges, declarations, faults)
@@ -51,8 +52,8 @@ def check_declared_types(
         _check_config(node, declaration, faults)
         has_edges = incoming[node_id].has_edges
         given = {*incoming[node_id].handles, *node.config}
-        if node_id in handlers and not has_edges:
-            given.add("outcome")
+        if not has_edges:
+            given.update(inputs, ("outcome",) if node_id in handlers else ())
         for name, declared in declaration.inputs.items():
             if declared.required and name not in given:
                 (faults if has_edges else warnings).add(node.path, _required_message(node, name, has_edges))

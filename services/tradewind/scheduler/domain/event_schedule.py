@@ -14,6 +14,11 @@ from tradewind.server.schedules.event_filter import EventFilter, FilterFault
 
 FLOW_FINISHED = "flow.finished"
 """The event that is published when a cycle has ended."""
+FINISHED_FIELDS = (
+    *("flow_id", "cycle", "run", "run_id", "status", "end_time"),
+    *("user_id", "origin", "planned_time", "start_time", "error_code"),
+)
+"""The fields of its payload."""
 EVENT_FIELDS = ("event", "flow_finished")
 MAX_FLOWS = 100
 ENDINGS = tuple(status.value for status in CycleStatus if status is not CycleStatus.RUNNING)
@@ -48,6 +53,11 @@ class EventSchedule:
         if self.statuses:
             wanted["status"] = {"$in": list(self.statuses)}
         return canonical_json(wanted)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The inputs that a cycle has whichever of the events it begins on."""
+        return ("event",) if self.name else ("event", *FINISHED_FIELDS)
 
     @property
     def description(self) -> str:

@@ -56,7 +56,9 @@ def analyze(
             f"{len(structure.components)} components (groups of nodes that no edge connects); at most "
             f"{MAX_COMPONENTS}: connect them or split the flow",
         )
-    check_declared_types(nodes, draft.edges, catalogue, faults, warnings, {*draft.on_failure, *draft.last})
+    on = draft.definition.schedule.on if draft.definition is not None else None
+    handlers = {*draft.on_failure, *draft.last}
+    check_declared_types(nodes, draft.edges, catalogue, faults, warnings, handlers, on.inputs if on is not None else ())
     if caches is not None:
         _check_caches(draft.nodes, caches, faults)
     definition = None if len(faults) else draft.definition
