@@ -200,7 +200,10 @@ async def test_unknown_flows_and_revisions_are_refused(scheduler: Client) -> Non
     stub = scheduler.stub
     missing: list[tuple[Awaitable[object], str]] = [
         (stub.GetRevision(revision_pb2.GetRevisionRequest(flow_id="f", revision=2)), "the latest is 1"),
-        (stub.DiffRevisions(revision_pb2.DiffRevisionsRequest(flow_id="f")), "the first was 1"),
+        (
+            stub.DiffRevisions(revision_pb2.DiffRevisionsRequest(flow_id="f")),
+            "the first was 1, so there is no earlier one to compare it with",
+        ),
         (stub.RollBackFlow(revision_pb2.RollBackFlowRequest(flow_id="f", revision=9)), "the latest is 1"),
     ]
     for call, hint in missing:

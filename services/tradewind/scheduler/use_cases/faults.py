@@ -48,7 +48,11 @@ def etag_conflict(flow: FlowRecord) -> Aborted:
 
 def revision_not_found(flow_id: str, revision: int, latest: int) -> NotFound:
     """The flow has no such revision, or it is no longer on record; `latest` is the current one."""
-    hint = "; it is no longer on record" if revision >= 1 else "; the first was 1"
+    hint = (
+        "; it is no longer on record"
+        if revision >= 1
+        else "; the first was 1, so there is no earlier one to compare it with"
+    )
     if revision > latest:
         hint = f"; the latest is {latest}"
     return NotFound("revision", f"{flow_id}:{revision}", hint=hint)
