@@ -111,7 +111,8 @@ class NodeFailure:
 
     def __str__(self) -> str:
         cause = str(self.error) if self.error is not None else self.reason
-        return f"{self.node_id} ({self.node_type}) {self.status}" + (f": {cause}" if cause else "")
+        text = f"{self.node_id} ({self.node_type}) {self.status}" + (f": {cause}" if cause else "")
+        return text.replace("\n", "\n    ")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from tradewind.client import (
     LogLevel,
     LogLine,
     LogSource,
+    NodeError,
+    NodeFailure,
     NodeTaskStatus,
     NotFound,
     RunRequest,
@@ -143,6 +145,16 @@ async def test_failed_run_names_failed_nodes_and_errors(client: Client, stack: F
     assert failure.outputs == {}
     assert failure.reason == "CYCLE_FAILED"
     assert str(failure) == "cycle 0 of momentum ended with status failed\n  model (model) failed: ValueError: no prices"
+
+
+def test_further_lines_of_a_failure_are_indented_below_its_node() -> None:
+    error = NodeError("TIMEOUT", "took 5 s\nof 2 s", final_reason="all 2 attempts failed")
+    failure = NodeFailure("model", "model", NodeTaskStatus.FAILED, "", error)
+    assert str(failure).splitlines() == [
+        "model (model) failed: TIMEOUT: took 5 s",
+        "    of 2 s",
+        "    not tried again: all 2 attempts failed",
+    ]
 
 
 async def test_cycle_description_is_joined_from_pages(client: Client) -> None:
