@@ -28,6 +28,7 @@ class LogLine:
     """A line that the node logged."""
 
     level: str
+    """As `ctx.log` takes it: debug, info, warning, error or critical."""
     message: str
 
 
@@ -133,7 +134,7 @@ class _Recorder:
             self.run.steps.append(step)
 
     def log(self, token: str, level: str, message: str, created_ns: int) -> None:
-        self.run.logs.append(LogLine(level, message))
+        self.run.logs.append(LogLine(level.lower(), message))
 
 
 async def run_node(

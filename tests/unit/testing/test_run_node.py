@@ -33,7 +33,7 @@ async def test_run_node_returns_outputs_logs_and_progress() -> None:
 
     assert run.outputs == {"buy": {"symbol": "IBM", "price": 99.5}}
     assert run.output == {"symbol": "IBM", "price": 99.5}
-    assert run.logs == [LogLine("INFO", "looking at symbol='IBM'")]
+    assert run.logs == [LogLine("info", "looking at symbol='IBM'")]
     assert run.progress == [(50, "deciding")]
     assert run.error is None
 

@@ -88,15 +88,15 @@ async def test_log_lines_have_levels_arguments_and_fields() -> None:
     run = await run_node(talks)
 
     assert run.logs[:5] == [
-        LogLine("INFO", "plain"),
-        LogLine("DEBUG", "two of 2"),
-        LogLine("INFO", "100 % sure"),
-        LogLine("WARNING", "bought symbol='IBM' shares=3"),
-        LogLine("ERROR", "wrong %d ('count')"),
+        LogLine("info", "plain"),
+        LogLine("debug", "two of 2"),
+        LogLine("info", "100 % sure"),
+        LogLine("warning", "bought symbol='IBM' shares=3"),
+        LogLine("error", "wrong %d ('count')"),
     ]
     assert run.logs[5].message.startswith("failed with it\nTraceback (most recent call last):\n")
     assert run.logs[5].message.endswith("ValueError: nothing")
-    assert run.logs[6] == LogLine("CRITICAL", "42")
+    assert run.logs[6] == LogLine("critical", "42")
     assert len(run.logs[7].message) == LOG_BYTES
 
 
@@ -143,7 +143,7 @@ async def test_heartbeat_repeats_latest_progress() -> None:
 
 @pytest.mark.parametrize(
     ("level", "name"),
-    [("warn", "WARNING"), ("Error", "ERROR"), (logging.DEBUG, "DEBUG"), ("fatal", "CRITICAL"), ("info", "INFO")],
+    [("warn", "warning"), ("Error", "error"), (logging.DEBUG, "debug"), ("fatal", "critical"), ("info", "info")],
 )
 async def test_log_accepts_level_by_name_or_number(level: str | int, name: str) -> None:
     @node("says")
@@ -161,9 +161,9 @@ async def test_unknown_level_is_mentioned_in_log_line() -> None:
         ctx.log.warning("water", level="high")
 
     assert (await run_node(says)).logs == [
-        LogLine("INFO", "water rises (level='high' is not one of debug, info, warning, error, critical)"),
-        LogLine("INFO", "water (level=7 is not one of debug, info, warning, error, critical)"),
-        LogLine("WARNING", "water level='high'"),
+        LogLine("info", "water rises (level='high' is not one of debug, info, warning, error, critical)"),
+        LogLine("info", "water (level=7 is not one of debug, info, warning, error, critical)"),
+        LogLine("warning", "water level='high'"),
     ]
 
 
@@ -219,7 +219,7 @@ async def test_threaded_node_uses_same_context() -> None:
 
     run = await run_node(walks)
 
-    assert (run.output, run.progress, run.logs) == ("test", [(50, "half")], [LogLine("INFO", "there")])
+    assert (run.output, run.progress, run.logs) == ("test", [(50, "half")], [LogLine("info", "there")])
 
 
 async def test_logs_and_progress_after_node_has_ended_are_ignored() -> None:
