@@ -14,7 +14,7 @@ from tests.system.simulated import FAILS_AT, SILENT_AT, feed, history_of, single
 from tradewind.client import CycleStatus, FlowStatus, InvalidInput, NotFound, WrongStatus
 from tradewind.flow import Flow, Retry
 from tradewind.testing import VirtualStack, simulate
-from tradewind.worker import Context, node
+from tradewind.worker import Context, Wait, node
 
 
 def test_simulated_month_is_correct_and_takes_seconds() -> None:
@@ -149,6 +149,28 @@ def test_error_ends_simulation_at_once_despite_silenced_worker() -> None:
 async def _holder(stack: VirtualStack) -> str:
     task = await stack.client.get_node_task("one:0:0:only")
     return task.worker_id
+
+
+def test_history_tells_an_attempt_that_waits_from_one_that_completes() -> None:
+    @node("sign")
+    async def sign(ctx: Context) -> str | Wait:
+        return ctx.resumed.by if ctx.resumed else Wait("signed")
+
+    async def asked(stack: VirtualStack) -> list[tuple[object, object]]:
+        await stack.client.register_flow("desk", single("sign"))
+        cycle = await stack.client.run_flow("desk")
+        await stack.run_for(seconds=1)
+        await stack.client.signal_node("desk:0:0:only", "signed")
+        assert (await cycle.wait(5)).succeeded
+        lines = [line for line in stack.history.lines if str(line["what"]).startswith("attempt_")]
+        return [(line["what"], line.get("signal", line.get("outputs"))) for line in lines]
+
+    assert simulate(asked, [sign]) == [
+        ("attempt_began", None),
+        ("attempt_suspended", "signed"),
+        ("attempt_began", None),
+        ("attempt_completed", {"output": "default"}),
+    ]
 
 
 def test_trigger_on_flow_end_fires_at_once() -> None:

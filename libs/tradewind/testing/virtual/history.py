@@ -22,8 +22,8 @@ class History:
 
     `what` is `due` (a firing reached the scheduler), `cycle_began`, `cycle_ended` (`status`), `component_ended` (its
     counts); and, as the worker received or reported it, also while it was cut off, `attempt_began`,
-    `attempt_completed` (`outputs`), `attempt_failed` (`code`, `message`), `attempt_given_back`, `stop_asked` and
-    `lease_lost`.
+    `attempt_completed` (`outputs`), `attempt_suspended` (the `signal` that it waits for, "" for a time),
+    `attempt_failed` (`code`, `message`), `attempt_given_back`, `stop_asked` and `lease_lost`.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -72,6 +72,9 @@ def _given(raw: bytes) -> Iterator[Line]:
 def _reported(raw: bytes) -> Iterator[Line]:
     message = work_pb2.WorkRequest.FromString(raw)
     for completion in message.completions:
+        if completion.HasField("wait"):
+            yield {**_attempt("attempt_suspended", completion.token), "signal": completion.wait.signal}
+            continue
         outputs = {output.handle: json.loads(output.value_json) for output in completion.outputs}
         yield {**_attempt("attempt_completed", completion.token), "outputs": outputs}
     for failure in message.failures:
