@@ -84,6 +84,12 @@ async def test_unreadable_shard_count_is_reported(tmp_path: Path) -> None:
         await Standalone(data=tmp_path, port=0).start()
 
 
+async def test_data_directory_that_cannot_be_used_is_named_without_error_numbers(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StandaloneError, match=rf"^cannot use {tmp_path}/file: File exists$"):
+        await Standalone(data=tmp_path / "file", port=0).start()
+
+
 async def test_stack_uses_given_store_instead_of_its_own(stack: Standalone, tmp_path: Path) -> None:
     assert stack._store is not None
     await stack.stop()

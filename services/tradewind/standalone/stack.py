@@ -114,6 +114,8 @@ class Standalone:
             await self._start()
         except BaseException as error:
             await self.stop()
+            if isinstance(error, OSError) and error.filename is not None:
+                raise StandaloneError(f"cannot use {error.filename}: {error.strerror}") from error
             if isinstance(error, EmbeddedStoreError | SettingsError | StartError | Fault | OSError | ValueError):
                 raise StandaloneError(str(error)) from error
             if isinstance(error, RedisError):
