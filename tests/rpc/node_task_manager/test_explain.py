@@ -322,3 +322,12 @@ async def test_suspended_node_is_explained_by_its_wait(ntm: Ntm) -> None:
     ((code, text, facts),) = await explained(ntm)
     assert code == "suspended"
     assert text == f"has been suspended since {facts['since']} and waits until {facts['until']}"
+
+
+async def test_node_that_asks_a_person_is_explained_by_the_question_rather_than_its_signal(ntm: Ntm) -> None:
+    asking = plan(nodes="a", digest="asking")
+    asking.nodes[0].node_type, asking.nodes[0].config_json = "approval", '{"form": {"title": "Release it?"}}'
+    await ntm.submit(asking)
+    ((code, text, facts),) = await explained(ntm)
+    assert (code, facts["signal"]) == ("suspended", "approval")
+    assert text == f'has been suspended since {facts["since"]} and waits for an answer to "Release it?"'

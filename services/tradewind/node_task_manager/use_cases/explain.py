@@ -178,9 +178,11 @@ def _suspended(task: NodeTask) -> Reason:
     if wait is not None and wait.flow_id:
         return _sub_flow_wait(wait, task.child)
     signal, title, since = (wait.signal, wait.title, wait.since) if wait else ("", "", 0)
-    ways = [f'for the signal "{signal}"'] if signal else []
+    ways = []
     if title:
         ways.append(f'for an answer to "{title}"')
+    elif signal:
+        ways.append(f'for the signal "{signal}"')
     if until:
         ways.append(f"until {until}")
     text = f"has been suspended since {iso(since)} and waits {' or '.join(ways)}"
