@@ -8,7 +8,7 @@ import typer
 from tradewind.cli.failures import fail
 from tradewind.cli.parameters import FlowName, Newest, Output, ReasonOption, take
 from tradewind.cli.parsing import parse_time
-from tradewind.cli.screen import Format
+from tradewind.cli.screen import Format, planned
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ async def backfills(
         (
             str(each.backfill_id),
             each.status,
-            session.screen.when(each.start),
-            session.screen.when(each.end),
+            planned(each.start),
+            planned(each.end),
             f"{each.begun + each.skipped}/{each.times}",
             _progress(each),
             each.reason,

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tradewind.cli.parameters import FlowName, Output, ReasonOption, take
-from tradewind.cli.screen import Format
+from tradewind.cli.screen import Format, planned
 from tradewind.cli.session import Session, asynchronous
 
 app = typer.Typer()
@@ -53,13 +53,13 @@ async def next_(
     it were started now.
     """
     async with session.client() as client:
-        planned = await client.next_executions(name, count)
-        flow = None if planned else (await client.get_flow(name)).flow
+        moments = await client.next_executions(name, count)
+        flow = None if moments else (await client.get_flow(name)).flow
     if output is Format.JSON:
-        session.screen.json(planned)
+        session.screen.json(moments)
         return
-    for moment in planned:
-        session.screen.line(session.screen.when(moment))
+    for moment in moments:
+        session.screen.line(planned(moment))
     if flow is not None:
         session.screen.line(f"begins on {flow.begins_on}" if flow.begins_on else "no more times are planned")
 
@@ -81,7 +81,7 @@ async def firings(
         lines = await take(limit, client.list_firings(name, backfill_id=backfill or 0))
     rows = [
         (
-            session.screen.when(line.planned_time),
+            planned(line.planned_time),
             line.outcome + (f" x{line.count}" if line.count > 1 else ""),
             "" if line.cycle is None else str(line.cycle),
             "; ".join(filter(None, (line.event_id and f"event {line.event_id}", line.reason))),

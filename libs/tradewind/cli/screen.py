@@ -155,6 +155,11 @@ class Screen:
         return f"in {length(seconds)}" if seconds > 0 else f"{length(-seconds)} ago"
 
 
+def planned(moment: datetime | None) -> str:
+    """Return a time that tells one cycle or firing from another: ISO 8601 also at a terminal, "" for None."""
+    return iso(moment) if moment is not None else ""
+
+
 def counted(count: int, noun: str) -> str:
     """Return `1 node`, `2 nodes`."""
     return f"{count} {noun}{'s' * (count != 1)}"

@@ -7,7 +7,7 @@ import typer
 
 from tradewind.cli.parameters import Output, take
 from tradewind.cli.parsing import parse_duration, parse_json, parse_object, parse_time
-from tradewind.cli.screen import Format
+from tradewind.cli.screen import Format, planned
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ async def firings(
         found = await take(limit, client.list_trigger_firings(queue, trigger))
     screen = session.screen
     rows = [
-        (each.trigger_id, screen.when(each.planned_time), each.outcome, screen.when(each.ended_at), each.event_id)
+        (each.trigger_id, planned(each.planned_time), each.outcome, screen.when(each.ended_at), each.event_id)
         for each in found
     ]
     screen.results(output, found, ["TRIGGER", "PLANNED", "OUTCOME", "ENDED", "EVENT"], rows)
@@ -300,7 +300,7 @@ async def listen(
                 else:
                     event = f" for event {due.event_id}" if due.event_id else ""
                     given = "".join(f": {json.dumps(each)}" for each in (due.payload, due.event) if each is not None)
-                    screen.line(f"{due.trigger_id}, planned {screen.when(due.planned_time)}{event}{given}")
+                    screen.line(f"{due.trigger_id}, planned {planned(due.planned_time)}{event}{given}")
                 screen.flush()
                 await due.ack()
                 if received == count:

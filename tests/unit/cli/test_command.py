@@ -172,6 +172,12 @@ def test_terminal_shows_coloured_table(shell: Shell) -> None:
     assert "momentum" in ran.out
 
 
+def test_terminal_shows_planned_times_themselves_rather_than_how_far_they_are(shell: Shell) -> None:
+    ran = shell.at_terminal("flow", "next", "momentum", "-n", "2")
+    assert ran.out.split() == ["2030-03-17T17:46:40.000Z", "2030-03-17T17:47:40.000Z"]
+    assert "2030-03-17T17:46:40.000Z  fired" in shell.at_terminal("flow", "firings", "momentum").out
+
+
 def test_terminal_shows_progress_bar_while_cycle_runs(shell: Shell, stack: FakeStack) -> None:
     """While the cycle runs there is a progress bar; only the line about its end and its outputs remain."""
     stack.scheduler.ending = None

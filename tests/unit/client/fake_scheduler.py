@@ -213,6 +213,23 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         cycles = self.cycles[request.flow_id]
         return pb.GetFlowResponse(flow=flow, current_cycle=cycles[-1] if cycles else None)
 
+    async def ListNextExecutions(
+        self, request: pb.ListNextExecutionsRequest, context: Context
+    ) -> pb.ListNextExecutionsResponse:
+        await self._record_request(request, context)
+        moments = [timestamp_pb2.Timestamp(seconds=1_900_000_000 + 60 * number) for number in range(request.count)]
+        return pb.ListNextExecutionsResponse(planned_times=moments)
+
+    async def ListFirings(self, request: pb.ListFiringsRequest, context: Context) -> pb.ListFiringsResponse:
+        await self._record_request(request, context)
+        fired = flow_pb2.Firing(
+            planned_time=timestamp_pb2.Timestamp(seconds=1_900_000_000),
+            outcome=flow_pb2.FIRING_OUTCOME_FIRED,
+            cycle=0,
+            count=1,
+        )
+        return pb.ListFiringsResponse(firings=[fired])
+
     async def ListFlows(self, request: pb.ListFlowsRequest, context: Context) -> pb.ListFlowsResponse:
         await self._record_request(request, context)
         flows = [
