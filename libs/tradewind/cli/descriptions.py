@@ -1,7 +1,9 @@
 """Cycles, node tasks and log lines in words."""
 
+from datetime import timedelta
+
 from tradewind.cli.plain import to_json
-from tradewind.cli.screen import STYLES, Screen, iso, length
+from tradewind.cli.screen import STYLES, Screen, iso, length, planned
 from tradewind.client import (
     CycleDescription,
     CycleRecord,
@@ -55,7 +57,9 @@ def show_cycle(screen: Screen, described: CycleDescription) -> None:
     cycle = described.cycle
     screen.line(f"{cycle.flow_id} cycle {cycle_text(cycle, described.statistics)}")
     if cycle.start_time is not None:
-        screen.line(f"started {screen.when(cycle.start_time)} by {cycle.origin}, revision {cycle.revision}", "dim")
+        late = cycle.start_time - (cycle.planned_time or cycle.start_time) >= timedelta(seconds=1)
+        begun = f"{cycle.origin}, planned for {planned(cycle.planned_time)}" if late else cycle.origin
+        screen.line(f"started {screen.when(cycle.start_time)} by {begun}, revision {cycle.revision}", "dim")
     if cycle.parent is not None:
         parent = cycle.parent
         screen.line(f"runs for node {parent.node_id} of {parent.flow_id} cycle {parent.cycle} run {parent.run}", "dim")

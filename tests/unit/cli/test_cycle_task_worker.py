@@ -1,7 +1,7 @@
 """`tradewind cycle ...`, `task ...` and `worker ...` with piped output."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -133,6 +133,18 @@ def test_cycle_show_names_who_stopped_it_and_why(capsys: pytest.CaptureFixture[s
         statistics = statistics_from(cycle_pb2.CycleStatistics())
         show_cycle(Screen(), CycleDescription(stopped, FlowStatus.UNKNOWN, (), (), (), statistics))
         assert f"stopped 2030-03-17T00:00:00.000Z{end}" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(("late", "planned"), [(0, ""), (90_000, ", planned for 2030-03-17T00:00:00.000Z")])
+def test_cycle_show_names_the_planned_time_of_a_cycle_that_began_later(
+    late: int, planned: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    time = datetime(2030, 3, 17, tzinfo=UTC)
+    cycle = cycle_from(cycle_pb2.Cycle(flow_id="bars", origin=cycle_pb2.CYCLE_ORIGIN_BACKFILL, revision=2))
+    cycle = replace(cycle, planned_time=time, start_time=time + timedelta(seconds=late))
+    statistics = statistics_from(cycle_pb2.CycleStatistics())
+    show_cycle(Screen(), CycleDescription(cycle, FlowStatus.UNKNOWN, (), (), (), statistics))
+    assert f" by backfill{planned}, revision 2" in capsys.readouterr().out
 
 
 def test_progress_bar_does_not_count_suspended_nodes_as_done() -> None:
