@@ -128,6 +128,7 @@ async def test_total_time_ends_a_wait(bench: Bench) -> None:
     failed = await task_of(bench)
     assert failed.error is not None
     assert (failed.status, failed.error.code) == ("failed", "TOTAL_TIMEOUT")
+    assert [line.message for line in await bench.shard.lines("flow", 0, "", 9)] == [failed.error.summary]
 
 
 async def test_a_stop_ends_a_wait(bench: Bench) -> None:

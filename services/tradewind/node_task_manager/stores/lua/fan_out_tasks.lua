@@ -17,6 +17,7 @@ local function carry_out(step)
   end
   if record.status == 'pending' then fan_out.begin(record, comp) else fan_out.withdraw(record) end
   if step.kind == 'failed' then
+    logs.add_error(record, step.error)
     fail(record, comp, step.error)
   else
     emit(record, step.outputs)

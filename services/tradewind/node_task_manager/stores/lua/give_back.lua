@@ -16,6 +16,7 @@ local function give_back(record, lost)
     if record.lost >= limits.losses then
       local message = 'the worker was lost ' .. record.lost .. ' times while it ran; the last one was ' .. record.worker_id
       local error = {code = 'WORKER_LOST', message = message}
+      logs.add_error(record, error)
       dead_letters.bury(record, comp, error)
       return fail(record, comp, error)
     end

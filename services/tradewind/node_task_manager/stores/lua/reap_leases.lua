@@ -33,6 +33,7 @@ local function reap(record)
   if error.code == 'HEARTBEAT_TIMEOUT' then
     stopping.add_termination(record, stopping.system_mark(error.message))
   end
+  logs.add_error(record, error)
   release_lease(record)
   set_fact(record, 'nonce', '')
   retries.fail(record, comp, error)
@@ -59,7 +60,9 @@ local function end_wait(record, comp, code, message)
   effects.results[#effects.results + 1] = record.id
   dequeue(record, comp)
   set_fact(record, 'nonce', '')
-  fail(record, comp, {code = code, message = message})
+  local error = {code = code, message = message}
+  logs.add_error(record, error)
+  fail(record, comp, error)
 end
 
 local function end_waits()

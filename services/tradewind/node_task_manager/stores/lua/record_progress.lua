@@ -3,6 +3,7 @@
 -- KEYS[1] any key of the shard. args: base, now, limits, progress {task_id, nonce, progress, message, step}, lines {task_id,
 -- attempt, nonce, level, source, message, at}. Returns the number of entries kept.
 --!include clocks
+--!include logs
 --!include task_events
 local kept, events = 0, {}
 -- Whether events of a node task are kept: it is an ad-hoc task, or a watched node task of a flow.
@@ -35,27 +36,6 @@ for id, event in pairs(events) do
   call('PUBLISH', base .. 'wake', 'r:' .. id)
 end
 
--- Returns how many lines of a cycle are kept, 0 if too many newer cycles have lines. Computed once per script.
-local max_lines = {}
-local function lines_of(flow, cycle)
-  local logs, index = base .. 'logs:' .. flow .. ':', base .. 'flow_logs:' .. flow
-  local known = max_lines[logs .. cycle]
-  if known then return known end
-  if call('ZADD', index, 'NX', cycle, cycle) == 1 then
-    call('PEXPIRE', index, limits.run_retention)
-    for _, gone in ipairs(call('ZRANGE', index, 0, -1 - limits.logged_cycles)) do
-      call('UNLINK', logs .. gone)
-      call('ZREM', index, gone)
-    end
-    local older = call('ZRANGE', index, -1 - limits.log_cycles, -1 - limits.log_cycles)[1]
-    if older then call('XTRIM', logs .. older, 'MAXLEN', limits.older_log_lines) end
-  end
-  local newer = call('ZREVRANK', index, cycle)
-  local most = not newer and 0 or newer < limits.log_cycles and limits.log_lines or limits.older_log_lines
-  max_lines[logs .. cycle] = most
-  return most
-end
-
 for _, line in ipairs(args.lines) do
   local record = task(line.task_id)
   if record and (record.nonce == line.nonce or read_rest(record).settled == line.nonce) then
@@ -63,15 +43,7 @@ for _, line in ipairs(args.lines) do
     -- A worker whose clock differs from the store's may report a time before the attempt began, or in the future.
     local at = line.at
     if at > time or at < (tonumber(record.started_at) or 0) then at = time end
-    local flow, cycle, run, node_id = string.match(line.task_id, '^(.-):(.-):(.-):(.+)$')
-    local most = flow and lines_of(flow, cycle) or limits.log_lines
-    if most > 0 then
-      local stream = base .. 'logs:' .. (flow and flow .. ':' .. cycle or run_of(line.task_id))
-      call('XADD', stream, 'MAXLEN', '~', most, '*', 'l', cmsgpack.pack({cycle = tonumber(cycle) or 0,
-        run = tonumber(run) or 0, node_id = node_id or string.match(line.task_id, '^batch:[^:]+:(.+)$') or '', level = line.level,
-        source = line.source, message = line.message, at = at, attempt = line.attempt}))
-      call('PEXPIRE', stream, flow and limits.run_retention or limits.retention)
-    end
+    logs.add(line.task_id, line, at)
   end
 end
 write_all()

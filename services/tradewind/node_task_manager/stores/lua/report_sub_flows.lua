@@ -20,6 +20,7 @@ local function handle_report(report)
     suspension.resume(record, comp, nil, 'output', report.output)
   else
     undelay(record)
+    logs.add_error(record, report.error)
     retries.fail(record, comp, report.error, {none = report.final})
   end
   return ''

@@ -1,4 +1,5 @@
 --!include fan_out
+--!include logs
 -- Node tasks that wait for a signal or a time, without a worker: the field `wait` of their record says for what, and
 -- they are in `delayed` if a time ends the wait. Signals that come before a node task waits are kept in a field of its
 -- own, even before it has a record.
@@ -102,7 +103,9 @@ do
 
   local function time_out(record, comp, code, message)
     set_fact(record, 'nonce', '')
-    fail(record, comp, {code = code, message = message})
+    local error = {code = code, message = message}
+    logs.add_error(record, error)
+    fail(record, comp, error)
   end
 
   -- Ends a wait whose time has come.

@@ -1,6 +1,5 @@
 """Consequences of a change in memory: signals, skips, stops, queues, the end of a component."""
 
-import itertools
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +24,7 @@ from tradewind.node_task_manager.ports.events import ComponentEvent
 from tradewind.node_task_manager.stores.memory.budget import RetryBudgets
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.events import MemoryEvents
-from tradewind.node_task_manager.stores.memory.limiting import MemoryLimiting
+from tradewind.node_task_manager.stores.memory.logs import MemoryLogs
 from tradewind.node_task_manager.stores.memory.notices import MemoryNotices
 from tradewind.node_task_manager.stores.memory.records import Private, run_of
 from tradewind.node_task_manager.stores.memory.replacing import replace
@@ -34,11 +33,11 @@ from tradewind.node_task_manager.stores.memory.retries import final_reason, wait
 HISTORY = 20
 
 
-class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
+class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
     """Carries out the consequences of changes; the Call collects them."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
-        MemoryLimiting.__init__(self, limits, clock)
+        MemoryLogs.__init__(self, limits, clock)
         MemoryEvents.__init__(self)
         MemoryNotices.__init__(self, limits, clock)
         self._totals: Counter[str] = Counter()
@@ -46,7 +45,6 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._ends: dict[str, int] = {}
         """When cleaning should check each ended run of a flow."""
         self._sessions: dict[str, int] = {}
-        self._numbers = itertools.count(1)
         self._unwanted: set[tuple[str, str]] = set()
         """Withheld components that were skipped."""
 
@@ -187,9 +185,9 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             self._enqueue(task)
 
     def _fail(self, task: NodeTask, code: str, message: str, call: Call) -> None:
-        self._finish(
-            replace(self._release(task), nonce="", error=TaskError(code, message)), NodeTaskStatus.FAILED, "", call
-        )
+        error = TaskError(code, message)
+        self._log_error(task, error)
+        self._finish(replace(self._release(task), nonce="", error=error), NodeTaskStatus.FAILED, "", call)
 
     def _finish(self, task: NodeTask, status: NodeTaskStatus, reason: str, call: Call) -> None:
         """End a node task; `_settle` carries out the consequences."""

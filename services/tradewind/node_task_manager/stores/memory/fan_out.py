@@ -77,6 +77,7 @@ class MemoryFanOut(MemoryClaiming):
             self._tasks[task.task_id] = replace(task, items=ItemCounts(len(step.items), step.need))
             call.work.append((self._owner(task), partial(self._fill, task.task_id, call)))
         elif step.error is not None:
+            self._log_error(task, step.error)
             self._finish(replace(task, error=step.error), NodeTaskStatus.FAILED, "", call)
         else:
             emitted = tuple(handle for handle, _ in step.outputs)

@@ -7,7 +7,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTask
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.reading import Line, Progress, StoredLine
 from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences
-from tradewind.node_task_manager.stores.memory.records import holds_lease, task_name
+from tradewind.node_task_manager.stores.memory.records import holds_lease
 from tradewind.node_task_manager.stores.memory.replacing import replace
 
 
@@ -34,31 +34,6 @@ class MemoryProgress(MemoryConsequences):
                 within = task.started_at <= line.at <= self._clock()
                 self._log(line if within else replace(line, at=self._clock()))
         return kept
-
-    def _log(self, line: Line) -> None:
-        name = task_name(line.task_id)
-        flow_id, cycle = name.run.ad_hoc or name.run.flow_id, name.run.cycle
-        kept = self._logs.setdefault((flow_id, cycle), [])
-        log_id = f"{self._clock()}-{next(self._numbers)}"
-        kept.append(
-            StoredLine(
-                log_id,
-                cycle,
-                name.run.run,
-                name.within_run,
-                line.level,
-                line.source,
-                line.message,
-                line.at,
-                line.attempt,
-            )
-        )
-        del kept[: -self._limits.log_lines]
-        cycles = sorted(at for flow, at in self._logs if flow == flow_id)
-        for old in cycles[: -self._limits.log_cycles]:
-            del self._logs[flow_id, old][: -self._limits.older_log_lines]
-        for gone in cycles[: -self._limits.logged_cycles]:
-            del self._logs[flow_id, gone]
 
     async def lines(self, flow_id: str, cycle: int, after: str, limit: int) -> list[StoredLine]:
         lines = self._logs.get((flow_id, cycle), [])

@@ -162,6 +162,7 @@ class MemoryShard(
                 continue
             if error.code == "HEARTBEAT_TIMEOUT":
                 call.terminate(task, StopMark(error.message, "system", now))
+            self._log_error(task, error)
             self._fail_attempt(replace(task, nonce=""), error, None, call)
         for _, task_id in sorted((at, task_id) for task_id, at in self._queues.waits.items() if at <= now):
             task = self._tasks[task_id]

@@ -41,6 +41,7 @@ class MemorySubFlows(MemorySuspension):
         if report.kind is ReportKind.COMPLETED:
             self._resume(task, None, "output", report.output, call)
         elif report.error is not None:
+            self._log_error(task, report.error)
             self._fail_attempt(self._dequeue(task), report.error, RetryRequest(none=report.final), call)
         return ""
 

@@ -1,0 +1,39 @@
+"""What the contract says about errors that no worker reports: each is a line of the cycle's log."""
+
+from tests.stores.node_task_manager.shards import Bench, plan_of, task_of
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
+from tradewind.node_task_manager.domain.retry import RetryPolicy
+
+
+async def logged(bench: Bench) -> list[tuple[str, int, str, str, str]]:
+    lines = await bench.shard.lines("flow", 0, "", 10)
+    assert all(line.at == bench.clock() for line in lines[-1:])
+    return [(line.node_id, line.attempt, line.level, line.source, line.message) for line in lines]
+
+
+async def test_silent_attempt_is_logged_although_another_follows(bench: Bench) -> None:
+    await bench.submit(plan_of("a", heartbeat_ms=5_000, retry=RetryPolicy(attempts=2, initial_ms=1_000)))
+    await bench.take()
+    bench.clock.advance(5_000)
+    await bench.shard.reap()
+    text = "HEARTBEAT_TIMEOUT: attempt 1 sent no heartbeat for 5 s on worker w1"
+    assert await logged(bench) == [("a", 1, "ERROR", "system", text)]
+
+
+async def test_wait_for_a_worker_that_took_too_long_is_logged(bench: Bench) -> None:
+    await bench.submit(plan_of("a", schedule_to_start_ms=60_000))
+    bench.clock.advance(60_000)
+    await bench.shard.reap()
+    ((_, attempt, level, _, text),) = await logged(bench)
+    assert (attempt, level) == (0, "ERROR")
+    assert text.startswith("START_TIMEOUT: no worker that offers ")
+
+
+async def test_node_task_that_lost_too_many_workers_is_logged_once(bench: Bench) -> None:
+    await bench.submit(plan_of("a", start_to_close_ms=0))
+    while (await task_of(bench)).status is not NodeTaskStatus.FAILED:
+        await bench.take()
+        bench.clock.advance(30_000)
+        await bench.shard.reap()
+    text = "WORKER_LOST: the worker was lost 3 times while it ran; the last one was w1"
+    assert await logged(bench) == [("a", 3, "ERROR", "system", text)]
