@@ -99,7 +99,7 @@ def _show_bounds(screen: Screen, plan: FlowPlan) -> None:
         screen.line("next times:")
         for planned in plan.next_times:
             screen.line(f"  {iso(planned)}")
-    else:
+    elif not plan.begins_on:
         screen.line("no more times are planned")
 
 
