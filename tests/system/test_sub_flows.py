@@ -129,7 +129,7 @@ def test_failed_cycle_fails_node() -> None:
         assert described.status is CycleStatus.FAILED
         (failure,) = (await stack.client.describe_cycle("parent")).failures
         error_text = (
-            'cycle 0 of flow "child" ended as failed: 1 failed of 1 nodes; node "only": NODE_ERROR: Fatal: no luck'
+            'cycle 0 of flow "child" ended as failed: 1 failed of 1 node; node "only": NODE_ERROR: Fatal: no luck'
         )
         assert str(failure) == f"sub (flow) failed: SUB_FLOW_FAILED: {error_text}"
 

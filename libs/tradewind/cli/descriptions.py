@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from tradewind.cli.plain import to_json
-from tradewind.cli.screen import STYLES, Screen, iso, length, planned
+from tradewind.cli.screen import STYLES, Screen, counted, iso, length, planned
 from tradewind.client import (
     CycleDescription,
     CycleRecord,
@@ -234,7 +234,7 @@ def stop_text(screen: Screen, stop: StopRecord | None) -> str:
 
 def _statistics_text(statistics: CycleStatistics) -> str:
     done = statistics.completed_nodes + statistics.error_nodes + statistics.skipped_nodes + statistics.terminated_nodes
-    text = f"{done} of {statistics.total_nodes} nodes done"
+    text = f"{done} of {counted(statistics.total_nodes, 'node')} done"
     if statistics.running_nodes:
         text += f", {statistics.running_nodes} running"
     if statistics.suspended_nodes:

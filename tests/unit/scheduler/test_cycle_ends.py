@@ -64,6 +64,11 @@ def test_ended_cycle_has_status_reason_and_log_line(
     assert (log.level, log.text) == (level, f"Cycle 7 {status.value}" + (f": {reason}" if reason else ""))
 
 
+def test_reason_of_a_flow_of_one_node_is_in_the_singular() -> None:
+    state = ChainState(RunName("f", 7), FACTS._replace(node_count=1), 4, components={"0": ComponentEnd(0, 1, 0, 0)})
+    assert ended_state(state)[0].reason == "1 failed of 1 node"
+
+
 def test_reason_for_waiting_is_cleared_when_the_cycle_completes() -> None:
     waited = ChainState(
         RunName("f", 0), FACTS._replace(component_count=1), 2, components={"0": GOOD}, reason="QUEUE_FULL"

@@ -66,7 +66,8 @@ def _reason(state: ChainState, status: CycleStatus, counts: ComponentEnd) -> str
     parts = [f"{counts.failed} failed"] if counts.failed else []
     parts += [f"{counts.terminated} terminated"] if counts.terminated else []
     parts += [f"{counts.skipped} skipped"] if counts.skipped else []
-    counts_text = f"{', '.join(parts) or 'all completed'} of {state.facts.node_count} nodes"
+    total = state.facts.node_count
+    counts_text = f"{', '.join(parts) or 'all completed'} of {total} node{'s' * (total != 1)}"
     if state.stop is not None:
         return f"{state.stop.reason or f'stopped by {state.stop.by}'} ({counts_text})"
     return counts_text if status is not CycleStatus.COMPLETED else ""
