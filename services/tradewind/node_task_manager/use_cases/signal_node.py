@@ -122,5 +122,5 @@ def _refused(result: str, task_id: str, view: TaskView) -> Fault:
         case "stopping":
             return FailedPrecondition("WRONG_STATUS", f"{task_id} is being stopped", subject)
     resumed = view.task.resumed
-    by = f'; signal "{resumed.signal}" of {resumed.by} ended its wait' if resumed and resumed.signal else ""
+    by = f'; the signal "{resumed.signal}" from {resumed.by} ended its wait' if resumed and resumed.signal else ""
     return FailedPrecondition("WRONG_STATUS", f"{task_id} is {view.task.status}{by}", subject)
