@@ -118,9 +118,9 @@ async def test_temporarily_refused_write_raises_store_refuses(redis_server: Redi
             await redis_server.on_node(node, "CONFIG", "SET", "min-replicas-to-write", "0")
 
 
-async def test_wrong_password_raises_a_connection_error(redis_server: RedisServer) -> None:
+async def test_wrong_password_is_reported_with_the_settings_to_check(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler", password="wrong")
-    with pytest.raises(ConnectionError, match=r"the store does not answer: \w"):
+    with pytest.raises(ConnectionError, match=r"the store refuses the user: .*\w; check TRADEWIND_STORE_USER"):
         await require_reachable(client)
 
 

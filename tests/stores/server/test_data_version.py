@@ -56,3 +56,8 @@ async def test_invalid_version_record_is_refused(client: Client, stored: str) ->
     await client.set(KEY, stored or " ")
     with pytest.raises(IncompatibleData, match="instead of a data version"):
         await require_data_version(client, DATA)
+
+
+async def test_user_of_another_service_is_reported_with_the_settings_to_check(redis_server: RedisServer) -> None:
+    with pytest.raises(ConnectionError, match=r"refuses its user the key .*; check TRADEWIND_STORE_USER"):
+        await require_data_version(redis_server.connect("trigger"), DATA)

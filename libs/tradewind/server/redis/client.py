@@ -9,12 +9,15 @@ from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
-from redis.exceptions import NoPermissionError, RedisClusterException, RedisError
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisClusterException, RedisError
 
 from tradewind.server.redis.address import StoreAddress
 from tradewind.server.redis.connections import connection_class
 from tradewind.server.redis.piped import Losses, PipedCluster, PipedRedis
 from tradewind.tls import SYSTEM, TlsFiles
+
+CHECK_USER = "check TRADEWIND_STORE_USER and TRADEWIND_STORE_PASSWORD, or the user in TRADEWIND_STORE_URL"
+"""What to do when the store refuses a user."""
 
 _log = structlog.get_logger(__name__)
 
@@ -244,21 +247,22 @@ async def require_safe_policy(client: Client) -> None:
             )
 
 
-async def unreachable_reason(client: Client) -> str | None:
-    """Return why the store does not answer this client; None when it does. Readiness checks use this."""
-    try:
-        await client.ping()
-    except (RedisError, RedisClusterException, OSError) as error:
-        hint = " (TRADEWIND_STORE_TLS_CA names the file of its CA)" if "CERTIFICATE_VERIFY_FAILED" in str(error) else ""
-        return f"the store does not answer: {error}{hint}"
-    return None
-
-
 async def require_reachable(client: Client) -> None:
     """Check that the store answers.
 
     Raises ConnectionError with a sentence for people when it does not, or refuses the user.
     """
-    reason = await unreachable_reason(client)
-    if reason is not None:
-        raise ConnectionError(f"{reason}; start it, or set TRADEWIND_STORE_URL to its address")
+    try:
+        await client.ping()
+    except (RedisError, RedisClusterException, OSError) as error:
+        if isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError):
+            raise ConnectionError(f"the store refuses the user: {_sentence_of(error)}; {CHECK_USER}") from error
+        advice = "start it, or set TRADEWIND_STORE_URL to its address"
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            advice = "set TRADEWIND_STORE_TLS_CA to the file of its CA"
+        raise ConnectionError(f"the store does not answer: {_sentence_of(error)}; {advice}") from error
+
+
+def _sentence_of(error: Exception) -> str:
+    """Return the message of an error without the full stop that Redis ends some with."""
+    return str(error).rstrip(" .")

@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 
-from tradewind.server.redis.client import Client, UnsafeStore
+from tradewind.server.redis.client import CHECK_USER, Client, UnsafeStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,13 @@ async def require_data_version(client: Client, data: DataVersion) -> None:
     """Note the version if there is none yet, and check the one that is there.
 
     Raises IncompatibleData when the version is too late or too early, or `fixed` numbers differ; ConnectionError when
-    the store fails.
+    the store fails or refuses the user.
     """
     try:
         await client.set(data.key, data.text, nx=True)
         stored = await client.get(data.key)
+    except NoPermissionError as error:
+        raise ConnectionError(f"the store refuses its user the key {data.key}: {error}; {CHECK_USER}") from error
     except RedisError as error:
         raise ConnectionError(f"the store does not answer: {error}") from error
     try:
