@@ -36,9 +36,9 @@ def reset_gauges() -> None:
 
 
 @asynccontextmanager
-async def watching(url: str) -> AsyncIterator[asyncio.Task[None]]:
-    """Watch a store while the block lasts."""
-    task = asyncio.create_task(StoreWatch(url, None, None, 0.05).run())
+async def watching(url: str, password: str | None = None) -> AsyncIterator[asyncio.Task[None]]:
+    """Watch a store while the block lasts; `password` replaces that of the URL."""
+    task = asyncio.create_task(StoreWatch(url, None, password, 0.05).run())
     try:
         yield task
     finally:
@@ -86,6 +86,16 @@ async def test_user_without_rights_to_measure_gets_a_hint_and_store_up_only(
             watch.UP.set(-1)
     assert capfd.readouterr().err.count("TRADEWIND_METRICS_STORE_USER") == 1
     assert not nodes_of(watch.MEMORY_USED)
+
+
+async def test_wrong_password_gets_a_hint_and_does_not_report_the_store_down(
+    redis_server: RedisServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with watching(redis_server.url(METRICS.name), password="wrong"):
+        for _ in range(2):
+            await until(lambda: up() == 1, "the store was asked")
+            watch.UP.set(-1)
+    assert capfd.readouterr().err.count("TRADEWIND_METRICS_STORE_USER") == 1
 
 
 async def test_unreachable_store_is_reported_down() -> None:

@@ -255,12 +255,17 @@ async def require_reachable(client: Client) -> None:
     try:
         await client.ping()
     except (RedisError, RedisClusterException, OSError) as error:
-        if isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError):
+        if refuses_user(error):
             raise ConnectionError(f"the store refuses the user: {_sentence_of(error)}; {CHECK_USER}") from error
         advice = "start it, or set TRADEWIND_STORE_URL to its address"
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             advice = "set TRADEWIND_STORE_TLS_CA to the file of its CA"
         raise ConnectionError(f"the store does not answer: {_sentence_of(error)}; {advice}") from error
+
+
+def refuses_user(error: Exception) -> bool:
+    """Return whether the store answered, but does not know the user or the password; a cluster wraps that error."""
+    return isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError)
 
 
 def _sentence_of(error: Exception) -> str:

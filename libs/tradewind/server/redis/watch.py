@@ -11,7 +11,7 @@ from redis.exceptions import NoPermissionError, RedisClusterException, RedisErro
 
 from tradewind.server.metrics import REGISTRY
 from tradewind.server.redis.acl import AclUser
-from tradewind.server.redis.client import connect
+from tradewind.server.redis.client import connect, refuses_user
 from tradewind.tls import TlsFiles
 
 METRICS = AclUser("metrics", (), commands="-@all +info +ping +cluster|slots +command")
@@ -55,21 +55,25 @@ class StoreWatch:
         self._every_s = every_s
 
     async def run(self) -> None:
-        """Run until cancelled; if the user has no right to INFO, report only whether the store answers."""
+        """Run until cancelled; if the store refuses the user, or INFO to it, report only that the store answers."""
         read: Callable[[], Awaitable[Any]] = self._read_all
+        warned = False
         try:
             while True:
                 try:
                     await read()
                     UP.set(1)
-                except NoPermissionError:
-                    UP.set(1)
-                    if read == self._read_all:
-                        read = self._client.ping
-                        _log.warning("store_info_denied", hint=_HINT)
                 except (RedisError, RedisClusterException, OSError) as error:
-                    UP.set(0)
-                    _log.debug("store_check_failed", error=str(error))
+                    denied = isinstance(error, NoPermissionError)
+                    refused = denied or refuses_user(error)
+                    UP.set(refused)
+                    if denied:
+                        read = self._client.ping
+                    if refused and not warned:
+                        warned = True
+                        _log.warning("store_info_denied", error=str(error), hint=_HINT)
+                    elif not refused:
+                        _log.debug("store_check_failed", error=str(error))
                 await asyncio.sleep(self._every_s)
         finally:
             await self._client.end()
