@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.servers import RedisServer
 from tests.waiting import until
@@ -197,6 +198,24 @@ async def test_first_subscription_works_long_after_connecting(
     assert subscriber._pubsub is not None
     assert subscriber._pubsub.connection is connection
     assert receiver.gaps == 0
+
+
+async def test_outage_of_the_store_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = 0
+
+    def refuse(*_: Any, **_options: Any) -> Any:
+        nonlocal attempts
+        attempts += 1
+        raise ConnectionError("connection refused")
+
+    monkeypatch.setattr("tradewind.server.redis.subscriber._BACKOFF_S", (0.01, 0.01))
+    monkeypatch.setattr("tradewind.server.redis.subscriber.connect_single", refuse)
+    subscriber = Subscriber("redis://127.0.0.1")
+    with capture_logs() as logs:
+        subscriber.start()
+        await until(lambda: attempts > 3, "it has tried again and again")
+        await subscriber.stop()
+    assert [(log["event"], log["what"]) for log in logs] == [("subscriber_lost_store", "connection refused")]
 
 
 async def test_silent_store_is_given_up_and_reconnected(monkeypatch: pytest.MonkeyPatch) -> None:

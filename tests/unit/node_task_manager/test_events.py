@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.node_task_manager.faulty_store import FaultyStore, always
 from tests.waiting import until
@@ -164,16 +165,20 @@ async def test_higher_epoch_at_another_replica_ends_local_subscription(feed: Eve
     assert (subscriber.ended, feed.push(0, log.add(1)), subscriber.positions) == ([PARTITION], {PARTITION}, {})
 
 
-async def test_failed_reads_lose_no_events(feed: EventFeed, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_reads_lose_no_events_and_are_logged_once(
+    feed: EventFeed, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(events, "_RETRY_S", 0.001)
     subscriber = Subscriber()
     log.add(1)
     log.refused["read"] = always
     await feed.subscribe(subscriber, PARTITION, 1)
     reading = asyncio.create_task(ids(feed, subscriber))
-    await until(lambda: log.count("read") > 2, "it is tried again")
+    with capture_logs() as logs:
+        await until(lambda: log.count("read") > 4, "it is tried again")
     del log.refused["read"]
     assert await reading == ["1-0"]
+    assert [(line["event"], line["what"]) for line in logs] == [("events_not_read", "shard 0")]
 
 
 async def test_events_beyond_one_read_follow_at_once(feed: EventFeed, log: Log) -> None:

@@ -5,11 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.node_task_manager.conftest import Line
 from tests.waiting import until
 from tradewind.node_task_manager.ports.connected import ConnectionChanges, LastOffer
 from tradewind.node_task_manager.stores.memory.connected import MemoryConnectedWorkers
+from tradewind.node_task_manager.use_cases import record_connections
 from tradewind.node_task_manager.use_cases.record_connections import RecordConnections
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
 from tradewind.server.clock import ManualClock
@@ -113,6 +115,16 @@ async def test_connections_are_recorded_again_after_an_outage(lapses: bool) -> N
         replica.record.away = False
         await replica.offers("b")
         assert (await replica.withdraws("a")).worker_id == "w1"
+
+
+async def test_outage_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_connections, "_RETRY_S", 0.01)
+    replica = Replica()
+    replica.record.away = True
+    with capture_logs() as logs:
+        async with replica.running():
+            await until(lambda: replica.record.refused > 3, "it has tried again and again")
+    assert [(log["event"], log["what"]) for log in logs] == [("connections_not_recorded", "the store is away")]
 
 
 async def test_many_connections_are_recorded_in_batches() -> None:

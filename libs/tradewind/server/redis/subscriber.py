@@ -11,6 +11,7 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import ConnectionError, RedisError
 
 from tradewind.server.backoff import Backoff
+from tradewind.server.incidents import IncidentLog
 from tradewind.server.redis.client import connect_single
 from tradewind.server.side_tasks import SideTasks
 from tradewind.tls import TlsFiles
@@ -48,6 +49,7 @@ class Subscriber:
         self._sending = asyncio.Lock()
         self._was_connected = False
         self._backoff = Backoff(*_BACKOFF_S)
+        self._losses = IncidentLog(_log, "subscriber_lost_store", "subscriber_recovered")
         self._tasks = SideTasks()
 
     def start(self) -> None:
@@ -102,7 +104,7 @@ class Subscriber:
             try:
                 await self._listen(attempt)
             except (RedisError, OSError) as error:
-                _log.warning("subscriber_lost_store", error=str(error))
+                self._losses.note(str(error))
             except Exception:
                 _log.exception("subscriber_failed")
             await self._backoff.pause()

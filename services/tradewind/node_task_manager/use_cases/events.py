@@ -9,6 +9,7 @@ import structlog
 from tradewind.node_task_manager.ports.events import FIRST, Event, NewEvent
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.beats import next_beat
+from tradewind.server.incidents import IncidentLog
 
 _log = structlog.get_logger(__name__)
 _BATCH = 500
@@ -79,6 +80,7 @@ class EventFeed:
         self._publish_owner = publish_owner
         self._poll_s = poll_s
         self._owners: dict[int, Subscriber] = {}
+        self._failing = IncidentLog(_log, "events_not_read", "events_read_again")
 
     def push(self, shard: int, events: Sequence[NewEvent]) -> set[int]:
         """Pass new events on to the owners of their partitions; return the partitions without an owner here."""
@@ -184,7 +186,7 @@ class EventFeed:
         try:
             found = await self._shards[number].events.read(after, _BATCH)
         except Exception as error:
-            _log.warning("events_not_read", shard=number, error=error)
+            self._failing.note(f"shard {number}", error=error)
             await asyncio.sleep(_RETRY_S)
             subscriber.unread |= {(number, partition) for partition in after}
             return []

@@ -11,6 +11,7 @@ from tradewind.node_task_manager.ports.connected import ConnectedWorkers, Connec
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
 from tradewind.server.beats import beat, next_beat
 from tradewind.server.clock import Clock
+from tradewind.server.incidents import IncidentLog
 
 _log = structlog.get_logger(__name__)
 _REFRESH_S = 10.0
@@ -47,6 +48,7 @@ class RecordConnections:
         """The changes to these two have yet to be published."""
         self._whole = True
         self._wake = asyncio.Event()
+        self._failing = IncidentLog(_log, "connections_not_recorded", "connections_recorded_again")
         pool.on_change(self._mark_changed)
 
     def claimed(self, worker_id: str, node_types: frozenset[str]) -> None:
@@ -66,7 +68,7 @@ class RecordConnections:
             try:
                 await self._record()
             except Exception as error:
-                _log.warning("connections_not_recorded", error=error)
+                self._failing.note(str(error))
                 await beat(_RETRY_S)
                 continue
             try:
