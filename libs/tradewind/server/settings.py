@@ -238,11 +238,18 @@ def settings_table(settings: type[Settings]) -> list[tuple[str, str, str]]:
 
 
 def print_settings(settings: type[Settings], console: Console | None = None) -> None:
-    """Print the table of settings, as `--help-settings` does."""
+    """Print the table of settings, as `--help-settings` does: wrapped at a terminal, one line for each in a pipe."""
+    console = console or Console()
+    rows = settings_table(settings)
+    if not console.is_terminal:
+        for variable, default, meaning in rows:
+            line = f"{variable:50} {default:24} {meaning}"
+            console.print(line, soft_wrap=True, markup=False, highlight=False)
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("Variable", no_wrap=True)
     table.add_column("Default", overflow="fold")
     table.add_column("Meaning", overflow="fold")
-    for row in settings_table(settings):
+    for row in rows:
         table.add_row(*row)
-    (console or Console()).print(table, markup=False)
+    console.print(table, markup=False)

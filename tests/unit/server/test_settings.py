@@ -77,6 +77,14 @@ def test_settings_table_shows_variable_default_and_description() -> None:
     assert rows["TRADEWIND_REGISTRY"] == ("(required)", "Address of the registry.")
     assert rows["TRADEWIND_OTLP_ENDPOINT"][0] == ""
     output = io.StringIO()
-    print_settings(Scheduler, Console(file=output, width=120))
+    print_settings(Scheduler, Console(file=output, width=120, force_terminal=True))
     for name in rows:
         assert name in output.getvalue()
+
+
+def test_piped_settings_table_has_one_line_for_each_setting() -> None:
+    output = io.StringIO()
+    print_settings(Scheduler, Console(file=output, width=80))
+    lines = output.getvalue().splitlines()
+    assert [line.split()[0] for line in lines] == [name for name, _, _ in settings_table(Scheduler)]
+    assert next(line for line in lines if "TRADEWIND_STORE_URL" in line).endswith("or redis+cluster://h1,h2.")
