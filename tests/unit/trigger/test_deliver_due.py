@@ -10,13 +10,14 @@ from structlog.testing import capture_logs
 
 from tests.waiting import until
 from tradewind.server.clock import SystemClock
-from tradewind.trigger.domain.claim import Ack, DueTrigger, Nack, Subscription
+from tradewind.trigger.domain.claim import Ack, DueTrigger, Nack, Subscription, Token
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
-from tradewind.trigger.ports.claims import ClaimOrder, Claims, Survey
+from tradewind.trigger.ports.claims import ClaimOrder, Claims, Settlement, Survey
 from tradewind.trigger.ports.wakes import NewReceiver
 from tradewind.trigger.stores.memory import MemoryTriggerStore
+from tradewind.trigger.use_cases import return_claims
 from tradewind.trigger.use_cases.deliver_due import MAX_UNREPORTED_TOKENS, Delivery, Opening, Parcel
 from tradewind.trigger.use_cases.held_claims import token_of
 from tradewind.trigger.use_cases.receivers import Receivers
@@ -339,6 +340,31 @@ async def test_unavailable_store_ends_delivery_which_still_closes_cleanly(
         await scene.end()
 
     assert [line["event"] for line in logs] == ["claims_not_given_back"]
+
+
+async def test_claims_are_given_back_when_the_store_accepts_writes_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(return_claims, "_RETRY_S", 0.001)
+    give_back, tries = scene.store.give_back, 0
+
+    async def refused_at_first(tokens: Sequence[Token], session: str) -> Settlement:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise ConnectionError("the store accepts no writes")
+        return await give_back(tokens, session)
+
+    await scene.save("tick")
+    await scene.next()
+    monkeypatch.setattr(scene.store, "give_back", refused_at_first)
+    with capture_logs() as logs:
+        scene.delivery.close()
+        scene.delivery = Delivery(scene.store, scene.receivers, Opening(10), 30_000, 5.0)
+        await scene.delivery.subscribe([(PARTITION, 2)])
+        assert ids(await scene.next()) == ["tick"]
+
+    assert (tries, logs) == (3, [])
 
 
 async def test_receiver_must_read_lost_tokens_before_more_of_its_messages_are_read(scene: Scene) -> None:

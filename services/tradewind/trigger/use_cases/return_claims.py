@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import structlog
 
 from tradewind.trigger.domain.claim import Token
-from tradewind.trigger.ports.claims import ClaimOrder, ClaimStore
+from tradewind.trigger.ports.claims import ClaimOrder, ClaimStore, Settlement
 from tradewind.trigger.ports.wakes import EarlierDue
 from tradewind.trigger.use_cases.receivers import Receivers
 
-_RETRY_WITHDRAWAL_S = 1.0
-"""How long after an order was withdrawn, or could not be, the withdrawal is repeated."""
+_RETRY_S = 1.0
+"""How long after a try the next one begins; a withdrawal is repeated even if the store has answered."""
 
 _log = structlog.get_logger(__name__)
 
@@ -25,18 +25,18 @@ class ReturnClaims:
         self._lease_ms = lease_ms
 
     async def give_back(self, tokens: Sequence[Token]) -> None:
-        """Give claims back, if the store answers."""
+        """Give claims back as soon as the store lets it, for as long as their leases last."""
         if not tokens:
             return
-        try:
-            settlement = await self._store.give_back(tokens, self._session)
-        except Exception as error:
-            # Nothing is lost: the leases lapse, and the receiver of that time gets the triggers.
-            _log.warning("claims_not_given_back", count=len(tokens), error=str(error))
-            return
-        for partition, heads in settlement.heads.items():
-            if heads.due_ms is not None:
-                self._receivers.notify(EarlierDue(partition, heads.due_ms))
+        for tries_left in reversed(range(max(1, self._lease_ms // 1000))):
+            try:
+                self._notify(await self._store.give_back(tokens, self._session))
+                return
+            except Exception as error:
+                if not tries_left or not await self._receivers.pause(_RETRY_S):
+                    # Nothing is lost: the leases lapse, and the receiver of that time gets the triggers.
+                    _log.warning("claims_not_given_back", count=len(tokens), error=str(error))
+                    return
 
     async def withdraw(self, orders: Sequence[ClaimOrder]) -> None:
         """Withdraw orders until the store has answered twice: when it wakes, it may see the first before the orders."""
@@ -48,9 +48,14 @@ class ReturnClaims:
                 answers_left, last_error = answers_left - 1, ""
             except Exception as error:
                 last_error = str(error)
-            if not answers_left or not await self._receivers.pause(_RETRY_WITHDRAWAL_S):
+            if not answers_left or not await self._receivers.pause(_RETRY_S):
                 return
         if last_error:
             # Nothing is lost: as with claims that are not given back, the leases lapse.
             partitions = [each.subscription.partition for each in orders]
             _log.warning("orders_not_withdrawn", partitions=partitions, error=last_error)
+
+    def _notify(self, settlement: Settlement) -> None:
+        for partition, heads in settlement.heads.items():
+            if heads.due_ms is not None:
+                self._receivers.notify(EarlierDue(partition, heads.due_ms))
