@@ -42,6 +42,7 @@ async def test_each_user_of_the_deployed_store_has_exactly_its_rights(url: str) 
     settings = await admin.execute_command("CONFIG", "GET", "*")
     config = {key.decode(): value.decode() for key, value in zip(settings[::2], settings[1::2], strict=True)}
     assert (config["appendonly"], config["appendfsync"], config["save"]) == ("yes", "everysec", "300 1000")
+    assert config["shutdown-on-sigterm"] == "nosave", "whoever moves the pod does not wait for a snapshot"
     assert {config[f"lazyfree-lazy-{what}"] for what in ("expire", "server-del")} == {"yes"}
     await admin.end()
     for _, _, user in SERVICES.values():
