@@ -218,15 +218,17 @@ def test_restore_instructions_scale_every_service_down_and_up() -> None:
 @pytest.mark.parametrize("folder", OVERLAYS)
 def test_store_has_memory_left_for_a_rewrite(folder: str) -> None:
     """`maxmemory` is at most two thirds of the container's memory limit."""
-    only = container(workloads(folder)["redis"])
-    conf = dict(
-        re.findall(r"^(maxmemory) (\w+)$", of_kind(folder, "ConfigMap")[_redis(folder)]["data"]["redis.conf"], re.M)
-    )
-    command = only["command"]
-    most = command[command.index("--maxmemory") + 1] if "--maxmemory" in command else conf["maxmemory"]
-    units = {"gb": 2**30, "mb": 2**20, "Gi": 2**30, "Mi": 2**20}
-    bytes_of = [int(text[:-2]) * units[text[-2:]] for text in (most, only["resources"]["limits"]["memory"])]
-    assert bytes_of[0] * 3 <= bytes_of[1] * 2
+    limit = container(workloads(folder)["redis"])["resources"]["limits"]["memory"]
+    assert _max_memory(folder) * 3 <= _bytes(limit) * 2
+
+
+@pytest.mark.parametrize("folder", [folder for folder in OVERLAYS if not folder.endswith("/dev")])
+def test_backups_that_are_kept_have_room_for_a_full_store(folder: str) -> None:
+    pod = of_kind(folder, "CronJob")["redis-backup"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    command = pod["containers"][0]["command"]
+    kept = int(command[command.index("--keep") + 1])
+    claim = of_kind(folder, "PersistentVolumeClaim")["redis-backups"]
+    assert (kept + 1) * _max_memory(folder) <= _bytes(claim["spec"]["resources"]["requests"]["storage"])
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
@@ -235,6 +237,19 @@ def test_store_writes_to_its_volume_claim(folder: str) -> None:
     mounts = {each["name"]: each["mountPath"] for each in container(workloads(folder)["redis"])["volumeMounts"]}
     conf = of_kind(folder, "ConfigMap")[_redis(folder)]["data"]["redis.conf"]
     assert re.findall(r"^dir (.+)$", conf, re.M) == [mounts[claim["metadata"]["name"]]]
+
+
+def _max_memory(folder: str) -> int:
+    """Return the `maxmemory` of the store, in bytes."""
+    command = container(workloads(folder)["redis"])["command"]
+    if "--maxmemory" in command:
+        return _bytes(command[command.index("--maxmemory") + 1])
+    (text,) = re.findall(r"^maxmemory (\w+)$", of_kind(folder, "ConfigMap")[_redis(folder)]["data"]["redis.conf"], re.M)
+    return _bytes(text)
+
+
+def _bytes(text: str) -> int:
+    return int(text[:-2]) * {"gb": 2**30, "mb": 2**20, "Gi": 2**30, "Mi": 2**20}[text[-2:]]
 
 
 def _redis(folder: str) -> str:
