@@ -144,5 +144,7 @@ async def test_unreachable_sentinels_are_an_error_at_once() -> None:
     try:
         with pytest.raises(StoreConnectionError, match="No master found for 'primary'"):
             await client.ping()
+        with pytest.raises(ConnectionError, match=r"^no Sentinel names a master: check .* TRADEWIND_STORE_URL"):
+            await require_reachable(client)
     finally:
         await client.end()

@@ -7,7 +7,7 @@ import structlog
 from redis import asyncio as aioredis
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
+from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisClusterException, RedisError
 
@@ -18,6 +18,11 @@ from tradewind.tls import SYSTEM, TlsFiles
 
 CHECK_USER = "check TRADEWIND_STORE_USER and TRADEWIND_STORE_PASSWORD, or the user in TRADEWIND_STORE_URL"
 """What to do when the store refuses a user."""
+
+_NO_MASTER = (
+    "no Sentinel names a master: check that Sentinels run at TRADEWIND_STORE_URL, ask for no password, may log in to "
+    "the stores, and know the name at its end"
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -257,6 +262,8 @@ async def require_reachable(client: Client) -> None:
     except (RedisError, RedisClusterException, OSError) as error:
         if refuses_user(error):
             raise ConnectionError(f"the store refuses the user: {_sentence_of(error)}; {CHECK_USER}") from error
+        if isinstance(error, MasterNotFoundError):
+            raise ConnectionError(_NO_MASTER) from error
         advice = "start it, or set TRADEWIND_STORE_URL to its address"
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             advice = "set TRADEWIND_STORE_TLS_CA to the file of its CA"
