@@ -63,6 +63,9 @@ def run(
         try:
             runner.run(_serve(build, values, name))
         except (StartError, ConnectionError) as error:
+            if values.log_format == "json":
+                _log.error("cannot_start", service=name, error=str(error))
+                sys.exit(1)
             _fail(f"{name} cannot start: {error}", 1)
     # Nothing is left to do, and while the interpreter shuts down, gRPC's threads may wait for it forever.
     sys.stdout.flush()

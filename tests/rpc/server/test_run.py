@@ -126,23 +126,32 @@ async def test_port_in_use_is_reported_in_one_message(spawn: Spawn, server: Serv
     _, log = await process.communicate()
     assert process.returncode == 1
     text = log.decode()
-    assert f"echo cannot start: cannot listen on {server.address}: it is in use" in text
+    assert f"cannot listen on {server.address}: it is in use" in text
     assert "Traceback" not in text
 
 
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("start", "echo cannot start: the store does not answer: connection refused"),
-        ("build", "echo cannot start: store URL: a host is missing"),
+        ("start", "the store does not answer: connection refused"),
+        ("build", "store URL: a host is missing"),
     ],
 )
 async def test_fault_at_start_is_reported_in_one_message(spawn: Spawn, fault: str, message: str) -> None:
-    process = await spawn(fault=fault)
+    process = await spawn(fault=fault, log_format="console")
     _, log = await process.communicate()
     assert process.returncode == 1
-    assert log.decode().splitlines()[-1] == message
+    assert log.decode().splitlines()[-1] == f"echo cannot start: {message}"
     assert "Traceback" not in log.decode()
+
+
+async def test_fault_at_start_is_an_event_where_logs_are_json(spawn: Spawn) -> None:
+    process = await spawn(fault="start")
+    _, log = await process.communicate()
+    assert process.returncode == 1
+    entry = json.loads(log.decode().splitlines()[-1])
+    assert (entry["event"], entry["level"], entry["service"]) == ("cannot_start", "error", "echo")
+    assert entry["error"] == "the store does not answer: connection refused"
 
 
 async def test_signal_ends_a_process_that_is_still_starting(spawn: Spawn) -> None:
