@@ -43,10 +43,14 @@ def configure_worker_logging(least: int | None = None) -> None:
     settings = telemetry_settings()
     if least is None:
         least = logging.getLevelNamesMapping()[settings.log_level.upper()] if settings is not None else logging.INFO
-    if settings is None or settings.log_format == "console":
+    if settings is None:
         logging.basicConfig(level=least, format=_PLAIN)
         return
-    from tradewind.server.logs import configure_logging
+    from tradewind.server.logs import configure_logging, quieten_logging
 
+    if settings.log_format == "console":
+        logging.basicConfig(level=least, format=_PLAIN)
+        quieten_logging(settings.log_level)
+        return
     configure_logging(settings.log_level, "json")
     logging.getLogger().setLevel(least)

@@ -1,0 +1,31 @@
+"""Where a worker logs."""
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from tradewind.worker.telemetry import configure_worker_logging
+
+
+@pytest.fixture(autouse=True)
+def unconfigured() -> Iterator[None]:
+    """Begin as a program that has not configured its logging."""
+    before = structlog.get_config() if structlog.is_configured() else None
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
+    if before is not None:
+        structlog.configure(**before)
+
+
+@pytest.mark.parametrize("level", ["info", "warning"])
+def test_lines_for_people_go_to_stderr_from_the_level_on(
+    level: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_LOG_LEVEL", level)
+    configure_worker_logging()
+    structlog.get_logger("metrics").info("serving_metrics")
+    logged = capfd.readouterr()
+    assert logged.out == ""
+    assert ("serving_metrics" in logged.err) == (level == "info")
