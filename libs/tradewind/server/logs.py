@@ -69,9 +69,9 @@ def _shared() -> list[structlog.typing.Processor]:
 
 
 def _console() -> structlog.typing.Processor:
-    # Without the values of variables, which the default shows: they include passwords and what users send.
-    tracebacks = structlog.dev.RichTracebackFormatter(show_locals=False)
     colors = sys.stderr is not None and sys.stderr.isatty()
+    # Without the values of variables, which the default shows: they include passwords and what users send.
+    tracebacks = structlog.dev.RichTracebackFormatter(color_system="truecolor" if colors else "auto", show_locals=False)
     return structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=tracebacks)
 
 

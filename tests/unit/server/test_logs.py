@@ -73,7 +73,7 @@ def unconfigured(level: str) -> None:
     [configure_logging, partial(configure_logging, format="json"), unconfigured],
     ids=["console", "json", "unconfigured"],
 )
-def test_tracebacks_omit_values_of_variables(
+def test_tracebacks_omit_values_of_variables_and_colours_outside_a_terminal(
     capfd: pytest.CaptureFixture[str], configure: Callable[[str], None]
 ) -> None:
     configure("warning")
@@ -85,6 +85,7 @@ def test_tracebacks_omit_values_of_variables(
     error = capfd.readouterr().err
     assert "lost" in error
     assert password not in error
+    assert "\x1b" not in error
 
 
 def test_unwritable_standard_error_loses_only_its_own_lines(monkeypatch: pytest.MonkeyPatch) -> None:
