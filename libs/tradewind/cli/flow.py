@@ -242,7 +242,10 @@ async def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines as they arrive.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Print the log of the newest 5 cycles, or of one with --cycle, oldest line first."""
+    """Print the log of a flow, oldest line first.
+
+    The log is that of the newest 5 cycles, or of one with --cycle.
+    """
     from tradewind.cli.descriptions import show_log_line
     from tradewind.client import LogLevel
 
