@@ -1,16 +1,21 @@
 """Events are acknowledged in the order of their batches, however late a part of one is handled."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from structlog.testing import capture_logs
 
 from tests.waiting import until
+from tradewind.scheduler.domain.chain_state import ComponentEnd
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
+from tradewind.scheduler.domain.submission import ComponentEvent
 from tradewind.scheduler.loops import acknowledging, sub_flow_queue
 from tradewind.scheduler.loops.acknowledging import Acks
+from tradewind.scheduler.loops.events import event_loop
 from tradewind.scheduler.loops.sub_flow_queue import SubFlowQueue
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.background import Background
@@ -64,33 +69,34 @@ def event(event_id: str, partition: int = 0) -> SubFlowEvent:
 
 async def test_batches_are_acknowledged_in_order(acks: Acks) -> None:
     stream = RecordingStream()
-    slow, quick = acks.batch(stream, parts=2), acks.batch(stream, parts=1)
-    slow.part_done([event("1")])
-    quick.part_done([event("3")])
-    later = acks.batch(stream, parts=1)
-    later.part_done([event("4", partition=1)])
+    slow = acks.batch(stream, [event("1"), event("2")], parts=2)
+    quick = acks.batch(stream, [event("3")], parts=1)
+    slow.part_done()
+    quick.part_done()
+    later = acks.batch(stream, [event("4", partition=1)], parts=1)
+    later.part_done()
     await asyncio.sleep(0.01)
     assert stream.acknowledged == [], "the batch before is not done"
-    slow.part_done([event("2")])
+    slow.part_done()
     await until(lambda: stream.acknowledged, "all are acknowledged")
     assert stream.acknowledged == [["3", "4"]], "only the last event of each partition is acknowledged"
 
 
 async def test_events_of_lost_partitions_are_not_acknowledged(acks: Acks) -> None:
     stream = RecordingStream()
-    batch = acks.batch(stream, parts=2)
-    batch.part_done([event("1", partition=0), event("2", partition=1)], lost={0})
-    batch.part_done([event("3", partition=0)])
+    batch = acks.batch(stream, [event("1"), event("2", partition=1), event("3")], parts=2)
+    batch.part_done(lost={0})
+    batch.part_done()
     await until(lambda: stream.acknowledged, "the rest is acknowledged")
     assert stream.acknowledged == [["2"]]
 
 
 async def test_open_batches_of_a_broken_stream_are_dropped(acks: Acks) -> None:
     broken, stream = RecordingStream(), RecordingStream()
-    left = acks.batch(broken, parts=1)
-    acks.batch(stream, parts=1).part_done([event("1")])
+    left = acks.batch(broken, [event("1")], parts=1)
+    acks.batch(stream, [event("1")], parts=1).part_done()
     await until(lambda: stream.acknowledged, "it is acknowledged")
-    left.part_done([event("1")])
+    left.part_done()
     await asyncio.sleep(0.01)
     assert (broken.acknowledged, stream.acknowledged) == ([], [["1"]])
 
@@ -99,7 +105,7 @@ async def test_failed_acknowledgement_is_not_logged(acks: Acks) -> None:
     """The stream's reader reports that it is lost, and the events come again."""
     stream = BrokenStream()
     with capture_logs() as logged:
-        acks.batch(stream, parts=1).part_done([event("1")])
+        acks.batch(stream, [event("1")], parts=1).part_done()
         await until(lambda: stream.sub_flow_events, "it is acknowledged")
         await asyncio.sleep(0)
     assert logged == []
@@ -123,13 +129,59 @@ async def test_sub_flow_events_are_handled_in_order_without_blocking_the_reader(
     stream, sub_flows = RecordingStream(), SlowSubFlows()
     queue = SubFlowQueue(sub_flows, background)  # type: ignore[arg-type]
     for number in range(1, 4):
-        batch = acks.batch(stream, parts=2)
+        batch = acks.batch(stream, [event(str(number))], parts=2)
         await queue.put([event(str(number))], batch)
-        batch.part_done([])
+        batch.part_done()
     assert sub_flows.handled == [], "nothing is handled, although all three were accepted"
     sub_flows.released.set()
     await until(lambda: stream.acknowledged[-1:] == [["3"]], "the last is acknowledged")
     assert sub_flows.handled == ["1", "2", "3"]
+
+
+class OneBatchStream(RecordingStream):
+    """A stream on which some events come together, and nothing after them."""
+
+    def __init__(self, events: list[Event]) -> None:
+        super().__init__()
+        self._events = events
+
+    async def receive(self) -> tuple[list[Event], list[int]]:
+        if not self._events:
+            await asyncio.get_running_loop().create_future()
+        events, self._events = self._events, []
+        return events, []
+
+
+class OwnerOfAll:
+    """Owns every partition."""
+
+    epochs: ClassVar = {0: 1}
+
+    def owns(self, partition: int) -> bool:
+        return True
+
+    def on_change(self, changed: Callable[[], None]) -> None: ...
+
+    def lose(self, partitions: Collection[int], reason: str) -> None:
+        assert not partitions
+
+
+async def test_last_event_is_acknowledged_when_an_earlier_one_is_handled_after_it(
+    acks: Acks, background: Background
+) -> None:
+    end = ComponentEvent(RunName("f", 0, 0), "r0", "0", ComponentEnd(), 0, 0, "2")
+    stream, sub_flows = OneBatchStream([event("1"), end]), SlowSubFlows()
+
+    async def fold(events: Sequence[ComponentEvent], epochs: Mapping[int, int]) -> set[int]:
+        asyncio.get_running_loop().call_later(0.001, sub_flows.released.set)
+        return set()
+
+    peers: Any = SimpleNamespace(events=lambda: stream, collect=lambda event: None)
+    owner: Any = OwnerOfAll()
+    loop = event_loop(peers, fold, peers, owner, background, sub_flows)  # type: ignore[arg-type]
+    background.begin(loop.run(), "events")
+    await until(lambda: stream.acknowledged, "both are handled")
+    assert stream.acknowledged == [["2"]]
 
 
 async def test_reader_blocks_while_too_many_batches_wait(
@@ -143,7 +195,7 @@ async def test_reader_blocks_while_too_many_batches_wait(
     async def accept() -> None:
         nonlocal accepted
         for number in range(10):
-            await queue.put([event(str(number))], acks.batch(RecordingStream(), parts=2))
+            await queue.put([event(str(number))], acks.batch(RecordingStream(), [], parts=2))
             accepted += 1
 
     accepting = asyncio.create_task(accept())

@@ -13,22 +13,19 @@ _ACK_S = 0.05
 
 
 class Batch:
-    """Events that came together, in `parts` parts; `part_done` is called for each part."""
+    """Events that came together, in order, to be handled in `parts` parts; `part_done` is called for each part."""
 
-    def __init__(self, acks: "Acks", stream: EventStream, parts: int) -> None:
+    def __init__(self, acks: "Acks", stream: EventStream, events: Sequence[Event], parts: int) -> None:
         self._acks = acks
         self.stream = stream
-        self.events: list[Event] = []
+        self.events = events
         self.open_parts = parts
-        self._lost: set[int] = set()
 
-    def part_done(self, events: Sequence[Event], lost: Collection[int] = ()) -> None:
+    def part_done(self, lost: Collection[int] = ()) -> None:
         """Note that a part is done: its events are on record, unless their partitions turn out to be lost."""
-        self.events += events
-        self._lost.update(lost)
+        self.events = [event for event in self.events if event.partition not in lost]
         self.open_parts -= 1
         if not self.open_parts:
-            self.events = [event for event in self.events if event.partition not in self._lost]
             self._acks.acknowledge_done()
 
 
@@ -44,12 +41,12 @@ class Acks:
         self._stream: EventStream | None = None
         self._last: dict[tuple[int, int], Event] = {}
 
-    def batch(self, stream: EventStream, parts: int) -> Batch:
+    def batch(self, stream: EventStream, events: Sequence[Event], parts: int) -> Batch:
         """Open a batch; it is acknowledged once all its parts are done, if its stream lasts until then."""
         if self._batches and self._batches[0].stream is not stream:
             # The stream has broken: events that were not acknowledged on it come again.
             self._batches.clear()
-        batch = Batch(self, stream, parts)
+        batch = Batch(self, stream, events, parts)
         self._batches.append(batch)
         return batch
 

@@ -33,27 +33,27 @@ def event_loop(
     acks, queue = Acks(background), SubFlowQueue(sub_flows, background)
 
     async def work(stream: EventStream, events: list[Event]) -> None:
+        # Events of a partition that is not owned now come again, even if it is owned again before the batch is done.
+        events = [event for event in events if ownership.owns(event.partition)]
         ends = [event for event in events if isinstance(event, ComponentEvent)]
-        sub_flow_events = [
-            event for event in events if isinstance(event, SubFlowEvent) and ownership.owns(event.partition)
-        ]
-        batch = acks.batch(stream, parts=2 if sub_flow_events else 1)
+        sub_flow_events = [event for event in events if isinstance(event, SubFlowEvent)]
+        batch = acks.batch(stream, events, parts=2 if sub_flow_events else 1)
         if sub_flow_events:
             await queue.put(sub_flow_events, batch)
-        folded, lost = await fold_all(ends)
+        not_folded, lost = await fold_all(ends)
         ownership.lose(lost, "a write was refused")
-        # A partition that was not owned during the fold may be owned again: acknowledge only the events folded.
-        batch.part_done([event for event in ends if event.partition in folded], lost)
+        batch.part_done(not_folded | lost)
 
     async def fold_all(events: list[ComponentEvent]) -> tuple[set[int], set[int]]:
-        """Return the partitions whose events were folded, and the partitions that turned out to be lost."""
+        """Return the partitions that were not owned when events were folded, and those that turned out to be lost."""
         backoff = Backoff(*_BACKOFF_S)
         for event in events:
             outputs.collect(event)
         while True:
             mine = [event for event in events if ownership.owns(event.partition)]
             try:
-                return {event.partition for event in mine}, await fold(mine, ownership.epochs)
+                not_folded = {event.partition for event in events} - {event.partition for event in mine}
+                return not_folded, await fold(mine, ownership.epochs)
             except Exception as error:
                 # Events must be on record before they are acknowledged, so all that can be done is to try again.
                 _log.warning("events_not_applied", events=len(mine), error=error)

@@ -48,8 +48,8 @@ class SubFlowQueue:
                 batches, self._waiting = self._waiting, []
                 self._room.set()
                 await handle_sub_flows(self._sub_flows, [event for events, _ in batches for event in events])
-                for events, batch in batches:
-                    batch.part_done(events)
+                for _, batch in batches:
+                    batch.part_done()
         finally:
             self._busy = False
 
