@@ -110,6 +110,24 @@ async def test_replicas_that_come_and_go_share_partitions_evenly() -> None:
     assert (len(first.epochs), len(third.epochs)) == (8, 8)
 
 
+async def test_partition_whose_release_the_store_has_lost_is_acquired_after_a_lease() -> None:
+    clock = ManualClock()
+    data = Data(clock)
+    stores = [MemoryStores(clock, replica=each, lease_ms=100, data=data) for each in ("first", "second")]
+    first, second = (OwnPartitions(each.partitions, each.wakes) for each in stores)
+    await take_turns(first)
+    owners = dict(data.owners)
+    await second.rebalance()
+    await first.rebalance()
+    data.owners.update(owners)
+    for _ in range(4):
+        await take_turns(second, first)
+        assert not second.epochs, "the store says that first owns them, and first is present"
+        clock.advance(33)
+    await take_turns(second, first)
+    assert (len(first.epochs), len(second.epochs)) == (8, 8)
+
+
 async def test_share_of_a_dead_replica_is_acquired_when_its_lease_lapses() -> None:
     clock = ManualClock()
     first, dead = replicas(clock, "first", "dead")

@@ -37,6 +37,11 @@ class Partitions(Protocol):
         """The name under which this replica is present."""
         ...
 
+    @property
+    def lease_ms(self) -> int:
+        """How long a report of presence counts."""
+        ...
+
     async def report_presence(self, *, alone: bool = False) -> Presence:
         """Report that this replica is present, and with `alone` that no other is; return who is present."""
         ...

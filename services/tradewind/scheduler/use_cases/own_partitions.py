@@ -26,6 +26,8 @@ class OwnPartitions:
         self._presence = NO_PRESENCE
         self._held: dict[int, int] = {}
         self._suspect: dict[int, int] = {}
+        self._refused_ms: dict[int, int] = {}
+        """When partitions of this replica's share were first found to be another's who is present (store's time)."""
         self._changed: list[Callable[[], None]] = []
 
     @property
@@ -51,16 +53,25 @@ class OwnPartitions:
         self._changed.append(changed)
 
     async def acquire(self) -> None:
-        """Take the partitions of this replica's share that no replica in the last report of `rebalance` owns."""
+        """Take the partitions of this replica's share that no replica in the last report of `rebalance` owns.
+
+        A replica gives up the partitions of others within a lease. If it still seems to own one of this replica's share
+        after that, the store has lost what it was told, and the partition is taken anyway; epochs keep that safe.
+        """
         if self._suspect:
             # The report that they are lost may have been about an older epoch.
             suspect, self._suspect = self._suspect, {}
             await self._partitions.release(suspect)
-        gained = {}
+        gained, presence = {}, self._presence
         for partition in sorted(self._wanted - self._held.keys()):
-            epoch = await self._partitions.acquire(partition, self._presence)
+            refused_ms = self._refused_ms.get(partition, presence.at_ms)
+            overdue = presence.at_ms > refused_ms + self._partitions.lease_ms
+            epoch = await self._partitions.acquire(partition, presence._replace(here=()) if overdue else presence)
             if epoch:
                 gained[partition] = epoch
+                self._refused_ms.pop(partition, None)
+            else:
+                self._refused_ms[partition] = refused_ms
         if gained:
             _log.info("partitions_taken", partitions=sorted(gained))
             self._held.update(gained)
@@ -75,6 +86,8 @@ class OwnPartitions:
         if presence.lapsed:
             self.lose(list(self._held), "the lease has lapsed")
         self._wanted = shares_of([*presence.here, self._partitions.replica])[self._partitions.replica]
+        kept = set() if presence.lapsed else self._wanted
+        self._refused_ms = {partition: at_ms for partition, at_ms in self._refused_ms.items() if partition in kept}
         if surplus := {each: self._held.pop(each) for each in self._held.keys() - self._wanted}:
             _log.info("partitions_released", partitions=sorted(surplus), replicas=len(presence.here))
             self._notify()

@@ -12,14 +12,14 @@ class MemoryPartitions:
     def __init__(self, data: Data, replica: str, lease_ms: int) -> None:
         self._data = data
         self.replica = replica
-        self._lease_ms = lease_ms
+        self.lease_ms = lease_ms
 
     async def report_presence(self, *, alone: bool = False) -> Presence:
         now, replicas = self._data.now(), self._data.replicas
         if alone:
             replicas.clear()
         lapsed = replicas.get(self.replica, 0) <= now
-        replicas[self.replica] = now + self._lease_ms
+        replicas[self.replica] = now + self.lease_ms
         return Presence(now, lapsed, tuple(sorted(name for name, until in replicas.items() if until > now)))
 
     async def leave(self) -> None:

@@ -18,10 +18,10 @@ class RedisPartitions:
         self._client = scripted.client
         self._keys = scripted.keys
         self.replica = replica
-        self._lease_ms = lease_ms
+        self.lease_ms = lease_ms
 
     async def report_presence(self, *, alone: bool = False) -> Presence:
-        return await self._report(self._lease_ms, alone)
+        return await self._report(self.lease_ms, alone)
 
     async def leave(self) -> None:
         await self._report(0, False)
