@@ -61,6 +61,7 @@ class FlowRecords(Protocol):
     async def remove_step(self, flow_id: str, cycles: int = 100) -> bool:
         """Remove up to `cycles` cycles of a flow that is being deleted, and the flow itself with the last of them.
 
-        Returns True when only a tombstone is left, which keeps later schedule epochs of this id higher.
+        Returns True when only a tombstone is left, which keeps later schedule epochs of this id higher; also when
+        another caller has removed the flow and it has been registered again, which is then left as it is.
         """
         ...

@@ -2,7 +2,7 @@
 -- its schedule epoch stays.
 -- KEYS: 1 owner, 2 hash of the flow, 3 index of flows.
 -- args: base, epoch (0), now, flow_id, cycles (how many runs to remove at most), tombstone_ms.
--- Returns whether nothing is left.
+-- Returns whether nothing is left to remove. A flow that somebody has registered again meanwhile is left as it is.
 --!include partition
 local flow = KEYS[2]
 
@@ -30,7 +30,7 @@ if not known[1] then
   call('ZREM', base .. 'outbox', args.flow_id)
   return cmsgpack.pack(true)
 end
-if known[1] ~= 'deleting' then return cmsgpack.pack(false) end
+if known[1] ~= 'deleting' then return cmsgpack.pack(true) end
 if remove_cycles() == args.cycles then return cmsgpack.pack(false) end
 forget(known[3])
 call('SET', base .. 'tombstone:' .. args.flow_id, known[2], 'PX', args.tombstone_ms)

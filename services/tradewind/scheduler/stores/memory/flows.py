@@ -196,7 +196,7 @@ class MemoryFlows:
             self._data.outbox.pop(flow_id, None)
             return True
         if flow.status is not FlowStatus.DELETING:
-            return False
+            return True
         oldest = sorted(flow.runs)[:cycles]
         for name in oldest:
             self._data.forget(flow_id, flow.runs[name].request)
