@@ -8,7 +8,7 @@ import grpc
 from tradewind.grpc_engine import CONNECT_WITHIN_MS
 from tradewind.server.settings import TlsSettings
 from tradewind.server.telemetry import TraceUnaryStreamInterceptor, TraceUnaryUnaryInterceptor
-from tradewind.tls.channels import TARGETS, Security
+from tradewind.tls.channels import Security, target_of
 from tradewind.tls.channels import open_channel as open_secured
 
 MESSAGE_BYTES = 4 * 1024 * 1024
@@ -44,9 +44,8 @@ def open_channel(address: str, *, traced: bool = True, security: Security = None
     `address` is `host:port`, whose resolved addresses are all used in turn, or a gRPC target such as `unix:/path`.
     The caller closes the channel, passes `timeout=` on every call, and retries only idempotent calls. `traced` calls
     carry the current `traceparent`, which costs each unary call about 0.1 ms; turn it off where nothing is recorded.
-    Speaks plain text without `security`, else TLS. Raises TlsError when its files are not good.
+    Speaks plain text without `security`, else TLS. Raises ValueError for another address, TlsError for bad files.
     """
-    target = address if address.startswith(TARGETS) else f"dns:///{address}"
     message_bytes = MESSAGE_BYTES + MESSAGE_SLACK
     options = [
         ("grpc.keepalive_permit_without_calls", 1),
@@ -58,7 +57,7 @@ def open_channel(address: str, *, traced: bool = True, security: Security = None
         ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
     ]
     interceptors = [TraceUnaryUnaryInterceptor(), TraceUnaryStreamInterceptor()] if traced else None
-    return open_secured(target, security, options, interceptors)
+    return open_secured(target_of(address), security, options, interceptors)
 
 
 def channels_of(settings: TlsSettings) -> OpenChannel:

@@ -1,19 +1,33 @@
 """Settings: read from the environment, checked at once, and able to print a table of themselves."""
 
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_core import PydanticCustomError, PydanticUndefined
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from rich.console import Console
 from rich.table import Table
 
+from tradewind.tls.channels import target_of
 from tradewind.tls.files import StoreTlsFiles, TlsFiles
 
 PREFIX = "TRADEWIND_"
 MIN_SECRET_CHARACTERS = 16
 """The least number of characters in a secret of servers."""
+
+
+def server_address(address: str) -> str:
+    """Return an address that is `host:port` or a gRPC target; refuse others, such as `http://registry:7702`."""
+    try:
+        target_of(address)
+    except ValueError as error:
+        raise PydanticCustomError("address", "{error}", {"error": str(error)}) from None
+    return address
+
+
+ServerAddress = Annotated[str, AfterValidator(server_address)]
+"""The address of another server."""
 
 
 class SettingsError(Exception):
@@ -155,7 +169,7 @@ class CommonSettings(TelemetrySettings, TlsSettings):
         200, ge=1, le=100_000, description="Most records that such a check examines per second."
     )
     doctor_mend: bool = Field(True, description="Whether such a check mends what it finds, or only reports it.")
-    access_address: str | None = Field(
+    access_address: ServerAddress | None = Field(
         None, description="Address of the access service; calls need a token when it is set, and none when not."
     )
     service_token: SecretStr | None = Field(

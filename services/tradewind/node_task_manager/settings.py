@@ -1,16 +1,22 @@
 """Settings of the node task manager."""
 
-from pydantic import Field, SecretStr
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, SecretStr
 
 from tradewind.node_task_manager.domain.limits import Limits
-from tradewind.server.settings import CommonSettings
+from tradewind.server.settings import CommonSettings, server_address
+
+
+def _registry_address(address: str) -> str:
+    return address if address in ("", "none") else server_address(address)
 
 
 class NodeTaskManagerSettings(CommonSettings):
     """Settings of the node task manager."""
 
     port: int = Field(7703, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
-    registry_address: str = Field(
+    registry_address: Annotated[str, AfterValidator(_registry_address)] = Field(
         "127.0.0.1:7702", description='Address of the registry, which knows all workers; "none" accepts every worker.'
     )
     node_task_manager_shards: int = Field(

@@ -2,16 +2,16 @@
 
 from pydantic import Field
 
-from tradewind.server.settings import CommonSettings
+from tradewind.server.settings import CommonSettings, ServerAddress
 
 
 class SchedulerSettings(CommonSettings):
     """Settings of the scheduler."""
 
     port: int = Field(7701, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
-    node_task_manager_address: str = Field("127.0.0.1:7703", description="Address of the node task manager.")
-    trigger_address: str = Field("127.0.0.1:7704", description="Address of the trigger service.")
-    registry_address: str = Field("127.0.0.1:7702", description="Address of the registry.")
+    node_task_manager_address: ServerAddress = Field("127.0.0.1:7703", description="Address of the node task manager.")
+    trigger_address: ServerAddress = Field("127.0.0.1:7704", description="Address of the trigger service.")
+    registry_address: ServerAddress = Field("127.0.0.1:7702", description="Address of the registry.")
     scheduler_lease_seconds: float = Field(
         6.0,
         ge=0.3,

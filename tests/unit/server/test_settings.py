@@ -7,6 +7,7 @@ import pytest
 from pydantic import Field
 from rich.console import Console
 
+from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.server.settings import (
     CommonSettings,
     Settings,
@@ -57,6 +58,21 @@ def test_otlp_endpoint_over_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     for endpoint in ("http://collector:4317/", "collector:4317", "unix:/run/otel.sock"):
         monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", endpoint)
         assert load_settings(CommonSettings).otlp_endpoint == endpoint
+
+
+@pytest.mark.parametrize("address", ["http://access:7705", "access", ":7705"])
+def test_address_without_host_or_port_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("TRADEWIND_ACCESS_ADDRESS", address)
+    with pytest.raises(SettingsError, match=r"TRADEWIND_ACCESS_ADDRESS: .* give host:port, such as localhost:7700"):
+        load_settings(CommonSettings)
+
+
+def test_registry_address_of_node_task_manager_may_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_REGISTRY_ADDRESS", "none")
+    assert load_settings(NodeTaskManagerSettings).registry_address == "none"
+    monkeypatch.setenv("TRADEWIND_REGISTRY_ADDRESS", "nobody")
+    with pytest.raises(SettingsError, match="TRADEWIND_REGISTRY_ADDRESS"):
+        load_settings(NodeTaskManagerSettings)
 
 
 def test_settings_are_immutable() -> None:
