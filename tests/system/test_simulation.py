@@ -44,6 +44,29 @@ def test_simulated_month_is_correct_and_takes_seconds() -> None:
     assert took < 30
 
 
+def test_work_that_will_be_cached_is_awaited_in_simulated_time() -> None:
+    ran: list[int] = []
+
+    @node("slow")
+    async def slow(ctx: Context) -> int:
+        ran.append(ctx.cycle)
+        await asyncio.sleep(200)
+        return 1
+
+    async def two_cycles(stack: VirtualStack) -> None:
+        flow = Flow("cached", 0, overlap="allow")
+        flow.node("only", slow, cache="analysis")
+        await stack.client.register_flow("cached", flow)
+        first = await stack.client.run_flow("cached")
+        await stack.run_for(seconds=150)
+        second = await stack.client.run_flow("cached")
+        for run in (first, second):
+            await run.result()
+
+    simulate(two_cycles, [slow])
+    assert ran == [0]
+
+
 def test_worker_stays_connected_while_time_leaps(caplog: pytest.LogCaptureFixture) -> None:
     @node("idle")
     async def idle() -> None: ...

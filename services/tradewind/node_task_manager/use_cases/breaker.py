@@ -10,7 +10,7 @@ class Breaker:
     """Closed while all is well. A failure opens it for 1 s, each further one for twice as long, up to 30 s; after that
     the peer is tried again."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = lambda: time.monotonic()) -> None:
         self._clock = clock
         self._pause_s = 0.0
         self._open_until = 0.0

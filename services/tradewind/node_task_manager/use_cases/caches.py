@@ -81,7 +81,7 @@ class ResultCaches:
         publish: Callable[[Entry, bool], Awaitable[None]],
         flight_ms: int,
         timeout_s: float = 10.0,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = lambda: time.monotonic(),
     ) -> None:
         self._store = store
         self.counts = counts
