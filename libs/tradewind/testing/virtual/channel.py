@@ -21,7 +21,7 @@ class LocalChannel:
         self.context = context
         self._server = server
         self._tap = tap
-        self._calls: set[LocalCall] = set()
+        self._calls: dict[LocalCall, None] = {}
         self.gate = Gate()
 
     def unary_unary(self, method: str, *coders: Any, **named: Any) -> "_Method":
@@ -41,10 +41,11 @@ class LocalChannel:
         for call in list(self._calls):
             call.cancel()
 
-    def break_off(self) -> None:
-        """End the calls in flight as a lost connection does."""
+    def break_off(self, methods: str = "") -> None:
+        """End the calls in flight, of methods that begin with `methods`, as a lost connection does."""
         for call in list(self._calls):
-            call.lose()
+            if call.method.startswith(methods):
+                call.lose()
 
     async def __aenter__(self) -> "LocalChannel":
         return self
@@ -57,11 +58,11 @@ class LocalChannel:
 
     def begin(self, call: "LocalCall") -> None:
         """Keep a call that has begun until it ends."""
-        self._calls.add(call)
+        self._calls[call] = None
 
     def end(self, call: "LocalCall") -> None:
         """Forget a call that has ended."""
-        self._calls.discard(call)
+        self._calls.pop(call, None)
 
     async def serve(self, method: str, request: bytes | None, up: Pipe, down: Pipe) -> Status:
         """Have the server handle a call."""
@@ -117,7 +118,7 @@ class LocalCall:
     ) -> None:
         loop = asyncio.get_running_loop()
         self._channel = channel
-        self._method = method
+        self.method = method
         self._encode, self._decode = coders
         self._up, self._down = Pipe(channel.gate), Pipe(channel.gate)
         self._ended: asyncio.Future[Status] = loop.create_future()
@@ -156,7 +157,7 @@ class LocalCall:
         if raw is None:
             await self._wait_until_ended()
             return grpc.aio.EOF
-        self._channel.call_tap(self._method, True, raw)
+        self._channel.call_tap(self.method, True, raw)
         return self._decode(raw)
 
     async def write(self, message: Any) -> None:
@@ -164,7 +165,7 @@ class LocalCall:
         if self._ended.done():
             raise asyncio.InvalidStateError("the call has ended")
         raw = self._encode(message)
-        self._channel.call_tap(self._method, False, raw)
+        self._channel.call_tap(self.method, False, raw)
         self._up.put(raw)
 
     async def done_writing(self) -> None:

@@ -7,7 +7,7 @@ import itertools
 import math
 import selectors
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextvars import Context
 from typing import Any, TypeVar
@@ -37,6 +37,17 @@ class _Leaping(selectors.DefaultSelector):
         return []
 
 
+class _Task(asyncio.Task[Any]):
+    """Hashed by number, not by address, so that a TaskGroup cancels its tasks, a set, in the same order every time."""
+
+    def __init__(self, coro: Coroutine[Any, Any, Any], *, number: int, **options: Any) -> None:
+        self._number = number  # Task() already needs the hash.
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """Begins at `start_ns`, nanoseconds since the epoch. Time passes only while everything waits for a timer.
 
@@ -59,6 +70,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._numbers = itertools.count()
         self.thread = threading.get_ident()
         super().__init__(selector)
+        tasks = itertools.count()
+        self.set_task_factory(lambda loop, coro, **options: _Task(coro, loop=loop, number=next(tasks), **options))
         # A float that counts seconds over years is no more exact than this in its last digits.
         self._clock_resolution = 1e-6
 

@@ -28,9 +28,9 @@ class SubmitRuns:
                 wanted = {
                     digest for run, at in zip(runs, shards, strict=True) if at == number for _, digest in run.components
                 }
-                for digest in wanted & by_digest.keys():
-                    await self._dispatchers[number].shard.plans.save(by_digest[digest])
-                    self._plans.put(by_digest[digest])
+                for plan in [plan for digest, plan in by_digest.items() if digest in wanted]:
+                    await self._dispatchers[number].shard.plans.save(plan)
+                    self._plans.put(plan)
         submitted = [self._dispatchers[at].submit(run) for run, at in zip(runs, shards, strict=True)]
         if len(submitted) == 1:
             return [await submitted[0]]
