@@ -16,7 +16,7 @@ CODE := $(wildcard libs services examples benchmarks tests tools)
 IMAGE := protos/released.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test chaos soak fuzz lint lint-style lint-types lint-imports lint-protos format protos release-image \
+.PHONY: help setup setup-dev demo test chaos soak fuzz lives lint lint-style lint-types lint-imports lint-protos format protos release-image \
 	bench bench-claims bench-schedules bench-timers constraints clean
 
 help:  ## List the targets
@@ -40,6 +40,9 @@ soak: $(RUNTIME)  ## Check that memory stays flat over ten minutes of load and 1
 
 fuzz: $(DEV)  ## Send every RPC random messages for five minutes; FUZZ_SECONDS chooses
 	$(BIN)/pytest -m fuzz -s tests/system/test_fuzz.py $(ARGS)
+
+lives: $(DEV)  ## Let the whole engine live random lives for five minutes; LIVES_SECONDS and LIVES_SEED choose
+	$(BIN)/pytest -m lives -s tests/system/lives $(ARGS)
 
 lint: lint-style lint-types lint-imports lint-protos  ## Check style, types, imports and the contract
 

@@ -1,0 +1,54 @@
+"""What goes wrong in a life, at random."""
+
+import random
+
+from tests.system.lives.world import World
+
+RATE = 0.25
+"""How often something goes wrong after an operation."""
+
+
+class Faults:
+    """Each method is one kind of fault."""
+
+    def __init__(self, draw: random.Random, world: World) -> None:
+        self._draw = draw
+        self._world = world
+        self._kinds = (self.crash, self.freeze, self.break_connection, self.break_calls, self.set_lag, self.set_failing)
+
+    def maybe(self) -> str | None:
+        """Let something go wrong, or not; return words for it."""
+        return self._draw.choice(self._kinds)() if self._draw.random() < RATE else None
+
+    def end(self) -> None:
+        """Let no further calls of stores fail or take long."""
+        self._world.disturbances.fail_rate = self._world.disturbances.lag = 0
+
+    def crash(self) -> str:
+        replicas = self._draw.choice(self._world.services)
+        self._world.crash(replicas)
+        return f"a replica of {replicas.methods} crashes"
+
+    def freeze(self) -> str:
+        replicas = self._draw.choice((self._world.schedulers, self._world.node_task_managers))
+        seconds = self._draw.choice((1, 8, 15, 40))
+        self._world.freeze(replicas, seconds)
+        return f"a replica of {replicas.methods} freezes for {seconds} s"
+
+    def break_connection(self) -> str:
+        at = self._draw.randrange(len(self._world.channels))
+        self._world.channels[at].break_off()
+        return f"connection {at} breaks"
+
+    def break_calls(self) -> str:
+        replicas = self._draw.choice(self._world.services)
+        self._world.break_calls(replicas)
+        return f"all connections to {replicas.methods} break"
+
+    def set_lag(self) -> str:
+        self._world.disturbances.lag = lag = self._draw.choice((0, 0.01, 0.3))
+        return f"calls of stores take up to {lag} s"
+
+    def set_failing(self) -> str:
+        self._world.disturbances.fail_rate = rate = self._draw.choice((0, 0, 0.02, 0.2))
+        return f"of the calls of stores, {rate:.0%} fail"

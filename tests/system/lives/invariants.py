@@ -1,0 +1,121 @@
+"""What must be true when a life is over: nothing begins any more, nothing is disturbed, and there was time to end.
+
+1. Every cycle has ended, and its flow keeps nothing open and nothing waiting.
+2. No planned time of a schedule has two cycles.
+3. Nothing that one service owes another is left: submissions, ends of cycles, ends of components.
+4. Every component and node task has ended; nothing is queued, leased or delayed, and no limit is taken up.
+5. No replica holds anything in its memory for what has ended.
+6. A cycle counts its nodes as they ended.
+7. No attempt ran twice.
+8. Without faults, no user was answered that the servers failed, or waited in vain (`Life` notes these).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.system.lives.nodes import Nodes
+from tests.system.lives.world import World
+from tradewind.node_task_manager.app import NodeTaskManager
+from tradewind.node_task_manager.stores.memory.records import run_of, task_name
+from tradewind.node_task_manager.stores.memory.shard import MemoryShard
+from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.stores.memory.data import Data, Flow, Run
+
+
+def violations(world: World, nodes: Nodes) -> list[str]:
+    """Return a sentence for everything that is not as it must be."""
+    data, shard = world.stores.data, world.stores.shard
+    found: list[str] = []
+    for flow in data.flows.values():
+        found += _of_flow(flow)
+        found += _of_planned_times(flow)
+        for run in flow.runs.values():
+            found += _of_counts(run, shard)
+    found += _of_debts(data, shard)
+    found += _of_node_tasks(shard)
+    for replica in world.node_task_managers.all:
+        assert isinstance(replica.service, NodeTaskManager)
+        found += _of_memory(replica.service)
+    found += [f"attempt {attempt} ran {times} times" for attempt, times in nodes.attempts.items() if times > 1]
+    return found
+
+
+def is_quiet(world: World) -> bool:
+    """Whether all cycles have ended and no node runs."""
+    return not world.stores.data.open and not world.stores.shard._leases
+
+
+def _of_flow(flow: Flow) -> Iterator[str]:
+    for name, run in flow.runs.items():
+        if not run.state.status or not is_terminal(run.state.status):
+            yield f"cycle {name} is {run.state.status}"
+    yield from _left(f"flow {flow.flow_id}", open=flow.open, queued=flow.queued, filling=flow.filling)
+
+
+def _of_planned_times(flow: Flow) -> Iterator[str]:
+    facts = [run.state.facts for name, run in flow.runs.items() if not name.run]
+    planned = Counter(each.planned_ms for each in facts if each.origin in ("schedule", "backfill"))
+    for planned_ms, cycles in planned.items():
+        if planned_ms and cycles > 1:
+            yield f"flow {flow.flow_id} has {cycles} cycles that were planned for {planned_ms}"
+
+
+def _of_counts(run: Run, shard: MemoryShard) -> Iterator[str]:
+    state, name = run.state, str(run.state.name)
+    submitted = shard._runs.get(name)
+    if submitted is None or submitted.submission.run_id != state.facts.run_id:
+        return
+    if len(state.components) < state.facts.component_count:
+        return
+    tasks = [task for id, task in shard._tasks.items() if run_of(id) == name and not task_name(id).mapped]
+    ended = Counter(task.status.value for task in tasks)
+    for status in ("completed", "failed", "terminated"):
+        counted = sum(getattr(component, status) for component in state.components.values())
+        if tasks and counted != ended[status]:
+            yield f"cycle {name} counts {counted} {status} nodes, and {ended[status]} are on record"
+
+
+def _of_debts(data: Data, shard: MemoryShard) -> Iterator[str]:
+    yield from _left(
+        "the schedulers", open=data.open, outbox=data.outbox, returns=[at for at, ends in data.returns.items() if ends]
+    )
+    yield from _left("the node task managers", events=[event for events in shard._events.values() for event in events])
+
+
+def _of_node_tasks(shard: MemoryShard) -> Iterator[str]:
+    for (run, component_id), component in shard._components.items():
+        if component.status.value != "finished":
+            yield f"component {component_id} of {run} is {component.status.value}"
+    for task in shard._tasks.values():
+        if not task.status.terminal:
+            yield f"node task {task.task_id} is {task.status.value}"
+    queues, slots = shard._queues, shard._slots
+    yield from _left(
+        "the node task managers",
+        leases=shard._leases,
+        delayed=shard._delayed,
+        offers=shard._offers,
+        queued=list(queues.heads()),
+        parked=queues._parked,
+        slots=[limit for limit, held in slots._held.items() if held],
+        blocked=[limit for limit, waiting in slots._blocked.items() if waiting],
+    )
+
+
+def _of_memory(service: NodeTaskManager) -> Iterator[str]:
+    for dispatcher in service._dispatchers.values():
+        yield from _left(
+            "a node task manager's memory",
+            held=[f"{worker.worker_id}: {worker.held}" for worker in dispatcher._pool if worker.held],
+            unnamed=[f"{worker.worker_id}: {worker.unnamed}" for worker in dispatcher._pool if worker.unnamed],
+            unsent=dispatcher._delivery._unsent,
+            fan_outs=[dispatcher._fan_outs._latest, dispatcher._fan_outs._running],
+            reports=dispatcher._reports,
+        )
+    yield from _left("a node task manager's memory", caches=service._caches.in_flight)
+
+
+def _left(where: str, **kinds: object) -> Iterator[str]:
+    for kind, left in kinds.items():
+        if any(left) if isinstance(left, list) else left:
+            yield f"{where}: {kind} are left: {left}"

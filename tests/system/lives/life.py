@@ -1,0 +1,130 @@
+"""A life of the whole engine: random operations and random faults under a virtual clock, until everything has ended."""
+
+import asyncio
+import random
+import traceback
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from tests.system.lives.faults import Faults
+from tests.system.lives.invariants import is_quiet, violations
+from tests.system.lives.nodes import Nodes
+from tests.system.lives.operations import FLOWS, Users
+from tests.system.lives.world import World
+from tradewind.client import ServerFault, TimedOut, TradewindError, Unavailable
+from tradewind.server.logs import quieten_logging
+from tradewind.testing.environment import no_settings
+from tradewind.testing.virtual.loop import VirtualLoop
+from tradewind.testing.virtual.patches import virtual_clock_and_randomness
+
+START_NS = 1_800_000_000 * 10**9
+OPERATIONS = 120
+SHOWN, SHOWN_OF_ANSWER = 40, 120
+SERVER_FAULTS = (ServerFault, Unavailable, TimedOut, TimeoutError)
+"""What nobody may be answered with while nothing goes wrong."""
+
+
+class Life:
+    """One life; the seed says everything about it: two of three have faults, and every second one has two replicas."""
+
+    def __init__(self, loop: VirtualLoop, seed: int) -> None:
+        self._draw = draw = random.Random(seed)
+        self.replicas, self.has_faults = 1 + seed % 2, bool(seed % 3)
+        self.seed = seed
+        self.log: list[str] = []
+        """Everything that was done, with its time."""
+        self.broken: list[str] = []
+        """What was not as it must be in the end."""
+        self.world = World(loop, draw, self.replicas)
+        self.nodes = Nodes(random.Random(f"nodes {seed}"))
+        self._users = Users(draw, self.world.client, loop.now_ms)
+        self._faults = Faults(draw, self.world)
+
+    def report(self) -> str:
+        """Say what is broken, how to repeat it, and what was done last."""
+        return "\n".join(
+            (
+                f"life {self.seed} ({self.replicas} replicas, {'' if self.has_faults else 'no '}faults) is broken:",
+                *(f"  {sentence[:500]}" for sentence in self.broken),
+                f"Repeat it with: make lives LIVES_SEED={self.seed} LIVES_SECONDS=0",
+                "What was done last:",
+                *(f"  {line}" for line in self.log[-SHOWN:]),
+            )
+        )
+
+    async def live(self) -> None:
+        """Live, and note what is broken in the end."""
+        living = asyncio.create_task(self._live())
+        stuck = self.world.disturbances.stuck
+        either: set[asyncio.Future[Any]] = {living, stuck}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if stuck.done():
+            self.broken.append(stuck.result())
+            living.cancel()
+        elif error := living.exception():
+            self.broken += traceback.format_exception(error)
+
+    async def _live(self) -> None:
+        async with self.world.run(self.nodes.all()):
+            for flow_id in FLOWS:
+                await self._users.register(flow_id)
+            operations = []
+            for _ in range(OPERATIONS):
+                operations.append(asyncio.create_task(self._operate(*self._users.pick_operation())))
+                if self._draw.random() < 0.7:
+                    await asyncio.sleep(self._draw.choice((0, 0.001, 0.05, 1, 5, 20)))
+                if self.has_faults and (fault := self._faults.maybe()):
+                    self._note(f"** {fault}")
+            self._faults.end()
+            await asyncio.gather(*operations)
+            await self._end()
+            self.broken += violations(self.world, self.nodes)
+
+    async def _operate(self, words: str, operation: Awaitable[object]) -> None:
+        self._note(words)
+        try:
+            async with asyncio.timeout(120):
+                await operation
+        except (TradewindError, TimeoutError) as refusal:
+            answer = f"{words}: {type(refusal).__name__}: {str(refusal)[:SHOWN_OF_ANSWER]}"
+            self._note(f"   {answer}")
+            if not self.has_faults and isinstance(refusal, SERVER_FAULTS):
+                self.broken.append(answer)
+
+    async def _end(self) -> None:
+        """Begin nothing more, and give everything up to an hour to end."""
+        for flow_id in FLOWS:
+            await self._insist(partial(self._users.quieten, flow_id))
+        await self._insist(self._users.lift_limits)
+        for _ in range(60):
+            await asyncio.sleep(60)
+            if is_quiet(self.world):
+                break
+        await asyncio.sleep(120)
+
+    async def _insist(self, operation: Callable[[], Awaitable[None]]) -> None:
+        """Do something, although replicas may still be starting. Raises TradewindError when it keeps failing."""
+        for _ in range(20):
+            try:
+                return await operation()
+            except TradewindError:
+                await asyncio.sleep(2)
+        return await operation()
+
+    def _note(self, words: str) -> None:
+        self.log.append(f"{self.world.seconds:10.3f} s  {words}")
+
+
+def live(seed: int) -> Life:
+    """Return a life that is over."""
+    loop = VirtualLoop(START_NS)
+    quieten_logging("critical")
+
+    async def main() -> Life:
+        life = Life(loop, seed)
+        await life.live()
+        return life
+
+    with no_settings(), virtual_clock_and_randomness(loop, seed), asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(main())

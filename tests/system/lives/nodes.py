@@ -1,0 +1,73 @@
+"""The node types of a life: how long they take, whether they fail and what they emit is random."""
+
+import asyncio
+import random
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from tradewind.worker import Context, Emit, Node, Wait, node
+
+
+class Nodes:
+    """The node types; `attempts` counts how often each attempt ran."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self._draw = draw
+        self.attempts: Counter[tuple[str, str, int]] = Counter()
+
+    async def _attempt(self, ctx: Context, *, fails: float) -> None:
+        self.attempts[ctx.idempotency_key, ctx.run_id, ctx.attempt] += 1
+        if self._draw.random() < 0.6:
+            await asyncio.sleep(3 * self._draw.random())
+        if self._draw.random() < fails:
+            raise ValueError("bad luck")
+
+    def all(self) -> list[Node[..., Any]]:
+        """Return the node types; `after` is where earlier nodes are joined."""
+
+        @node("work")
+        async def work(ctx: Context, after: Any = None, outcome: Any = None) -> int:
+            await self._attempt(ctx, fails=0.15)
+            return 1
+
+        @node("eager", eager=True)
+        async def eager(after: Any = None) -> int:
+            if self._draw.random() < 0.1:
+                raise ValueError("bad luck")
+            return 1
+
+        @node("items")
+        async def items(ctx: Context, after: Any = None) -> list[int]:
+            await self._attempt(ctx, fails=0.02)
+            return list(range(self._draw.choice((0, 1, 3, 7))))
+
+        @node("each")
+        async def each(ctx: Context, item: Any = None) -> int:
+            await self._attempt(ctx, fails=0.15)
+            return 1
+
+        @node("large")
+        async def large(ctx: Context, after: Any = None) -> str:
+            await self._attempt(ctx, fails=0.02)
+            return "x" * 9000
+
+        @node("long")
+        async def long(ctx: Context, after: Any = None, outcome: Any = None) -> int:
+            await self._attempt(ctx, fails=0)
+            await asyncio.sleep(60 + 100 * self._draw.random())
+            return 1
+
+        @node("signalled")
+        async def signalled(ctx: Context, after: Any = None) -> int | Wait:
+            await self._attempt(ctx, fails=0.05)
+            if ctx.resumed is None:
+                return Wait("go", until=timedelta(seconds=self._draw.choice((2, 20, 60))))
+            return 1
+
+        @node("branch", outputs=["left", "right"])
+        async def branch(ctx: Context, after: Any = None) -> Emit:
+            await self._attempt(ctx, fails=0.02)
+            return Emit(left=1) if self._draw.random() < 0.5 else Emit(right=2)
+
+        return [work, eager, items, each, large, long, signalled, branch]

@@ -1,0 +1,170 @@
+"""What users do in a life, at random."""
+
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+from tests.system.lives.flows import EVENT, FlowMaker
+from tradewind.client import Client, NodeTaskRecord, NotFound
+
+FLOWS = tuple(f"f{at}" for at in range(5))
+
+
+class Users:
+    """All users; each method does one thing, mostly to a random flow."""
+
+    def __init__(self, draw: random.Random, client: Client, now_ms: Callable[[], int]) -> None:
+        self._draw = draw
+        self._client = client
+        self._now_ms = now_ms
+        self._make_flow = FlowMaker(draw).make
+        self.operations = [getattr(self, name) for name, weight in WEIGHTS.items() for _ in range(weight)]
+
+    def pick_operation(self) -> tuple[str, Awaitable[object]]:
+        """Return an operation, not yet begun, with words for it."""
+        operation, flow_id = self._draw.choice(self.operations), self._draw.choice(FLOWS)
+        return f"{operation.__name__} {flow_id}", operation(flow_id)
+
+    async def register(self, flow_id: str) -> None:
+        """Register another definition of a flow, which may run flows before it."""
+        await self._client.register_flow(flow_id, self._make_flow(flow_id, FLOWS[: FLOWS.index(flow_id)]))
+
+    async def delete(self, flow_id: str) -> None:
+        await self._client.delete_flow(flow_id)
+        await self.register(flow_id)
+
+    async def roll_back(self, flow_id: str) -> None:
+        await self._client.roll_back_flow(flow_id, 1)
+
+    async def start(self, flow_id: str) -> None:
+        await self._client.start_flow(flow_id)
+
+    async def pause(self, flow_id: str) -> None:
+        await self._client.pause_flow(flow_id)
+
+    async def resume(self, flow_id: str) -> None:
+        await self._client.resume_flow(flow_id)
+
+    async def stop(self, flow_id: str) -> None:
+        await self._client.stop_flow(flow_id)
+
+    async def backfill(self, flow_id: str) -> None:
+        now = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
+        past = timedelta(seconds=self._draw.choice((30, 120)))
+        await self._client.backfill_flow(flow_id, now - past, now, max_running=self._draw.choice((1, 3)))
+
+    async def run(self, flow_id: str) -> None:
+        await self._client.run_flow(flow_id)
+
+    async def rerun(self, flow_id: str) -> None:
+        from_nodes = [f"n{self._draw.randrange(5)}"] if self._draw.random() < 0.4 else []
+        await self._client.rerun_cycle(flow_id, from_nodes=from_nodes)
+
+    async def rerun_many(self, _: str) -> None:
+        await self._client.start_bulk_job("rerun", ["f*"], statuses=["failed", "partial"], limit=5)
+
+    async def stop_cycle(self, flow_id: str) -> None:
+        await self._client.stop_cycle(flow_id)
+
+    async def stop_many(self, _: str) -> None:
+        await self._client.start_bulk_job("stop", ["f*"], limit=3)
+
+    async def stop_component(self, flow_id: str) -> None:
+        await self._client.stop_component(flow_id, str(self._draw.randrange(3)))
+
+    async def stop_node(self, flow_id: str) -> None:
+        await self._client.stop_node(flow_id, f"n{self._draw.randrange(6)}")
+
+    async def publish_event(self, _: str) -> None:
+        await self._client.publish_event(EVENT, {"price": 1})
+
+    async def signal(self, flow_id: str) -> None:
+        if task := await self._open_node_task(flow_id):
+            await self._client.signal_node(task.node_task_id, "go", 1)
+
+    async def answer(self, flow_id: str) -> None:
+        if task := await self._open_node_task(flow_id):
+            await self._client.answer_node(task.node_task_id, approved=self._draw.random() < 0.5)
+
+    async def terminate(self, flow_id: str) -> None:
+        if task := await self._open_node_task(flow_id):
+            await self._client.terminate_node_task(task.node_task_id)
+
+    async def set_limits(self, _: str) -> None:
+        choice = self._draw.choice
+        await self._client.update_config(
+            max_running=choice((0, 2, 5)),
+            max_running_per_user=choice((0, 0, 3)),
+            max_running_per_flow=choice((0, 0, 1)),
+            max_running_per_node_type=choice(({}, {"work": 1})),
+            max_concurrent_tasks=choice((0, 2)),
+        )
+
+    async def lift_limits(self) -> None:
+        """Let everything run."""
+        await self._client.update_config(
+            max_running=0,
+            max_running_per_user=0,
+            max_running_per_flow=0,
+            max_running_per_node_type={},
+            max_concurrent_tasks=0,
+        )
+
+    async def submit_batch(self, _: str) -> None:
+        await self._client.submit_batch("each", [{"item": at} for at in range(self._draw.choice((1, 5, 20)))])
+
+    async def cancel_batch(self, _: str) -> None:
+        async for batch in self._client.list_batches():
+            await self._client.cancel_batch(batch.batch_id)
+            return
+
+    async def redrive(self, _: str) -> None:
+        ids = [task.node_task_id async for task in self._client.list_dead_letters()]
+        if ids:
+            await self._client.redrive_dead_letters(ids[:5])
+
+    async def quieten(self, flow_id: str) -> None:
+        """Begin nothing more in a flow."""
+        with suppress(NotFound):
+            if (await self._client.get_flow(flow_id)).flow.status == "running":
+                await self._client.pause_flow(flow_id)
+            async for backfill in self._client.list_backfills(flow_id):
+                if backfill.status == "running":
+                    await self._client.cancel_backfill(flow_id, backfill.backfill_id)
+
+    async def _open_node_task(self, flow_id: str) -> NodeTaskRecord | None:
+        """Return some node task of the latest cycle that has not ended."""
+        async for cycle in self._client.list_cycles(flow_id):
+            tasks = [task async for task in self._client.list_node_tasks(flow_id, cycle.cycle)]
+            open_tasks = [task for task in tasks if task.status in ("pending", "running", "suspended")]
+            return self._draw.choice(open_tasks) if open_tasks else None
+        return None
+
+
+WEIGHTS = {
+    "run": 20,
+    "rerun": 10,
+    "start": 8,
+    "stop_cycle": 6,
+    "publish_event": 5,
+    "register": 8,
+    "resume": 4,
+    "signal": 4,
+    "stop_node": 4,
+    "answer": 3,
+    "backfill": 3,
+    "delete": 2,
+    "pause": 3,
+    "submit_batch": 3,
+    "terminate": 3,
+    "cancel_batch": 2,
+    "redrive": 2,
+    "set_limits": 2,
+    "stop": 2,
+    "stop_component": 2,
+    "rerun_many": 1,
+    "roll_back": 1,
+    "stop_many": 1,
+}
+"""How often each operation is chosen."""

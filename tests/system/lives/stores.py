@@ -1,0 +1,87 @@
+"""The stores in memory that all replicas of a service share, and how each replica sees them."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from tests.system.lives.process import Disturbances, DisturbedStore, Process
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.stores.memory.all_stores import MemoryStores as NodeTaskStores
+from tradewind.node_task_manager.stores.memory.shard import MemoryShard
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.scheduler.stores.memory import MemoryStores as SchedulerStores
+from tradewind.scheduler.stores.memory.data import Data
+from tradewind.server.store_link import NoLink
+from tradewind.trigger.ports.stores import Stores as TriggerStores
+from tradewind.trigger.settings import TriggerSettings
+from tradewind.trigger.stores.memory import MemoryTriggerStore
+from tradewind.trigger.stores.memory_queues import MemoryQueueStore
+
+LEASE_S = 10
+
+
+class AllStores:
+    """Everything on record."""
+
+    def __init__(self, clock: Callable[[], int], limits: Limits, disturbances: Disturbances) -> None:
+        self._clock = clock
+        self._disturbances = disturbances
+        self._node_tasks = NodeTaskStores(limits, clock)
+        self._triggers = MemoryTriggerStore(clock, TriggerSettings().policy())
+        self.data = Data(clock)
+        """The records of the schedulers."""
+
+    @property
+    def shard(self) -> MemoryShard:
+        """The records of the node task managers."""
+        return self._node_tasks._shard
+
+    def for_scheduler(self, process: Process, replica: str, publishes_ends: Callable[[], bool]) -> Any:
+        """Return the stores as a scheduler sees them."""
+        stores = SchedulerStores(
+            self._clock, replica=replica, lease_ms=LEASE_S * 1000, data=self.data, publishes_ends=publishes_ends
+        )
+        return SimpleNamespace(**{name: self._seen_by(process, store) for name, store in vars(stores).items()})
+
+    def for_trigger_service(self, process: Process) -> TriggerStores:
+        """Return the stores as a trigger service sees them."""
+        triggers = self._triggers
+        return TriggerStores(
+            of_queue=lambda queue: self._seen_by(process, triggers.of_queue(queue)),
+            queues=self._seen_by(process, MemoryQueueStore(triggers)),
+            wakes=self._seen_by(process, triggers),
+        )
+
+    def for_node_task_manager(self, process: Process) -> Any:
+        """Return the stores as a node task manager sees them."""
+        return _OfNodeTaskManager(self._node_tasks, process, lambda store: self._seen_by(process, store))
+
+    def _seen_by(self, process: Process, store: Any) -> Any:
+        return DisturbedStore(store, process, self._disturbances)
+
+
+class _OfNodeTaskManager(NoLink):
+    def __init__(self, stores: NodeTaskStores, process: Process, seen: Callable[[Any], Any]) -> None:
+        self._stores = stores
+        self._process = process
+        shard = seen(stores.shards[0].tasks)
+        self.shards = {0: Shard(0, shard, shard, shard, shard, shard, shard)}
+        self.waits = {0: shard}
+        self.doctors = stores.doctors
+        self.cache_doctors = stores.cache_doctors
+        self.caches = seen(stores.caches)
+        self.cache_statistics = seen(stores.cache_statistics)
+        self.config = seen(stores.config)
+        self.replicas = seen(stores.replicas)
+        self.connected = seen(stores.connected)
+
+    async def publish(self, shard: int, message: str) -> None:
+        await self._process.wait_until_runs()
+        await self._stores.publish(shard, message)
+
+    async def listen(self, shard: int, on_message: Callable[[str], None], on_gap: Callable[[], None]) -> None:
+        def receive(message: str) -> None:
+            if self._process.runs:
+                on_message(message)
+
+        await self._stores.listen(shard, receive, on_gap)

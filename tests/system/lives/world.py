@@ -1,0 +1,178 @@
+"""The whole engine in one process under a virtual clock; its replicas may crash, freeze, or lose connections."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.system.lives.process import Disturbances, Process
+from tests.system.lives.stores import LEASE_S, AllStores
+from tradewind.node_task_manager.app import NodeTaskManager
+from tradewind.node_task_manager.settings import NodeTaskManagerSettings
+from tradewind.registry.app import Registry, lifetimes_of
+from tradewind.registry.settings import RegistrySettings
+from tradewind.registry.stores.memory import MemoryRegistry
+from tradewind.scheduler.app import Scheduler
+from tradewind.scheduler.settings import SchedulerSettings
+from tradewind.server.bootstrap import Service
+from tradewind.server.clock import SystemClock
+from tradewind.testing.virtual.channel import LocalChannel
+from tradewind.testing.virtual.loop import VirtualLoop
+from tradewind.testing.virtual.participants import VirtualClient, VirtualWorker
+from tradewind.testing.virtual.pipe import Pipe
+from tradewind.testing.virtual.server import LocalServer, Status
+from tradewind.trigger.app import TriggerService
+from tradewind.trigger.settings import TriggerSettings
+from tradewind.worker import Node
+
+WORKERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A service in a process of its own."""
+
+    process: Process
+    service: Service
+    server: LocalServer
+
+
+class Replicas:
+    """The replicas of one service; `methods` is how the names of its methods begin."""
+
+    def __init__(self, methods: str, count: int, begin: Callable[[Process], Service]) -> None:
+        self.methods = methods
+        self._begin = begin
+        self._starting: set[asyncio.Task[None]] = set()
+        self.all = [self._new() for _ in range(count)]
+
+    async def start(self) -> None:
+        """Start them all."""
+        for replica in self.all:
+            await replica.service.start()
+
+    def replace(self, at: int) -> None:
+        """Crash a replica, and start another one in its place."""
+        self.all[at].process.crash()
+        self.all[at] = replica = self._new()
+        starting = asyncio.create_task(self._start(replica))
+        self._starting.add(starting)
+        starting.add_done_callback(self._starting.discard)
+
+    async def _start(self, replica: Replica) -> None:
+        """Start a replica; if that fails, its process ends and another one is started, as Kubernetes does."""
+        try:
+            await replica.service.start()
+        except ConnectionError:
+            await asyncio.sleep(0.3)
+            if replica in self.all:
+                self.replace(self.all.index(replica))
+
+    def _new(self) -> Replica:
+        process, server = Process(), LocalServer()
+        service = self._begin(process)
+        server.bind([service])
+        return Replica(process, service, server)
+
+
+class World:
+    """Everything that a life takes place in."""
+
+    def __init__(self, loop: VirtualLoop, draw: random.Random, replicas: int) -> None:
+        self._loop = loop
+        self._draw = draw
+        self._server = _AnyReplica(self)
+        self._schedulers = 0
+        settings, clock = RegistrySettings(), SystemClock()
+        self._registry = Registry(settings, stores=MemoryRegistry(clock, lifetimes_of(settings)))
+        self._server.bind([self._registry])
+        self._node_task_manager_settings = NodeTaskManagerSettings(node_task_manager_clean_seconds=600)
+        self.disturbances = Disturbances(loop, draw)
+        self.stores = AllStores(clock, self._node_task_manager_settings.limits(), self.disturbances)
+        self.channels: list[LocalChannel] = []
+        self.node_task_managers = Replicas("/tradewind.api.node_task_manager.", replicas, self._begin_node_task_manager)
+        self.triggers = Replicas("/tradewind.api.trigger.", replicas, self._begin_trigger_service)
+        self.schedulers = Replicas("/tradewind.api.scheduler.", replicas, self._begin_scheduler)
+        self.services = (self.triggers, self.node_task_managers, self.schedulers)
+        self.client = VirtualClient(self._channel())
+
+    @property
+    def seconds(self) -> float:
+        """How long the life has lasted."""
+        return self._loop.now_ns / 1e9
+
+    def crash(self, replicas: Replicas) -> None:
+        """Crash one replica; whoever calls the service loses the connection."""
+        replicas.replace(self._draw.randrange(len(replicas.all)))
+        self.break_calls(replicas)
+
+    def break_calls(self, replicas: Replicas) -> None:
+        """End all calls to a service as lost connections do."""
+        for channel in self.channels:
+            channel.break_off(replicas.methods)
+
+    def freeze(self, replicas: Replicas, seconds: float) -> None:
+        """Freeze one replica for a while."""
+        process = self._draw.choice(replicas.all).process
+        process.freeze()
+        self._loop.call_later(seconds, process.thaw)
+
+    @asynccontextmanager
+    async def run(self, nodes: Iterable[Node[..., Any]]) -> AsyncIterator[None]:
+        """Start everything, with workers that offer `nodes`."""
+        async with AsyncExitStack() as stack:
+            await self._registry.start()
+            for replicas in self.services:
+                await replicas.start()
+            for at in range(WORKERS):
+                await stack.enter_async_context(VirtualWorker(list(nodes), f"w{at}", self._channel()))
+            await stack.enter_async_context(self.client)
+            yield
+
+    def pick_server(self, method: str) -> LocalServer | None:
+        """Return a replica's server for a call, None when the service has no replicas."""
+        for replicas in self.services:
+            if method.startswith(replicas.methods):
+                return self._draw.choice(replicas.all).server
+        return None
+
+    def _begin_scheduler(self, process: Process) -> Service:
+        self._schedulers += 1
+        stores = self.stores.for_scheduler(process, f"s{self._schedulers}", lambda: scheduler.publishes_ends)
+        settings = SchedulerSettings(scheduler_lease_seconds=LEASE_S, scheduler_single_replica=False)
+        scheduler = Scheduler(settings, stores=stores, open_channel=self._opener(process))
+        return scheduler
+
+    def _begin_node_task_manager(self, process: Process) -> Service:
+        stores = self.stores.for_node_task_manager(process)
+        return NodeTaskManager(self._node_task_manager_settings, stores=stores, open_channel=self._opener(process))
+
+    def _begin_trigger_service(self, process: Process) -> Service:
+        return TriggerService(TriggerSettings(), stores=self.stores.for_trigger_service(process))
+
+    def _opener(self, process: Process) -> Any:
+        def open_channel(address: str = "", *, traced: bool = True) -> LocalChannel:
+            process.channels.append(self._channel())
+            return process.channels[-1]
+
+        return open_channel
+
+    def _channel(self) -> LocalChannel:
+        self.channels.append(LocalChannel(self._server, self._loop.engine))
+        return self.channels[-1]
+
+
+class _AnyReplica(LocalServer):
+    """Hands each call to some replica of its service, and those to the registry to the registry."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    async def serve(self, method: str, request: bytes | None, incoming: Pipe, outgoing: Pipe) -> Status:
+        server = self._world.pick_server(method)
+        if server is None:
+            return await super().serve(method, request, incoming, outgoing)
+        return await server.serve(method, request, incoming, outgoing)
