@@ -11,6 +11,7 @@ class Breaker:
     the peer is tried again."""
 
     def __init__(self, clock: Callable[[], float] = lambda: time.monotonic()) -> None:
+        # A lambda, since a simulation replaces time.monotonic after this has been imported.
         self._clock = clock
         self._pause_s = 0.0
         self._open_until = 0.0

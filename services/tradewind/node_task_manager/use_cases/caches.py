@@ -83,6 +83,7 @@ class ResultCaches:
         timeout_s: float = 10.0,
         clock: Callable[[], float] = lambda: time.monotonic(),
     ) -> None:
+        # A lambda, since a simulation replaces time.monotonic after this has been imported.
         self._store = store
         self.counts = counts
         self._config = config
