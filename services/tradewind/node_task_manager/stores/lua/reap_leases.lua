@@ -59,10 +59,7 @@ end
 local function end_wait(record, comp, code, message)
   effects.results[#effects.results + 1] = record.id
   dequeue(record, comp)
-  set_fact(record, 'nonce', '')
-  local error = {code = code, message = message}
-  logs.add_error(record, error)
-  fail(record, comp, error)
+  suspension.time_out(record, comp, code, message)
 end
 
 local function end_waits()

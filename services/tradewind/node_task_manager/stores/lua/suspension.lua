@@ -101,7 +101,8 @@ do
     return 'null'
   end
 
-  local function time_out(record, comp, code, message)
+  -- Fails a node task that has waited too long, for a worker or for something else.
+  function suspension.time_out(record, comp, code, message)
     set_fact(record, 'nonce', '')
     local error = {code = code, message = message}
     logs.add_error(record, error)
@@ -114,10 +115,10 @@ do
     if comp.stop then return end
     if entry.total and tonumber(read_rest(record).total_at) <= time then
       suspension.abandon(record, comp)
-      return time_out(record, comp, 'TOTAL_TIMEOUT', 'it was still waiting when the total time of ' .. duration_text(entry.total) .. ' ended')
+      return suspension.time_out(record, comp, 'TOTAL_TIMEOUT', 'it was still waiting when the total time of ' .. duration_text(entry.total) .. ' ended')
     end
     local wait, resumed = suspension.of(record), {at = time, signal = '', payload = 'null', by = ''}
-    if wait.late_error ~= '' then return time_out(record, comp, 'WAIT_TIMEOUT', wait.late_error) end
+    if wait.late_error ~= '' then return suspension.time_out(record, comp, 'WAIT_TIMEOUT', wait.late_error) end
     local handle, value = wait.completes, 'null'
     if wait.late then handle, value = wait.late[1], wait.late[2] end
     if wait.passes then value = passed_value(record, comp, entry) end
