@@ -2,12 +2,14 @@
 
 import logging
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tradewind.worker.errors import WorkerError
 
 if TYPE_CHECKING:
     from tradewind.server.settings import TelemetrySettings
+    from tradewind.worker.metrics import WorkerMetrics
 
 _VARIABLES = (
     "TRADEWIND_OTLP_ENDPOINT",
@@ -43,14 +45,30 @@ def configure_worker_logging(least: int | None = None) -> None:
     settings = telemetry_settings()
     if least is None:
         least = logging.getLevelNamesMapping()[settings.log_level.upper()] if settings is not None else logging.INFO
-    if settings is None:
-        logging.basicConfig(level=least, format=_PLAIN)
-        return
-    from tradewind.server.logs import configure_logging, quieten_logging
+    if settings is not None:
+        from tradewind.server.logs import configure_logging, quieten_logging
 
-    if settings.log_format == "console":
-        logging.basicConfig(level=least, format=_PLAIN)
+        if settings.log_format == "json":
+            configure_logging(settings.log_level, "json")
+            logging.getLogger().setLevel(least)
+            return
         quieten_logging(settings.log_level)
-        return
-    configure_logging(settings.log_level, "json")
-    logging.getLogger().setLevel(least)
+    logging.basicConfig(level=least, format=_PLAIN)
+
+
+async def open_metrics(capacity: int, running: Callable[[], int]) -> "WorkerMetrics | None":
+    """Serve the metrics of a worker, if the settings name a port; the caller closes them.
+
+    `running()` is how many node tasks it holds, of at most `capacity`. Raises WorkerError when the port is taken.
+    """
+    settings = telemetry_settings()
+    if settings is None or not settings.metrics_port:
+        return None
+    from tradewind.worker.metrics import WorkerMetrics
+
+    metrics = WorkerMetrics(settings.metrics_host or "127.0.0.1", settings.metrics_port, capacity, running)
+    try:
+        await metrics.open()
+    except ConnectionError as error:
+        raise WorkerError(str(error)) from error
+    return metrics

@@ -35,7 +35,7 @@ from tradewind.worker.running import NodeRunner
 from tradewind.worker.scheduler_link import SchedulerLink
 from tradewind.worker.secrets import SecretResolver, SecretSource
 from tradewind.worker.stream import WorkStream
-from tradewind.worker.telemetry import telemetry_settings
+from tradewind.worker.telemetry import open_metrics
 from tradewind.worker.threads import ThreadPool
 from tradewind.worker.tracing import NodeTracer
 
@@ -88,8 +88,6 @@ class Worker:
     Raises WorkerError when two nodes have the same type or a process could not find its node, ValueError for an invalid
     worker id, capacity or grace.
     """
-
-    _stream_type = WorkStream
 
     def __init__(
         self,
@@ -198,7 +196,9 @@ class Worker:
             self._tracer = NodeTracer.configured()
             if self._tracer is not None:
                 stack.push_async_callback(self._tracer.leave)
-            self._metrics = await self._open_metrics(stack)
+            self._metrics = await open_metrics(self._identity.capacity, lambda: self.running)
+            if self._metrics is not None:
+                stack.push_async_callback(self._metrics.close)
             channels: dict[str, grpc.aio.Channel] = {}
             for address in (self._address, self._registry_address, self._scheduler_address):
                 if address not in channels:
@@ -207,21 +207,6 @@ class Worker:
             await self._serve(channels[self._address], channels[self._registry_address], memories)
         if self._failure is not None:
             raise self._failure
-
-    async def _open_metrics(self, stack: contextlib.AsyncExitStack) -> "WorkerMetrics | None":
-        settings = telemetry_settings()
-        if settings is None or not settings.metrics_port:
-            return None
-        from tradewind.worker.metrics import WorkerMetrics
-
-        host, port = settings.metrics_host or "127.0.0.1", settings.metrics_port
-        metrics = WorkerMetrics(host, port, self._identity.capacity, lambda: self.running)
-        try:
-            await metrics.open()
-        except ConnectionError as error:
-            raise WorkerError(str(error)) from error
-        stack.push_async_callback(metrics.close)
-        return metrics
 
     def stop(self) -> None:
         """Take no more work, let nodes finish within the grace, give back the rest and leave; `serve` returns then.
@@ -252,7 +237,9 @@ class Worker:
         self._stop()
         return True
 
-    # A simulation overrides these: channels, memories and threads.
+    # A simulation overrides these: streams, channels, memories and threads.
+
+    _stream_type = WorkStream
 
     def _open_channel(self, address: str) -> grpc.aio.Channel:
         return with_token(open_channel(address, self._credentials), self._token)
