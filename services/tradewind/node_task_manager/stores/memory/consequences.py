@@ -7,7 +7,6 @@ from typing import Any
 
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
 from tradewind.node_task_manager.domain.limits import Limits
-from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import (
     ELSEWHERE,
     KNOWN_CODES,
@@ -26,7 +25,7 @@ from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.events import MemoryEvents
 from tradewind.node_task_manager.stores.memory.logs import MemoryLogs
 from tradewind.node_task_manager.stores.memory.notices import MemoryNotices
-from tradewind.node_task_manager.stores.memory.records import Private, run_of
+from tradewind.node_task_manager.stores.memory.records import Private, run_of, task_name
 from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.retries import final_reason, wait_ms
 
@@ -143,7 +142,7 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
 
     def _flow_of(self, task: NodeTask) -> str:
         """The flow that a node task belongs to, "" for none."""
-        return TaskName.parse(task.task_id).run.flow_id
+        return task_name(task.task_id).run.flow_id
 
     def _wake_delayed(self, call: Call) -> None:
         for at, task_id in sorted((at, task_id) for task_id, at in self._delayed.items()):
