@@ -59,6 +59,20 @@ async def test_new_session_keeps_named_node_tasks_and_gives_back_the_rest(bench:
     assert record.lost == 0
 
 
+async def test_session_that_the_store_has_lost_is_the_latest(bench: Bench) -> None:
+    await bench.submit(plan_of("a b"))
+    session = (await bench.shard.open_session("w1", "i1", [])).session
+    bench.clock.advance(1000)
+    lost = session + 500
+    effects = await bench.shard.claim([Vacancy("w1", lost, 2, ("noop",))])
+    assert (len(effects.assignments), effects.stale_workers) == (2, ())
+    assert (await bench.shard.renew("w1", lost, held(effects.assignments[0]))).session_current
+    assert (await bench.shard.give_back("w1", lost, None)).results == ("given_back",)
+    assert await bench.statuses(plan_of("a b")) == {"a": "pending", "b": "pending"}
+    assert (await bench.shard.open_session("w1", "i1", [])).session > lost
+    assert (await bench.shard.claim([Vacancy("w1", lost, 2, ("noop",))])).stale_workers == ("w1",)
+
+
 async def test_restarted_worker_loses_its_node_tasks(bench: Bench) -> None:
     await bench.submit(plan_of("a"))
     session = (await bench.shard.open_session("w1", "i1", [])).session

@@ -1,4 +1,5 @@
 --!include when_full
+--!include sessions
 -- Gives ready node tasks to vacancies: users take turns, each user's go by priority and age. Uses args: vacancies,
 -- nonce.
 local HEADS, CLAIM_BYTES = 32, 2 * 1024 * 1024
@@ -7,7 +8,7 @@ local claims, carried, inputs_of_runs, lease_end = 0, 0, {}, nil
 local function current_vacancies()
   local open = {}
   for _, vacancy in ipairs(args.vacancies) do
-    if vacancy.session == 0 or call('GET', base .. 'worker_session:' .. vacancy.worker_id) == tostring(vacancy.session) then
+    if sessions.is_latest(vacancy.worker_id, vacancy.session) then
       open[#open + 1] = vacancy
     else
       effects.stale_workers = effects.stale_workers or {}

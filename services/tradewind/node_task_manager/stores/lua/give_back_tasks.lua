@@ -4,7 +4,7 @@
 -- Returns {effects, more (whether there is more to give back)}; results: one word, "given_back" or "replaced".
 --!include give_back
 local more_left = false
-if args.session ~= 0 and call('GET', base .. 'worker_session:' .. args.worker_id) ~= tostring(args.session) then
+if not sessions.is_latest(args.worker_id, args.session) then
   effects.results[1] = 'replaced'
 else
   effects.results[1] = 'given_back'

@@ -5,10 +5,8 @@
 -- more to give back)}.
 --!include leases
 --!include give_back
-local key, process = base .. 'worker_session:' .. args.worker_id, base .. 'worker_incarnation:' .. args.worker_id
-local session = call('INCR', key)
+local session, process = sessions.open(args.worker_id), base .. 'worker_incarnation:' .. args.worker_id
 local same = call('GETSET', process, args.incarnation) == args.incarnation
-call('PEXPIRE', key, limits.run_retention)
 call('PEXPIRE', process, limits.run_retention)
 put('to_clean', 'worker:' .. args.worker_id, time + limits.silent)
 local kept, lost = set_of(args.kept), {}

@@ -7,8 +7,7 @@
 --!include leases
 local RESENT = 500
 local lost, named = {}, {}
-local session, process = base .. 'worker_session:' .. args.worker_id, base .. 'worker_incarnation:' .. args.worker_id
-local current = args.session == 0 or call('GET', session) == tostring(args.session)
+local process, current = base .. 'worker_incarnation:' .. args.worker_id, sessions.is_latest(args.worker_id, args.session)
 put('to_clean', 'worker:' .. args.worker_id, time + limits.silent)
 if current then
   for _, held in ipairs(args.held) do
@@ -23,7 +22,7 @@ if current then
   end
 end
 if current and args.session ~= 0 and args.named then
-  call('PEXPIRE', session, limits.run_retention)
+  sessions.keep(args.worker_id)
   call('PEXPIRE', process, limits.run_retention)
   for _, id in ipairs(args.named) do named[id] = true end
   for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. args.worker_id, 0, -1)) do

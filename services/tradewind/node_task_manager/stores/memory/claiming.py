@@ -41,8 +41,12 @@ class MemoryClaiming(MemoryConsequences):
         due = [*self._delayed.values(), *self._paced.values()]
         call.due_in = min((*(at - self._clock() for at in due), *call.tokens), default=-1)
 
+    def _is_latest(self, worker_id: str, session: int) -> bool:
+        """Say whether no later session of a worker is known; 0 stands for any."""
+        return session == 0 or session >= self._sessions.get(worker_id, 0)
+
     def _claim(self, vacancies: Sequence[Vacancy], call: Call) -> None:
-        open_ = [v for v in vacancies if v.session in (0, self._sessions.get(v.worker_id))]
+        open_ = [v for v in vacancies if self._is_latest(v.worker_id, v.session)]
         call.stale += [v.worker_id for v in vacancies if v not in open_]
         credits = {at: v.credits for at, v in enumerate(open_)}
         types = sorted({node_type for v in open_ for node_type in v.node_types} & self._queues.served.keys())

@@ -21,7 +21,7 @@ class MemorySessions(MemoryClaiming):
 
     async def open_session(self, worker_id: str, incarnation: str, held: Sequence[Held]) -> Session:
         call = Call()
-        self._sessions[worker_id] = session = self._sessions.get(worker_id, 0) + 1
+        self._sessions[worker_id] = session = max(self._sessions.get(worker_id, 0) + 1, self._clock())
         same = self._incarnations.get(worker_id) == incarnation
         self._incarnations[worker_id] = incarnation
         kept, lost = set(), []
@@ -48,7 +48,7 @@ class MemorySessions(MemoryClaiming):
     async def renew(self, worker_id: str, session: int, held: Sequence[Held]) -> Renewal:
         call, now = Call(), self._clock()
         deadline = now + self._limits.lease_ms
-        current = session in (0, self._sessions.get(worker_id))
+        current = self._is_latest(worker_id, session)
         lost, named = [], set()
         for token in held if current else ():
             task = self._tasks.get(token.task_id)
@@ -73,7 +73,7 @@ class MemorySessions(MemoryClaiming):
 
     async def give_back(self, worker_id: str, session: int, held: Sequence[Held] | None) -> Effects:
         call = Call()
-        if session and self._sessions.get(worker_id) != session:
+        if not self._is_latest(worker_id, session):
             call.results.append("replaced")
         else:
             call.results.append("given_back")
