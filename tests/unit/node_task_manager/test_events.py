@@ -71,6 +71,17 @@ async def test_consecutive_events_are_delivered_without_a_read(feed: EventFeed, 
     assert await ids(feed, subscriber) == ["3-0"]
 
 
+async def test_unacknowledged_events_come_again_once_the_store_is_back(feed: EventFeed, log: Log) -> None:
+    subscriber = Subscriber()
+    await feed.subscribe(subscriber, PARTITION, 1)
+    feed.push(0, log.add(1, 2, 3))
+    assert await ids(feed, subscriber) == ["1-0", "2-0", "3-0"]
+    await feed.acknowledge(subscriber, [(0, PARTITION, "1-0")])
+    feed.push(0, log.add(4))
+    feed.recheck()
+    assert await ids(feed, subscriber) == ["2-0", "3-0", "4-0"]
+
+
 async def test_gap_before_an_event_is_filled_by_a_read(feed: EventFeed, log: Log) -> None:
     subscriber = Subscriber()
     await feed.subscribe(subscriber, PARTITION, 1)

@@ -52,6 +52,13 @@ class Subscriber:
         self.unread |= self.positions.keys()
         self.wake.set()
 
+    def rewind(self) -> None:
+        """Go back to the first unacknowledged event of each partition."""
+        self.buffered = []
+        self.positions = dict.fromkeys(self.positions, FIRST)
+        self.unread |= self.positions.keys()
+        self.wake.set()
+
     def end(self, partition: int) -> None:
         """Note that a higher epoch has taken this partition."""
         self.ended.append(partition)
@@ -101,9 +108,9 @@ class EventFeed:
                 owner.notify(shard, partition)
 
     def recheck(self) -> None:
-        """Have all owners check for events, since news may have been lost."""
-        for shard in self._shards:
-            self.notify(shard, list(self._owners))
+        """Send all owners what is not acknowledged: the store may have lost news, acknowledgements, and even events."""
+        for owner in dict.fromkeys(self._owners.values()):
+            owner.rewind()
 
     def supersede(self, partition: int, epoch: int) -> None:
         """End the subscription of a partition if its epoch is lower."""
