@@ -41,7 +41,8 @@ class FollowConfig:
         """Put the stored configuration in force, unless it already is, and look again at what limits held back."""
         async with self._lock:
             config = await self._store.load()
-            if config.version != self.config.version:
+            # Not by their versions: a store that has lost its last second gives out versions again.
+            if config != self.config:
                 await self._enforce(config)
 
     async def update(self, given: SystemConfig, fields: Iterable[str], expected: int | None) -> SystemConfig:
