@@ -144,7 +144,9 @@ class CalledLink(WorkerServiceServicer):
         held, accepted = self._executor.held, []
         for assignment in request.assignments:
             token = assignment.token
-            if token not in held and not self._outbox.remembers(token):
+            if self._outbox.remembers(token):
+                self._outbox.assigned_again(token)
+            elif token not in held:
                 if len(held) >= self._identity.capacity:
                     continue
                 self._executor.start(assignment)

@@ -236,20 +236,42 @@ class Outbox:
         been longer than that.
         """
         for _, sent in reversed(self._recent):
-            # In front, because later outcomes may be of nodes that were begun with these.
-            self._completions.extendleft(reversed(sent.completions))
-            self._failures.extendleft(reversed(sent.failures))
-            self._unsettled.update(completion.token for completion in sent.completions)
-            self._unsettled.update(failure.token for failure in sent.failures)
+            self._report_again(sent.completions, sent.failures)
         self._recent.clear()
         self._recent_bytes = 0
-        # Eager nodes that were lost or given back since are not begun again.
+        self._forget_lost_eager_nodes()
+        self.renew()
+
+    def assigned_again(self, token: str) -> None:
+        """Report again how a node task ended that `remembers` knows: the store has lost that, or it is on its way.
+
+        If the outcome is not kept any more, the node task is given back, so that it runs again at once.
+        """
+        if token in self._unsettled:
+            return
+        for _, sent in self._recent:
+            completions = [each for each in sent.completions if each.token == token]
+            failures = [each for each in sent.failures if each.token == token]
+            if completions or failures:
+                self._report_again(completions, failures)
+                self._forget_lost_eager_nodes()
+                self.wake()
+                return
+        self.give_back(token)
+
+    def _report_again(self, completions: list[Completion], failures: list[work_pb2.NodeTaskFailure]) -> None:
+        # In front, because later outcomes may be of nodes that were begun with these.
+        self._completions.extendleft(reversed(completions))
+        self._failures.extendleft(reversed(failures))
+        self._unsettled.update(map(token_of, (*completions, *failures)))
+
+    def _forget_lost_eager_nodes(self) -> None:
+        """Do not begin eager nodes again that were lost or given back since."""
         known_tokens = self._unsettled.union(self._held_tokens())
         self._completions = deque(
             each if each.eager_token in known_tokens else msgspec.structs.replace(each, eager_token="")
             for each in self._completions
         )
-        self.renew()
 
     async def flushed(self) -> None:
         """Wait until every outcome and every log line is acknowledged."""

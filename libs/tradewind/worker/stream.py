@@ -182,6 +182,7 @@ class WorkStream:
     def _accept(self, assignment: work_pb2.NodeTaskAssignment) -> None:
         token = assignment.token
         if self._outbox.remembers(token):
+            self._outbox.assigned_again(token)
             return
         if self._draining and token not in self._executor.held:
             self._outbox.give_back(token)

@@ -759,7 +759,9 @@ class WorkResponse(_message.Message):
 
     @_builtins.property
     def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeTaskAssignment]:
-        """Node tasks to run. One whose token is already held is to be ignored."""
+        """Node tasks to run. One whose token is already held is to be ignored. Of one whose outcome was acknowledged the store
+        has lost that: report the outcome again, or give the token back.
+        """
 
     @_builtins.property
     def terminations(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeTaskTermination]:
