@@ -6,15 +6,19 @@ from tests.system.lives.world import World
 
 RATE = 0.25
 """How often something goes wrong after an operation."""
+LONGEST_LOSS_S = 2
+"""A store that writes to its disk every second may lose the writes of up to two."""
 
 
 class Faults:
     """Each method is one kind of fault."""
 
-    def __init__(self, draw: random.Random, world: World) -> None:
+    def __init__(self, draw: random.Random, world: World, loses_writes: bool) -> None:
         self._draw = draw
         self._world = world
         self._kinds = (self.crash, self.freeze, self.break_connection, self.break_calls, self.set_lag, self.set_failing)
+        if loses_writes:
+            self._kinds += (self.lose_writes, self.lose_writes)
 
     def maybe(self) -> str | None:
         """Let something go wrong, or not; return words for it."""
@@ -42,7 +46,7 @@ class Faults:
 
     def break_calls(self) -> str:
         replicas = self._draw.choice(self._world.services)
-        self._world.break_calls(replicas)
+        replicas.break_calls()
         return f"all connections to {replicas.methods} break"
 
     def set_lag(self) -> str:
@@ -52,3 +56,8 @@ class Faults:
     def set_failing(self) -> str:
         self._world.disturbances.fail_rate = rate = self._draw.choice((0, 0, 0.02, 0.2))
         return f"of the calls of stores, {rate:.0%} fail"
+
+    def lose_writes(self) -> str:
+        seconds = self._draw.random() * LONGEST_LOSS_S
+        self._world.lose_writes(seconds)
+        return f"the store will lose what is written in the next {seconds:.3f} s"

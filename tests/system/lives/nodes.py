@@ -16,6 +16,10 @@ class Nodes:
         self._draw = draw
         self.attempts: Counter[tuple[str, str, int]] = Counter()
 
+    def repeated(self) -> list[str]:
+        """Return a sentence for each attempt that ran more than once."""
+        return [f"attempt {attempt} ran {times} times" for attempt, times in self.attempts.items() if times > 1]
+
     async def _attempt(self, ctx: Context, *, fails: float) -> None:
         self.attempts[ctx.idempotency_key, ctx.run_id, ctx.attempt] += 1
         if self._draw.random() < 0.6:

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import random
+from collections.abc import Callable
 from typing import Any
 
 from tradewind.testing.virtual.channel import LocalChannel
@@ -23,6 +24,13 @@ class Disturbances:
         self.stuck: asyncio.Future[str] = loop.create_future()
         """Gets a sentence when a service calls its store for ever while no time passes."""
         self._instant, self._calls = 0, 0
+        self.gaps: list[tuple[Process, Callable[[], None]]] = []
+        """What processes do when their connections to the store were lost for a moment."""
+
+    def tell_gaps(self) -> None:
+        """Let every process notice that the store was restarted; those that are frozen notice later."""
+        for process, on_gap in self.gaps:
+            process.do(on_gap)
 
     async def delay(self) -> None:
         """Take some time."""
@@ -53,6 +61,7 @@ class Process:
         self.channels: list[LocalChannel] = []
         self._running = asyncio.Event()
         self._running.set()
+        self._later: list[Callable[[], None]] = []
 
     @property
     def runs(self) -> bool:
@@ -78,6 +87,15 @@ class Process:
             self._running.set()
             for channel in self.channels:
                 channel.gate.open()
+            while self._later:
+                self._later.pop(0)()
+
+    def do(self, work: Callable[[], None]) -> None:
+        """Do something now, or once it runs again."""
+        if self.runs:
+            work()
+        elif not self.crashed:
+            self._later.append(work)
 
     async def wait_until_runs(self) -> None:
         """Return as soon as it runs; never when it has crashed."""
@@ -109,6 +127,9 @@ class DisturbedStore:
             await disturbances.delay()
             await process.wait_until_runs()
             answer = await method(*args, **options)
+            if args and callable(args[-1]):
+                # Whoever listens to a store says last what to do when something may have been missed.
+                disturbances.gaps.append((process, args[-1]))
             await disturbances.delay()
             await process.wait_until_runs()
             disturbances.fail(f"after {name}")

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.system.lives.process import Disturbances, DisturbedStore, Process
+from tests.system.lives.rollback import snapshot
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.stores.memory.all_stores import MemoryStores as NodeTaskStores
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
@@ -31,6 +32,22 @@ class AllStores:
         self.data = Data(clock)
         """The records of the schedulers."""
 
+    def snapshot(self) -> Callable[[], None]:
+        """Return a function that restarts the store as it is now: it has lost what was written since."""
+        of_node_tasks = self._node_tasks
+        restore = snapshot(
+            (
+                *(self.shard, of_node_tasks.caches, of_node_tasks.cache_statistics, of_node_tasks.config),
+                *(of_node_tasks.replicas, of_node_tasks.connected, self._triggers, self.data),
+            )
+        )
+
+        def restart() -> None:
+            restore()
+            self._disturbances.tell_gaps()
+
+        return restart
+
     @property
     def shard(self) -> MemoryShard:
         """The records of the node task managers."""
@@ -54,16 +71,21 @@ class AllStores:
 
     def for_node_task_manager(self, process: Process) -> Any:
         """Return the stores as a node task manager sees them."""
-        return _OfNodeTaskManager(self._node_tasks, process, lambda store: self._seen_by(process, store))
+        return _OfNodeTaskManager(
+            self._node_tasks, process, self._disturbances, lambda store: self._seen_by(process, store)
+        )
 
     def _seen_by(self, process: Process, store: Any) -> Any:
         return DisturbedStore(store, process, self._disturbances)
 
 
 class _OfNodeTaskManager(NoLink):
-    def __init__(self, stores: NodeTaskStores, process: Process, seen: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, stores: NodeTaskStores, process: Process, disturbances: Disturbances, seen: Callable[[Any], Any]
+    ) -> None:
         self._stores = stores
         self._process = process
+        self._disturbances = disturbances
         shard = seen(stores.shards[0].tasks)
         self.shards = {0: Shard(0, shard, shard, shard, shard, shard, shard)}
         self.waits = {0: shard}
@@ -80,6 +102,8 @@ class _OfNodeTaskManager(NoLink):
         await self._stores.publish(shard, message)
 
     async def listen(self, shard: int, on_message: Callable[[str], None], on_gap: Callable[[], None]) -> None:
+        self._disturbances.gaps.append((self._process, on_gap))
+
         def receive(message: str) -> None:
             if self._process.runs:
                 on_message(message)

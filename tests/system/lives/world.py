@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -40,11 +40,14 @@ class Replica:
 
 
 class Replicas:
-    """The replicas of one service; `methods` is how the names of its methods begin."""
+    """The replicas of one service; `methods` is how the names of its methods begin, `channels` are those of all callers."""
 
-    def __init__(self, methods: str, count: int, begin: Callable[[Process], Service]) -> None:
+    def __init__(
+        self, methods: str, count: int, begin: Callable[[Process], Service], channels: Sequence[LocalChannel]
+    ) -> None:
         self.methods = methods
         self._begin = begin
+        self._channels = channels
         self._starting: set[asyncio.Task[None]] = set()
         self.all = [self._new() for _ in range(count)]
 
@@ -54,12 +57,18 @@ class Replicas:
             await replica.service.start()
 
     def replace(self, at: int) -> None:
-        """Crash a replica, and start another one in its place."""
+        """Crash a replica, and start another one in its place; whoever calls the service loses the connection."""
         self.all[at].process.crash()
         self.all[at] = replica = self._new()
         starting = asyncio.create_task(self._start(replica))
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
+        self.break_calls()
+
+    def break_calls(self) -> None:
+        """End all calls to the service as lost connections do."""
+        for channel in self._channels:
+            channel.break_off(self.methods)
 
     async def _start(self, replica: Replica) -> None:
         """Start a replica; if that fails, its process ends and another one is started, as Kubernetes does."""
@@ -92,9 +101,13 @@ class World:
         self.disturbances = Disturbances(loop, draw)
         self.stores = AllStores(clock, self._node_task_manager_settings.limits(), self.disturbances)
         self.channels: list[LocalChannel] = []
-        self.node_task_managers = Replicas("/tradewind.api.node_task_manager.", replicas, self._begin_node_task_manager)
-        self.triggers = Replicas("/tradewind.api.trigger.", replicas, self._begin_trigger_service)
-        self.schedulers = Replicas("/tradewind.api.scheduler.", replicas, self._begin_scheduler)
+
+        def all_of(name: str, begin: Callable[[Process], Service]) -> Replicas:
+            return Replicas(f"/tradewind.api.{name}.", replicas, begin, self.channels)
+
+        self.node_task_managers = all_of("node_task_manager", self._begin_node_task_manager)
+        self.triggers = all_of("trigger", self._begin_trigger_service)
+        self.schedulers = all_of("scheduler", self._begin_scheduler)
         self.services = (self.triggers, self.node_task_managers, self.schedulers)
         self.client = VirtualClient(self._channel())
 
@@ -104,20 +117,18 @@ class World:
         return self._loop.now_ns / 1e9
 
     def crash(self, replicas: Replicas) -> None:
-        """Crash one replica; whoever calls the service loses the connection."""
+        """Crash one replica."""
         replicas.replace(self._draw.randrange(len(replicas.all)))
-        self.break_calls(replicas)
-
-    def break_calls(self, replicas: Replicas) -> None:
-        """End all calls to a service as lost connections do."""
-        for channel in self.channels:
-            channel.break_off(replicas.methods)
 
     def freeze(self, replicas: Replicas, seconds: float) -> None:
         """Freeze one replica for a while."""
         process = self._draw.choice(replicas.all).process
         process.freeze()
         self._loop.call_later(seconds, process.thaw)
+
+    def lose_writes(self, seconds: float) -> None:
+        """Restart the store in a while, as it is now."""
+        self._loop.call_later(seconds, self.stores.snapshot())
 
     @asynccontextmanager
     async def run(self, nodes: Iterable[Node[..., Any]]) -> AsyncIterator[None]:
