@@ -119,7 +119,7 @@ class Scheduler:
         node_types = RegistryPeer(to_registry)
 
         clock, poll_s = self._link.clock, settings.scheduler_poll_seconds
-        self._publish_ends = publish_ends = PublishEnds(stores.ends, stores.states, triggers)
+        self._publish_ends = publish_ends = PublishEnds(stores.ends, stores.states, stores.flows, triggers)
         self._background = Background()
         self._ownership = OwnPartitions(stores.partitions, stores.wakes)
         self._wakes = stores.wakes

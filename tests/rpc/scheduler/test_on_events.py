@@ -35,9 +35,12 @@ class Stage:
         self.scheduler = scheduler
         self.triggers = triggers
 
-    async def register(self, flow_id: str, schedule: flow_pb2.ScheduleSpec, **fields: Any) -> pb2.RegisterFlowResponse:
+    async def register(
+        self, flow_id: str, schedule: flow_pb2.ScheduleSpec, user_id: str = "", **fields: Any
+    ) -> pb2.RegisterFlowResponse:
         spec = flow_pb2.FlowSpec(nodes=[flow_pb2.NodeSpec(id="a", type="t")], schedule=schedule, **fields)
-        return await self.scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id=flow_id, spec=spec))
+        request = pb2.RegisterFlowRequest(flow_id=flow_id, spec=spec, user_id=user_id)
+        return await self.scheduler.stub.RegisterFlow(request)
 
     async def start(self, flow_id: str = "f") -> None:
         """Start a flow, and wait until the trigger service listens for it."""
@@ -178,6 +181,50 @@ async def test_loop_of_flows_is_refused_on_register_update_and_rollback(stage: S
     request = revision_pb2.RollBackFlowRequest(flow_id="b", revision=1)
     error = await refused(scheduler.stub.RollBackFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     assert "b -> a -> c -> b" in str(error.violations)
+
+
+async def test_ends_of_another_users_flow_begin_nothing(stage: Stage) -> None:
+    scheduler = stage.scheduler
+    await scheduler.register("prices", user_id="ann")
+    await stage.register("ours", finished("prices"), user_id="ann")
+    answer = await stage.register("theirs", finished("prices"), user_id="bob")
+    (warning,) = [each for each in answer.warnings if each.path.startswith("schedule")]
+    assert (warning.path, warning.message) == (
+        "schedule.flow_finished.flow_ids[0]",
+        'flow "prices" belongs to another user; only ends of the same user\'s flows count',
+    )
+    for flow_id in ("theirs", "ours"):
+        await stage.start(flow_id)
+
+    async def end_has_begun(flow_id: str) -> bool:
+        await scheduler.run("prices")
+        return bool(await stage.firings(flow_id))
+
+    await until(lambda: end_has_begun("ours"), "an end has begun a cycle of the same user")
+    assert await stage.firings("theirs") == []
+    # With its schedule as it was, the flow listens for the ends of its new owner's flows.
+    await stage.register("theirs", finished("prices"), user_id="ann")
+    await until(lambda: end_has_begun("theirs"), "an end has begun a cycle of the flow that changed hands")
+
+
+async def test_flows_of_other_users_close_no_loop_and_are_not_named(stage: Stage) -> None:
+    run = flow_pb2.NodeSpec(id="a", type="flow", config_json='{"flow_id": "of-bob"}')
+    await stage.register("of-ann", finished("of-bob"), user_id="ann")
+    spec = flow_pb2.FlowSpec(interval="0", nodes=[run])
+    await stage.scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="runs-bob", spec=spec, user_id="ann"))
+    run.config_json = '{"flow_id": "runs-bob"}'
+    spec = flow_pb2.FlowSpec(nodes=[run], schedule=finished("of-ann"))
+    request = pb2.RegisterFlowRequest(flow_id="of-bob", spec=spec, user_id="bob")
+    answer = await stage.scheduler.stub.RegisterFlow(request)
+    assert [each.message for each in answer.warnings] == [
+        'flow "runs-bob" belongs to another user; a node runs only flows of the same user',
+        'flow "of-ann" belongs to another user; only ends of the same user\'s flows count',
+    ]
+    # An operator who gives the flow to the owner of the others closes the loop.
+    request.user_id = "ann"
+    error = await refused(stage.scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert "of-bob -> runs-bob -> of-bob" in str(error.violations)
+    assert "of-bob -> of-ann -> of-bob" in str(error.violations)
 
 
 async def test_calls_that_need_planned_times_are_refused(stage: Stage) -> None:

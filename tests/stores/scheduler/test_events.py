@@ -186,6 +186,19 @@ async def test_event_refused_by_the_schedule_is_recorded_with_its_reason(bench: 
     assert await ledger(bench) == [("late", "missed", -1, "found due too late")]
 
 
+async def test_listening_flow_that_changes_hands_is_to_listen_anew(bench: Bench) -> None:
+    await listening(bench)
+    before = (await bench.flow()).schedule_epoch
+    assert await bench.stores.outbox.settle("f", before)
+    await bench.register(digest="d2", schedule=ON_PRICE, first_ms=-1)
+    assert ((await bench.flow()).schedule_epoch, await in_outbox(bench)) == (before, False)
+    await bench.register(digest="d2", schedule=ON_PRICE, first_ms=-1, user_id="ann")
+    flow = await bench.flow()
+    assert (flow.user_id, flow.next_execution_ms) == ("ann", -1)
+    assert flow.schedule_epoch > before
+    assert await in_outbox(bench)
+
+
 async def test_refusal_by_an_outdated_revision_is_not_recorded(bench: Bench) -> None:
     await listening(bench)
     await bench.register(digest="d2", schedule=ON_PRICE, first_ms=-1)

@@ -86,7 +86,7 @@ def test_event_older_than_the_catch_up_window_is_missed() -> None:
 
 
 def ended(**fields: Any) -> dict[str, Any]:
-    return {"flow_id": "a", "status": "completed", "origin": "schedule"} | fields
+    return {"flow_id": "a", "status": "completed", "origin": "schedule", "user_id": "ann"} | fields
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,17 @@ def ended(**fields: Any) -> dict[str, Any]:
         (("failed",), ended(status="failed"), True),
         ((), ended(flow_id="c"), False),
         ((), ended(origin="sub_flow"), False),
-        ((), {"flow_id": "a", "status": "completed"}, True),
+        ((), ended(user_id="bob"), False),
+        ((), {"flow_id": "a", "status": "completed", "user_id": "ann"}, True),
+        ((), {"flow_id": "a", "status": "completed"}, False),
     ],
 )
-def test_filter_matches_ends_of_named_flows_except_as_sub_flows(
+def test_filter_matches_ends_of_the_users_named_flows_except_as_sub_flows(
     statuses: tuple[str, ...], payload: dict[str, Any], matches: bool
 ) -> None:
     schedule = EventSchedule(flow_ids=("a", "b"), statuses=statuses)
     assert schedule.event_name == FLOW_FINISHED
-    assert EventFilter(schedule.event_filter).matches(payload) is matches
+    assert EventFilter(schedule.event_filter("ann")).matches(payload) is matches
 
 
 @pytest.mark.parametrize(

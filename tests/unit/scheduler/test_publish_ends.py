@@ -1,13 +1,19 @@
-"""Whether anybody listens for ends of cycles, while it is asked and while listeners come."""
+"""Publishing ends of cycles: whether anybody listens, while it is asked and while listeners come, and what is said."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from typing import Any, cast
 
 from tests.waiting import until
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.ended_run import EndedRun
+from tradewind.scheduler.domain.event_schedule import EventSchedule
+from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.loops.publishing import PublishEndsLoop
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.publish_ends import PublishEnds
+from tradewind.server.schedules.event_filter import EventFilter
 
 
 class Events:
@@ -25,7 +31,7 @@ class Events:
 
 async def test_listener_added_during_a_check_is_not_lost() -> None:
     events = Events()
-    publish = PublishEnds(cast(Any, None), cast(Any, None), events)
+    publish = PublishEnds(cast(Any, None), cast(Any, None), cast(Any, None), events)
     looking = asyncio.ensure_future(publish.poll_listeners())
     await asyncio.sleep(0)
     publish.on_listener()
@@ -34,6 +40,36 @@ async def test_listener_added_during_a_check_is_not_lost() -> None:
     assert publish.has_listeners
     await publish.poll_listeners()
     assert not publish.has_listeners
+
+
+class OneEnd:
+    """One end that waits, of a run whose record is gone."""
+
+    def __init__(self) -> None:
+        self.left = [EndedRun(RunName("f", 7), "r0", CycleStatus.COMPLETED, 5)]
+        self.published: list[dict[str, Any]] = []
+
+    async def waiting(self, partitions: Sequence[int], limit: int) -> list[EndedRun]:
+        return list(self.left)
+
+    async def remove(self, ends: Sequence[EndedRun]) -> None:
+        self.left = [each for each in self.left if each not in ends]
+
+    async def load_many(self, runs: Sequence[RunName]) -> list[None]:
+        return [None for _ in runs]
+
+    async def owners(self, flow_ids: Sequence[str]) -> list[str]:
+        return ["ann" for _ in flow_ids]
+
+    async def publish(self, name: str, event_id: str, payload_json: str) -> None:
+        self.published.append(json.loads(payload_json))
+
+
+async def test_end_says_whose_it_is_when_its_record_is_gone() -> None:
+    stage: Any = OneEnd()
+    assert await PublishEnds(stage, stage, stage, stage)([0])
+    assert [(each["flow_id"], each["user_id"]) for each in stage.published] == [("f", "ann")]
+    assert EventFilter(EventSchedule(flow_ids=("f",)).event_filter("ann")).matches(stage.published[0])
 
 
 class Ownership:

@@ -21,8 +21,12 @@ class EndedRun:
     status: CycleStatus
     end_ms: int
 
-    def payload(self, state: ChainState | None) -> str:
-        """Return the event's payload, a JSON object; `state` is the run's record, None if it is gone."""
+    def is_of(self, state: ChainState | None) -> bool:
+        """Whether `state` is the record of this run; it may be gone, or be of another run with its name."""
+        return state is not None and state.facts.run_id == self.run_id
+
+    def payload(self, state: ChainState | None, owner: str | None = None) -> str:
+        """Return the event's payload, a JSON object; `state` is what is on record, `owner` the flow's if known."""
         payload: dict[str, object] = {
             "flow_id": self.run.flow_id,
             "cycle": self.run.cycle,
@@ -31,7 +35,9 @@ class EndedRun:
             "status": self.status.value,
             "end_time": _timestamp(self.end_ms),
         }
-        if state is not None and state.facts.run_id == self.run_id:
+        if owner:
+            payload["user_id"] = owner
+        if state is not None and self.is_of(state):
             facts = state.facts
             payload |= {
                 "user_id": facts.user_id,

@@ -24,6 +24,7 @@ MAX_FLOWS = 100
 ENDINGS = tuple(status.value for status in CycleStatus if status is not CycleStatus.RUNNING)
 _RESERVED = "flow."
 _SHOWN_FLOWS = 3
+_LONGEST_USER_ID = 128 * "u"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,18 @@ class EventSchedule:
         """The name of the events that begin cycles."""
         return self.name or FLOW_FINISHED
 
-    @property
-    def event_filter(self) -> str:
-        """The filter on their payloads, as JSON text, "" for all events."""
+    def event_filter(self, user_id: str) -> str:
+        """Return the filter on their payloads for a flow of this user, as JSON text, "" for all events.
+
+        Ends of other users' flows do not count: what becomes of them is nobody else's business.
+        """
         if self.name:
             return self.filter_json
-        wanted: dict[str, Any] = {"flow_id": {"$in": list(self.flow_ids)}, "origin": {"$ne": "sub_flow"}}
+        wanted: dict[str, Any] = {
+            "flow_id": {"$in": list(self.flow_ids)},
+            "origin": {"$ne": "sub_flow"},
+            "user_id": user_id,
+        }
         if self.statuses:
             wanted["status"] = {"$in": list(self.statuses)}
         return canonical_json(wanted)
@@ -122,7 +129,7 @@ def _flow_finished(fields: Fields) -> EventSchedule | None:
             )
     made = EventSchedule(flow_ids=tuple(dict.fromkeys(flow_ids)), statuses=tuple(dict.fromkeys(statuses)))
     try:
-        EventFilter(made.event_filter)
+        EventFilter(made.event_filter(_LONGEST_USER_ID))
     except FilterFault:
         fields.fault("flow_ids", "the names are too long: at most 4 KiB in all")
     return None if fields.faulty else made

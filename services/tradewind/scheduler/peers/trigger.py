@@ -29,9 +29,11 @@ class TriggerPeer:
     def due(self) -> DueStreamPeer:
         return DueStreamPeer(NAME, self._stub.ReceiveDue(), self._receiver, self._lead_ms)
 
-    async def save(self, flow_id: str, *, schedule: ScheduleDefinition, first_ms: int, schedule_epoch: int) -> None:
+    async def save(
+        self, flow_id: str, *, user_id: str, schedule: ScheduleDefinition, first_ms: int, schedule_epoch: int
+    ) -> None:
         trigger = Trigger(trigger_id=flow_id, partition_key=flow_id, epoch=schedule_epoch)
-        _fill(trigger.schedule, schedule, first_ms)
+        _fill(trigger.schedule, schedule, first_ms, user_id)
         async with calling(NAME):
             try:
                 await self._stub.SaveTrigger(pb2.SaveTriggerRequest(trigger=trigger), timeout=_CALL_S)
@@ -69,10 +71,13 @@ class TriggerPeer:
                 raise
 
 
-def _fill(message: Schedule, schedule: ScheduleDefinition, first_ms: int) -> None:
-    """Write a schedule from its first planned time on; the scheduler decides where it ends, except for events."""
+def _fill(message: Schedule, schedule: ScheduleDefinition, first_ms: int, user_id: str) -> None:
+    """Write the schedule of a user's flow from its first planned time on.
+
+    The scheduler decides where it ends, except for events.
+    """
     if schedule.on:
-        message.event.name, message.event.filter_json = schedule.on.event_name, schedule.on.event_filter
+        message.event.name, message.event.filter_json = schedule.on.event_name, schedule.on.event_filter(user_id)
         for stamp, at_ms in ((message.start, schedule.start_ms), (message.end, schedule.end_ms)):
             if at_ms:
                 set_timestamp(stamp, at_ms)

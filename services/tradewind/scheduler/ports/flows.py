@@ -19,10 +19,11 @@ class FlowRecords(Protocol):
         """Put a definition on record and return the outcome and the revision.
 
         A new revision keeps last_cycle, created_at and status; registering the digest on record changes nothing. A
-        running flow whose schedule changed gets a higher schedule epoch and goes into the outbox. A request seen before
-        is answered `repeated`, or `reused` if it has another payload. After that, a registration whose etag is not the
-        flow's is answered `moved`, or `not_found` without a flow, and changes nothing. A registration for the owner
-        only is answered `not_owner` when the flow belongs to another user.
+        running flow whose schedule changed gets a higher schedule epoch and goes into the outbox, as does one that
+        begins on events and changes hands. A request seen before is answered `repeated`, or `reused` if it has another
+        payload. After that, a registration whose etag is not the flow's is answered `moved`, or `not_found` without a
+        flow, and changes nothing. A registration for the owner only is answered `not_owner` when the flow belongs to
+        another user.
 
         The newest 100 revisions stay readable, the new one included, as do older ones that open runs use.
         """

@@ -147,8 +147,10 @@ class Triggers(Protocol):
         """Open the stream of due triggers."""
         ...
 
-    async def save(self, flow_id: str, *, schedule: ScheduleDefinition, first_ms: int, schedule_epoch: int) -> None:
-        """Make a flow due at `first_ms` first, then whenever its schedule plans it; or for the events it begins on.
+    async def save(
+        self, flow_id: str, *, user_id: str, schedule: ScheduleDefinition, first_ms: int, schedule_epoch: int
+    ) -> None:
+        """Make a user's flow due at `first_ms` first, then whenever its schedule plans it; or for its events.
 
         Raises StaleSchedule when a higher epoch is known.
         """

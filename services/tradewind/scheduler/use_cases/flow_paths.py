@@ -1,9 +1,9 @@
 """Finds paths from flow to flow, by their records: along the flows that each runs, or those that begin it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tradewind.scheduler.domain.flow_record import FlowRecord
+from tradewind.scheduler.domain.flow_record import DEFAULT_USER, FlowRecord
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.server.faults import Violation
 
@@ -19,20 +19,40 @@ class PathsFound:
     warnings: tuple[Violation, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ReachedFlows:
+    """The edges of the flows that were reached; those that are not registered, or are another user's, have none."""
+
+    edges: Mapping[str, Sequence[str]]
+    unknown: Collection[str]
+    of_others: Collection[str]
+
+
 async def edges_from(
-    flows: FlowRecords, flow_id: str, named: Sequence[str], next_of: Callable[[FlowRecord], Sequence[str]]
-) -> tuple[Mapping[str, Sequence[str]], set[str]]:
-    """Return the edges of all flows that are reached from `flow_id`, which is to name `named`, and unknown flows."""
+    flows: FlowRecords,
+    flow_id: str,
+    user_id: str,
+    named: Sequence[str],
+    next_of: Callable[[FlowRecord], Sequence[str]],
+) -> ReachedFlows:
+    """Return the flows that are reached from `flow_id`, which is to be the user's ("" for its owner) and name `named`.
+
+    The flows of other users are not followed: what they name is nobody else's business, and has no effect on this flow.
+    """
+    owner = user_id or (await flows.owners([flow_id]))[0] or DEFAULT_USER
     edges: dict[str, Sequence[str]] = {flow_id: named}
     unknown: set[str] = set()
+    of_others: set[str] = set()
     level = [each for each in dict.fromkeys(named) if each != flow_id]
     while level and len(edges) <= MAX_FLOWS:
         for each, record in zip(level, await flows.find(level), strict=True):
-            edges[each] = () if record is None else next_of(record)
+            edges[each] = next_of(record) if record is not None and record.user_id == owner else ()
             if record is None:
                 unknown.add(each)
+            elif record.user_id != owner:
+                of_others.add(each)
         level = sorted({following for each in level for following in edges[each]} - edges.keys())
-    return edges, unknown
+    return ReachedFlows(edges, unknown, of_others)
 
 
 def path_back(flow_id: str, target: str, edges: Mapping[str, Sequence[str]]) -> list[str] | None:

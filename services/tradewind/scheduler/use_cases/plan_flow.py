@@ -70,7 +70,7 @@ class PlanFlow:
         if request_faults:
             analysis = await self._register.analyze(request.draft)
             return FlowPlan(replace(analysis, violations=(*request_faults, *analysis.violations), definition=None))
-        analysis = await self._register.analyze(request.draft, request.flow_id)
+        analysis = await self._register.analyze(request.draft, request.flow_id, request.user_id)
         standing = await self._standing(request)
         if analysis.definition is None:
             return FlowPlan(analysis, standing)

@@ -9,6 +9,7 @@ from tradewind.scheduler.domain.ended_run import EndedRun
 from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.ends import Ends, Events
+from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
 
 _AT_ONCE = 100
@@ -23,9 +24,10 @@ class PublishEnds:
     Before its first answer somebody may be listening, so ends in the first moments of a scheduler are published too.
     """
 
-    def __init__(self, ends: Ends, states: ChainStateRepository, events: Events) -> None:
+    def __init__(self, ends: Ends, states: ChainStateRepository, flows: FlowRecords, events: Events) -> None:
         self._ends = ends
         self._states = states
+        self._flows = flows
         self._events = events
         self.has_listeners = True
         self._listeners_seen = 0
@@ -50,7 +52,12 @@ class PublishEnds:
         """
         while ends := await self._ends.waiting(partitions, _AT_ONCE):
             states = await self._states.load_many([end.run for end in ends])
-            payloads = [end.payload(state) for end, state in zip(ends, states, strict=True)]
+            # Flows begin on ends of the same user's flows only, so an end says whose it is even if its record is gone.
+            gone = [end.run.flow_id for end, state in zip(ends, states, strict=True) if not end.is_of(state)]
+            owners = dict(zip(gone, await self._flows.owners(gone), strict=True))
+            payloads = [
+                end.payload(state, owners.get(end.run.flow_id)) for end, state in zip(ends, states, strict=True)
+            ]
             published = [
                 await self._publish_all(ends[first : first + _CALLS_AT_ONCE], payloads[first : first + _CALLS_AT_ONCE])
                 for first in range(0, len(ends), _CALLS_AT_ONCE)

@@ -76,8 +76,11 @@ class RegisterFlow:
         self._store = store
         self._clock = clock
 
-    async def analyze(self, draft: FlowDraft, flow_id: str = "") -> FlowAnalysis:
-        """Return the analysis of a draft, with all its faults; with `flow_id`, as the definition of that flow."""
+    async def analyze(self, draft: FlowDraft, flow_id: str = "", user_id: str = "") -> FlowAnalysis:
+        """Return the analysis of a draft, with all its faults; with `flow_id`, as the definition of that flow.
+
+        The flow is to be the user's, or stay its owner's without a `user_id`.
+        """
         declared = draft.node_types - BUILT_IN.keys()
         catalogue = await self._node_types.catalogue(declared, hints=True) if declared else None
         caches = await self._caches.cache_names() if draft.uses_caches else None
@@ -91,7 +94,7 @@ class RegisterFlow:
         if await self._standing(flow_id, definition):
             # Registering a flow again as it is, or with another graph, must not fail because its time has passed.
             faults, warnings = (), faults
-        paths = await self._paths(flow_id, definition) if flow_id else PathsFound()
+        paths = await self._paths(flow_id, user_id, definition) if flow_id else PathsFound()
         return replace(
             analysis,
             definition=None if faults or paths.faults else definition,
@@ -113,18 +116,18 @@ class RegisterFlow:
         (flow,) = await self._flows.find([flow_id])
         return flow if flow is not None and flow.schedule == definition.schedule else None
 
-    async def _paths(self, flow_id: str, definition: FlowDefinition) -> PathsFound:
-        run = await sub_flow_paths(self._flows, flow_id, definition)
-        begun_by = await chained_flows(self._flows, flow_id, definition.schedule)
+    async def _paths(self, flow_id: str, user_id: str, definition: FlowDefinition) -> PathsFound:
+        run = await sub_flow_paths(self._flows, flow_id, user_id, definition)
+        begun_by = await chained_flows(self._flows, flow_id, user_id, definition.schedule)
         return PathsFound((*run.faults, *begun_by.faults), (*run.warnings, *begun_by.warnings))
 
     async def paths_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:
         """Return the faults of a definition of this flow that lie in the flows that it runs, or that begin it."""
-        return (await self._paths(flow_id, definition)).faults
+        return (await self._paths(flow_id, "", definition)).faults
 
     async def chains_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:
         """Return the faults of a definition of this flow that lie in the flows whose ends begin it."""
-        return (await chained_flows(self._flows, flow_id, definition.schedule)).faults
+        return (await chained_flows(self._flows, flow_id, "", definition.schedule)).faults
 
     async def __call__(self, request: RegistrationRequest) -> Registered:
         """Register a flow, or a new revision of one.
@@ -132,7 +135,7 @@ class RegisterFlow:
         Raises InvalidInput with every fault of the request and the definition, and what StoreDefinition raises.
         """
         request_faults = request.faults()
-        analysis = await self.analyze(request.draft, "" if request_faults else request.flow_id)
+        analysis = await self.analyze(request.draft, "" if request_faults else request.flow_id, request.user_id)
         if request_faults or analysis.definition is None:
             raise InvalidInput([*request_faults, *analysis.violations])
         return await self._store(await self.registration(request, analysis.definition), analysis.warnings)

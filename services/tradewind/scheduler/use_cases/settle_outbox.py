@@ -84,6 +84,7 @@ class SettleOutbox:
             return
         await self._triggers.save(
             flow.flow_id,
+            user_id=flow.user_id,
             schedule=flow.schedule,
             first_ms=flow.anchor_ms,
             schedule_epoch=flow.schedule_epoch,

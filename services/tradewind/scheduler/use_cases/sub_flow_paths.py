@@ -12,8 +12,8 @@ from tradewind.server.faults import Violation
 from tradewind.server.quoting import quoted
 
 
-async def sub_flow_paths(flows: FlowRecords, flow_id: str, definition: FlowDefinition) -> PathsFound:
-    """Return the faults and warnings of the definition that a flow is to get.
+async def sub_flow_paths(flows: FlowRecords, flow_id: str, user_id: str, definition: FlowDefinition) -> PathsFound:
+    """Return the faults and warnings of the definition that a flow of a user ("" for its owner) is to get.
 
     Follows nodes of type `flow` through the definitions on record.
     """
@@ -24,18 +24,21 @@ async def sub_flow_paths(flows: FlowRecords, flow_id: str, definition: FlowDefin
     }
     if not named_flows:
         return PathsFound()
-    runs, unknown = await edges_from(flows, flow_id, tuple(named_flows.values()), _flows_run_by)
+    runs = await edges_from(flows, flow_id, user_id, tuple(named_flows.values()), _flows_run_by)
     faults: list[Violation] = []
     warnings: list[Violation] = []
     for place, target in named_flows.items():
         path = f"nodes[{place}].config.flow_id"
-        if (found := path_back(flow_id, target, runs)) is not None:
+        if (found := path_back(flow_id, target, runs.edges)) is not None:
             path_text = " -> ".join(found)
             faults.append(
                 Violation(path, f"a flow may not run itself, neither directly nor through others: {path_text}")
             )
-        elif target in unknown:
+        elif target in runs.unknown:
             message = f"flow {quoted(target)} is not registered; the node fails until it is"
+            warnings.append(Violation(path, message))
+        elif target in runs.of_others:
+            message = f"flow {quoted(target)} belongs to another user; a node runs only flows of the same user"
             warnings.append(Violation(path, message))
     return PathsFound(tuple(faults), tuple(warnings))
 

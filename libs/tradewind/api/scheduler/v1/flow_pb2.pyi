@@ -221,7 +221,8 @@ class ScheduleSpec(_message.Message):
     @_builtins.property
     def flow_finished(self) -> _trigger_pb2.FlowFinishedSchedule:
         """A cycle begins when a cycle of one of these flows has ended, as it does for an event. 1 to 100 flows must be named,
-        none of which may begin on an end of this one. Ends of cycles that run for a node of another flow do not count.
+        none of which may begin on an end of this one. Ends of another user's flows do not count, nor do those of cycles
+        that run for a node of another flow.
         """
 
     def __init__(

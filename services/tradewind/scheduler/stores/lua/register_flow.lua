@@ -96,7 +96,9 @@ local function register()
     'digest', args.digest, 'schedule', args.schedule, 'overlap', args.overlap, 'keep_cycles', args.keep,
     'pause_after', args.pause_after, 'revision', revision + 1, 'updated_at', time)
   note_revision(revision + 1, first_cycle)
-  if status == 'running' and schedule ~= args.schedule then
+  -- A flow that begins on ends of its user's flows listens for other ends when it changes hands.
+  local planned_anew = schedule ~= args.schedule or (args.first < 0 and user_id ~= user)
+  if status == 'running' and planned_anew then
     reschedule(tonumber(next_execution), tonumber(epoch))
   elseif paused_next == '0' and schedule ~= args.schedule then
     call('HSET', flow, 'paused_next', planned_next(0))
