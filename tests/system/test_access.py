@@ -87,6 +87,18 @@ async def test_users_reach_only_their_own_flows_and_tasks(guarded: Standalone, a
             await ann.set_user("ann", Role.ADMIN)
 
 
+async def test_operators_notify_users_who_notify_nobody(guarded: Standalone, admin: Client) -> None:
+    tokens = [
+        (await admin.create_token(name, role=role)).token for name, role in (("op", Role.OPERATOR), ("ann", Role.USER))
+    ]
+    async with Client(guarded.address, token=tokens[0]) as operator, Client(guarded.address, token=tokens[1]) as ann:
+        assert await operator.send_notification("maintenance at noon", user_id="ann")
+        assert await admin.send_notification("over", user_id="ann")
+        assert [each.title async for each in ann.list_notifications()] == ["over", "maintenance at noon"]
+        with pytest.raises(PermissionDenied, match="needs the role operator"):
+            await ann.send_notification("free money", user_id="ann")
+
+
 async def test_revisions_and_stops_name_the_user_who_made_them(guarded: Standalone, admin: Client) -> None:
     token = (await admin.create_token("ann", role=Role.USER)).token
     async with Client(guarded.address, token=token) as ann:

@@ -92,12 +92,12 @@ _RULES: dict[str, Rule] = {
         user="ListConnections",
         operator=(
             "ListNodeLogs GetNodeOutputs ListWorkerTasks GetQueueStats GetConfig UpdateConfig GetCacheStats ClearCache "
-            "RunDoctor"
+            "PublishNotifications RunDoctor"
         ),
         operator_worker="Work ClaimNodeTasks RenewLeases CompleteNodeTasks FailNodeTasks ReportNodeTasks",
         service=(
             "SubmitComponents StreamSubmissions StopComponent ReleaseComponents GetComponents PurgeFlow ReceiveEvents "
-            "PublishNotifications ListSubFlowWaits ReportSubFlows"
+            "ListSubFlowWaits ReportSubFlows"
         ),
     ),
     **_rules(
