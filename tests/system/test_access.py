@@ -87,6 +87,26 @@ async def test_users_reach_only_their_own_flows_and_tasks(guarded: Standalone, a
             await ann.set_user("ann", Role.ADMIN)
 
 
+async def test_tasks_and_batches_of_another_user_are_not_found_by_any_call(guarded: Standalone, admin: Client) -> None:
+    """Ids of tasks follow from request ids, so the answer must not tell whether a task of such an id is there."""
+    tokens = [(await admin.create_token(name, role=Role.USER)).token for name in ("ann", "bob")]
+    async with Client(guarded.address, token=tokens[0]) as ann, Client(guarded.address, token=tokens[1]) as bob:
+        task = await ann.submit_task("nobody", request_id="nightly")
+        batch = await ann.submit_batch("nobody", [{}])
+        for node_task_id in (task.task_id, f"batch:{batch.batch_id}:0", "task:none"):
+            for call in (
+                bob.get_node_task(node_task_id),
+                bob.terminate_node_task(node_task_id),
+                bob.explain_node_task(node_task_id),
+                bob.signal_node(node_task_id, "go"),
+                bob.redrive_dead_letters([node_task_id]),
+                anext(bob.watch_task(node_task_id)),
+            ):
+                with pytest.raises(NotFound, match=f'^no node task "{node_task_id}"'):
+                    await call
+        assert (await ann.get_node_task(task.task_id)).status == "pending"
+
+
 async def test_operators_notify_users_who_notify_nobody(guarded: Standalone, admin: Client) -> None:
     tokens = [
         (await admin.create_token(name, role=role)).token for name, role in (("op", Role.OPERATOR), ("ann", Role.USER))

@@ -59,6 +59,7 @@ from tradewind.node_task_manager.use_cases.workers import WorkerPool
 from tradewind.server.channels import OpenChannel, channels_of
 from tradewind.server.doctor import doctor_of
 from tradewind.server.errors import ErrorTable
+from tradewind.server.faults import NotFound
 from tradewind.server.identifiers import new_run_id
 from tradewind.server.settings import text_of
 from tradewind.server.streams import OpenStreams
@@ -205,9 +206,17 @@ class NodeTaskManager:
         )
 
     async def owners(self, request: Any) -> Collection[str]:
-        """Return to whom the runs belong that a request names; for the gate. Raises InvalidInput for too many."""
-        found = await asyncio.gather(*(self._records.components(run, request.user_id) for run in runs_in(request)))
-        return {component.user_id for components in found for component in components}
+        """Return to whom the runs belong that a request names; for the gate. Raises InvalidInput for too many.
+
+        Ad-hoc tasks and batches of another user are not found. Raises NotFound for them.
+        """
+        named = runs_in(request)
+        found = await asyncio.gather(*(self._records.components(run, request.user_id) for run in named))
+        owners = [{component.user_id for component in components} for components in found]
+        for (run, task_id), owned_by in zip(named.items(), owners, strict=True):
+            if run.ad_hoc and owned_by - {request.user_id}:
+                raise NotFound("node task", task_id)
+        return set().union(*owners)
 
     def bind(self, server: grpc.aio.Server) -> None:
         """Serve on this server."""

@@ -17,12 +17,12 @@ def request_for(count: int) -> sub_flow_pb2.ListSubFlowWaitsRequest:
 def test_each_run_is_named_once() -> None:
     request = request_for(3)
     request.node_task_ids.append("no id")
-    assert runs_in(request) == [RunName("flow", cycle, 0) for cycle in range(3)]
+    assert list(runs_in(request)) == [RunName("flow", cycle, 0) for cycle in range(3)]
 
 
 def test_task_id_of_flow_node_names_its_run() -> None:
-    assert runs_in(batch_pb2.WatchTaskRequest(task_id="flow:7:1:a:3")) == [RunName("flow", 7, 1)]
-    assert runs_in(batch_pb2.WatchTaskRequest(task_id="task:t1")) == []
+    assert runs_in(batch_pb2.WatchTaskRequest(task_id="flow:7:1:a:3")) == {RunName("flow", 7, 1): "flow:7:1:a:3"}
+    assert runs_in(batch_pb2.WatchTaskRequest(task_id="task:t1")) == {}
 
 
 def test_at_most_100_node_tasks_may_be_named() -> None:
