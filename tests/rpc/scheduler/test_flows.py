@@ -10,6 +10,7 @@ from tests.rpc.scheduler.conftest import Client
 from tests.rpc.scheduler.errors import refused
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.api.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 
 
 async def test_get_flow_returns_the_latest_cycle(scheduler: Client) -> None:
@@ -64,6 +65,34 @@ async def test_page_of_large_flows_fits_into_one_message(scheduler: Client) -> N
         listed += [flow.flow_id for flow in page.flows]
         token = page.next_page_token
     assert listed == ["f0", "f1", "f2", "f3"]
+
+
+async def test_largest_flow_fits_into_every_answer(scheduler: Client) -> None:
+    """Together with its structure, and with what its latest cycle was given, for callers with gRPC's own limits."""
+    names = [f"n{i:05}{'x' * 122}" for i in range(5_500)]
+    weather = {
+        "interval": "1h",
+        "nodes": [{"id": name, "type": "t"} for name in names],
+        "edges": [
+            {"source": name, "source_handle": "out", "target": names[0], "target_handle": "in"} for name in names[1:]
+        ],
+    }
+    labels = {f"{i:03}{'x' * 125}": "ü" * 256 for i in range(32)}
+    text = json.dumps(weather, separators=(",", ":"))
+    async with grpc.aio.insecure_channel(scheduler.server.address) as channel:
+        stub = SchedulerServiceStub(channel)
+        request = pb2.RegisterFlowRequest(flow_id="f", weather_json=text, labels=labels)
+        registered = await stub.RegisterFlow(request)
+        assert registered.ByteSize() > 3_900_000
+        cycle = await scheduler.run(inputs_json=json.dumps({"text": "x" * 1_000_000}))
+        answer = await stub.GetFlow(pb2.GetFlowRequest(flow_id="f"))
+        assert (answer.flow.structure, answer.current_cycle.cycle) == (registered.flow.structure, cycle.cycle)
+        assert answer.current_cycle.inputs_json == ""
+        assert (await stub.GetCycle(pb2.GetCycleRequest(flow_id="f"))).cycle.inputs_json == cycle.inputs_json
+        await stub.StartFlow(pb2.StartFlowRequest(flow_id="f"))
+        await stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f", note="x" * 1024))
+        await stub.StopFlow(pb2.StopFlowRequest(flow_id="f", reason="x" * 1024))
+        assert [flow.flow_id for flow in (await stub.ListFlows(pb2.ListFlowsRequest())).flows] == ["f"]
 
 
 async def test_flows_are_listed_by_id_filtered_and_paged(scheduler: Client) -> None:

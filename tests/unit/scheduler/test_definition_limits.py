@@ -37,6 +37,20 @@ def test_definition_over_3_mib_is_refused() -> None:
     assert fault == ("flow", "3250650 bytes of JSON; at most 3145728 (3 MiB): split the flow")
 
 
+def test_definition_that_no_message_holds_with_its_structure_is_refused() -> None:
+    def fan_in(count: int) -> Any:
+        names = [f"n{i:05}{'x' * 122}" for i in range(count)]
+        return flow(nodes=[node(each) for each in (*names, "last")], edges=[edge(each, "last") for each in names])
+
+    assert faults_of(fan_in(5_500)) == []
+    (fault,) = faults_of(fan_in(7_500))
+    assert fault[0] == "flow"
+    assert fault[1].endswith(
+        " bytes with the lists of nodes and entry nodes of its components; at most 4063232: give nodes shorter ids, or "
+        "split the flow"
+    )
+
+
 def test_over_ten_thousand_nodes_are_refused() -> None:
     nodes = [node(f"n{i}") for i in range(10_001)]
     edges = [edge("n0", f"n{i}") for i in range(1, 10_001)]

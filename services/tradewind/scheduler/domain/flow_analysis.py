@@ -12,14 +12,18 @@ from tradewind.scheduler.domain.mapped_nodes import check_mapped_nodes
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
 from tradewind.scheduler.domain.paths import join, listed
 from tradewind.scheduler.domain.structure import FlowStructure, structure_of
-from tradewind.scheduler.domain.weather import FlowDraft
+from tradewind.scheduler.domain.weather import LARGEST_FLOW_BYTES, FlowDraft
 from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft
 from tradewind.server.faults import Violation
 from tradewind.server.nearest_name import NearestName
 from tradewind.server.quoting import quoted
 
 MAX_COMPONENTS = 1_000
+LARGEST_ANSWER_BYTES = 4 * 1024 * 1024 - 128 * 1024
+"""The most bytes that a definition and its structure may have together: a message holds both, and little else."""
 _PATH_NODES_SHOWN = 10
+_ID_FRAME, _COMPONENT_FRAME = 3, 64
+"""The most bytes of framing around an id in a structure, and around a component."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,26 @@ def analyze(
     check_declared_types(nodes, draft.edges, catalogue, faults, warnings, handlers, on.inputs if on is not None else ())
     if caches is not None:
         _check_caches(draft.nodes, caches, faults)
+    if draft.definition is not None:
+        _check_answer_size(draft.definition, structure, faults)
     definition = None if len(faults) else draft.definition
     return FlowAnalysis(structure, faults.violations(), warnings.violations(), definition)
+
+
+def _check_answer_size(definition: FlowDefinition, structure: FlowStructure, faults: FaultList) -> None:
+    size = sum(
+        _COMPONENT_FRAME + sum(len(node) + _ID_FRAME for node in (*component.nodes, *component.entry_nodes))
+        for component in structure.components
+    )
+    if size + LARGEST_FLOW_BYTES <= LARGEST_ANSWER_BYTES:
+        return
+    size += len(definition.to_json().encode())
+    if size > LARGEST_ANSWER_BYTES:
+        faults.add(
+            "flow",
+            f"{size} bytes with the lists of nodes and entry nodes of its components; at most {LARGEST_ANSWER_BYTES}: "
+            "give nodes shorter ids, or split the flow",
+        )
 
 
 def _check_caches(nodes: Sequence[NodeDraft], caches: Collection[str], faults: FaultList) -> None:

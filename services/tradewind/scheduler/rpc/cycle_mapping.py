@@ -100,6 +100,14 @@ def cycle(state: ChainState) -> cycle_pb2.Cycle:
     return message
 
 
+def leave_out_large_fields(message: cycle_pb2.Cycle) -> None:
+    """Make a cycle small, for an answer that would be too large."""
+    message.ClearField("inputs_json")
+    message.ClearField("result_json")
+    if message.HasField("rerun"):
+        message.rerun.ClearField("from_node_ids")
+
+
 def statistics(counts: NodeCounts) -> cycle_pb2.CycleStatistics:
     """Return counts of nodes by status."""
     return cycle_pb2.CycleStatistics(

@@ -27,6 +27,7 @@ from tradewind.scheduler.use_cases.read_flows import CycleFilter, FlowFilter
 from tradewind.scheduler.use_cases.read_logs import LineFilter, LogPosition, ReadLogs
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
+from tradewind.server.channels import MESSAGE_BYTES
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.faults import InvalidInput, Violation
@@ -60,6 +61,8 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
         latest = await self.read.latest(request.flow_id)
         if latest is not None:
             cycle_mapping.fill_cycle(response.current_cycle, latest)
+            if response.ByteSize() > MESSAGE_BYTES:
+                cycle_mapping.leave_out_large_fields(response.current_cycle)
         return response
 
     async def ListFlows(self, request: pb2.ListFlowsRequest, context: Context) -> pb2.ListFlowsResponse:

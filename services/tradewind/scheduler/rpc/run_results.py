@@ -6,7 +6,7 @@ from typing import TypeAlias
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.rpc.checks import bytes_of
-from tradewind.scheduler.rpc.cycle_mapping import fill_cycle
+from tradewind.scheduler.rpc.cycle_mapping import fill_cycle, leave_out_large_fields
 from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
 from tradewind.scheduler.use_cases.faults import (
     cycle_not_found,
@@ -70,8 +70,7 @@ def fit_cycles(response: pb2.RunFlowsResponse) -> None:
     """Leave out the large fields of cycles when together they are too large."""
     if response.ByteSize() > _CYCLES:
         for message in response.results:
-            message.cycle.ClearField("inputs_json")
-            message.cycle.ClearField("result_json")
+            leave_out_large_fields(message.cycle)
 
 
 def room_for_outputs(response: pb2.RunFlowsResponse) -> int:

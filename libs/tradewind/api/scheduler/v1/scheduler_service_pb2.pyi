@@ -255,7 +255,9 @@ class GetFlowResponse(_message.Message):
 
     @_builtins.property
     def current_cycle(self) -> _cycle_pb2.Cycle:
-        """Its latest cycle; unset before the first."""
+        """Its latest cycle; unset before the first. If it would not fit into this answer, its inputs, result and
+        `rerun.from_node_ids` are left out: GetCycle has them.
+        """
 
     def __init__(
         self,
