@@ -1,4 +1,4 @@
-"""Every RPC of a whole stack, called with anything by anybody: it answers with a reason, and keeps serving."""
+"""Every RPC of a whole stack, called with anything by anybody: it refuses as the contract says, and keeps serving."""
 
 import itertools
 import os
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.system.fuzzed_stack import CALLERS, FAULTS, METHODS, FuzzedStack, fuzzed_stack
 from tests.system.fuzzing import requests
+from tests.system.promises import is_promised
 
 EXAMPLES = 20
 SHOWN = 2000
@@ -89,6 +90,8 @@ def fuzz(stack: FuzzedStack, name: str, number: int) -> None:
     def answers(sent: Sent) -> None:
         answer = stack.call(method, sent.messages, sent.caller)
         assert answer.code not in FAULTS, f"{answer.code}: {answer.details}"
+        promised = is_promised(method, answer.reason, answer.details)
+        assert promised or not answer.reason, f"the contract does not name {answer.reason}: {answer.details}"
 
     answers()
     stack.wait_until_alive(method)

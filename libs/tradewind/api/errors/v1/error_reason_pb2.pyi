@@ -129,6 +129,11 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused. Every error of a Tradewind server carries a google.rpc.ErrorInfo whose `domain` is
     "tradewind" and whose `reason` is one of these names without the prefix ERROR_REASON_, for example
     {"reason": "FLOW_NOT_FOUND", "domain": "tradewind", "metadata": {"flow_id": "momentum"}}.
+
+    Methods name the reasons that are about themselves. Besides these, any call may be refused because of who calls
+    (TOKEN_MISSING, TOKEN_INVALID, TOKEN_EXPIRED, ROLE_TOO_SMALL, NOT_OWNER, METHOD_CLOSED, CALLER_NOT_ALLOWED) or how
+    often (RATE_LIMITED, QUOTA_EXCEEDED), because something is away (STORE_UNAVAILABLE, PEER_UNAVAILABLE, DRAINING), with
+    INVALID_INPUT when its bytes are no request of the method, and with CALL_ENDED, METHOD_UNKNOWN or INTERNAL.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0

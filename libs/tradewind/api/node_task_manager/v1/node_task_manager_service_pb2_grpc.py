@@ -296,7 +296,8 @@ class NodeTaskManagerServiceServicer:
 
     def SubmitComponents(self, request, context):
         """Accepts runs: creates their node tasks and queues those whose inputs are ready. Each run gets a result of its own;
-        submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, RESOURCE_EXHAUSTED QUEUE_FULL when too
+        many runs wait to be stored, UNAVAILABLE STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -345,7 +346,7 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetNodeTask(self, request, context):
-        """Returns one node task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND.
+        """Returns one node task. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -385,8 +386,8 @@ class NodeTaskManagerServiceServicer:
 
     def TerminateNodeTask(self, request, context):
         """Stops one node task: it is skipped when it has not begun, asked to stop when it runs, and unchanged when it is
-        terminal; for a mapped node, so are all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION
-        WRONG_STATUS for an item that has not begun.
+        terminal; for a mapped node, so are all its items. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+        NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -431,7 +432,8 @@ class NodeTaskManagerServiceServicer:
 
     def ReceiveEvents(self, request_iterator, context):
         """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with
-        a higher epoch ends one with a lower epoch. Errors: FAILED_PRECONDITION STALE_EPOCH, UNAVAILABLE DRAINING.
+        a higher epoch ends one with a lower epoch. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION
+        STALE_EPOCH, UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -535,14 +537,14 @@ class NodeTaskManagerServiceServicer:
         """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with
         as many items as declared; otherwise it is refused, and nothing of it is kept. Errors: INVALID_ARGUMENT
         INVALID_INPUT with the first 100 faults of its items, NOT_FOUND NODE_TYPE_NOT_FOUND with require_worker,
-        ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL or TOO_LARGE.
+        ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetBatch(self, request, context):
-        """Returns one batch. Errors: NOT_FOUND BATCH_NOT_FOUND.
+        """Returns one batch. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -556,15 +558,16 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListBatchResults(self, request, context):
-        """Lists the items of a batch in order, with what they emitted, paged. Errors: NOT_FOUND BATCH_NOT_FOUND.
+        """Lists the items of a batch in order, with what they emitted, paged. Errors: INVALID_ARGUMENT INVALID_INPUT,
+        NOT_FOUND BATCH_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelBatch(self, request, context):
-        """Cancels a batch: items that have not begun are skipped, those that run are asked to stop. Repeating it is a no-op. Errors:
-        NOT_FOUND BATCH_NOT_FOUND.
+        """Cancels a batch: items that have not begun are skipped, those that run are asked to stop. Repeating it is a no-op.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -572,7 +575,8 @@ class NodeTaskManagerServiceServicer:
 
     def WatchBatch(self, request, context):
         """Reports what happens to a batch: first the batch as it is, then each change, ending with the final status. After a
-        broken stream, watch again. Errors: NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE DRAINING.
+        broken stream, watch again. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE
+        DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -48,7 +48,8 @@ class NodeTaskManagerServiceStub:
     def __new__(cls, channel: _aio.Channel) -> NodeTaskManagerServiceAsyncStub: ...
     SubmitComponents: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.SubmitComponentsRequest, _node_task_manager_service_pb2.SubmitComponentsResponse]
     """Accepts runs: creates their node tasks and queues those whose inputs are ready. Each run gets a result of its own;
-    submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+    submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, RESOURCE_EXHAUSTED QUEUE_FULL when too
+    many runs wait to be stored, UNAVAILABLE STORE_UNAVAILABLE.
     """
     StreamSubmissions: _grpc.StreamStreamMultiCallable[_node_task_manager_service_pb2.StreamSubmissionsRequest, _node_task_manager_service_pb2.StreamSubmissionsResponse]
     """Accepts runs as SubmitComponents does, over one stream, for callers that submit again and again: carries out one
@@ -73,7 +74,7 @@ class NodeTaskManagerServiceStub:
     their results refused. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     GetNodeTask: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetNodeTaskRequest, _node_task_manager_service_pb2.GetNodeTaskResponse]
-    """Returns one node task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND."""
+    """Returns one node task. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND."""
     GetNodeOutputs: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetNodeOutputsRequest, _node_task_manager_service_pb2.GetNodeOutputsResponse]
     """Returns what node tasks emitted, in bulk, in the order of the request. An answer has at most 2 MiB and may stop
     before the end: ask again for the rest. A node task without a record emitted nothing. Errors: INVALID_ARGUMENT
@@ -90,8 +91,8 @@ class NodeTaskManagerServiceStub:
     """Says which workers are connected to any replica, and since when. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     TerminateNodeTask: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _node_task_manager_service_pb2.TerminateNodeTaskResponse]
     """Stops one node task: it is skipped when it has not begun, asked to stop when it runs, and unchanged when it is
-    terminal; for a mapped node, so are all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION
-    WRONG_STATUS for an item that has not begun.
+    terminal; for a mapped node, so are all its items. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+    NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
     """
     SignalNode: _grpc.UnaryUnaryMultiCallable[_waiting_pb2.SignalNodeRequest, _waiting_pb2.SignalNodeResponse]
     """Ends the wait of a suspended node task: one signal ends it, exactly once, however many are sent at the same moment.
@@ -116,7 +117,8 @@ class NodeTaskManagerServiceStub:
     """
     ReceiveEvents: _grpc.StreamStreamMultiCallable[_node_task_manager_service_pb2.ReceiveEventsRequest, _node_task_manager_service_pb2.ReceiveEventsResponse]
     """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with
-    a higher epoch ends one with a lower epoch. Errors: FAILED_PRECONDITION STALE_EPOCH, UNAVAILABLE DRAINING.
+    a higher epoch ends one with a lower epoch. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION
+    STALE_EPOCH, UNAVAILABLE DRAINING.
     """
     Work: _grpc.StreamStreamMultiCallable[_work_pb2.WorkRequest, _work_pb2.WorkResponse]
     """Opens a worker's stream: assignments and terminations one way, outcomes and renewals the other. When it breaks,
@@ -170,21 +172,24 @@ class NodeTaskManagerServiceStub:
     """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with
     as many items as declared; otherwise it is refused, and nothing of it is kept. Errors: INVALID_ARGUMENT
     INVALID_INPUT with the first 100 faults of its items, NOT_FOUND NODE_TYPE_NOT_FOUND with require_worker,
-    ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL or TOO_LARGE.
+    ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL.
     """
     GetBatch: _grpc.UnaryUnaryMultiCallable[_batch_pb2.GetBatchRequest, _batch_pb2.GetBatchResponse]
-    """Returns one batch. Errors: NOT_FOUND BATCH_NOT_FOUND."""
+    """Returns one batch. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND."""
     ListBatches: _grpc.UnaryUnaryMultiCallable[_batch_pb2.ListBatchesRequest, _batch_pb2.ListBatchesResponse]
     """Lists the batches of a user that are on record, newest first, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     ListBatchResults: _grpc.UnaryUnaryMultiCallable[_batch_pb2.ListBatchResultsRequest, _batch_pb2.ListBatchResultsResponse]
-    """Lists the items of a batch in order, with what they emitted, paged. Errors: NOT_FOUND BATCH_NOT_FOUND."""
-    CancelBatch: _grpc.UnaryUnaryMultiCallable[_batch_pb2.CancelBatchRequest, _batch_pb2.CancelBatchResponse]
-    """Cancels a batch: items that have not begun are skipped, those that run are asked to stop. Repeating it is a no-op. Errors:
+    """Lists the items of a batch in order, with what they emitted, paged. Errors: INVALID_ARGUMENT INVALID_INPUT,
     NOT_FOUND BATCH_NOT_FOUND.
+    """
+    CancelBatch: _grpc.UnaryUnaryMultiCallable[_batch_pb2.CancelBatchRequest, _batch_pb2.CancelBatchResponse]
+    """Cancels a batch: items that have not begun are skipped, those that run are asked to stop. Repeating it is a no-op.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND.
     """
     WatchBatch: _grpc.UnaryStreamMultiCallable[_batch_pb2.WatchBatchRequest, _batch_pb2.WatchBatchResponse]
     """Reports what happens to a batch: first the batch as it is, then each change, ending with the final status. After a
-    broken stream, watch again. Errors: NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE DRAINING.
+    broken stream, watch again. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE
+    DRAINING.
     """
     ListTaskLogs: _grpc.UnaryUnaryMultiCallable[_batch_pb2.ListTaskLogsRequest, _batch_pb2.ListTaskLogsResponse]
     """Lists lines that an ad-hoc task, or the items of a batch, logged, oldest first, paged; kept for 24 h after the last
@@ -250,7 +255,8 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     SubmitComponents: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.SubmitComponentsRequest, _node_task_manager_service_pb2.SubmitComponentsResponse]  # type: ignore[assignment]
     """Accepts runs: creates their node tasks and queues those whose inputs are ready. Each run gets a result of its own;
-    submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+    submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, RESOURCE_EXHAUSTED QUEUE_FULL when too
+    many runs wait to be stored, UNAVAILABLE STORE_UNAVAILABLE.
     """
     StreamSubmissions: _aio.StreamStreamMultiCallable[_node_task_manager_service_pb2.StreamSubmissionsRequest, _node_task_manager_service_pb2.StreamSubmissionsResponse]  # type: ignore[assignment]
     """Accepts runs as SubmitComponents does, over one stream, for callers that submit again and again: carries out one
@@ -275,7 +281,7 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     their results refused. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     GetNodeTask: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetNodeTaskRequest, _node_task_manager_service_pb2.GetNodeTaskResponse]  # type: ignore[assignment]
-    """Returns one node task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND."""
+    """Returns one node task. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND."""
     GetNodeOutputs: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetNodeOutputsRequest, _node_task_manager_service_pb2.GetNodeOutputsResponse]  # type: ignore[assignment]
     """Returns what node tasks emitted, in bulk, in the order of the request. An answer has at most 2 MiB and may stop
     before the end: ask again for the rest. A node task without a record emitted nothing. Errors: INVALID_ARGUMENT
@@ -292,8 +298,8 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     """Says which workers are connected to any replica, and since when. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     TerminateNodeTask: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _node_task_manager_service_pb2.TerminateNodeTaskResponse]  # type: ignore[assignment]
     """Stops one node task: it is skipped when it has not begun, asked to stop when it runs, and unchanged when it is
-    terminal; for a mapped node, so are all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION
-    WRONG_STATUS for an item that has not begun.
+    terminal; for a mapped node, so are all its items. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+    NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
     """
     SignalNode: _aio.UnaryUnaryMultiCallable[_waiting_pb2.SignalNodeRequest, _waiting_pb2.SignalNodeResponse]  # type: ignore[assignment]
     """Ends the wait of a suspended node task: one signal ends it, exactly once, however many are sent at the same moment.
@@ -318,7 +324,8 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     """
     ReceiveEvents: _aio.StreamStreamMultiCallable[_node_task_manager_service_pb2.ReceiveEventsRequest, _node_task_manager_service_pb2.ReceiveEventsResponse]  # type: ignore[assignment]
     """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with
-    a higher epoch ends one with a lower epoch. Errors: FAILED_PRECONDITION STALE_EPOCH, UNAVAILABLE DRAINING.
+    a higher epoch ends one with a lower epoch. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION
+    STALE_EPOCH, UNAVAILABLE DRAINING.
     """
     Work: _aio.StreamStreamMultiCallable[_work_pb2.WorkRequest, _work_pb2.WorkResponse]  # type: ignore[assignment]
     """Opens a worker's stream: assignments and terminations one way, outcomes and renewals the other. When it breaks,
@@ -372,21 +379,24 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with
     as many items as declared; otherwise it is refused, and nothing of it is kept. Errors: INVALID_ARGUMENT
     INVALID_INPUT with the first 100 faults of its items, NOT_FOUND NODE_TYPE_NOT_FOUND with require_worker,
-    ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL or TOO_LARGE.
+    ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL.
     """
     GetBatch: _aio.UnaryUnaryMultiCallable[_batch_pb2.GetBatchRequest, _batch_pb2.GetBatchResponse]  # type: ignore[assignment]
-    """Returns one batch. Errors: NOT_FOUND BATCH_NOT_FOUND."""
+    """Returns one batch. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND."""
     ListBatches: _aio.UnaryUnaryMultiCallable[_batch_pb2.ListBatchesRequest, _batch_pb2.ListBatchesResponse]  # type: ignore[assignment]
     """Lists the batches of a user that are on record, newest first, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     ListBatchResults: _aio.UnaryUnaryMultiCallable[_batch_pb2.ListBatchResultsRequest, _batch_pb2.ListBatchResultsResponse]  # type: ignore[assignment]
-    """Lists the items of a batch in order, with what they emitted, paged. Errors: NOT_FOUND BATCH_NOT_FOUND."""
-    CancelBatch: _aio.UnaryUnaryMultiCallable[_batch_pb2.CancelBatchRequest, _batch_pb2.CancelBatchResponse]  # type: ignore[assignment]
-    """Cancels a batch: items that have not begun are skipped, those that run are asked to stop. Repeating it is a no-op. Errors:
+    """Lists the items of a batch in order, with what they emitted, paged. Errors: INVALID_ARGUMENT INVALID_INPUT,
     NOT_FOUND BATCH_NOT_FOUND.
+    """
+    CancelBatch: _aio.UnaryUnaryMultiCallable[_batch_pb2.CancelBatchRequest, _batch_pb2.CancelBatchResponse]  # type: ignore[assignment]
+    """Cancels a batch: items that have not begun are skipped, those that run are asked to stop. Repeating it is a no-op.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND.
     """
     WatchBatch: _aio.UnaryStreamMultiCallable[_batch_pb2.WatchBatchRequest, _batch_pb2.WatchBatchResponse]  # type: ignore[assignment]
     """Reports what happens to a batch: first the batch as it is, then each change, ending with the final status. After a
-    broken stream, watch again. Errors: NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE DRAINING.
+    broken stream, watch again. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE
+    DRAINING.
     """
     ListTaskLogs: _aio.UnaryUnaryMultiCallable[_batch_pb2.ListTaskLogsRequest, _batch_pb2.ListTaskLogsResponse]  # type: ignore[assignment]
     """Lists lines that an ad-hoc task, or the items of a batch, logged, oldest first, paged; kept for 24 h after the last
@@ -455,7 +465,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_task_manager_service_pb2.SubmitComponentsResponse, _abc.Awaitable[_node_task_manager_service_pb2.SubmitComponentsResponse]]:
         """Accepts runs: creates their node tasks and queues those whose inputs are ready. Each run gets a result of its own;
-        submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, RESOURCE_EXHAUSTED QUEUE_FULL when too
+        many runs wait to be stored, UNAVAILABLE STORE_UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -516,7 +527,7 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_task_manager_service_pb2.GetNodeTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_task_manager_service_pb2.GetNodeTaskResponse, _abc.Awaitable[_node_task_manager_service_pb2.GetNodeTaskResponse]]:
-        """Returns one node task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND."""
+        """Returns one node task. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def GetNodeOutputs(
@@ -563,8 +574,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_task_manager_service_pb2.TerminateNodeTaskResponse, _abc.Awaitable[_node_task_manager_service_pb2.TerminateNodeTaskResponse]]:
         """Stops one node task: it is skipped when it has not begun, asked to stop when it runs, and unchanged when it is
-        terminal; for a mapped node, so are all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION
-        WRONG_STATUS for an item that has not begun.
+        terminal; for a mapped node, so are all its items. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+        NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
         """
 
     @_abc_1.abstractmethod
@@ -619,7 +630,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_node_task_manager_service_pb2.ReceiveEventsResponse], _abc.AsyncIterator[_node_task_manager_service_pb2.ReceiveEventsResponse]]:
         """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with
-        a higher epoch ends one with a lower epoch. Errors: FAILED_PRECONDITION STALE_EPOCH, UNAVAILABLE DRAINING.
+        a higher epoch ends one with a lower epoch. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION
+        STALE_EPOCH, UNAVAILABLE DRAINING.
         """
 
     @_abc_1.abstractmethod
@@ -745,7 +757,7 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with
         as many items as declared; otherwise it is refused, and nothing of it is kept. Errors: INVALID_ARGUMENT
         INVALID_INPUT with the first 100 faults of its items, NOT_FOUND NODE_TYPE_NOT_FOUND with require_worker,
-        ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL or TOO_LARGE.
+        ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL.
         """
 
     @_abc_1.abstractmethod
@@ -754,7 +766,7 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _batch_pb2.GetBatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_batch_pb2.GetBatchResponse, _abc.Awaitable[_batch_pb2.GetBatchResponse]]:
-        """Returns one batch. Errors: NOT_FOUND BATCH_NOT_FOUND."""
+        """Returns one batch. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListBatches(
@@ -770,7 +782,9 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _batch_pb2.ListBatchResultsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_batch_pb2.ListBatchResultsResponse, _abc.Awaitable[_batch_pb2.ListBatchResultsResponse]]:
-        """Lists the items of a batch in order, with what they emitted, paged. Errors: NOT_FOUND BATCH_NOT_FOUND."""
+        """Lists the items of a batch in order, with what they emitted, paged. Errors: INVALID_ARGUMENT INVALID_INPUT,
+        NOT_FOUND BATCH_NOT_FOUND.
+        """
 
     @_abc_1.abstractmethod
     def CancelBatch(
@@ -778,8 +792,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _batch_pb2.CancelBatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_batch_pb2.CancelBatchResponse, _abc.Awaitable[_batch_pb2.CancelBatchResponse]]:
-        """Cancels a batch: items that have not begun are skipped, those that run are asked to stop. Repeating it is a no-op. Errors:
-        NOT_FOUND BATCH_NOT_FOUND.
+        """Cancels a batch: items that have not begun are skipped, those that run are asked to stop. Repeating it is a no-op.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -789,7 +803,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_batch_pb2.WatchBatchResponse], _abc.AsyncIterator[_batch_pb2.WatchBatchResponse]]:
         """Reports what happens to a batch: first the batch as it is, then each change, ending with the final status. After a
-        broken stream, watch again. Errors: NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE DRAINING.
+        broken stream, watch again. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE
+        DRAINING.
         """
 
     @_abc_1.abstractmethod

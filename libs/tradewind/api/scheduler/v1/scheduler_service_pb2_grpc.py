@@ -287,15 +287,16 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetRevision(self, request, context):
-        """Returns a revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND.
+        """Returns a revision of a flow with its definition. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND
+        or REVISION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DiffRevisions(self, request, context):
-        """Says how two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED
-        TOO_LARGE when the answer would have over 3 MiB.
+        """Says how two revisions of a flow differ. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or
+        REVISION_NOT_FOUND, RESOURCE_EXHAUSTED TOO_LARGE when the answer would have over 3 MiB.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -312,7 +313,7 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetFlow(self, request, context):
-        """Returns a flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND.
+        """Returns a flow and its latest cycle. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -336,8 +337,8 @@ class SchedulerServiceServicer:
 
     def StopFlow(self, request, context):
         """Stops a flow until it is started again: no cycle begins, running nodes are asked to stop and waiting ones are
-        skipped. Stopping a stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION
-        FLOW_DELETING.
+        skipped. Stopping a stopped flow changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND,
+        FAILED_PRECONDITION FLOW_DELETING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -345,7 +346,8 @@ class SchedulerServiceServicer:
 
     def PauseFlow(self, request, context):
         """Pauses a flow until ResumeFlow: no cycle begins, and cycles that run go on. Pausing a paused flow changes nothing.
-        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or
+        FLOW_DELETING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -353,7 +355,7 @@ class SchedulerServiceServicer:
 
     def ResumeFlow(self, request, context):
         """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
-        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -387,7 +389,7 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetBackfill(self, request, context):
-        """Returns a backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+        """Returns a backfill. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -395,7 +397,7 @@ class SchedulerServiceServicer:
 
     def CancelBackfill(self, request, context):
         """Cancels a backfill: no more of its cycles begin, and those that run go on. One that has ended does not change.
-        Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -411,15 +413,17 @@ class SchedulerServiceServicer:
 
     def DeleteFlow(self, request, context):
         """Stops a flow and removes everything that belongs to it; what takes longer goes on in the background. Deleting a
-        flow that is being deleted is fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
+        flow that is being deleted is fine. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RunFlow(self, request, context):
-        """Runs one cycle now, whatever the flow's schedule and status. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
-        INVALID_INPUT, ABORTED OVERLAP_SKIPPED, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """Runs one cycle now, whatever the flow's schedule and status. Errors: NOT_FOUND FLOW_NOT_FOUND, or CYCLE_NOT_FOUND
+        when the cycle of a repeated request is no longer on record, INVALID_ARGUMENT INVALID_INPUT, ABORTED
+        OVERLAP_SKIPPED, or VERSION_CONFLICT when the flow keeps being registered again, FAILED_PRECONDITION FLOW_DELETING,
+        ALREADY_EXISTS REQUEST_ID_REUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -445,7 +449,8 @@ class SchedulerServiceServicer:
         """Runs a cycle again and keeps its good results. The new run has the number and the revision of the cycle, and begins
         whatever the flow's schedule, status and overlap policy. The previous run stays on record. Errors: NOT_FOUND
         FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING,
-        NOT_LATEST_RUN, NOTHING_TO_RERUN, RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+        NOT_LATEST_RUN, NOTHING_TO_RERUN, RESULTS_EXPIRED, FLOW_DELETING, or WRONG_STATUS for a cycle that was run 1000
+        times, ALREADY_EXISTS REQUEST_ID_REUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -487,7 +492,7 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetBulkJob(self, request, context):
-        """Returns a job. Errors: NOT_FOUND JOB_NOT_FOUND.
+        """Returns a job. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND JOB_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -502,8 +507,8 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelBulkJob(self, request, context):
-        """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND,
-        ABORTED VERSION_CONFLICT when the job keeps changing meanwhile.
+        """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: INVALID_ARGUMENT
+        INVALID_INPUT, NOT_FOUND JOB_NOT_FOUND, ABORTED VERSION_CONFLICT when the job keeps changing meanwhile.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -577,15 +582,16 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ExplainFlow(self, request, context):
-        """Says why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND.
+        """Says why a flow begins no cycle now, and when it will. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+        FLOW_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExplainNode(self, request, context):
-        """Says why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
-        NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
+        """Says why a node of a cycle waits, runs, or ended as it did. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+        FLOW_NOT_FOUND, CYCLE_NOT_FOUND or NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -57,10 +57,12 @@ class SchedulerServiceStub:
     INVALID_INPUT.
     """
     GetRevision: _grpc.UnaryUnaryMultiCallable[_revision_pb2.GetRevisionRequest, _revision_pb2.GetRevisionResponse]
-    """Returns a revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND."""
+    """Returns a revision of a flow with its definition. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND
+    or REVISION_NOT_FOUND.
+    """
     DiffRevisions: _grpc.UnaryUnaryMultiCallable[_revision_pb2.DiffRevisionsRequest, _revision_pb2.DiffRevisionsResponse]
-    """Says how two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED
-    TOO_LARGE when the answer would have over 3 MiB.
+    """Says how two revisions of a flow differ. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or
+    REVISION_NOT_FOUND, RESOURCE_EXHAUSTED TOO_LARGE when the answer would have over 3 MiB.
     """
     RollBackFlow: _grpc.UnaryUnaryMultiCallable[_revision_pb2.RollBackFlowRequest, _revision_pb2.RollBackFlowResponse]
     """Makes a new revision with the definition and labels of an older one; cycles in flight finish on their revision.
@@ -69,7 +71,7 @@ class SchedulerServiceStub:
     ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     GetFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetFlowRequest, _scheduler_service_pb2.GetFlowResponse]
-    """Returns a flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+    """Returns a flow and its latest cycle. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND."""
     ListFlows: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFlowsRequest, _scheduler_service_pb2.ListFlowsResponse]
     """Lists flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     StartFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.StartFlowRequest, _scheduler_service_pb2.StartFlowResponse]
@@ -79,16 +81,17 @@ class SchedulerServiceStub:
     """
     StopFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.StopFlowRequest, _scheduler_service_pb2.StopFlowResponse]
     """Stops a flow until it is started again: no cycle begins, running nodes are asked to stop and waiting ones are
-    skipped. Stopping a stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION
-    FLOW_DELETING.
+    skipped. Stopping a stopped flow changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND,
+    FAILED_PRECONDITION FLOW_DELETING.
     """
     PauseFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.PauseFlowRequest, _scheduler_service_pb2.PauseFlowResponse]
     """Pauses a flow until ResumeFlow: no cycle begins, and cycles that run go on. Pausing a paused flow changes nothing.
-    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or
+    FLOW_DELETING.
     """
     ResumeFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]
     """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
-    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
     """
     ListFirings: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]
     """Lists what became of planned times, latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND
@@ -106,10 +109,10 @@ class SchedulerServiceStub:
     INVALID_ARGUMENT INVALID_INPUT.
     """
     GetBackfill: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.GetBackfillRequest, _backfill_pb2.GetBackfillResponse]
-    """Returns a backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
+    """Returns a backfill. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
     CancelBackfill: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.CancelBackfillRequest, _backfill_pb2.CancelBackfillResponse]
     """Cancels a backfill: no more of its cycles begin, and those that run go on. One that has ended does not change.
-    Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
     """
     ListNextExecutions: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListNextExecutionsRequest, _scheduler_service_pb2.ListNextExecutionsResponse]
     """Lists the next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND
@@ -117,11 +120,13 @@ class SchedulerServiceStub:
     """
     DeleteFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.DeleteFlowRequest, _scheduler_service_pb2.DeleteFlowResponse]
     """Stops a flow and removes everything that belongs to it; what takes longer goes on in the background. Deleting a
-    flow that is being deleted is fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
+    flow that is being deleted is fine. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND.
     """
     RunFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.RunFlowRequest, _scheduler_service_pb2.RunFlowResponse]
-    """Runs one cycle now, whatever the flow's schedule and status. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
-    INVALID_INPUT, ABORTED OVERLAP_SKIPPED, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """Runs one cycle now, whatever the flow's schedule and status. Errors: NOT_FOUND FLOW_NOT_FOUND, or CYCLE_NOT_FOUND
+    when the cycle of a repeated request is no longer on record, INVALID_ARGUMENT INVALID_INPUT, ABORTED
+    OVERLAP_SKIPPED, or VERSION_CONFLICT when the flow keeps being registered again, FAILED_PRECONDITION FLOW_DELETING,
+    ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     RunFlows: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.RunFlowsRequest, _scheduler_service_pb2.RunFlowsResponse]
     """Runs many cycles now; each gets an answer of its own. Errors: INVALID_ARGUMENT INVALID_INPUT."""
@@ -134,7 +139,8 @@ class SchedulerServiceStub:
     """Runs a cycle again and keeps its good results. The new run has the number and the revision of the cycle, and begins
     whatever the flow's schedule, status and overlap policy. The previous run stays on record. Errors: NOT_FOUND
     FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING,
-    NOT_LATEST_RUN, NOTHING_TO_RERUN, RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+    NOT_LATEST_RUN, NOTHING_TO_RERUN, RESULTS_EXPIRED, FLOW_DELETING, or WRONG_STATUS for a cycle that was run 1000
+    times, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     StopCycle: _grpc.UnaryUnaryMultiCallable[_stop_pb2.StopCycleRequest, _stop_pb2.StopCycleResponse]
     """Stops a cycle: running nodes are asked to stop, and waiting ones are skipped. Nodes of `finally` still run; a
@@ -156,14 +162,14 @@ class SchedulerServiceStub:
     Errors: INVALID_ARGUMENT INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     GetBulkJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.GetBulkJobRequest, _job_pb2.GetBulkJobResponse]
-    """Returns a job. Errors: NOT_FOUND JOB_NOT_FOUND."""
+    """Returns a job. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND JOB_NOT_FOUND."""
     ListBulkJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListBulkJobsRequest, _job_pb2.ListBulkJobsResponse]
     """Lists jobs, newest first, paged; ended jobs stay for 7 days, but only the newest if there are many. Errors:
     INVALID_ARGUMENT INVALID_INPUT.
     """
     CancelBulkJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.CancelBulkJobRequest, _job_pb2.CancelBulkJobResponse]
-    """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND,
-    ABORTED VERSION_CONFLICT when the job keeps changing meanwhile.
+    """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: INVALID_ARGUMENT
+    INVALID_INPUT, NOT_FOUND JOB_NOT_FOUND, ABORTED VERSION_CONFLICT when the job keeps changing meanwhile.
     """
     GetCycle: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]
     """Returns a cycle, as it is now or, with `wait`, once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or
@@ -201,10 +207,12 @@ class SchedulerServiceStub:
     WRONG_STATUS for a cycle that has ended, RESOURCE_EXHAUSTED TOO_LARGE over 64 KiB.
     """
     ExplainFlow: _grpc.UnaryUnaryMultiCallable[_explanation_pb2.ExplainFlowRequest, _explanation_pb2.ExplainFlowResponse]
-    """Says why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+    """Says why a flow begins no cycle now, and when it will. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+    FLOW_NOT_FOUND.
+    """
     ExplainNode: _grpc.UnaryUnaryMultiCallable[_explanation_pb2.ExplainNodeRequest, _explanation_pb2.ExplainNodeResponse]
-    """Says why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
-    NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
+    """Says why a node of a cycle waits, runs, or ended as it did. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+    FLOW_NOT_FOUND, CYCLE_NOT_FOUND or NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
     """
 
 @_typing.type_check_only
@@ -229,10 +237,12 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     INVALID_INPUT.
     """
     GetRevision: _aio.UnaryUnaryMultiCallable[_revision_pb2.GetRevisionRequest, _revision_pb2.GetRevisionResponse]  # type: ignore[assignment]
-    """Returns a revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND."""
+    """Returns a revision of a flow with its definition. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND
+    or REVISION_NOT_FOUND.
+    """
     DiffRevisions: _aio.UnaryUnaryMultiCallable[_revision_pb2.DiffRevisionsRequest, _revision_pb2.DiffRevisionsResponse]  # type: ignore[assignment]
-    """Says how two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED
-    TOO_LARGE when the answer would have over 3 MiB.
+    """Says how two revisions of a flow differ. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or
+    REVISION_NOT_FOUND, RESOURCE_EXHAUSTED TOO_LARGE when the answer would have over 3 MiB.
     """
     RollBackFlow: _aio.UnaryUnaryMultiCallable[_revision_pb2.RollBackFlowRequest, _revision_pb2.RollBackFlowResponse]  # type: ignore[assignment]
     """Makes a new revision with the definition and labels of an older one; cycles in flight finish on their revision.
@@ -241,7 +251,7 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     GetFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetFlowRequest, _scheduler_service_pb2.GetFlowResponse]  # type: ignore[assignment]
-    """Returns a flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+    """Returns a flow and its latest cycle. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND."""
     ListFlows: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFlowsRequest, _scheduler_service_pb2.ListFlowsResponse]  # type: ignore[assignment]
     """Lists flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     StartFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.StartFlowRequest, _scheduler_service_pb2.StartFlowResponse]  # type: ignore[assignment]
@@ -251,16 +261,17 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """
     StopFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.StopFlowRequest, _scheduler_service_pb2.StopFlowResponse]  # type: ignore[assignment]
     """Stops a flow until it is started again: no cycle begins, running nodes are asked to stop and waiting ones are
-    skipped. Stopping a stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION
-    FLOW_DELETING.
+    skipped. Stopping a stopped flow changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND,
+    FAILED_PRECONDITION FLOW_DELETING.
     """
     PauseFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.PauseFlowRequest, _scheduler_service_pb2.PauseFlowResponse]  # type: ignore[assignment]
     """Pauses a flow until ResumeFlow: no cycle begins, and cycles that run go on. Pausing a paused flow changes nothing.
-    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or
+    FLOW_DELETING.
     """
     ResumeFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]  # type: ignore[assignment]
     """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
-    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
     """
     ListFirings: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]  # type: ignore[assignment]
     """Lists what became of planned times, latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND
@@ -278,10 +289,10 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     INVALID_ARGUMENT INVALID_INPUT.
     """
     GetBackfill: _aio.UnaryUnaryMultiCallable[_backfill_pb2.GetBackfillRequest, _backfill_pb2.GetBackfillResponse]  # type: ignore[assignment]
-    """Returns a backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
+    """Returns a backfill. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
     CancelBackfill: _aio.UnaryUnaryMultiCallable[_backfill_pb2.CancelBackfillRequest, _backfill_pb2.CancelBackfillResponse]  # type: ignore[assignment]
     """Cancels a backfill: no more of its cycles begin, and those that run go on. One that has ended does not change.
-    Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
     """
     ListNextExecutions: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListNextExecutionsRequest, _scheduler_service_pb2.ListNextExecutionsResponse]  # type: ignore[assignment]
     """Lists the next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND
@@ -289,11 +300,13 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """
     DeleteFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.DeleteFlowRequest, _scheduler_service_pb2.DeleteFlowResponse]  # type: ignore[assignment]
     """Stops a flow and removes everything that belongs to it; what takes longer goes on in the background. Deleting a
-    flow that is being deleted is fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
+    flow that is being deleted is fine. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND.
     """
     RunFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RunFlowRequest, _scheduler_service_pb2.RunFlowResponse]  # type: ignore[assignment]
-    """Runs one cycle now, whatever the flow's schedule and status. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
-    INVALID_INPUT, ABORTED OVERLAP_SKIPPED, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """Runs one cycle now, whatever the flow's schedule and status. Errors: NOT_FOUND FLOW_NOT_FOUND, or CYCLE_NOT_FOUND
+    when the cycle of a repeated request is no longer on record, INVALID_ARGUMENT INVALID_INPUT, ABORTED
+    OVERLAP_SKIPPED, or VERSION_CONFLICT when the flow keeps being registered again, FAILED_PRECONDITION FLOW_DELETING,
+    ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     RunFlows: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RunFlowsRequest, _scheduler_service_pb2.RunFlowsResponse]  # type: ignore[assignment]
     """Runs many cycles now; each gets an answer of its own. Errors: INVALID_ARGUMENT INVALID_INPUT."""
@@ -306,7 +319,8 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """Runs a cycle again and keeps its good results. The new run has the number and the revision of the cycle, and begins
     whatever the flow's schedule, status and overlap policy. The previous run stays on record. Errors: NOT_FOUND
     FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING,
-    NOT_LATEST_RUN, NOTHING_TO_RERUN, RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+    NOT_LATEST_RUN, NOTHING_TO_RERUN, RESULTS_EXPIRED, FLOW_DELETING, or WRONG_STATUS for a cycle that was run 1000
+    times, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     StopCycle: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopCycleRequest, _stop_pb2.StopCycleResponse]  # type: ignore[assignment]
     """Stops a cycle: running nodes are asked to stop, and waiting ones are skipped. Nodes of `finally` still run; a
@@ -328,14 +342,14 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     Errors: INVALID_ARGUMENT INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     GetBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.GetBulkJobRequest, _job_pb2.GetBulkJobResponse]  # type: ignore[assignment]
-    """Returns a job. Errors: NOT_FOUND JOB_NOT_FOUND."""
+    """Returns a job. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND JOB_NOT_FOUND."""
     ListBulkJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ListBulkJobsRequest, _job_pb2.ListBulkJobsResponse]  # type: ignore[assignment]
     """Lists jobs, newest first, paged; ended jobs stay for 7 days, but only the newest if there are many. Errors:
     INVALID_ARGUMENT INVALID_INPUT.
     """
     CancelBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.CancelBulkJobRequest, _job_pb2.CancelBulkJobResponse]  # type: ignore[assignment]
-    """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND,
-    ABORTED VERSION_CONFLICT when the job keeps changing meanwhile.
+    """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: INVALID_ARGUMENT
+    INVALID_INPUT, NOT_FOUND JOB_NOT_FOUND, ABORTED VERSION_CONFLICT when the job keeps changing meanwhile.
     """
     GetCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]  # type: ignore[assignment]
     """Returns a cycle, as it is now or, with `wait`, once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or
@@ -373,10 +387,12 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     WRONG_STATUS for a cycle that has ended, RESOURCE_EXHAUSTED TOO_LARGE over 64 KiB.
     """
     ExplainFlow: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainFlowRequest, _explanation_pb2.ExplainFlowResponse]  # type: ignore[assignment]
-    """Says why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+    """Says why a flow begins no cycle now, and when it will. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+    FLOW_NOT_FOUND.
+    """
     ExplainNode: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainNodeRequest, _explanation_pb2.ExplainNodeResponse]  # type: ignore[assignment]
-    """Says why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
-    NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
+    """Says why a node of a cycle waits, runs, or ended as it did. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+    FLOW_NOT_FOUND, CYCLE_NOT_FOUND or NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
     """
 
 class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -428,7 +444,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _revision_pb2.GetRevisionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_revision_pb2.GetRevisionResponse, _abc.Awaitable[_revision_pb2.GetRevisionResponse]]:
-        """Returns a revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND."""
+        """Returns a revision of a flow with its definition. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND
+        or REVISION_NOT_FOUND.
+        """
 
     @_abc_1.abstractmethod
     def DiffRevisions(
@@ -436,8 +454,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _revision_pb2.DiffRevisionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_revision_pb2.DiffRevisionsResponse, _abc.Awaitable[_revision_pb2.DiffRevisionsResponse]]:
-        """Says how two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED
-        TOO_LARGE when the answer would have over 3 MiB.
+        """Says how two revisions of a flow differ. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or
+        REVISION_NOT_FOUND, RESOURCE_EXHAUSTED TOO_LARGE when the answer would have over 3 MiB.
         """
 
     @_abc_1.abstractmethod
@@ -458,7 +476,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.GetFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.GetFlowResponse, _abc.Awaitable[_scheduler_service_pb2.GetFlowResponse]]:
-        """Returns a flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+        """Returns a flow and its latest cycle. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListFlows(
@@ -486,8 +504,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.StopFlowResponse, _abc.Awaitable[_scheduler_service_pb2.StopFlowResponse]]:
         """Stops a flow until it is started again: no cycle begins, running nodes are asked to stop and waiting ones are
-        skipped. Stopping a stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION
-        FLOW_DELETING.
+        skipped. Stopping a stopped flow changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND,
+        FAILED_PRECONDITION FLOW_DELETING.
         """
 
     @_abc_1.abstractmethod
@@ -497,7 +515,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.PauseFlowResponse, _abc.Awaitable[_scheduler_service_pb2.PauseFlowResponse]]:
         """Pauses a flow until ResumeFlow: no cycle begins, and cycles that run go on. Pausing a paused flow changes nothing.
-        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or
+        FLOW_DELETING.
         """
 
     @_abc_1.abstractmethod
@@ -507,7 +526,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.ResumeFlowResponse, _abc.Awaitable[_scheduler_service_pb2.ResumeFlowResponse]]:
         """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
-        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
         """
 
     @_abc_1.abstractmethod
@@ -549,7 +568,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _backfill_pb2.GetBackfillRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_backfill_pb2.GetBackfillResponse, _abc.Awaitable[_backfill_pb2.GetBackfillResponse]]:
-        """Returns a backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
+        """Returns a backfill. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def CancelBackfill(
@@ -558,7 +577,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_backfill_pb2.CancelBackfillResponse, _abc.Awaitable[_backfill_pb2.CancelBackfillResponse]]:
         """Cancels a backfill: no more of its cycles begin, and those that run go on. One that has ended does not change.
-        Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -578,7 +597,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.DeleteFlowResponse, _abc.Awaitable[_scheduler_service_pb2.DeleteFlowResponse]]:
         """Stops a flow and removes everything that belongs to it; what takes longer goes on in the background. Deleting a
-        flow that is being deleted is fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
+        flow that is being deleted is fine. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -587,8 +606,10 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.RunFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.RunFlowResponse, _abc.Awaitable[_scheduler_service_pb2.RunFlowResponse]]:
-        """Runs one cycle now, whatever the flow's schedule and status. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
-        INVALID_INPUT, ABORTED OVERLAP_SKIPPED, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """Runs one cycle now, whatever the flow's schedule and status. Errors: NOT_FOUND FLOW_NOT_FOUND, or CYCLE_NOT_FOUND
+        when the cycle of a repeated request is no longer on record, INVALID_ARGUMENT INVALID_INPUT, ABORTED
+        OVERLAP_SKIPPED, or VERSION_CONFLICT when the flow keeps being registered again, FAILED_PRECONDITION FLOW_DELETING,
+        ALREADY_EXISTS REQUEST_ID_REUSED.
         """
 
     @_abc_1.abstractmethod
@@ -619,7 +640,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Runs a cycle again and keeps its good results. The new run has the number and the revision of the cycle, and begins
         whatever the flow's schedule, status and overlap policy. The previous run stays on record. Errors: NOT_FOUND
         FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING,
-        NOT_LATEST_RUN, NOTHING_TO_RERUN, RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+        NOT_LATEST_RUN, NOTHING_TO_RERUN, RESULTS_EXPIRED, FLOW_DELETING, or WRONG_STATUS for a cycle that was run 1000
+        times, ALREADY_EXISTS REQUEST_ID_REUSED.
         """
 
     @_abc_1.abstractmethod
@@ -671,7 +693,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.GetBulkJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.GetBulkJobResponse, _abc.Awaitable[_job_pb2.GetBulkJobResponse]]:
-        """Returns a job. Errors: NOT_FOUND JOB_NOT_FOUND."""
+        """Returns a job. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND JOB_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListBulkJobs(
@@ -689,8 +711,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.CancelBulkJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.CancelBulkJobResponse, _abc.Awaitable[_job_pb2.CancelBulkJobResponse]]:
-        """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND,
-        ABORTED VERSION_CONFLICT when the job keeps changing meanwhile.
+        """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: INVALID_ARGUMENT
+        INVALID_INPUT, NOT_FOUND JOB_NOT_FOUND, ABORTED VERSION_CONFLICT when the job keeps changing meanwhile.
         """
 
     @_abc_1.abstractmethod
@@ -782,7 +804,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _explanation_pb2.ExplainFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_explanation_pb2.ExplainFlowResponse, _abc.Awaitable[_explanation_pb2.ExplainFlowResponse]]:
-        """Says why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+        """Says why a flow begins no cycle now, and when it will. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+        FLOW_NOT_FOUND.
+        """
 
     @_abc_1.abstractmethod
     def ExplainNode(
@@ -790,8 +814,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _explanation_pb2.ExplainNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_explanation_pb2.ExplainNodeResponse, _abc.Awaitable[_explanation_pb2.ExplainNodeResponse]]:
-        """Says why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
-        NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
+        """Says why a node of a cycle waits, runs, or ended as it did. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+        FLOW_NOT_FOUND, CYCLE_NOT_FOUND or NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
         """
 
 def add_SchedulerServiceServicer_to_server(servicer: SchedulerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -138,14 +138,14 @@ class TriggerServiceServicer:
 
     def RemoveTrigger(self, request, context):
         """Removes a trigger and remembers its epoch for 1 h, so that an older save cannot bring it back. Removing one that
-        does not exist answers removed = false. Errors: FAILED_PRECONDITION STALE_EPOCH.
+        does not exist answers removed = false. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION STALE_EPOCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindTrigger(self, request, context):
-        """Returns one trigger. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
+        """Returns one trigger. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND TRIGGER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -203,7 +203,8 @@ class TriggerServiceServicer:
 
     def FireTrigger(self, request, context):
         """Delivers a trigger of a queue once more, now, whatever its schedule and status; its planned times do not change.
-        Errors: NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of its firings wait.
+        Errors: INVALID_ARGUMENT INVALID_INPUT; NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of
+        its firings wait.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -211,7 +212,8 @@ class TriggerServiceServicer:
 
     def PauseTrigger(self, request, context):
         """Keeps a trigger of a queue from firing. Firings that are leased may still be acknowledged; events that come while
-        it is paused are not kept. Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it has ended.
+        it is paused are not kept. Errors: INVALID_ARGUMENT INVALID_INPUT; NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION
+        WRONG_STATUS when it has ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -219,7 +221,8 @@ class TriggerServiceServicer:
 
     def ResumeTrigger(self, request, context):
         """Lets a paused trigger fire again, from its next planned time after now; if it fires only once and its time has
-        passed, it is due at once. A trigger that is not paused does not change. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
+        passed, it is due at once. A trigger that is not paused does not change. Errors: INVALID_ARGUMENT INVALID_INPUT,
+        NOT_FOUND TRIGGER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -242,8 +245,8 @@ class TriggerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RedriveTrigger(self, request, context):
-        """Makes a dead trigger, or one dead firing of it, due again with no failures. Errors: NOT_FOUND TRIGGER_NOT_FOUND;
-        FAILED_PRECONDITION WRONG_STATUS when it is not dead.
+        """Makes a dead trigger, or one dead firing of it, due again with no failures. Errors: INVALID_ARGUMENT INVALID_INPUT;
+        NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it is not dead.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

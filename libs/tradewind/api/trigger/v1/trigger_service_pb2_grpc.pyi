@@ -41,10 +41,10 @@ class TriggerServiceStub:
     """
     RemoveTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.RemoveTriggerRequest, _trigger_service_pb2.RemoveTriggerResponse]
     """Removes a trigger and remembers its epoch for 1 h, so that an older save cannot bring it back. Removing one that
-    does not exist answers removed = false. Errors: FAILED_PRECONDITION STALE_EPOCH.
+    does not exist answers removed = false. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION STALE_EPOCH.
     """
     FindTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.FindTriggerRequest, _trigger_service_pb2.FindTriggerResponse]
-    """Returns one trigger. Errors: NOT_FOUND TRIGGER_NOT_FOUND."""
+    """Returns one trigger. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND TRIGGER_NOT_FOUND."""
     FindDue: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.FindDueRequest, _trigger_service_pb2.FindDueResponse]
     """Lists triggers due up to a time, oldest first, paged; claims none. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     FindAllPending: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.FindAllPendingRequest, _trigger_service_pb2.FindAllPendingResponse]
@@ -70,15 +70,18 @@ class TriggerServiceStub:
     """Lists the triggers of a queue in order of creation, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     FireTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.FireTriggerRequest, _trigger_service_pb2.FireTriggerResponse]
     """Delivers a trigger of a queue once more, now, whatever its schedule and status; its planned times do not change.
-    Errors: NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of its firings wait.
+    Errors: INVALID_ARGUMENT INVALID_INPUT; NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of
+    its firings wait.
     """
     PauseTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.PauseTriggerRequest, _trigger_service_pb2.PauseTriggerResponse]
     """Keeps a trigger of a queue from firing. Firings that are leased may still be acknowledged; events that come while
-    it is paused are not kept. Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it has ended.
+    it is paused are not kept. Errors: INVALID_ARGUMENT INVALID_INPUT; NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION
+    WRONG_STATUS when it has ended.
     """
     ResumeTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.ResumeTriggerRequest, _trigger_service_pb2.ResumeTriggerResponse]
     """Lets a paused trigger fire again, from its next planned time after now; if it fires only once and its time has
-    passed, it is due at once. A trigger that is not paused does not change. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
+    passed, it is due at once. A trigger that is not paused does not change. Errors: INVALID_ARGUMENT INVALID_INPUT,
+    NOT_FOUND TRIGGER_NOT_FOUND.
     """
     ListFirings: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.ListFiringsRequest, _trigger_service_pb2.ListFiringsResponse]
     """Lists how the firings of a queue ended, newest first, paged; the newest 1000 of a queue, or of a flow's partition,
@@ -89,8 +92,8 @@ class TriggerServiceStub:
     INVALID_INPUT.
     """
     RedriveTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.RedriveTriggerRequest, _trigger_service_pb2.RedriveTriggerResponse]
-    """Makes a dead trigger, or one dead firing of it, due again with no failures. Errors: NOT_FOUND TRIGGER_NOT_FOUND;
-    FAILED_PRECONDITION WRONG_STATUS when it is not dead.
+    """Makes a dead trigger, or one dead firing of it, due again with no failures. Errors: INVALID_ARGUMENT INVALID_INPUT;
+    NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it is not dead.
     """
     CountTriggers: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.CountTriggersRequest, _trigger_service_pb2.CountTriggersResponse]
     """Counts the triggers of a queue, or of all flows, by status. Errors: INVALID_ARGUMENT INVALID_INPUT."""
@@ -112,10 +115,10 @@ class TriggerServiceAsyncStub(TriggerServiceStub):
     """
     RemoveTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.RemoveTriggerRequest, _trigger_service_pb2.RemoveTriggerResponse]  # type: ignore[assignment]
     """Removes a trigger and remembers its epoch for 1 h, so that an older save cannot bring it back. Removing one that
-    does not exist answers removed = false. Errors: FAILED_PRECONDITION STALE_EPOCH.
+    does not exist answers removed = false. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION STALE_EPOCH.
     """
     FindTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FindTriggerRequest, _trigger_service_pb2.FindTriggerResponse]  # type: ignore[assignment]
-    """Returns one trigger. Errors: NOT_FOUND TRIGGER_NOT_FOUND."""
+    """Returns one trigger. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND TRIGGER_NOT_FOUND."""
     FindDue: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FindDueRequest, _trigger_service_pb2.FindDueResponse]  # type: ignore[assignment]
     """Lists triggers due up to a time, oldest first, paged; claims none. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     FindAllPending: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FindAllPendingRequest, _trigger_service_pb2.FindAllPendingResponse]  # type: ignore[assignment]
@@ -141,15 +144,18 @@ class TriggerServiceAsyncStub(TriggerServiceStub):
     """Lists the triggers of a queue in order of creation, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     FireTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FireTriggerRequest, _trigger_service_pb2.FireTriggerResponse]  # type: ignore[assignment]
     """Delivers a trigger of a queue once more, now, whatever its schedule and status; its planned times do not change.
-    Errors: NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of its firings wait.
+    Errors: INVALID_ARGUMENT INVALID_INPUT; NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of
+    its firings wait.
     """
     PauseTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.PauseTriggerRequest, _trigger_service_pb2.PauseTriggerResponse]  # type: ignore[assignment]
     """Keeps a trigger of a queue from firing. Firings that are leased may still be acknowledged; events that come while
-    it is paused are not kept. Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it has ended.
+    it is paused are not kept. Errors: INVALID_ARGUMENT INVALID_INPUT; NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION
+    WRONG_STATUS when it has ended.
     """
     ResumeTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ResumeTriggerRequest, _trigger_service_pb2.ResumeTriggerResponse]  # type: ignore[assignment]
     """Lets a paused trigger fire again, from its next planned time after now; if it fires only once and its time has
-    passed, it is due at once. A trigger that is not paused does not change. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
+    passed, it is due at once. A trigger that is not paused does not change. Errors: INVALID_ARGUMENT INVALID_INPUT,
+    NOT_FOUND TRIGGER_NOT_FOUND.
     """
     ListFirings: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ListFiringsRequest, _trigger_service_pb2.ListFiringsResponse]  # type: ignore[assignment]
     """Lists how the firings of a queue ended, newest first, paged; the newest 1000 of a queue, or of a flow's partition,
@@ -160,8 +166,8 @@ class TriggerServiceAsyncStub(TriggerServiceStub):
     INVALID_INPUT.
     """
     RedriveTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.RedriveTriggerRequest, _trigger_service_pb2.RedriveTriggerResponse]  # type: ignore[assignment]
-    """Makes a dead trigger, or one dead firing of it, due again with no failures. Errors: NOT_FOUND TRIGGER_NOT_FOUND;
-    FAILED_PRECONDITION WRONG_STATUS when it is not dead.
+    """Makes a dead trigger, or one dead firing of it, due again with no failures. Errors: INVALID_ARGUMENT INVALID_INPUT;
+    NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it is not dead.
     """
     CountTriggers: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.CountTriggersRequest, _trigger_service_pb2.CountTriggersResponse]  # type: ignore[assignment]
     """Counts the triggers of a queue, or of all flows, by status. Errors: INVALID_ARGUMENT INVALID_INPUT."""
@@ -192,7 +198,7 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_trigger_service_pb2.RemoveTriggerResponse, _abc.Awaitable[_trigger_service_pb2.RemoveTriggerResponse]]:
         """Removes a trigger and remembers its epoch for 1 h, so that an older save cannot bring it back. Removing one that
-        does not exist answers removed = false. Errors: FAILED_PRECONDITION STALE_EPOCH.
+        does not exist answers removed = false. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION STALE_EPOCH.
         """
 
     @_abc_1.abstractmethod
@@ -201,7 +207,7 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _trigger_service_pb2.FindTriggerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_trigger_service_pb2.FindTriggerResponse, _abc.Awaitable[_trigger_service_pb2.FindTriggerResponse]]:
-        """Returns one trigger. Errors: NOT_FOUND TRIGGER_NOT_FOUND."""
+        """Returns one trigger. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND TRIGGER_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def FindDue(
@@ -269,7 +275,8 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_trigger_service_pb2.FireTriggerResponse, _abc.Awaitable[_trigger_service_pb2.FireTriggerResponse]]:
         """Delivers a trigger of a queue once more, now, whatever its schedule and status; its planned times do not change.
-        Errors: NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of its firings wait.
+        Errors: INVALID_ARGUMENT INVALID_INPUT; NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of
+        its firings wait.
         """
 
     @_abc_1.abstractmethod
@@ -279,7 +286,8 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_trigger_service_pb2.PauseTriggerResponse, _abc.Awaitable[_trigger_service_pb2.PauseTriggerResponse]]:
         """Keeps a trigger of a queue from firing. Firings that are leased may still be acknowledged; events that come while
-        it is paused are not kept. Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it has ended.
+        it is paused are not kept. Errors: INVALID_ARGUMENT INVALID_INPUT; NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION
+        WRONG_STATUS when it has ended.
         """
 
     @_abc_1.abstractmethod
@@ -289,7 +297,8 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_trigger_service_pb2.ResumeTriggerResponse, _abc.Awaitable[_trigger_service_pb2.ResumeTriggerResponse]]:
         """Lets a paused trigger fire again, from its next planned time after now; if it fires only once and its time has
-        passed, it is due at once. A trigger that is not paused does not change. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
+        passed, it is due at once. A trigger that is not paused does not change. Errors: INVALID_ARGUMENT INVALID_INPUT,
+        NOT_FOUND TRIGGER_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -318,8 +327,8 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _trigger_service_pb2.RedriveTriggerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_trigger_service_pb2.RedriveTriggerResponse, _abc.Awaitable[_trigger_service_pb2.RedriveTriggerResponse]]:
-        """Makes a dead trigger, or one dead firing of it, due again with no failures. Errors: NOT_FOUND TRIGGER_NOT_FOUND;
-        FAILED_PRECONDITION WRONG_STATUS when it is not dead.
+        """Makes a dead trigger, or one dead firing of it, due again with no failures. Errors: INVALID_ARGUMENT INVALID_INPUT;
+        NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it is not dead.
         """
 
     @_abc_1.abstractmethod
