@@ -117,6 +117,18 @@ async def test_invalid_configuration_reports_every_fault_and_changes_nothing(ntm
     assert limits_of((await ntm.stub.GetConfig(config_pb2.GetConfigRequest())).config) == config_pb2.SystemConfig()
 
 
+async def test_request_without_a_configuration_lifts_no_limit(ntm: Ntm) -> None:
+    await configure(ntm, max_running=7)
+    assert await faults(ntm.stub.UpdateConfig(config_pb2.UpdateConfigRequest())) == ["config"]
+    assert (await ntm.stub.GetConfig(config_pb2.GetConfigRequest())).config.max_running == 7
+    # A mask without a configuration sets its fields to their defaults; an empty configuration does so with all.
+    request = config_pb2.UpdateConfigRequest(update_mask=FieldMask(paths=["max_running"]))
+    assert (await ntm.stub.UpdateConfig(request)).config.max_running == 0
+    await configure(ntm, max_running=7)
+    request = config_pb2.UpdateConfigRequest(config=config_pb2.SystemConfig())
+    assert (await ntm.stub.UpdateConfig(request)).config.max_running == 0
+
+
 async def test_a_limit_cannot_be_below_the_number_of_shards(start: Start) -> None:
     ntm = await start(node_task_manager_shards=4)
     assert await faults(configure(ntm, max_running=3)) == ["config.max_running"]

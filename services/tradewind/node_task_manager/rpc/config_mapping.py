@@ -66,6 +66,9 @@ def _named(request: config_pb2.UpdateConfigRequest) -> config_pb2.SystemConfig:
 
 
 def _faults(message: config_pb2.SystemConfig, request: config_pb2.UpdateConfigRequest) -> Iterator[Violation | None]:
+    if not request.HasField("config") and not request.update_mask.paths:
+        # Clients drop fields whose names they do not know; what is left of such a request must not lift every limit.
+        yield Violation("config", "must be set; to set all of it to its defaults, send an empty one")
     for name in _NUMBERS:
         if getattr(message, name) < 0:
             yield Violation(f"config.{name}", f"must be at least 1, or 0 for no limit, is {getattr(message, name)}")

@@ -234,7 +234,7 @@ class UpdateConfigRequest(_message.Message):
     """The etag that the configuration must have; any when empty."""
     @_builtins.property
     def config(self) -> Global___SystemConfig:
-        """The new values."""
+        """The new values; a field that is unset gets its default. Required without an update_mask."""
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
