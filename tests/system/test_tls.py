@@ -59,8 +59,9 @@ async def test_commands_accept_certificates(stack: Standalone, authority: Author
     assert "--tls-ca" in CliRunner().invoke(app, ["--help"]).output
 
 
-async def test_welcome_text_names_the_ca(stack: Standalone, authority: Authority) -> None:
+async def test_welcome_text_names_the_ca_and_asks_for_a_certificate(stack: Standalone, authority: Authority) -> None:
     assert f"  export TRADEWIND_TLS_CA={authority.ca}\n" in welcome(stack)
+    assert "  export TRADEWIND_TLS_CERT=YOUR.pem TRADEWIND_TLS_KEY=YOUR.key " in welcome(stack)
     assert "-plaintext" not in welcome(stack)
 
 

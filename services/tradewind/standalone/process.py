@@ -82,6 +82,8 @@ def welcome(stack: Standalone) -> str:
         steps.append(f"  export TRADEWIND_ADDRESS=localhost:{port}")
     if settings.tls_ca:
         steps.append(f"  export TRADEWIND_TLS_CA={settings.tls_ca}")
+    if settings.tls_require_client_cert:
+        steps.append("  export TRADEWIND_TLS_CERT=YOUR.pem TRADEWIND_TLS_KEY=YOUR.key   # signed by that CA")
     if settings.auth and stack.admin_token_file.exists():
         steps.append(f"  tradewind login --token-file {stack.admin_token_file}")
         if stack.new_admin_token is not None:
