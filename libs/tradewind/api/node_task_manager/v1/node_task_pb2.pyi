@@ -431,7 +431,9 @@ class NodeTask(_message.Message):
     message: _builtins.str
     """What the node said with its progress, at most 1 KiB."""
     config_json: _builtins.str
-    """The node's config as JSON text, secrets as references; only in GetNodeTask."""
+    """The node's config as JSON text, secrets as references; only in GetNodeTask, GetTask and SubmitTask, and in
+    ListBatchResults if the request asks for parameters.
+    """
     failures: _builtins.int
     """How many of its attempts failed."""
     max_attempts: _builtins.int
@@ -496,8 +498,8 @@ class NodeTask(_message.Message):
 
     @_builtins.property
     def history(self) -> _containers.RepeatedCompositeFieldContainer[Global___PastAttempt]:
-        """The latest 20 attempts that failed when more were allowed, or whose worker was lost; only in GetNodeTask, GetTask
-        and ListDeadLetters.
+        """The latest 20 attempts that failed when more were allowed, or whose worker was lost; only where config_json is, and
+        in ListDeadLetters.
         """
 
     @_builtins.property
