@@ -24,6 +24,11 @@ const PAUSE_MS = 500; // before opening another stream, or calling the registry 
 const KEPT_MS = 10_000; // how long an acknowledged outcome is kept, in case a resync asks for it
 const RESYNCED_MS = 5_000; // how far back a resync reports again
 const CALL_MS = 10_000;
+const LARGEST_OUTPUTS = 3 * 1024 * 1024; // a message over 4 MiB would end the stream, and again when it is sent again
+const PROGRESS_CHARACTERS = 1024; // of texts for people, which the server cuts as well, if they reach it
+const ERROR_CHARACTERS = 4 * 1024;
+const LOG_CHARACTERS = 8 * 1024;
+const TRACEBACK_CHARACTERS = 16 * 1024;
 const LEAVING_MS = 5_000; // how long to wait for the last acknowledgement
 const CHANNEL = {"grpc.keepalive_time_ms": 5_000, "grpc.keepalive_timeout_ms": 3_000, "grpc.max_metadata_size": 64 * 1024};
 
@@ -259,8 +264,8 @@ export class Worker {
       cycle: assignment.cycle,
       attempt: assignment.attempt,
       idempotencyKey: assignment.nodeTaskId,
-      progress: (progress, message = "") => this.#send({progress: [{token, progress, message}]}),
-      log: (message, level = "INFO") => this.#send({logs: [{token, level, message}]}),
+      progress: (progress, message = "") => this.#send({progress: [{token, progress, message: cut(message, PROGRESS_CHARACTERS)}]}),
+      log: (message, level = "INFO") => this.#send({logs: [{token, level, message: cut(message, LOG_CHARACTERS)}]}),
     });
   }
 
@@ -269,7 +274,12 @@ export class Worker {
     const {message = String(error), name = "Error", stack = ""} = asked ?? error ?? {};
     return {
       token: assignment.token,
-      error: {code: asked instanceof TimedOut ? "TIMEOUT" : "NODE_ERROR", message, type: asked ? "" : name, traceback: stack},
+      error: {
+        code: asked instanceof TimedOut ? "TIMEOUT" : error instanceof TooLarge ? "OUTPUT_TOO_LARGE" : "NODE_ERROR",
+        message: cut(message, ERROR_CHARACTERS),
+        type: asked ? "" : name,
+        traceback: cut(stack, TRACEBACK_CHARACTERS),
+      },
       terminated: asked !== null && !(asked instanceof TimedOut),
       nonRetryable: Boolean(error?.fatal),
       traceparent: assignment.traceparent,
@@ -292,6 +302,8 @@ export class Worker {
 
 class TimedOut extends Error {}
 
+class TooLarge extends Error {}
+
 // Rejects when a stop's grace is over.
 function stopped(task) {
   const {signal} = task.controller;
@@ -308,9 +320,12 @@ function isPassing({code, metadata}) {
 }
 
 function outputsOf(outputs) {
-  return Object.entries(outputs ?? {})
+  const emitted = Object.entries(outputs ?? {})
     .filter(([, value]) => value !== undefined)
     .map(([handle, value]) => ({handle, valueJson: JSON.stringify(value)}));
+  const size = emitted.reduce((sum, {valueJson}) => sum + Buffer.byteLength(valueJson), 0);
+  if (size > LARGEST_OUTPUTS) throw new TooLarge(`the outputs have ${size} bytes in total: store them elsewhere, and emit where`);
+  return emitted;
 }
 
 // Replaces each {"$secret": name} by the environment variable TRADEWIND_SECRET_<NAME>.
@@ -330,6 +345,7 @@ function configSchemaOf(inputs) {
   return {type: "object", properties: Object.fromEntries(inputs.map(({name, schema = {}}) => [name, schema])), additionalProperties: false};
 }
 
+const cut = (text, most) => String(text).slice(0, most);
 const textOf = (schema) => (schema ? JSON.stringify(schema) : "");
 const msOf = (duration) => (duration ? duration.seconds * 1000 + duration.nanos / 1e6 : 0);
 const timeOf = (timestamp) => timestamp.seconds * 1000 + timestamp.nanos / 1e6;

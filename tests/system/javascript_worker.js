@@ -31,6 +31,17 @@ const nodes = {
       throw Object.assign(new RangeError("out of range"), {fatal});
     },
   },
+  // Emits, logs or throws a text of as many MiB.
+  large: {
+    inputs: [{name: "how"}, {name: "mebibytes"}],
+    outputs: [{name: "text"}],
+    async run({how, mebibytes}, {log}) {
+      const text = "x".repeat(mebibytes * 1024 * 1024);
+      if (how === "throw") throw new Error(text);
+      if (how === "log") log(text);
+      return how === "emit" ? {text} : {};
+    },
+  },
   join: {
     inputs: [{name: "values", gather: true}, {name: "key"}],
     outputs: [{name: "joined"}, {name: "never"}],

@@ -187,6 +187,24 @@ async def test_failure_reports_thrown_error_and_is_retried_unless_fatal(
     assert (fatal.status, fatal.attempt) == (NodeTaskStatus.FAILED, 1)
 
 
+@pytest.mark.parametrize(
+    ("how", "status", "code"),
+    [("emit", "failed", "OUTPUT_TOO_LARGE"), ("throw", "failed", "NODE_ERROR"), ("log", "completed", None)],
+)
+async def test_text_larger_than_a_message_ends_no_stream(
+    stack: Standalone, client: Client, workers: Workers, how: str, status: str, code: str | None
+) -> None:
+    """Everything that the worker runs is on that stream."""
+    workers.start("one", stack.address)
+
+    run = await run_one(client, "large", {"how": how, "mebibytes": 5})
+    ended = await task_of(client, run)
+
+    assert (ended.status, ended.error.code if ended.error else None) == (status, code)
+    lines = [line.message async for line in client.list_logs("large", cycle=run.cycle)]
+    assert any("x" * 1000 in line for line in lines) is (how != "emit")
+
+
 @pytest.mark.parametrize("node_type", ["linger", "deaf"])
 async def test_node_fails_at_its_timeout(stack: Standalone, client: Client, workers: Workers, node_type: str) -> None:
     workers.start("one", stack.address)
