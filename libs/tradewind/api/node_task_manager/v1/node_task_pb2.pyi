@@ -407,7 +407,7 @@ class NodeTask(_message.Message):
     run: _builtins.int
     """0, raised by each rerun of the cycle."""
     run_id: _builtins.str
-    """Random id of this run of the cycle."""
+    """Random id of this run of the cycle; for an ad-hoc task or a batch a digest of the work, the same for the same work."""
     component_id: _builtins.str
     """The component of the flow that the node belongs to."""
     node_id: _builtins.str

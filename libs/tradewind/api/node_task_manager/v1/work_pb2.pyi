@@ -92,7 +92,7 @@ class NodeTaskAssignment(_message.Message):
     run: _builtins.int
     """The run of the cycle."""
     run_id: _builtins.str
-    """Random id of the run."""
+    """As in NodeTask."""
     component_id: _builtins.str
     """The component."""
     node_id: _builtins.str
