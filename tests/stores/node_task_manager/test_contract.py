@@ -135,6 +135,26 @@ async def test_resubmitted_run_is_a_duplicate_and_another_run_id_a_conflict(benc
     assert len(await bench.take()) == 1
 
 
+async def test_run_is_ended_when_a_later_one_is_given_its_name(bench: Bench) -> None:
+    """The scheduler's store has lost the first one, or the name would not be free."""
+    plans = [plan_of("a>b"), plan_of("c"), plan_of("last")]
+    for plan in plans:
+        await bench.shard.save(plan)
+    parts = tuple((str(at), plan.digest) for at, plan in enumerate(plans))
+    run = RunSubmission(RUN, "r0", "default", parts, 3, begun_ms=bench.clock(), withheld=("2",))
+    a, c = (await bench.shard.submit([run], [Vacancy("w1", 0, 9, ("noop",))])).effects.assignments
+    await bench.complete(c, out="1")
+    for begun_ms, stopped in ((bench.clock(), []), (bench.clock() + 1, [a.task_id]), (bench.clock() + 2, [])):
+        bench.clock.advance(1)
+        submitted = await bench.shard.submit([run._replace(run_id="r1", begun_ms=begun_ms)])
+        assert [each.outcome for each in submitted.results] == ["run_conflict"]
+        assert [each.task_id for each in submitted.effects.terminations] == stopped
+    await bench.shard.complete([Outcome(a.task_id, a.attempt, a.nonce, OutcomeKind.TERMINATED)])
+    components = await bench.shard.components([(RUN, component_id) for component_id, _ in parts])
+    assert [each and each.status for each in components] == [ComponentStatus.FINISHED] * 3
+    assert await bench.statuses(plans[2]) == {"last": "skipped"}
+
+
 async def test_run_with_an_unknown_plan_is_refused_and_not_created(bench: Bench) -> None:
     run = RunSubmission(RUN, "r0", "default", (("0", "nobody-knows"),), partition=3)
     (result,) = (await bench.shard.submit([run])).results

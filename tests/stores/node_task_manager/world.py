@@ -101,7 +101,10 @@ class World(Workers):
 
     def _resubmission(self) -> RunSubmission:
         run = self.rng.choice(list(self.runs.values()))
-        return run if self.rng.random() < 0.7 else run._replace(run_id="other")
+        if self.rng.random() < 0.7:
+            return run
+        # Another run of that name; one that begins later ends the first.
+        return run._replace(run_id="other", begun_ms=self.rng.choice((run.begun_ms, self.clock())))
 
     async def rerun(self) -> None:
         """Rerun a run that has ended, keeping some of its results."""

@@ -71,10 +71,24 @@ do
     if backlog[events] >= limits.events then return {outcome = 'events_full'} end
   end
 
+  -- Ends a run that the scheduler has lost, with the components that handle its outcome: it has begun another since,
+  -- and gave that the same name.
+  function submission.end_lost_run(run)
+    local stop, PLACE_OF_TIME = stopping.system_mark('the scheduler has lost this run, and given its number to another'), 10
+    for _, id in ipairs(component_ids(run.run)) do
+      local begun_at = select(PLACE_OF_TIME, cmsgpack.unpack(call('HGET', base .. 'run:' .. run.run, id .. '/facts')))
+      local comp = begun_at < run.begun_ms and component(run.run, id)
+      if comp then stopping.component(comp, stop) end
+    end
+  end
+
   function submission.refusal(run)
     local run_id = begun[run.run] or existing_runs > 0 and call('HGET', base .. 'run:' .. run.run, 'run_id')
     if run_id == run.run_id then return {outcome = 'duplicate'} end
-    if run_id then return {outcome = 'run_conflict', existing_run_id = run_id} end
+    if run_id then
+      if run.partition ~= NO_PARTITION then submission.end_lost_run(run) end
+      return {outcome = 'run_conflict', existing_run_id = run_id}
+    end
     if run.partition ~= NO_PARTITION then
       local refused = flow_refusal(run)
       if refused then return refused end

@@ -52,15 +52,17 @@ class MemoryShard(
     async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:
         call = Call()
         queued = {run.user_id: self._queues.queued(run.user_id) + self._slots.blocked(run.user_id) for run in runs}
-        results = [self._refusal(run, queued) or self._begin(run, call) for run in runs]
+        results = [self._refusal(run, queued, call) or self._begin(run, call) for run in runs]
         self._conclude(vacancies, call)
         return Submitted(tuple(results), call.effects())
 
-    def _refusal(self, run: RunSubmission, queued: dict[str, int]) -> SubmitResult | None:
+    def _refusal(self, run: RunSubmission, queued: dict[str, int], call: Call) -> SubmitResult | None:
         existing = self._runs.get(str(run.run))
         if existing is not None:
             if existing.submission.run_id == run.run_id:
                 return SubmitResult(SubmitOutcome.DUPLICATE)
+            if not run.run.ad_hoc:
+                self._end_lost_run(existing, run.begun_ms, call)
             return SubmitResult(SubmitOutcome.RUN_CONFLICT, existing_run_id=existing.submission.run_id)
         if not run.run.ad_hoc:
             if run.begun_ms <= self._purged.get(run.run.flow_id, -1):
@@ -77,6 +79,14 @@ class MemoryShard(
             return SubmitResult(SubmitOutcome.QUEUE_FULL)
         queued[run.user_id] += entries
         return None
+
+    def _end_lost_run(self, lost: Run, begun_ms: int, call: Call) -> None:
+        """End a run that the scheduler has lost, and has given its name to another that began at `begun_ms`."""
+        name = str(lost.submission.run)
+        mark = StopMark("the scheduler has lost this run, and given its number to another", "system", self._clock())
+        for component_id, _ in lost.submission.components:
+            if self._components[name, component_id].submitted_at < begun_ms:
+                self._stop_component((name, component_id), mark, call)
 
     def _begin(self, run: RunSubmission, call: Call) -> SubmitResult:
         name = str(run.run)
