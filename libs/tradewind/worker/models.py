@@ -1,6 +1,7 @@
-"""Types with a pydantic model in them: pydantic reads them, by its own rules.
+"""Types with a pydantic model or constraint in them: pydantic reads them, by its own rules.
 
-This SDK does not need pydantic. Code with a model has imported it, so it is only looked up among imported modules.
+A constraint is what `Annotated` holds of pydantic's, such as `Field(ge=1)`; `PositiveInt` has one. This SDK does not
+need pydantic. Code that uses it has imported it, so it is only looked up among imported modules.
 """
 
 import inspect
@@ -82,11 +83,32 @@ def is_model(part: Any) -> bool:
     )
 
 
+def has_model(annotation: Any) -> bool:
+    """Return whether a model is anywhere in the type."""
+    return any(map(is_model, parts_of(annotation)))
+
+
+def is_field(value: Any) -> bool:
+    """Return whether this is what pydantic's `Field` returns."""
+    fields = sys.modules.get("pydantic.fields")
+    return fields is not None and isinstance(value, fields.FieldInfo)
+
+
 def reader_of(annotation: Any) -> ModelReader | None:
-    """Return a reader for a type with a model in it, None for any other type. Raises TypeError."""
-    if "pydantic.main" in sys.modules and any(map(is_model, parts_of(annotation))):
+    """Return a reader for a type with a model or constraint in it, None for any other type. Raises TypeError."""
+    if hasattr(sys.modules.get("pydantic"), "TypeAdapter") and any(map(_is_for_pydantic, parts_of(annotation))):
         return ModelReader(annotation)
     return None
+
+
+def _is_for_pydantic(part: Any) -> bool:
+    return is_model(part) or any(map(_is_constraint, getattr(part, "__metadata__", ())))
+
+
+def _is_constraint(extra: Any) -> bool:
+    """Return whether pydantic knows what this means in an `Annotated`, by where its classes are from."""
+    packages = {each.__module__.partition(".")[0] for each in type(extra).__mro__}
+    return not packages.isdisjoint(("pydantic", "annotated_types"))
 
 
 def model_schemas(readers: Iterable[ModelReader], prefix: str = "") -> tuple[list[Any], dict[str, Any]]:
@@ -116,6 +138,7 @@ def _unreadable_reason(annotation: Any, error: Exception) -> str:
     for part in parts_of(annotation):
         if isinstance(part, type) and issubclass(part, msgspec.Struct):
             return (
-                f"{type_name(part)} is a msgspec.Struct, which cannot hold pydantic models: use a dataclass or a model"
+                f"{type_name(part)} is a msgspec.Struct, which cannot hold pydantic models or constraints: use a "
+                "dataclass or a model"
             )
     return str(error).partition("\n")[0]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from tradewind.worker.context import Context
 from tradewind.worker.errors import NodeDefinitionError
-from tradewind.worker.models import is_model
+from tradewind.worker.models import is_field, is_model
 
 HANDLE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -84,6 +84,11 @@ def read_signature(function: Callable[..., Any], label: str) -> Signature:
         if name in ("self", "cls") and not parameters:
             raise NodeDefinitionError(f"{label}: a node is a function, not a method; decorate a function")
         annotation = hints.get(name, Any)
+        if is_field(parameter.default):
+            raise NodeDefinitionError(
+                f"{label}: parameter {name} has a Field as its default, which only a model takes; annotate it, "
+                f"{name}: Annotated[int, Field(ge=1)] = 5"
+            )
         if _is_context(annotation):
             context_name = name
         elif name == "config" and (_is_mapping(annotation) or is_model(annotation)):

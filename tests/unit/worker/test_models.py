@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, field_validator
 
 from tradewind.server import json_schema
 from tradewind.testing import run_node
@@ -113,6 +113,44 @@ async def test_models_are_read_at_any_depth() -> None:
     )
 
     assert run.output == [2024, 2.0, "IBM", "Sell", 7, "b"]
+
+
+@dataclass
+class Limits:
+    """A dataclass with a constraint, and no model."""
+
+    share: Annotated[float, Field(gt=0, le=1)]
+
+
+async def test_constraints_are_kept_without_model() -> None:
+    @node("embed")
+    async def embed(
+        dims: Annotated[int, Field(ge=1, le=64)] = 8,
+        batch: PositiveInt | None = None,
+        name: Annotated[str, AfterValidator(str.upper)] = "",
+        limits: Limits | None = None,
+        weights: Gather[PositiveInt] = [],  # noqa: B006
+    ) -> Any:
+        return [dims, batch, name, limits and limits.share, weights]
+
+    good = await run_node(embed, dims=64, weights=[1, 2], config={"batch": "2", "name": "a", "limits": {"share": 1}})
+    assert good.output == [64, 2, "A", 1.0, [1, 2]]
+    assert (await run_node(embed)).output == [8, None, "", None, []]
+    assert await error_of(embed, dims=65) == "input dims: Input should be less than or equal to 64"
+    assert await error_of(embed, weights=[1, 0]) == "input weights: Input should be greater than 0"
+    assert await error_of(embed, config={"batch": 0}) == "config.batch: Input should be greater than 0"
+    assert await error_of(embed, config={"limits": {"share": 2}}) == (
+        "config.limits.share: Input should be less than or equal to 1"
+    )
+    faults = json_schema.faults(declared_schema(embed), {"dims": 0, "batch": -1, "limits": {"share": 0}})
+    assert sorted(fault.path for fault in faults) == ["batch", "dims", "limits"]
+
+
+def test_field_as_default_is_refused_with_what_to_write() -> None:
+    def take(dims: int = Field(8, ge=1)) -> None: ...
+
+    with pytest.raises(NodeDefinitionError, match=r"dims has a Field as its default.*Annotated\[int, Field\(ge=1\)\]"):
+        node("n")(take)
 
 
 async def test_gathered_values_are_read_as_models() -> None:
@@ -282,7 +320,9 @@ def test_model_without_json_schema_is_refused_with_error_of_pydantic() -> None:
 def test_pydantic_is_used_only_if_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reader_of(list[Tick]) is not None
     assert reader_of(list[Order]) is None
-    monkeypatch.delitem(sys.modules, "pydantic.main")
+    assert reader_of(list[PositiveInt]) is not None
+    monkeypatch.delitem(sys.modules, "pydantic")
+    assert reader_of(list[PositiveInt]) is None
     assert reader_of(list[Tick]) is None
 
 

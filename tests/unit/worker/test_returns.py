@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 
 import msgspec
 import pytest
-from pydantic import BaseModel, Field, field_serializer
+from pydantic import BaseModel, Field, PositiveInt, field_serializer
 
 from tests.arrays import Array
 from tradewind.testing import run_node
@@ -87,6 +87,7 @@ def returning(annotation: Any, value: Any) -> Any:
         (Row, {"price": "1"}, "expected float, got str; the function says it returns Row"),
         (Total, Order("A"), "object missing required field amount; the function says it returns Total"),
         (Annotated[int, msgspec.Meta(ge=0)], -1, "expected int >= 0; the function says it returns Annotated"),
+        (list[PositiveInt], Array(1, 0), "Input should be greater than 0; the function says it returns list[Annotated"),
         (
             list[Tick],
             [tick(1), 3],
@@ -119,6 +120,7 @@ async def test_type_fault_names_path_within_value() -> None:
         (float, 1, 1),
         (list[int], (1, 2), [1, 2]),
         (list[float], Array(1.0, 2.0), [1.0, 2.0]),
+        (list[PositiveInt], Array(1, 2), [1, 2]),
         (set[int], {1}, [1]),
         (Decimal, Decimal("1.50"), "1.50"),
         (str, Side.BUY, "buy"),
