@@ -12,31 +12,33 @@ from tradewind.worker.errors import Fatal, NodeFault, RetryLater
 from tradewind.worker.stopping import NodeStopExecution
 from tradewind.worker.texts import MESSAGE_BYTES, TRACEBACK_BYTES, clip, clip_middle
 
+_NAMED_OF_GROUP = 3
 _SDK = os.path.dirname(__file__) + os.sep
 
 
 def describe(error: BaseException) -> NodeFault:
     """Return the fault to report for an exception: a NodeFault unchanged, any other as NODE_ERROR with its type.
 
-    A group of one exception, as task groups raise it, counts as that exception; a larger group with a Fatal is final.
+    A group of one exception, as task groups raise it, counts as that exception. A larger group with a Fatal is final,
+    and one of RetryLater alone is tried again after the longest of their times.
     """
-    original = error
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    original, leaves = error, _leaves(error)
+    if len(leaves) == 1:
+        error = leaves[0]
     if isinstance(error, NodeFault):
         return error
-    later = isinstance(error, RetryLater)
+    later = all(isinstance(leaf, RetryLater) for leaf in leaves)
+    led_to = any(leaf.__cause__ is not None or leaf.__context__ is not None for leaf in leaves)
     # A subclass may not have set `after`.
-    after = getattr(error, "after", None) if later else None
+    waits = [after.total_seconds() for leaf in leaves if later and (after := getattr(leaf, "after", None)) is not None]
     return NodeFault(
         "NODE_ERROR",
         _message(error),
         type(error).__qualname__,
         # RetryLater by itself is a decision and needs no traceback, unless another exception led to it.
-        traceback="" if later and error.__cause__ is None and error.__context__ is None else _traceback(original),
-        retry_after=after.total_seconds() if after is not None else None,
-        non_retryable=isinstance(error, Fatal)
-        or (isinstance(error, BaseExceptionGroup) and bool(error.subgroup(Fatal))),
+        traceback="" if later and not led_to else _traceback(original),
+        retry_after=max(waits, default=None),
+        non_retryable=any(isinstance(leaf, Fatal) for leaf in leaves),
     )
 
 
@@ -100,11 +102,22 @@ def _failure(attempt: Attempt, fault: NodeFault) -> work_pb2.NodeTaskFailure:
     return failure
 
 
+def _leaves(error: BaseException) -> list[BaseException]:
+    """Return the exceptions in a group and in the groups within it, or the exception itself."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for each in error.exceptions for leaf in _leaves(each)]
+    return [error]
+
+
 def _message(error: BaseException) -> str:
     try:
-        return str(error) or "(no message)"
+        message = str(error) or "(no message)"
     except Exception:
         return f"{type(error).__qualname__} (its message cannot be shown)"
+    if isinstance(error, BaseExceptionGroup):
+        leaves = [f"{type(leaf).__qualname__}: {_message(leaf)}" for leaf in _leaves(error)[:_NAMED_OF_GROUP]]
+        message += f": {'; '.join(leaves)}"
+    return message
 
 
 def _traceback(error: BaseException) -> str:

@@ -98,6 +98,32 @@ async def test_fatal_or_retry_later_in_exception_group_counts() -> None:
     assert (later.type, later.retry_after) == ("RetryLater", timedelta(minutes=1))
 
 
+async def test_group_of_retry_later_alone_waits_for_the_longest() -> None:
+    @node("orders")
+    async def orders(other: bool = False) -> None:
+        inner = ExceptionGroup("limits", [RetryLater(5, "asked too often"), RetryLater("1m", "full")])
+        raise ExceptionGroup("orders", [ConnectionError("no line") if other else RetryLater(2), inner])
+
+    throttled, mixed = (await run_node(orders)).error, (await run_node(orders, config={"other": True})).error
+
+    assert throttled is not None
+    assert mixed is not None
+    assert throttled.retry_after == timedelta(minutes=1)
+    assert mixed.retry_after is None
+
+
+async def test_message_of_exception_group_says_what_is_in_it() -> None:
+    @node("orders")
+    async def orders() -> None:
+        inner = ExceptionGroup("accounts", [KeyError("b"), ValueError(), TypeError("d")])
+        raise ExceptionGroup("orders", [ConnectionError("busy"), inner])
+
+    error = (await run_node(orders)).error
+
+    assert error is not None
+    assert error.message == "orders (2 sub-exceptions): ConnectionError: busy; KeyError: 'b'; ValueError: (no message)"
+
+
 async def test_exception_group_with_fatal_is_not_retried() -> None:
     @node("orders")
     async def orders(closed: bool) -> None:
