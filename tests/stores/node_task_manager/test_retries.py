@@ -95,6 +95,29 @@ async def test_node_may_choose_its_retry_delay_but_not_more_attempts(bench: Benc
     assert (await task_of(bench)).status is NodeTaskStatus.FAILED
 
 
+@pytest.mark.parametrize("retry", [None, RetryPolicy(attempts=1)])
+async def test_request_for_an_attempt_that_the_node_does_not_have_is_explained(
+    bench: Bench, retry: RetryPolicy | None
+) -> None:
+    await bench.submit(plan_of("a", retry=retry))
+    (only,) = await bench.take()
+    await fail(bench, only, RetryRequest(70_000))
+    failed = await task_of(bench)
+    assert failed.status is NodeTaskStatus.FAILED
+    assert failed.error is not None
+    assert failed.error.final == 'it asked for another attempt, but may have only one: give it a "retry"'
+
+
+async def test_stopped_node_task_that_asks_for_another_attempt_is_not_told_of_retries(bench: Bench) -> None:
+    await bench.submit(plan_of("a"))
+    (only,) = await bench.take()
+    await bench.shard.stop(RunName("flow", 0, 0), "r0", "", "enough", "ann", 1000)
+    await fail(bench, only, RetryRequest(70_000))
+    failed = await task_of(bench)
+    assert failed.error is not None
+    assert failed.error.final == ""
+
+
 async def test_immediate_retry_is_due_in_one_millisecond(bench: Bench) -> None:
     assert (await fail(bench, await begun(bench, TWICE), RetryRequest(0))).due_in == 1
 

@@ -275,7 +275,9 @@ class NodeTaskError(_message.Message):
     traceback: _builtins.str
     """The traceback inside the node, at most 16 KiB."""
     final_reason: _builtins.str
-    """Why no further attempt followed, in words; set if the node may be tried more than once and this error ended it."""
+    """Why no further attempt followed, in words; set if the node may be tried more than once and this error ended it, or if
+    the node asked for another attempt.
+    """
     def __init__(
         self,
         *,

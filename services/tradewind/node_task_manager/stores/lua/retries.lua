@@ -47,6 +47,8 @@ do
       end
       error.final = final
       dead_letters.bury(record, comp, error)
+    elseif policy == nil and retry_request and retry_request.after_ms then
+      error.final = 'it asked for another attempt, but may have only one: give it a "retry"'
     end
     fail(record, comp, error)
   end

@@ -107,7 +107,8 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
         """End an attempt that did not succeed: delay the node task, or fail it for good."""
         policy = self._node(task).retry
         task = self._release(task)
-        if policy and policy.attempts > 1 and not task.stop and not self._components[self._owner(task)].stop:
+        stopping = task.stop or self._components[self._owner(task)].stop
+        if policy and policy.attempts > 1 and not stopping:
             task = self._with_history(replace(task, failures=task.failures + 1), error.code)
             at = self._clock() + wait_ms(task, policy, retry_request)
             final = final_reason(task, policy, error, retry_request, at, self._private[task.task_id].total_at)
@@ -123,6 +124,8 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
                 return
             error = replace(error, final=final)
             self._bury(task, error)
+        elif not stopping and retry_request is not None and retry_request.after_ms is not None:
+            error = replace(error, final='it asked for another attempt, but may have only one: give it a "retry"')
         self._finish(replace(task, error=error), NodeTaskStatus.FAILED, "", call)
 
     def _bury(self, task: NodeTask, error: TaskError) -> None:
