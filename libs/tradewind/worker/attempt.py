@@ -65,6 +65,7 @@ class Attempt:
 
     __slots__ = (
         "assignment",
+        "awaited",
         "begun_ns",
         "deadline",
         "in_thread",
@@ -99,6 +100,8 @@ class Attempt:
         """Keeps the variables of its cycle and flow."""
         self.process: StoppableProcess | None = None
         """The process that it runs in, while it runs in one of its own."""
+        self.awaited = ""
+        """The kind of place that it waits for, or has had: "thread" or "process"; empty on the loop."""
         self.in_thread = False
         """Whether a plain function has begun, which notices a stop only when it checks."""
         self.task: asyncio.Task[Any] | None = None

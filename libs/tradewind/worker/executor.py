@@ -318,6 +318,12 @@ class Executor:
     def _expire(self, attempt: Attempt) -> None:
         ran_s = attempt.duration_ns() / 1e9
         reason = f"the node's deadline has passed, {ran_s:.1f} s after it began"
+        if attempt.awaited and not attempt.in_thread and attempt.process is None:
+            place = attempt.awaited
+            reason = (
+                f"the node's deadline has passed, {ran_s:.1f} s after its worker took it, and no {place} was free for "
+                f"it by then ({place}_capacity); a worker without async nodes takes only what it can run"
+            )
         if ran_s <= self._loop.time() - attempt.deadline:
             reason = "the node's deadline passed before its worker could begin it, because the worker was busy"
         self._request_stop(attempt, Stop(StopKind.TIMED_OUT, reason), TIMEOUT_GRACE)

@@ -59,6 +59,7 @@ class NodeRunner:
                 await stoppable(node.function(**arguments), attempt), node.outputs, node.return_check
             )
         else:
+            attempt.awaited = "thread"
             ending = await self._threads.run(functools.partial(call_plain, attempt, node, arguments))
         if attempt.redact is not None:
             refuse_secrets(attempt.redact, ending)
@@ -68,9 +69,11 @@ class NodeRunner:
         self, processes: ProcessPool, attempt: Attempt, node: AnyNode, plan: ConfigPlan
     ) -> Ending:
         if plan.unresolved is None:
+            attempt.awaited = "process"
             return await processes.run(attempt, node.type)
         config, redactor = await self._secrets.resolve(plan.unresolved)
         attempt.redact = redactor
+        attempt.awaited = "process"
         config_json = msgspec.json.encode(config).decode()
         ending = await processes.run(attempt, node.type, config_json, redactor.secrets)
         refuse_secrets(redactor, ending)

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,22 @@ async def test_no_more_nodes_run_than_there_are_processes(tmp_path: Path) -> Non
 
     assert bench.ended == ["t1", "t2", "t3"]
     assert {str(pid) for pid in pids} == {bench.runs["t1"].progress[0][1]}
+
+
+async def test_timeout_of_node_that_found_no_free_process_says_so(tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    async with process_bench(1) as bench:
+        bench.executor.start(bench.assignment("finishes", "t1", config_json=config(flag=str(flag))))
+        await until(lambda: bench.runs.get("t1"), "the first runs")
+        behind = bench.assignment("pid", "t2")
+        behind.deadline.FromNanoseconds(time.time_ns() + 200_000_000)
+        error = (await bench.run(behind)).error
+        flag.touch()
+        await bench.end("t1")
+
+    assert error is not None
+    assert error.code == "TIMEOUT"
+    assert "after its worker took it, and no process was free" in error.message
 
 
 async def test_errors_of_process_nodes_are_reported_like_others() -> None:

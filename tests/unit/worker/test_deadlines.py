@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 import time
 from typing import Any
 
@@ -71,6 +72,24 @@ async def test_timeout_of_node_that_could_not_begin_blames_busy_worker() -> None
     assert run.error is not None
     assert run.error.code == "TIMEOUT"
     assert run.error.message.startswith("the node's deadline passed before its worker could begin it")
+
+
+async def test_timeout_of_node_that_found_no_free_thread_says_so() -> None:
+    go_on = threading.Event()
+    busy, idle = node("busy")(lambda: go_on.wait(60)), node("idle")(lambda: 1)
+    async with Bench([busy, idle], threads=1) as bench:
+        bench.executor.start(bench.assignment("busy"))
+        behind = bench.assignment("idle", "t2")
+        behind.MergeFrom(deadline_in(0.2))
+        run = await bench.run(behind)
+        go_on.set()
+        await bench.end("t1")
+
+    assert run.error is not None
+    assert run.error.code == "TIMEOUT"
+    assert re.match(
+        r"the node's deadline has passed, \d\.\d s after its worker took it, and no thread was free", run.error.message
+    )
 
 
 async def test_deadlines_expire_in_order_of_time() -> None:
