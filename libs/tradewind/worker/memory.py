@@ -18,12 +18,17 @@ from tradewind.server.backoff import Backoff
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.errors import MemoryFault
 from tradewind.worker.stopping import StopKind
+from tradewind.worker.turns import Turn, Turns
 
 Result = TypeVar("Result")
 
 _PATIENCE = 30.0
 """Seconds for which an update is tried again when others are first."""
 _PAUSES = (0.002, 2.0)
+_LONGEST_TURN = 5.0
+"""Seconds after which an update goes ahead out of turn: the `change` of another may never end."""
+
+_TURNS = Turns()
 
 _decode = msgspec.json.Decoder().decode
 
@@ -94,6 +99,16 @@ class NodeMemory:
         yield from _call(self._attempt, "UpdateMemory", request)
 
     def _update(self, name: str, change: Callable[[Any], Any], default: Any, once: bool) -> Steps[Any]:
+        owner = id(self._attempt.memories), self._scope().SerializeToString()
+        turn = _TURNS.take(owner)
+        try:
+            if not turn.done():
+                yield turn
+            return (yield from self._update_in_turn(name, change, default, once))
+        finally:
+            _TURNS.end(owner, turn)
+
+    def _update_in_turn(self, name: str, change: Callable[[Any], Any], default: Any, once: bool) -> Steps[Any]:
         key = f"{self._attempt.assignment.node_task_id}\n{name}"
         request_id = hashlib.sha256(key.encode()).hexdigest()[:40] if once else ""
         deadline, backoff = time.monotonic() + _PATIENCE, Backoff(*_PAUSES)
@@ -166,11 +181,17 @@ async def _run_async(steps: Steps[Any]) -> Any:
             step = next(steps)
             if isinstance(step, float):
                 await asyncio.sleep(step)
+            elif isinstance(step, Turn):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LONGEST_TURN):
+                        await asyncio.wrap_future(step)
             else:
                 with suppress(MemoryFault):  # the step that asked raises it
                     await asyncio.wrap_future(step)
     except StopIteration as done:
         return done.value
+    finally:
+        steps.close()
 
 
 def _run_blocking(steps: Steps[Any]) -> Any:
@@ -180,9 +201,11 @@ def _run_blocking(steps: Steps[Any]) -> Any:
             if isinstance(step, float):
                 time.sleep(step)
             else:
-                wait((step,))
+                wait((step,), _LONGEST_TURN if isinstance(step, Turn) else None)
     except StopIteration as done:
         return done.value
+    finally:
+        steps.close()
 
 
 def _call(attempt: Attempt, method: str, request: Message) -> Steps[bytes]:

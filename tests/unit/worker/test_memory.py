@@ -1,10 +1,13 @@
 """Variables that nodes keep, as nodes see them."""
 
 import asyncio
+import threading
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
+from tests.waiting import until
 from tradewind.testing import run_node
 from tradewind.testing.memory import FakeMemory
 from tradewind.worker import Context, MemoryFault, node
@@ -113,6 +116,75 @@ async def test_concurrent_updates_lose_nothing() -> None:
     memory, _ = memory_over(kept)
     await asyncio.gather(*(memory.update("count", lambda count: count + 1, 0) for _ in range(30)))
     assert kept.flow == {"count": 30}
+
+
+class Counting(FakeMemory):
+    """Counts the questions."""
+
+    def __init__(self) -> None:
+        super().__init__({}, {})
+        self.asked = 0
+
+    def ask(self, method: str, request: bytes) -> Any:
+        self.asked += 1
+        return super().ask(method, request)
+
+
+async def test_updates_of_one_worker_take_turns() -> None:
+    kept = Counting()
+    memory, _ = memory_over(kept)
+
+    def update_plainly() -> None:
+        memory.update("count", lambda count: count + 1, 0)
+
+    # Nobody's change is in the way of another's: each update reads once and writes once.
+    await asyncio.gather(
+        *(memory.update("count", lambda count: count + 1, 0) for _ in range(30)),
+        *(asyncio.to_thread(update_plainly) for _ in range(30)),
+    )
+    assert (kept.flow, kept.asked) == ({"count": 60}, 120)
+
+
+async def test_update_goes_ahead_if_turn_of_another_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tradewind.worker.memory._LONGEST_TURN", 0.05)
+    begun, go_on = threading.Event(), threading.Event()
+    memory, _ = memory_over(FakeMemory({}, {"count": 0}))
+
+    def stuck(count: int) -> int:
+        begun.set()
+        go_on.wait(60)
+        return count + 1
+
+    def add_plainly() -> Any:
+        return memory.update("count", lambda count: count + 10)
+
+    late = asyncio.ensure_future(asyncio.to_thread(lambda: memory.update("count", stuck)))
+    await asyncio.to_thread(begun.wait, 60)
+    assert await memory.update("count", lambda count: count + 100) == 100
+    assert await asyncio.to_thread(add_plainly) == 110
+    go_on.set()
+    assert await late == 111
+
+
+async def test_update_that_is_stopped_leaves_its_turn_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tradewind.worker.memory._LONGEST_TURN", 600.0)
+    answers: list[Future[bytes]] = []
+
+    class Slow(FakeMemory):
+        def ask(self, method: str, request: bytes) -> Any:
+            answer: Future[bytes] = Future()
+            answers.append(answer)
+            return answer
+
+    memory, attempt = memory_over(Slow({}, {}))
+    first, second, third = [asyncio.ensure_future(memory.update("a", lambda a: 1)) for _ in range(3)]
+    await until(lambda: answers, "the first update asks")
+    second.cancel()
+    await asyncio.wait([second])
+    attempt.memories = kept = FakeMemory({}, {})
+    first.cancel()
+    assert await third == 1
+    assert kept.flow == {"a": 1}
 
 
 async def test_attempt_without_lease_changes_nothing() -> None:
