@@ -11,6 +11,7 @@ from tradewind.client import (
     ItemCounts,
     LogLine,
     NodeTaskRecord,
+    NodeTaskStatus,
     Rerun,
     StatusCounts,
     StopRecord,
@@ -131,9 +132,7 @@ def note(node: NodeTaskRecord) -> str:
         return f"ran cycle {node.sub_flow.cycle} of flow {node.sub_flow.flow_id}"
     if node.kept_from:
         return f"kept from run {node.kept_from.split(':')[2]}"
-    if not node.status.ended and (node.progress or node.message or node.current_step):
-        return _progress_text(node)
-    return ""
+    return "" if node.status.ended else _progress_text(node)
 
 
 def items_text(items: ItemCounts) -> str:
@@ -171,7 +170,7 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("runs", f"cycle {node.sub_flow.cycle} of flow {node.sub_flow.flow_id}" if node.sub_flow else ""),
         ("items", items_text(node.items) if node.items is not None else ""),
         ("cached", f"in {node.cached_in}" if node.cached_in else ""),
-        ("progress", _progress_text(node) if node.progress or node.message or node.current_step else ""),
+        ("progress", _progress_text(node) if node.status is not NodeTaskStatus.COMPLETED else ""),
         ("reason", node.reason),
         (
             "stop requested",
@@ -215,6 +214,9 @@ def show_log_line(screen: Screen, line: LogLine) -> None:
 
 
 def _progress_text(node: NodeTaskRecord) -> str:
+    """Return the last progress that was sent: what a node reports just before its end is not."""
+    if not (node.progress or node.message or node.current_step):
+        return ""
     step = f"[{node.current_step}]" if node.current_step else ""
     return " ".join(part for part in (f"{node.progress} %", step, node.message) if part)
 

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.cli.shell import Shell
 from tests.unit.client.fake_scheduler import Ending
 from tests.unit.client.fake_stack import FakeStack
+from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2
 from tradewind.cli.descriptions import show_cycle
 from tradewind.cli.progress import Bars
@@ -101,6 +102,12 @@ def test_task_get_prints_node_task(shell: Shell) -> None:
     ]
     assert shell("task", "get", "momentum:0:0:model", "-o", "json").json["config"] == {"window": 20}
     assert shell("task", "get", "momentum:0:0:x", ends=2).err == 'error: no node task "momentum:0:0:x"\n'
+
+
+def test_progress_of_completed_node_task_is_not_shown(shell: Shell, stack: FakeStack) -> None:
+    stack.node_task_manager.task.status = node_task_pb2.NODE_TASK_STATUS_COMPLETED
+
+    assert "progress" not in {line.split()[0] for line in shell("task", "get", "momentum:0:0:model").lines}
 
 
 def test_task_terminate_sends_reason(shell: Shell, stack: FakeStack) -> None:
