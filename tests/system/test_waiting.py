@@ -93,6 +93,33 @@ async def test_an_approval_is_shown_with_its_form_and_answered(client: Client, s
     ]
 
 
+async def test_items_of_a_list_are_shown_with_their_forms_and_answered_one_by_one(client: Client, shell: Shell) -> None:
+    flow = Flow("releases", "1h")
+    numbers = flow.node("numbers", "numbers", {"count": 2})
+    ask = flow.node("ask", "approval", {"form": FORM}, map="input")
+    numbers["numbers"] >> ask["input"]
+    ask["approved"] >> flow.node("keep", "keep")["value"]
+    await client.register_flow("releases", flow)
+    handle = await client.run_flow("releases")
+
+    async def wait_for_answers() -> bool:
+        items = [item async for item in client.list_node_tasks("releases", 0, items_of="ask")]
+        return [item.status for item in items] == [NodeTaskStatus.SUSPENDED] * 2
+
+    await until(wait_for_answers, "both items ask")
+    shown = await shell("cycle", "show", "releases", "0", "--items", "ask")
+    assert "ask:1 asks: Release it?" in shown
+    assert "tradewind cycle approve releases 0 ask:1" in shown
+    whole = await shell("cycle", "approve", "releases", "0", "ask", "--reject", exit_code=2)
+    assert "ask runs over a list: answer one item of it, such as ask:0" in whole
+    approved = await shell("cycle", "approve", "releases", "0", "ask:0", "--value", "size=7")
+    assert "ask:0 was approved" in approved
+    assert "ask:1 was rejected" in await shell("cycle", "approve", "releases", "0", "ask:1", "--reject")
+    assert (await handle.result(30)) == {
+        "keep": {"kept": [{"approved": True, "values": {"size": 7}, "by": "default"}, None]}
+    }
+
+
 async def test_invalid_built_in_nodes_are_refused_with_all_faults(client: Client) -> None:
     flow = Flow("wrong", "1h")
     flow.node("pause", "delay", {"second": 1})

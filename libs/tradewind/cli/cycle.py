@@ -88,7 +88,9 @@ async def approve(
     session: Session,
     flow: Flow,
     cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="Number of the cycle.")],
-    node: Annotated[str, typer.Argument(metavar="NODE", help="The node that waits for an answer.")],
+    node: Annotated[
+        str, typer.Argument(metavar="NODE", help="The node that waits for an answer; NODE:ITEM for one item of a list.")
+    ],
     reject: Annotated[bool, typer.Option("--reject", help="Reject instead of approving.")] = False,
     value: Annotated[
         list[str] | None,
@@ -104,13 +106,16 @@ async def approve(
     `tradewind cycle show` shows its form.
     """
     values = parse_values(value, "--value")
+    name, colon, item = node.partition(":")
     async with session.client() as client:
         described = await client.describe_cycle(flow, cycle, include_logs=False)
-        found = described.node(node)
+        found = described.node(name)
         if found is None:
-            raise _no_node(flow, node, described)
+            raise _no_node(flow, name, described)
+        if found.items is not None and not item:
+            raise fail(f"{name} runs over a list: answer one item of it, such as {name}:0", WRONG_INPUT)
         task = await client.answer_node(
-            found.node_task_id,
+            found.node_task_id + colon + item,
             approved=not reject,
             values=values,
             request_id=request_id or "",

@@ -18,6 +18,8 @@ from tradewind.client import (
     WatchedTask,
 )
 
+_FORMS = 5
+"""How many items of a list are shown with what they ask."""
 _LEVEL_STYLES = {"debug": "dim", "warning": "yellow", "error": "red", "critical": "bold red"}
 
 
@@ -92,15 +94,18 @@ def show_cycle(screen: Screen, described: CycleDescription) -> None:
         ],
     )
     for node in described.nodes:
-        if node.wait is not None and node.wait.form is not None:
-            screen.line()
-            _show_form(screen, node, f"tradewind cycle approve {cycle.flow_id} {cycle.cycle} {node.node_id}")
+        _show_form(screen, node)
 
 
-def _show_form(screen: Screen, node: NodeTaskRecord, command: str) -> None:
-    """Print what a person is asked, and how to answer."""
-    form = node.wait.form if node.wait is not None else {}
-    screen.line(f"{node.node_id} asks: {form.get('title', '')}", "yellow")
+def _show_form(screen: Screen, node: NodeTaskRecord) -> None:
+    """Print what a person is asked, if anything, and how to answer."""
+    form = node.wait.form if node.wait is not None else None
+    if form is None:
+        return
+    name = node.node_id if node.item is None else f"{node.node_id}:{node.item}"
+    command = f"tradewind cycle approve {node.flow_id} {node.cycle} {name}"
+    screen.line()
+    screen.line(f"{name} asks: {form.get('title', '')}", "yellow")
     if form.get("description"):
         screen.line(f"  {form['description']}")
     for field in form.get("fields", ()):
@@ -152,6 +157,9 @@ def show_items(screen: Screen, items: list[NodeTaskRecord]) -> None:
             for item in items
         ],
     )
+    asking = [item for item in items if item.wait is not None and item.wait.form is not None]
+    for item in asking[:_FORMS]:
+        _show_form(screen, item)
 
 
 def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
