@@ -83,6 +83,8 @@ def read_signature(function: Callable[..., Any], label: str) -> Signature:
             )
         if name in ("self", "cls") and not parameters:
             raise NodeDefinitionError(f"{label}: a node is a function, not a method; decorate a function")
+        if name == "ctx" and name not in hints:
+            raise NodeDefinitionError(f"{label}: parameter ctx would be an input; for the context, write ctx: Context")
         annotation = hints.get(name, Any)
         if is_field(parameter.default):
             raise NodeDefinitionError(
