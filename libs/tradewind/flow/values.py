@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import date, time, timedelta
 from typing import Any, TypeAlias
 
 from tradewind.flow.errors import FlowError
@@ -44,7 +44,8 @@ def json_copy(value: object, path: str, depth: int = 0) -> Any:
         return [json_copy(item, f"{path}[{place}]", depth + 1) for place, item in enumerate(value)]
     if hasattr(value, "tolist"):
         return json_copy(value.tolist(), path, depth)
-    raise FlowError(f"a {type(value).__name__} is not a JSON value", path)
+    hint = f'; give its isoformat(), "{value.isoformat()}"' if isinstance(value, date | time) else ""
+    raise FlowError(f"a {type(value).__name__} is not a JSON value{hint}", path)
 
 
 def checked_text(value: str, path: str) -> str:

@@ -1,7 +1,7 @@
 """Flows built in Python."""
 
 import copy
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -224,6 +224,7 @@ def test_array_in_config_becomes_list(flow: Flow) -> None:
     ("config", "message"),
     [
         ({"at": timedelta(1)}, r"nodes\[3\]\.config\.at: a timedelta is not a JSON value"),
+        ({"on": date(2026, 1, 2)}, r'a date is not a JSON value; give its isoformat\(\), "2026-01-02"'),
         ({"a": [1, {"b": float("nan")}]}, r"nodes\[3\]\.config\.a\[1\]\.b: nan is not a JSON number"),
         ({1: 2}, r"nodes\[3\]\.config: the key 1 is not text"),
         ({"a": b"x"}, r"a bytes is not a JSON value"),
