@@ -218,7 +218,9 @@ export class Worker {
 
   async #begin(assignment, sentAt) {
     const {token} = assignment;
-    if (this.#tasks.has(token)) return;
+    const known = this.#tasks.get(token);
+    if (known?.acknowledgedAt) this.#report(known); // the store has lost its end
+    if (known) return;
     const task = {assignment, controller: new AbortController(), sequence: 0};
     this.#tasks.set(token, task);
     const began = performance.now();

@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from examples.momentum.nodes import months, price_feed
 from tests.ports import free_port
+from tests.rpc.worker.engine import started_engine
 from tests.waiting import until
 from tradewind.client import Client, CycleHandle, InvalidInput, NodeTaskRecord, NodeTaskStatus
 from tradewind.flow import Flow, Retry
@@ -267,6 +268,21 @@ async def test_running_node_task_survives_server_restart(tmp_path: Path, workers
         worker.send_signal(signal.SIGTERM)
         assert await wait_for_exit(worker) == 0
     assert workers.begun_attempts == ["one 1"]
+
+
+async def test_outcome_is_reported_again_when_its_node_task_is_assigned_again(workers: Workers) -> None:
+    engine = await started_engine()
+    try:
+        workers.start("js", engine.address)
+        session = await engine.session()
+        session.assign("linger", "t1")
+        await session.until_completed("t1")
+        session.acknowledge()
+        session.assign("linger", "t1")
+        await session.until_completed("t1", "t1")
+        assert workers.begun_attempts == ["js 1"]
+    finally:
+        await engine.stop()
 
 
 async def test_worker_ends_when_another_takes_its_id(stack: Standalone, client: Client, workers: Workers) -> None:

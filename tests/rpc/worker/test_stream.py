@@ -77,7 +77,7 @@ async def test_simultaneous_outcomes_share_messages(engine: Engine) -> None:
     assert 2 <= len(with_completions) <= 20
 
 
-async def test_held_token_is_not_run_again_and_a_reported_one_is_reported_again(engine: Engine, waiting: Waiting) -> None:
+async def test_held_or_reported_token_is_not_run_but_reported_again(engine: Engine, waiting: Waiting) -> None:
     async with Worker([waiting.node], address=engine.address):
         session = await engine.session()
         session.assign("waits", "t1", "t2")

@@ -40,7 +40,7 @@ class Replica:
 
 
 class Replicas:
-    """The replicas of one service; `methods` is how the names of its methods begin, `channels` are those of all callers."""
+    """The replicas of one service; its methods' names begin with `methods`, and `channels` are those of all callers."""
 
     def __init__(
         self, methods: str, count: int, begin: Callable[[Process], Service], channels: Sequence[LocalChannel]
