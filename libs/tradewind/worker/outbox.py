@@ -263,7 +263,8 @@ class Outbox:
         # In front, because later outcomes may be of nodes that were begun with these.
         self._completions.extendleft(reversed(completions))
         self._failures.extendleft(reversed(failures))
-        self._unsettled.update(map(token_of, (*completions, *failures)))
+        self._unsettled.update(completion.token for completion in completions)
+        self._unsettled.update(failure.token for failure in failures)
 
     def _forget_lost_eager_nodes(self) -> None:
         """Do not begin eager nodes again that were lost or given back since."""

@@ -16,9 +16,9 @@ class Faults:
     def __init__(self, draw: random.Random, world: World, loses_writes: bool) -> None:
         self._draw = draw
         self._world = world
-        self._kinds = (self.crash, self.freeze, self.break_connection, self.break_calls, self.set_lag, self.set_failing)
+        self._kinds = [self.crash, self.freeze, self.break_connection, self.break_calls, self.set_lag, self.set_failing]
         if loses_writes:
-            self._kinds += (self.lose_writes, self.lose_writes)
+            self._kinds += [self.lose_writes, self.lose_writes]
 
     def maybe(self) -> str | None:
         """Let something go wrong, or not; return words for it."""
