@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.certificates import Authority
@@ -62,3 +63,12 @@ async def redis_server(running_redis: RedisServer) -> AsyncIterator[RedisServer]
 def authority(tmp_path: Path) -> Authority:
     """A CA whose files are in `tmp_path`."""
     return Authority(tmp_path)
+
+
+@pytest.fixture
+def debug_logging() -> Iterator[None]:
+    """Let everything be logged, for `capture_logs`."""
+    config = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("debug"))
+    yield
+    structlog.configure(**config)

@@ -2,12 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import grpc
 import pytest
-import structlog
 from google.protobuf.wrappers_pb2 import StringValue
 from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -235,14 +233,6 @@ async def test_requests_beyond_max_message_bytes_are_refused() -> None:
             assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     finally:
         await server.stop(drain_s=0)
-
-
-@pytest.fixture
-def debug_logging() -> Iterator[None]:
-    config = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("debug"))
-    yield
-    structlog.configure(**config)
 
 
 @pytest.mark.usefixtures("debug_logging")

@@ -6,7 +6,9 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from tests.ports import free_port
 from tests.rpc.trigger.receiving import KEY, Receiver, Replica, now_ms, once
@@ -72,3 +74,19 @@ async def test_trigger_claimed_by_a_hung_store_is_redelivered_at_once(store: Emb
 
 async def _completed(replica: Replica, name: str) -> bool:
     return (await replica.find(name)).status == trigger_pb2.TRIGGER_STATUS_COMPLETED
+
+
+@pytest.mark.usefixtures("debug_logging")
+async def test_receivers_that_cannot_be_served_are_not_logged(store: EmbeddedStore, replica: Replica) -> None:
+    with capture_logs() as lines:
+        await store.stop()
+        for _ in range(3):
+            receiver = Receiver(replica.stub)
+            await receiver.subscribe([partition_of(KEY)])
+            await receiver.wait_for_error()
+        await store.start()
+        receiver = Receiver(replica.stub)
+        await receiver.subscribe([partition_of(KEY)])
+        await replica.save("tick", once(now_ms()))
+        await receiver.wait_for_due()
+    assert [line["event"] for line in lines if line["event"].startswith("receiver_")] == ["receiver_connected"]

@@ -32,29 +32,37 @@ class DueStream:
         opening = parsing.opening(first)
         delivery = self._deliveries.open(opening)
         log = _log.bind(receiver=first.receiver[:128], session=delivery.session, queue=opening.queue)
-        log.info("receiver_connected")
         try:
-            await run_both(
-                self._read(first, delivery, context, opening.queue), self._write(delivery, context, opening.queue)
-            )
+            if opening.queue:
+                await delivery.share(partition_of(opening.queue))
+            await self._take(first, delivery, opening.queue)
+            # Not before: while the store is away, receivers try once a second.
+            log.info("receiver_connected")
+            try:
+                await run_both(
+                    self._read(delivery, context, opening.queue), self._write(delivery, context, opening.queue)
+                )
+            finally:
+                log.info("receiver_disconnected")
         finally:
             delivery.close()
-            log.info("receiver_disconnected")
 
-    async def _read(self, first: pb2.ReceiveDueRequest, delivery: Delivery, context: Context, queue: str) -> None:
-        message: pb2.ReceiveDueRequest | None = first
-        if queue:
-            await delivery.share(partition_of(queue))
-        while message is not None:
-            wanted = parsing.subscriptions(message, queue)
-            answers = Answers(message, self._deliveries.lease_ms)
-            if wanted:
-                await delivery.subscribe(wanted)
-            delivery.unsubscribe(message.unsubscribe)
-            delivery.report_lost(answers.lost)
-            await delivery.answer(answers.acks, answers.nacks, answers.extensions)
+    async def _read(self, delivery: Delivery, context: Context, queue: str) -> None:
+        while True:
             await delivery.wait_for_reader()
             message = await _message(context)
+            if message is None:
+                return
+            await self._take(message, delivery, queue)
+
+    async def _take(self, message: pb2.ReceiveDueRequest, delivery: Delivery, queue: str) -> None:
+        wanted = parsing.subscriptions(message, queue)
+        answers = Answers(message, self._deliveries.lease_ms)
+        if wanted:
+            await delivery.subscribe(wanted)
+        delivery.unsubscribe(message.unsubscribe)
+        delivery.report_lost(answers.lost)
+        await delivery.answer(answers.acks, answers.nacks, answers.extensions)
 
     async def _write(self, delivery: Delivery, context: Context, queue: str) -> None:
         while True:
