@@ -11,10 +11,18 @@ from tradewind.server.interception import Behavior, Context
 from tradewind.server.redis import outages
 
 _log = structlog.get_logger(__name__)
+_CALLERS_OWN = frozenset(
+    {
+        *(grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.ALREADY_EXISTS),
+        *(grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.ABORTED, grpc.StatusCode.UNIMPLEMENTED),
+    }
+)
+"""What callers have to see to themselves, and are told."""
 
 
 class RequestLog:
-    """Logs each call when it ends: DEBUG if it succeeded or its client left, WARNING if it failed.
+    """Logs each call when it ends: DEBUG if it succeeded or its client left, else WARNING, or INFO if its caller is to
+    blame.
 
     Calls that fail because the store is away are summarized elsewhere.
     """
@@ -37,7 +45,7 @@ class RequestLog:
                 expected = context.code() is grpc.StatusCode.UNAVAILABLE and (
                     self._draining or context.details() in outages.MESSAGES.values()
                 )
-                write = _log.debug if expected else _log.warning
+                write = _log.debug if expected else _log.info if context.code() in _CALLERS_OWN else _log.warning
                 write("call", **_facts(method, context, begun), details=context.details())
                 raise
             except BaseException as error:

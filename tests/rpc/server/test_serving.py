@@ -17,6 +17,7 @@ from tests.rpc.server.echo_service import NAME, EchoClient, EchoService
 from tests.waiting import until
 from tradewind.server.bootstrap import Server, StartError
 from tradewind.server.channels import open_channel
+from tradewind.server.faults import NotFound
 from tradewind.server.health import Health
 from tradewind.server.redis.client import UnsafeStore
 
@@ -236,19 +237,23 @@ async def test_requests_beyond_max_message_bytes_are_refused() -> None:
 
 
 @pytest.mark.usefixtures("debug_logging")
-async def test_calls_are_logged_at_debug_and_failures_at_warning(client: EchoClient, service: EchoService) -> None:
+async def test_calls_are_logged_by_who_has_to_see_to_them(client: EchoClient, service: EchoService) -> None:
+    errors = iter((ConnectionError(), NotFound("flow", "x")))
+
     async def fail(_text: str, _context: object) -> str:
-        raise ConnectionError
+        raise next(errors)
 
     with capture_logs() as logs:
         await client.call("UnaryUnary", "x")
         service.act = fail
-        with pytest.raises(grpc.aio.AioRpcError):
-            await client.call("StreamStream", "x")
-        await until(lambda: [log["event"] for log in logs].count("call") == 2, "both calls are logged")
+        for method in ("StreamStream", "UnaryUnary"):
+            with pytest.raises(grpc.aio.AioRpcError):
+                await client.call(method, "x")
+        await until(lambda: [log["event"] for log in logs].count("call") == 3, "all calls are logged")
     calls = [log for log in logs if log["event"] == "call"]
     assert [(call["log_level"], call["code"], call["method"]) for call in calls] == [
         ("debug", "OK", f"/{NAME}/UnaryUnary"),
         ("warning", "INTERNAL", f"/{NAME}/StreamStream"),
+        ("info", "NOT_FOUND", f"/{NAME}/UnaryUnary"),
     ]
     assert all(call["ms"] >= 0 and call["peer"] for call in calls)
