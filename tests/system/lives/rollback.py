@@ -21,7 +21,7 @@ def snapshot(stores: Sequence[object]) -> Callable[[], None]:
     def restore() -> None:
         for store, records in zip(stores, saved, strict=True):
             for name, value in records.items():
-                now = vars(store)[name]
+                now = getattr(store, name)
                 if isinstance(now, dict):
                     # Others may hold the same dictionary.
                     now.clear()
@@ -37,8 +37,13 @@ def _is_record(name: str, value: object) -> bool:
 
 
 def _records(store: object) -> dict[str, Any]:
-    return {name: value for name, value in vars(store).items() if _is_record(name, value)}
+    return {name: value for name, value in _fields(store) if _is_record(name, value)}
 
 
 def _kept(store: object) -> list[object]:
-    return [value for name, value in vars(store).items() if not _is_record(name, value)]
+    return [value for name, value in _fields(store) if not _is_record(name, value)]
+
+
+def _fields(store: object) -> Iterator[tuple[str, Any]]:
+    for name in getattr(store, "__slots__", None) or vars(store):
+        yield name, getattr(store, name)

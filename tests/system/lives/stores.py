@@ -10,6 +10,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.stores.memory.all_stores import MemoryStores as NodeTaskStores
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
 from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.registry.stores.memory import MemoryRegistry
 from tradewind.scheduler.stores.memory import MemoryStores as SchedulerStores
 from tradewind.scheduler.stores.memory.data import Data
 from tradewind.server.store_link import NoLink
@@ -24,9 +25,12 @@ LEASE_S = 10
 class AllStores:
     """Everything on record."""
 
-    def __init__(self, clock: Callable[[], int], limits: Limits, disturbances: Disturbances) -> None:
+    def __init__(
+        self, clock: Callable[[], int], limits: Limits, disturbances: Disturbances, registry: MemoryRegistry
+    ) -> None:
         self._clock = clock
         self._disturbances = disturbances
+        self._registry = registry
         self._node_tasks = NodeTaskStores(limits, clock)
         self._triggers = MemoryTriggerStore(clock, TriggerSettings().policy())
         self.data = Data(clock)
@@ -38,7 +42,7 @@ class AllStores:
         restore = snapshot(
             (
                 *(self.shard, of_node_tasks.caches, of_node_tasks.cache_statistics, of_node_tasks.config),
-                *(of_node_tasks.replicas, of_node_tasks.connected, self._triggers, self.data),
+                *(of_node_tasks.replicas, of_node_tasks.connected, self._triggers, self.data, self._registry),
             )
         )
 

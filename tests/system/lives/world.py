@@ -95,11 +95,12 @@ class World:
         self._server = _AnyReplica(self)
         self._schedulers = 0
         settings, clock = RegistrySettings(), SystemClock()
-        self._registry = Registry(settings, stores=MemoryRegistry(clock, lifetimes_of(settings)))
+        registry = MemoryRegistry(clock, lifetimes_of(settings))
+        self._registry = Registry(settings, stores=registry)
         self._server.bind([self._registry])
         self._node_task_manager_settings = NodeTaskManagerSettings(node_task_manager_clean_seconds=600)
         self.disturbances = Disturbances(loop, draw)
-        self.stores = AllStores(clock, self._node_task_manager_settings.limits(), self.disturbances)
+        self.stores = AllStores(clock, self._node_task_manager_settings.limits(), self.disturbances, registry)
         self.channels: list[LocalChannel] = []
 
         def all_of(name: str, begin: Callable[[Process], Service]) -> Replicas:
