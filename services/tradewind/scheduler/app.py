@@ -38,6 +38,7 @@ from tradewind.scheduler.use_cases.begin_backfilled import BeginBackfilled
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
 from tradewind.scheduler.use_cases.begin_due import BeginDue
 from tradewind.scheduler.use_cases.begin_queued import BeginQueued
+from tradewind.scheduler.use_cases.begun_numbers import BegunNumbers
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
@@ -106,9 +107,9 @@ class Scheduler:
         replica = f"scheduler-{new_run_id()}"
         self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         self._link: StoreLink = NoLink()
-        open_states, waiters = OpenStates(), EndWaiters()
+        open_states, numbers, waiters = OpenStates(), BegunNumbers(), EndWaiters()
         if stores is None:
-            stores = self._redis_stores(settings, replica, open_states)
+            stores = self._redis_stores(settings, replica, open_states.clear, numbers.store_lost)
         self._channels = [
             with_token(open_channel(address, traced=self.tracing.recording), text_of(settings.service_token))
             for address in (settings.node_task_manager_address, settings.trigger_address, settings.registry_address)
@@ -128,7 +129,7 @@ class Scheduler:
         definitions = Definitions(stores.flows)
         traces = TraceRuns(self.tracing)
         check_in_ms = int(settings.scheduler_check_in_seconds * 1000)
-        begin = BeginCycles(stores.cycles, definitions, open_states, traces, wake, check_in_ms)
+        begin = BeginCycles(stores.cycles, definitions, open_states, numbers, traces, wake, check_in_ms)
         fold = FoldEvents(stores.states, open_states, waiters, wake, traces)
         hand_over = HandOver(node_tasks, stores.states, begin, fold, open_states, wake, clock)
         outputs = SinkOutputs(node_tasks, waiters.is_awaited)
@@ -228,10 +229,11 @@ class Scheduler:
         self._tasks = SideTasks()
         self._stop_listening: Callable[[], None] | None = None
 
-    def _redis_stores(self, settings: SchedulerSettings, replica: str, open_states: OpenStates) -> RedisStores:
+    def _redis_stores(self, settings: SchedulerSettings, replica: str, *on_loss: Callable[[], None]) -> RedisStores:
         keys = Keys(settings.key_prefix)
         self._link = link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
-        link.client.losses.listen(open_states.clear)
+        for listener in on_loss:
+            link.client.losses.listen(listener)
         return RedisStores(
             link.client,
             keys,

@@ -97,6 +97,20 @@ async def test_stop_is_kept_after_the_store_lost_a_later_state_of_the_cycle(
     assert (await scheduler.ended()).status == cycle_pb2.CYCLE_STATUS_CANCELLED
 
 
+async def test_number_of_a_cycle_that_the_store_lost_is_not_used_again(
+    scheduler: Client, peers: Peers, embedded: RedisServer
+) -> None:
+    await scheduler.register()
+    for cycle in range(2):
+        assert (await scheduler.run()).cycle == cycle
+    await embedded.on_node(embedded.nodes[0], "DEL", Keys().run("f", 1, 0))
+    await embedded.on_node(embedded.nodes[0], "ZREM", Keys().cycles("f"), "1:0")
+    await embedded.on_node(embedded.nodes[0], "HSET", Keys().flow("f"), "last_cycle", "0")
+    peers.node_tasks.runs.clear()
+    await embedded.on_node(embedded.nodes[0], "CLIENT", "KILL", "USER", ACL.name)
+    assert (await scheduler.run()).cycle == 2
+
+
 async def test_a_cycle_that_takes_too_long_times_out(scheduler: Client, peers: Peers) -> None:
     peers.node_tasks.automatic = False
     await scheduler.register("f", "a", "b", edges="a>b", timeout="200ms")

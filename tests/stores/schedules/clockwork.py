@@ -32,6 +32,7 @@ from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
 from tradewind.scheduler.use_cases.begin_due import BeginDue
 from tradewind.scheduler.use_cases.begin_queued import BeginQueued
+from tradewind.scheduler.use_cases.begun_numbers import BegunNumbers
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
@@ -162,7 +163,7 @@ class Replica:
         open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
         traces = TraceRuns(Tracing("test", None))
-        begin = BeginCycles(stores.cycles, definitions, open_states, traces, wakes_nobody, CHECK_IN_MS)
+        begin = BeginCycles(stores.cycles, definitions, open_states, BegunNumbers(), traces, wakes_nobody, CHECK_IN_MS)
         self._fold = FoldEvents(stores.states, open_states, waiters, wakes_nobody, traces)
         self.hand_over = HandOver(node_tasks, stores.states, begin, self._fold, open_states, wakes_nobody, clock)
         self._begin_due = BeginDue(begin)

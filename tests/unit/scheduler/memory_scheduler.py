@@ -13,6 +13,7 @@ from tradewind.scheduler.domain.weather import read_weather
 from tradewind.scheduler.ports.waking import Work
 from tradewind.scheduler.stores.memory import MemoryStores
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, CycleRequest
+from tradewind.scheduler.use_cases.begun_numbers import BegunNumbers
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
@@ -62,10 +63,12 @@ class MemoryScheduler:
         self.stores = MemoryStores(self.clock)
         tasks: Any = node_tasks or DirectNodeTasks()
         self.node_tasks = tasks
-        self.open_states, self.waiters = OpenStates(), EndWaiters()
+        self.open_states, self.numbers, self.waiters = OpenStates(), BegunNumbers(), EndWaiters()
         self.definitions = Definitions(self.stores.flows)
         traces = TraceRuns(Tracing("test", None))
-        self.begin = BeginCycles(self.stores.cycles, self.definitions, self.open_states, traces, wakes_nobody, 5000)
+        self.begin = BeginCycles(
+            self.stores.cycles, self.definitions, self.open_states, self.numbers, traces, wakes_nobody, 5000
+        )
         self.fold = FoldEvents(self.stores.states, self.open_states, self.waiters, wakes_nobody, traces)
         self.hand_over = HandOver(
             self.node_tasks, self.stores.states, self.begin, self.fold, self.open_states, wakes_nobody, self.clock

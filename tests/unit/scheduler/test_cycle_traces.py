@@ -18,7 +18,13 @@ async def test_beginning_span_is_the_parent_of_its_cycle() -> None:
     exporter = InMemorySpanExporter()
     tracing = Tracing("test", exporter)
     begin = BeginCycles(
-        scheduler.stores.cycles, scheduler.definitions, scheduler.open_states, TraceRuns(tracing), wakes_nobody, 5000
+        scheduler.stores.cycles,
+        scheduler.definitions,
+        scheduler.open_states,
+        scheduler.numbers,
+        TraceRuns(tracing),
+        wakes_nobody,
+        5000,
     )
     trace_id = "0af7651916cd43dd8448eb211c80319c"
     asked = await begin([CycleRequest("f", traceparent=f"00-{trace_id}-b7ad6b7169203331-01"), CycleRequest("f")])

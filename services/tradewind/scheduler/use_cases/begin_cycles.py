@@ -23,6 +23,7 @@ from tradewind.scheduler.metrics import RERUN, count_begun, count_rerun
 from tradewind.scheduler.ports.cycles import CycleRecords
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.ports.waking import WakeOwner, Work
+from tradewind.scheduler.use_cases.begun_numbers import BegunNumbers
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
@@ -81,6 +82,7 @@ class BeginCycles:
         cycles: CycleRecords,
         definitions: Definitions,
         open_states: OpenStates,
+        numbers: BegunNumbers,
         traces: TraceRuns,
         wake: WakeOwner,
         check_in_ms: int,
@@ -88,6 +90,7 @@ class BeginCycles:
         self._cycles = cycles
         self._definitions = definitions
         self._open_states = open_states
+        self._numbers = numbers
         self._traces = traces
         self._wake = wake
         self._check_in_ms = check_in_ms
@@ -145,6 +148,7 @@ class BeginCycles:
                 self._definitions.forget(planned.shape.flow_id)
         if begun:
             self._open_states.put(begun)
+            self._numbers.note(begun)
         return outdated
 
     async def rerun(
@@ -193,9 +197,14 @@ class BeginCycles:
             verdict = schedule.judge(request.due_ms, request.now_ms)
         else:
             verdict = Verdict(request.planned_ms, None)
+        run_id = request.run_id or _run_id(request, planned.shape, verdict.fire_ms)
+        if request.origin is CycleOrigin.SCHEDULE:
+            unused = self._numbers.at_least_for(request.flow_id, verdict.fire_ms or 0)
+        else:
+            unused = self._numbers.at_least(request.flow_id, run_id)
         return BeginRequest(
             shape=planned.shape,
-            run_id=request.run_id or _run_id(request, planned.shape, verdict.fire_ms),
+            run_id=run_id,
             origin=request.origin,
             check_in_ms=self._first_check_ms(planned.shape),
             planned_ms=verdict.fire_ms or 0,
@@ -209,7 +218,7 @@ class BeginCycles:
             traceparent=self._traces.begin_span(request.flow_id, request.origin.value, request.traceparent),
             request=request.request,
             replaces=request.replaces,
-            at_least=request.at_least,
+            at_least=max(request.at_least, unused),
             backfill=request.backfill,
             parent=request.parent,
             event=event,
