@@ -133,9 +133,10 @@ def embedded(redis_servers: RedisServers) -> RedisServer:
         ("MISCONF No space left on device", "the store cannot write to its disk and accepts no writes"),
         ("NOREPLICAS Not enough", "the store has too few replicas and accepts no writes"),
         ("READONLY You can't write", "the store is read-only and accepts no writes"),
+        ("NOPERM User a has no permissions", "the store does not permit this to its user"),
     ],
 )
-async def test_reason_why_store_accepts_no_writes_is_reported(
+async def test_reason_why_store_refuses_is_reported(
     client: EchoClient, service: EchoService, embedded: RedisServer, answer: str, message: str
 ) -> None:
     store = embedded.connect()

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from redis.exceptions import (
     ClusterError,
     ConnectionError,
+    NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisClusterException,
@@ -25,6 +26,7 @@ MESSAGES: Mapping[type[Exception], str] = {
     DiskFails: "the store cannot write to its disk and accepts no writes",
     ReplicasMissing: "the store has too few replicas and accepts no writes",
     StoreRefuses: "the store refuses this at the moment",
+    NoPermissionError: "the store does not permit this to its user",
 }
 """What callers get for redis-py's exceptions while the store, or the part of it they need, is unusable.
 
