@@ -152,7 +152,8 @@ class BeginAnswer(NamedTuple):
     time: it was missed, skipped, queued or dropped, just now or earlier. `early` means that it is not due yet, and that
     a running cycle may have ended by then. `next_ms` is the next planned time of the flow's schedule, 0 for none.
     `state` is set when the cycle has begun, `stopping` when running cycles were asked to make way. A rerun is refused
-    when the source run has `not_ended` or is `not_latest`; in the latter case `run` names the latest run.
+    when the source run has `not_ended` or is `not_latest`; in the latter case `run` names the latest run. `not_found`
+    means that there is no such flow, or no such run to replace any more.
     """
 
     outcome: BeginOutcome

@@ -14,11 +14,11 @@ local function flow_of(flow_id, scheduled)
 end
 
 -- Removes a run. If the request that it was begun for is still remembered, forgets it and returns it, its payload's
--- hash and for how long it would have been remembered; else '', '' and 0.
+-- hash and for how long it would have been remembered; else '', '' and 0. Returns nil when the run is not on record.
 local function remove_run(flow_id, cycle, run_id)
   local key, name = run_key(flow_id, cycle, 0), cycle .. ':0'
   local known = call('HMGET', key, 'run_id', 'request')
-  if known[1] ~= run_id then return '', '', 0 end
+  if known[1] ~= run_id then return nil end
   call('DEL', key, logs_key(flow_id, cycle))
   call('ZREM', flow_key(flow_id) .. ':cycles', name)
   call('ZREM', flow_key(flow_id) .. ':filling', name)
@@ -104,6 +104,8 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   plan = plan and due.plan_of(plan)
   if replaces and replaces >= 0 then
     request, payload, request_ms = remove_run(flow_id, replaces, run_id)
+    -- It has been replaced before, by a call whose answer was lost.
+    if not request then return answer('not_found', flow.revision) end
   else
     local same_revision, refused = revision == flow.revision and string.sub(flow.digest, 1, #digest) == digest, nil
     refused, planned, inputs = admit(flow, plan, backfill, parent, planned, same_revision, inputs, request, payload)

@@ -55,8 +55,10 @@ class MemoryCycles:
         if flow.status is FlowStatus.DELETING:
             return BeginAnswer(BeginOutcome.DELETING, revision=flow.revision)
         if request.replaces >= 0:
-            replaced = RunName(flow.flow_id, request.replaces)
-            remembered = self._remove_replaced_run(flow, replaced, request.run_id, now)
+            replaced = flow.runs.get(RunName(flow.flow_id, request.replaces))
+            if replaced is None or replaced.state.facts.run_id != request.run_id:
+                return BeginAnswer(BeginOutcome.NOT_FOUND, revision=flow.revision)
+            remembered = self._remove_replaced_run(flow, replaced, now)
             return self._create(request._replace(request=remembered), flow, now)
         refusal = self._refusal(request, flow)
         if refusal is not None:
@@ -103,11 +105,9 @@ class MemoryCycles:
             self._data.outbox[flow.flow_id] = now
         return next_ms
 
-    def _remove_replaced_run(self, flow: Flow, name: RunName, run_id: str, now: int) -> RememberedRequest | None:
+    def _remove_replaced_run(self, flow: Flow, run: Run, now: int) -> RememberedRequest | None:
         """Remove a run and return the request that it was begun for, if that is still remembered."""
-        run = flow.runs.get(name)
-        if run is None or run.state.facts.run_id != run_id:
-            return None
+        name, run_id = run.state.name, run.state.facts.run_id
         self._data.remove_run(flow, name)
         for at, firing in list(flow.firings.items()):
             if (firing.cycle, firing.run, firing.run_id) == (name.cycle, name.run, run_id):
