@@ -101,11 +101,11 @@ class Life:
                 self.broken.append(answer)
 
     async def _end(self) -> None:
-        """Begin nothing more, and give everything up to an hour to end."""
+        """Begin nothing more, and give everything up to three hours to end: long nodes may have to take turns."""
         for flow_id in FLOWS:
             await self._insist(partial(self._users.quieten, flow_id))
         await self._insist(self._users.lift_limits)
-        for _ in range(60):
+        for _ in range(180):
             await asyncio.sleep(60)
             if is_quiet(self.world):
                 break
