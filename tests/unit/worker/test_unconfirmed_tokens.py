@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.unit.worker.test_outbox import completed, failure, new_outbox
+from tests.unit.worker.outboxes import completed, failure, new_outbox
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker.outbox import MAX_BYTES, Outbox
 
