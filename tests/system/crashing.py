@@ -1,13 +1,11 @@
 """The whole engine in one process; its scheduler dies at a step that a test chooses, and another one takes over."""
 
 import asyncio
-import copyreg
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
-from copy import deepcopy
-from types import MappingProxyType
 from typing import Any
 
+from tests.system.rollback import snapshot
 from tradewind.client import Client
 from tradewind.scheduler.app import Scheduler
 from tradewind.scheduler.settings import SchedulerSettings
@@ -22,9 +20,6 @@ from tradewind.testing.virtual.participants import VirtualClient, VirtualWorker
 from tradewind.testing.virtual.patches import virtual_clock_and_randomness
 from tradewind.testing.virtual.server import LocalServer
 from tradewind.worker import Node
-
-# `deepcopy` cannot copy the mappings in chain states.
-copyreg.pickle(MappingProxyType, lambda proxy: (MappingProxyType, (dict(proxy),)))
 
 START_NS = 1_800_000_000 * 10**9
 
@@ -121,19 +116,7 @@ class World:
         That is the effect of a failover to a replica that lagged behind. The node task manager has another store, and
         loses nothing.
         """
-
-        def records() -> dict[str, dict[Any, Any]]:
-            held = {name: held for name, held in vars(self._data).items() if isinstance(held, dict)}
-            return {**held, "listeners": {}, "lanes": self._engine.triggers.lanes}
-
-        saved = deepcopy(records())
-
-        def restore() -> None:
-            for name, held in records().items():
-                held.clear()
-                held.update(saved[name])
-
-        return restore
+        return snapshot((self._data, self._engine.triggers))
 
     def _channel(self, address: str = "", *, traced: bool = True) -> Any:
         return LocalChannel(self._server, self._loop.engine)

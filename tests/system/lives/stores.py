@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.system.lives.process import Disturbances, DisturbedStore, Process
-from tests.system.lives.rollback import snapshot
+from tests.system.rollback import snapshot
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.stores.memory.all_stores import MemoryStores as NodeTaskStores
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
