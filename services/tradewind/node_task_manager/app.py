@@ -118,7 +118,10 @@ class NodeTaskManager:
         lease_s = limits.lease_ms / 1000
         replica, every_s = new_run_id(), settings.node_task_manager_clean_seconds
         pace = settings.node_task_manager_clean_keys_per_second
-        cleaners = [Cleaner(shard.tasks, replica, every_s, pace) for shard in shards.values()]
+        self._cleaners = [
+            Cleaner(shard.tasks, replica, every_s, pace, partial(self._publish_events, at))
+            for at, shard in shards.items()
+        ]
         doctors = [(doctor, self._dispatchers[at]) for at, doctor in stores.doctors.items()]
         examiners = ExamineShards(
             doctors, stores.cache_doctors.values(), lambda: self._config.config.all_caches, replica
@@ -130,7 +133,7 @@ class NodeTaskManager:
             lease_s,
             self._config.load,
             caches,
-            cleaners,
+            self._cleaners,
             stores.clock,
             settings.node_task_manager_poll_seconds,
         )
@@ -274,6 +277,8 @@ class NodeTaskManager:
         for dispatcher in self._dispatchers.values():
             dispatcher.request_claim()
             dispatcher.recovered()
+        for cleaner in self._cleaners:
+            cleaner.store_was_away()
         self._feed.recheck()
         self._watch.recheck()
         self._stream_watch.recheck()

@@ -68,6 +68,7 @@ from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
+from tradewind.scheduler.use_cases.stop_ended_runs import StopEndedRuns
 from tradewind.scheduler.use_cases.store_definition import StoreDefinition
 from tradewind.scheduler.use_cases.sub_flows import SubFlows
 from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
@@ -215,7 +216,15 @@ class Scheduler:
                 settings.scheduler_lease_seconds,
                 single_replica=settings.scheduler_single_replica,
             ),
-            event_loop(node_tasks, fold, outputs, self._ownership, self._background, sub_flows),
+            event_loop(
+                node_tasks,
+                fold,
+                outputs,
+                self._ownership,
+                self._background,
+                sub_flows,
+                StopEndedRuns(stores.states, node_tasks, clock),
+            ),
             return_ends_loop(return_ends, wake, poll_s),
             due_loop(triggers, BeginDue(begin), hand_over, self._ownership, self._background, publish_ends.on_listener),
             open_runs_loop(stores.open_runs, supervise, wake, clock, poll_s),

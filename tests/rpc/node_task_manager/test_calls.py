@@ -15,7 +15,7 @@ from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.server.paging import page_token
-from tradewind.server.partitions import shard_of
+from tradewind.server.partitions import partition_of, shard_of
 from tradewind.server.redis.client import Client
 
 CHAIN = plan(("a", "out", "b", "price"))
@@ -295,3 +295,19 @@ async def test_users_are_spread_over_shards_and_one_stream_serves_all(  # type: 
     for each in taken:
         await w.complete(each.token, out="1")
     await w.assigned(12)
+
+
+async def test_scheduler_is_asked_about_open_components_when_the_store_was_away(start: Start, admin: Client) -> None:
+    ntm = await start(node_task_manager_clean_seconds=0.2)
+    await ntm.submit(CHAIN, cycle=7)
+    stream = ntm.stub.ReceiveEvents()
+    partition = partition_of("flow")
+    await stream.write(pb2.ReceiveEventsRequest(subscribe=[pb2.EventSubscription(partition=partition, epoch=1)]))
+    await admin.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+    (event,) = (await next_of(stream)).events
+    found = event.component_open.component
+    assert (event.WhichOneof("kind"), event.partition, event.shard) == ("component_open", partition, 0)
+    assert (found.flow_id, found.cycle, found.run, found.run_id, found.component_id) == ("flow", 7, 0, "r0", "0")
+    assert (found.status, event.component_open.user_id) == (component_pb2.COMPONENT_STATUS_RUNNING, "default")
+    assert abs(found.submitted_at.seconds - time.time()) < 60
+    stream.cancel()

@@ -7,6 +7,7 @@ import pytest_asyncio
 from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.servers import RedisServer
 from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import component_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2, stop_pb2
 from tradewind.scheduler.stores.keys import ACL, Keys
 from tradewind.server.metrics import REGISTRY, SWITCH
@@ -242,3 +243,18 @@ async def test_cycle_ends_despite_a_short_outage_of_the_store(
     await peers.node_tasks.finish(("f", 0, 0))
     assert (await scheduler.ended()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
     await admin.end()
+
+
+async def test_component_whose_run_is_not_on_record_is_stopped(watchful: Client, peers: Peers) -> None:
+    component = component_pb2.Component(flow_id="f", cycle=9, run=1, run_id="lost", component_id="2")
+    component.submitted_at.GetCurrentTime()
+    young = component_pb2.ComponentOpen(component=component, user_id="ann")
+    component.submitted_at.FromSeconds(int(time.time()) - 4000)
+    old = component_pb2.ComponentOpen(component=component, user_id="ann")
+    for opened in (young, old):
+        await peers.node_tasks.repeat(component_pb2.Event(partition=partition_of("f"), component_open=opened))
+    await until(lambda: peers.node_tasks.stops, "it is stopped")
+    await until(lambda: not peers.node_tasks.unacknowledged, "both questions are answered")
+    (stop,) = peers.node_tasks.stops
+    assert (stop.flow_id, stop.cycle, stop.run, stop.run_id, stop.component_id) == ("f", 9, 1, "lost", "2")
+    assert (stop.user_id, stop.by) == ("ann", "system")

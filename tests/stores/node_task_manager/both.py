@@ -18,7 +18,7 @@ from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTask, 
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.task_event import TaskEvent
-from tradewind.node_task_manager.ports.events import FIRST, Event, SubFlowEvent
+from tradewind.node_task_manager.ports.events import FIRST, Event, NewEvent, SubFlowEvent
 from tradewind.node_task_manager.ports.work import Assignment, Effects
 from tradewind.server.clock import ManualClock
 
@@ -106,11 +106,7 @@ class BothStores:
             sorted((t.worker_id, t.task_id, t.attempt, t.stop) for t in each.terminations) for each in (memory, redis)
         ]
         assert stops[0] == stops[1], verb
-        assert _sorted_events(memory) == _sorted_events(redis), verb
-        for last, events in ((self.last_of_memory, memory.events), (self.last_of_redis, redis.events)):
-            for after, event in map(structs.astuple, events):
-                assert after == last.get(event.partition, FIRST), verb
-                last[event.partition] = event.event_id
+        self.compare_events(verb, memory.events, redis.events)
         assert sorted(memory.stale_workers) == sorted(redis.stale_workers), verb
         assert sorted(memory.ready_types) == sorted(redis.ready_types), verb
         offers = zip(sorted(memory.fan_outs, key=without_nonce), sorted(redis.fan_outs, key=without_nonce), strict=True)
@@ -128,6 +124,14 @@ class BothStores:
         if verb != "stop" or not self.cut:
             assert memory.results == redis.results, verb
         self.pairs += [Pair(m, r) for m, r in zip(memory.assignments, redis.assignments, strict=True)]
+
+    def compare_events(self, verb: str, memory: Sequence[NewEvent], redis: Sequence[NewEvent]) -> None:
+        """Check that both stores report the same events, and which event each of them follows."""
+        assert _sorted_events(memory) == _sorted_events(redis), verb
+        for last, events in ((self.last_of_memory, memory), (self.last_of_redis, redis)):
+            for after, event in map(structs.astuple, events):
+                assert after == last.get(event.partition, FIRST), verb
+                last[event.partition] = event.event_id
 
     async def compare(self) -> None:
         """Check that everything visible is the same in both stores."""
@@ -264,8 +268,8 @@ class BothStores:
         return listed
 
 
-def _sorted_events(effects: Effects) -> list[Event]:
-    return sorted((structs.replace(new.event, event_id="") for new in effects.events), key=_order_of)
+def _sorted_events(events: Sequence[NewEvent]) -> list[Event]:
+    return sorted((structs.replace(new.event, event_id="") for new in events), key=_order_of)
 
 
 def _order_of(event: Event) -> tuple[str, ...]:

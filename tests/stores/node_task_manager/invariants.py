@@ -338,7 +338,8 @@ def _check_times_to_live(keys: Keys) -> None:
             cycle, _, number = rest.rpartition(":")
             later = f"{cycle}:{int(number) + 1}"
             # Once all runs have been cleaned, each stays as long as the next; while the later one is open, for good.
-            settled = not any(each.startswith(f"run:{cycle}:") for each in keys.sets.get("to_clean", {}))
+            unsettled = (each.removeprefix("run:") for each in keys.sets.get("to_clean", {}))
+            settled = not any(each.startswith(f"{cycle}:") and each not in open_runs for each in unsettled)
             assert (ttl == -1) == (keys.ttls[f"run:{later}"] == -1) or not settled, (name, ttl)
             assert ttl == -1 or later not in open_runs or not settled, (name, ttl)
         elif kind == "task_events":
@@ -373,6 +374,7 @@ def _check_lists(keys: Keys) -> None:
         looked_at = f"run:{run}" in keys.sets.get("to_clean", {})
         is_open = OPEN if run in open_runs or looked_at else 0
         assert keys.sets[f"flow_runs:{flow}"][name] == cycle * 1024 + number + is_open, (run, is_open)
+        assert run not in open_runs or looked_at, f"nobody would ask whether {run} is still open"
     for name, members in keys.sets.items():
         if name.startswith("flow_runs:"):
             runs = {f"{name.removeprefix('flow_runs:')}:{member}" for member in members}

@@ -23,7 +23,14 @@ from tradewind.server.clock import ManualClock
 STEPS = 40
 OUTPUT_BYTES = 12_000
 """Small enough that the results of a few items are too large together."""
-WHOLE = Limits(retries=RETRIES, task_events=5, settle_ms=SETTLE_MS, clean_keys=CLEAN_KEYS, output_bytes=OUTPUT_BYTES)
+WHOLE = Limits(
+    retries=RETRIES,
+    task_events=5,
+    settle_ms=SETTLE_MS,
+    confirm_ms=2 * SETTLE_MS,
+    clean_keys=CLEAN_KEYS,
+    output_bytes=OUTPUT_BYTES,
+)
 CUT = replace(WHOLE, records_per_script=3)
 SEEDS = {"embedded": 30, "cluster": 5, "system": 10}
 CHUNKS = [(kind, first) for kind in redis_kinds() for first in range(0, SEEDS[kind], 5)]

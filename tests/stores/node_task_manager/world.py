@@ -282,21 +282,23 @@ class World(Workers):
     async def clean(self) -> None:
         """Clean until nothing is left to do; open runs are not touched, and both stores remove as much of the rest."""
         self.clock.advance(self.rng.choice((0, 0, SETTLE_MS)))
-        of_memory = await self.memory.clean("c1", 0)
-        steps = await self.sweep()
+        recall = self.rng.choice((None, None, 0))
+        of_memory = await self.memory.clean("c1", 0, recall)
+        steps = await self.sweep(recall)
         assert all((step.leads, step.waits) == (of_memory.leads, of_memory.waits) for step in steps)
         removed = sum(step.runs for step in steps), sum(step.node_tasks for step in steps)
         assert removed == (of_memory.runs, of_memory.node_tasks)
+        self.compare_events("clean", of_memory.events, [event for step in steps for event in step.events])
         kept = [name for name, run in self.runs.items() if await self.memory.component_ids(run.run)]
         for name in self.runs.keys() - set(kept):
             assert not await self.redis.component_ids(self.runs[name].run), name
         self.runs = {name: self.runs[name] for name in kept}
 
-    async def sweep(self) -> list[Cleaned]:
+    async def sweep(self, recall: int | None = None) -> list[Cleaned]:
         """Clean Redis until nothing is left to do."""
-        steps = [await self.redis.clean("c1", 0)]
+        steps = [await self.redis.clean("c1", 0, recall)]
         while steps[-1].more:
-            steps.append(await self.redis.clean("c1", steps[-1].place))
+            steps.append(await self.redis.clean("c1", steps[-1].place, steps[-1].recall))
         # A step ends with the run that it is looking at.
         assert all(step.keys <= CLEAN_KEYS + 20 for step in steps), steps
         return steps

@@ -31,13 +31,13 @@ class Faults:
     def crash(self) -> str:
         replicas = self._draw.choice(self._world.services)
         self._world.crash(replicas)
-        return f"a replica of {replicas.methods} crashes"
+        return f"a replica of {replicas.name} crashes"
 
     def freeze(self) -> str:
         replicas = self._draw.choice((self._world.schedulers, self._world.node_task_managers))
         seconds = self._draw.choice((1, 8, 15, 40))
         self._world.freeze(replicas, seconds)
-        return f"a replica of {replicas.methods} freezes for {seconds} s"
+        return f"a replica of {replicas.name} freezes for {seconds} s"
 
     def break_connection(self) -> str:
         at = self._draw.randrange(len(self._world.channels))
@@ -47,7 +47,7 @@ class Faults:
     def break_calls(self) -> str:
         replicas = self._draw.choice(self._world.services)
         replicas.break_calls()
-        return f"all connections to {replicas.methods} break"
+        return f"all connections to {replicas.name} break"
 
     def set_lag(self) -> str:
         self._world.disturbances.lag = lag = self._draw.choice((0, 0.01, 0.3))
@@ -59,5 +59,6 @@ class Faults:
 
     def lose_writes(self) -> str:
         seconds = self._draw.random() * LONGEST_LOSS_S
-        self._world.lose_writes(seconds)
-        return f"the store will lose what is written in the next {seconds:.3f} s"
+        service = self._draw.choice(("", "", *(replicas.name for replicas in self._world.services)))
+        self._world.lose_writes(seconds, service)
+        return f"the store {service and f'of {service} '}will lose what is written in the next {seconds:.3f} s"

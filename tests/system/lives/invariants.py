@@ -3,8 +3,7 @@
 1. Every cycle has ended, and its flow keeps nothing open and nothing waiting.
 2. No planned time of a schedule has two cycles.
 3. Nothing that one service owes another is left: submissions, ends of cycles, ends of components.
-4. Every component and node task has ended; nothing is queued, leased or delayed, and no limit is taken up. Of a run
-   that the schedulers' store has lost, components may still wait.
+4. Every component and node task has ended; nothing is queued, leased or delayed, and no limit is taken up.
 5. No replica holds anything in its memory for what has ended.
 6. A cycle counts its nodes as they ended.
 7. No attempt ran twice (`Nodes.repeated`).
@@ -34,7 +33,7 @@ def violations(world: World, *, counts: bool) -> list[str]:
         for run in flow.runs.values() if counts else ():
             found += _of_counts(run, shard)
     found += _of_debts(data, shard)
-    found += _of_node_tasks(shard, data)
+    found += _of_node_tasks(shard)
     for replica in world.node_task_managers.all:
         assert isinstance(replica.service, NodeTaskManager)
         found += _of_memory(replica.service)
@@ -83,18 +82,12 @@ def _of_debts(data: Data, shard: MemoryShard) -> Iterator[str]:
     yield from _left("the node task managers", events=[event for events in shard._events.values() for event in events])
 
 
-def _of_node_tasks(shard: MemoryShard, data: Data) -> Iterator[str]:
-    known = {str(name): run.state.facts.run_id for flow in data.flows.values() for name, run in flow.runs.items()}
-    lost = {
-        name
-        for name, run in shard._runs.items()
-        if not run.submission.run.ad_hoc and known.get(name) != run.submission.run_id
-    }
+def _of_node_tasks(shard: MemoryShard) -> Iterator[str]:
     for (run, component_id), component in shard._components.items():
-        if component.status.value != "finished" and run not in lost:
+        if component.status.value != "finished":
             yield f"component {component_id} of {run} is {component.status.value}"
     for task in shard._tasks.values():
-        if not task.status.terminal and run_of(task.task_id) not in lost:
+        if not task.status.terminal:
             yield f"node task {task.task_id} is {task.status.value}"
     queues, slots = shard._queues, shard._slots
     yield from _left(

@@ -20,6 +20,7 @@ from tradewind.testing.virtual.patches import virtual_clock_and_randomness
 
 START_NS = 1_800_000_000 * 10**9
 OPERATIONS = 120
+HOUR_S = 3600
 SHOWN, SHOWN_OF_ANSWER = 40, 120
 SERVER_FAULTS = (ServerFault, Unavailable, TimedOut, TimeoutError)
 """What nobody may be answered with while nothing goes wrong."""
@@ -28,8 +29,8 @@ SERVER_FAULTS = (ServerFault, Unavailable, TimedOut, TimeoutError)
 class Life:
     """One life; the seed says everything about it.
 
-    Two of three lives have faults, and every second one has two replicas. In every fifth one the store loses its last
-    writes now and then.
+    Two of three lives have faults, and every second one has two replicas. In every fifth one the store, or
+    that of one service, loses its last writes now and then.
     """
 
     def __init__(self, loop: VirtualLoop, seed: int) -> None:
@@ -101,7 +102,10 @@ class Life:
                 self.broken.append(answer)
 
     async def _end(self) -> None:
-        """Begin nothing more, and give everything up to three hours to end: long nodes may have to take turns."""
+        """Begin nothing more, and give everything up to three hours to end: long nodes may have to take turns.
+
+        What stores have lost may take until the hourly question whether a run is open has been asked twice.
+        """
         for flow_id in FLOWS:
             await self._insist(partial(self._users.quieten, flow_id))
         await self._insist(self._users.lift_limits)
@@ -109,7 +113,7 @@ class Life:
             await asyncio.sleep(60)
             if is_quiet(self.world):
                 break
-        await asyncio.sleep(120)
+        await asyncio.sleep(2 * HOUR_S + 120 if self.loses_writes else 120)
 
     async def _insist(self, operation: Callable[[], Awaitable[None]]) -> None:
         """Do something, although replicas may still be starting. Raises TradewindError when it keeps failing."""

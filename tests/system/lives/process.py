@@ -27,10 +27,11 @@ class Disturbances:
         self.gaps: list[tuple[Process, Callable[[], None]]] = []
         """What processes do when their connections to the store were lost for a moment."""
 
-    def tell_gaps(self) -> None:
-        """Let every process notice that the store was restarted; those that are frozen notice later."""
+    def tell_gaps(self, service: str) -> None:
+        """Let processes of a service, "" for all, notice that their store was restarted; frozen ones notice later."""
         for process, on_gap in self.gaps:
-            process.do(on_gap)
+            if service in ("", process.service):
+                process.do(on_gap)
 
     async def delay(self) -> None:
         """Take some time."""
@@ -54,9 +55,10 @@ class Disturbances:
 
 
 class Process:
-    """One replica's process."""
+    """The process of a replica of `service`."""
 
-    def __init__(self) -> None:
+    def __init__(self, service: str) -> None:
+        self.service = service
         self.crashed = False
         self.channels: list[LocalChannel] = []
         self._running = asyncio.Event()

@@ -36,19 +36,26 @@ class AllStores:
         self.data = Data(clock)
         """The records of the schedulers."""
 
-    def snapshot(self) -> Callable[[], None]:
-        """Return a function that restarts the store as it is now: it has lost what was written since."""
+    def snapshot(self, service: str = "") -> Callable[[], None]:
+        """Return a function that restarts the store as it is now: it has lost what was written since.
+
+        With `service`, that service has a store of its own, and no other store is restarted.
+        """
         of_node_tasks = self._node_tasks
-        restore = snapshot(
-            (
+        records: dict[str, tuple[object, ...]] = {
+            "node_task_manager": (
                 *(self.shard, of_node_tasks.caches, of_node_tasks.cache_statistics, of_node_tasks.config),
-                *(of_node_tasks.replicas, of_node_tasks.connected, self._triggers, self.data, self._registry),
-            )
-        )
+                *(of_node_tasks.replicas, of_node_tasks.connected),
+            ),
+            "trigger": (self._triggers,),
+            "scheduler": (self.data,),
+            "registry": (self._registry,),
+        }
+        restore = snapshot([store for name in ([service] if service else records) for store in records[name]])
 
         def restart() -> None:
             restore()
-            self._disturbances.tell_gaps()
+            self._disturbances.tell_gaps(service)
 
         return restart
 

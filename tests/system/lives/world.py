@@ -43,9 +43,10 @@ class Replicas:
     """The replicas of one service; its methods' names begin with `methods`, and `channels` are those of all callers."""
 
     def __init__(
-        self, methods: str, count: int, begin: Callable[[Process], Service], channels: Sequence[LocalChannel]
+        self, name: str, count: int, begin: Callable[[Process], Service], channels: Sequence[LocalChannel]
     ) -> None:
-        self.methods = methods
+        self.name = name
+        self.methods = f"/tradewind.api.{name}."
         self._begin = begin
         self._channels = channels
         self._starting: set[asyncio.Task[None]] = set()
@@ -80,7 +81,7 @@ class Replicas:
                 self.replace(self.all.index(replica))
 
     def _new(self) -> Replica:
-        process, server = Process(), LocalServer()
+        process, server = Process(self.name), LocalServer()
         service = self._begin(process)
         server.bind([service])
         return Replica(process, service, server)
@@ -104,7 +105,7 @@ class World:
         self.channels: list[LocalChannel] = []
 
         def all_of(name: str, begin: Callable[[Process], Service]) -> Replicas:
-            return Replicas(f"/tradewind.api.{name}.", replicas, begin, self.channels)
+            return Replicas(name, replicas, begin, self.channels)
 
         self.node_task_managers = all_of("node_task_manager", self._begin_node_task_manager)
         self.triggers = all_of("trigger", self._begin_trigger_service)
@@ -127,9 +128,9 @@ class World:
         process.freeze()
         self._loop.call_later(seconds, process.thaw)
 
-    def lose_writes(self, seconds: float) -> None:
-        """Restart the store in a while, as it is now."""
-        self._loop.call_later(seconds, self.stores.snapshot())
+    def lose_writes(self, seconds: float, service: str) -> None:
+        """Restart the store of a service, or "" of all, in a while, as it is now."""
+        self._loop.call_later(seconds, self.stores.snapshot(service))
 
     @asynccontextmanager
     async def run(self, nodes: Iterable[Node[..., Any]]) -> AsyncIterator[None]:

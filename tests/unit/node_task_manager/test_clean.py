@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import pytest
 
+from tradewind.node_task_manager.ports.events import FIRST, NewEvent, OpenEvent
 from tradewind.node_task_manager.ports.node_tasks import Cleaned, NodeTaskStore
 from tradewind.node_task_manager.use_cases.clean import Cleaner
 
@@ -14,18 +15,23 @@ class Steps:
     def __init__(self, *steps: Cleaned) -> None:
         self.steps = list(steps)
         self.places: list[int | None] = []
+        self.recalls: list[int | None] = []
         self.rests: list[float] = []
+        self.published: list[NewEvent] = []
 
-    async def clean(self, cleaner: str, place: int | None) -> Cleaned:
+    async def clean(self, cleaner: str, place: int | None, recall: int | None) -> Cleaned:
         assert cleaner == "me"
         self.places.append(place)
+        self.recalls.append(recall)
         return self.steps.pop(0)
 
     async def rest(self, seconds: float) -> None:
         self.rests.append(seconds)
 
     def cleaner(self, every_s: float = 5.0, keys_per_second: int = 1000) -> Cleaner:
-        return Cleaner(cast(NodeTaskStore, cast(Any, self)), "me", every_s, keys_per_second, self.rest)
+        return Cleaner(
+            cast(NodeTaskStore, cast(Any, self)), "me", every_s, keys_per_second, self.published.extend, self.rest
+        )
 
 
 MORE = Cleaned(leads=True, keys=500, more=True)
@@ -64,3 +70,36 @@ async def test_list_is_scanned_hourly_and_resumes_where_it_stopped(
         now[0] += passed
         await cleaner()
     assert steps.places == [0, 0, 100, None, None, 0]
+
+
+async def test_open_runs_are_recalled_at_the_start_and_after_each_outage() -> None:
+    waiting, at_7 = Cleaned(leads=True, waits=True), Cleaned(leads=True, recall=7, more=True)
+    steps = Steps(Cleaned(leads=False), waiting, at_7, DONE, DONE, DONE)
+    cleaner = steps.cleaner()
+    for _ in range(4):
+        await cleaner()
+    assert steps.recalls == [0, 0, 0, 7, None]
+    cleaner.store_was_away()
+    await cleaner()
+    assert steps.recalls[5:] == [0]
+
+
+async def test_outage_during_a_recall_leads_to_another() -> None:
+    steps = Steps(MORE, DONE, DONE, DONE)
+    cleaner = steps.cleaner()
+
+    async def lose_store(seconds: float) -> None:
+        cleaner.store_was_away()
+
+    steps.rest = lose_store  # type: ignore[method-assign]
+    cleaner = steps.cleaner()
+    for _ in range(3):
+        await cleaner()
+    assert steps.recalls == [0, None, 0, None]
+
+
+async def test_questions_to_the_scheduler_are_published_at_once() -> None:
+    question = NewEvent(FIRST, OpenEvent("1-1", 3, 1, "flow:0:0", "r0", "0", "ann", 0))
+    steps = Steps(Cleaned(leads=True, more=True, events=(question,)), DONE)
+    await steps.cleaner()()
+    assert steps.published == [question]

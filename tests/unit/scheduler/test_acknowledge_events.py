@@ -13,10 +13,10 @@ from tradewind.scheduler.domain.chain_state import ComponentEnd
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
 from tradewind.scheduler.domain.submission import ComponentEvent
-from tradewind.scheduler.loops import acknowledging, sub_flow_queue
+from tradewind.scheduler.loops import acknowledging, event_queue
 from tradewind.scheduler.loops.acknowledging import Acks
+from tradewind.scheduler.loops.event_queue import EventQueue
 from tradewind.scheduler.loops.events import event_loop
-from tradewind.scheduler.loops.sub_flow_queue import SubFlowQueue
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.background import Background
 
@@ -127,7 +127,7 @@ async def test_sub_flow_events_are_handled_in_order_without_blocking_the_reader(
     acks: Acks, background: Background
 ) -> None:
     stream, sub_flows = RecordingStream(), SlowSubFlows()
-    queue = SubFlowQueue(sub_flows, background)  # type: ignore[arg-type]
+    queue = EventQueue(sub_flows.handle, background, "nodes that run flows")
     for number in range(1, 4):
         batch = acks.batch(stream, [event(str(number))], parts=2)
         await queue.put([event(str(number))], batch)
@@ -178,7 +178,7 @@ async def test_last_event_is_acknowledged_when_an_earlier_one_is_handled_after_i
 
     peers: Any = SimpleNamespace(events=lambda: stream, collect=lambda event: None)
     owner: Any = OwnerOfAll()
-    loop = event_loop(peers, fold, peers, owner, background, sub_flows)  # type: ignore[arg-type]
+    loop = event_loop(peers, fold, peers, owner, background, sub_flows, peers)  # type: ignore[arg-type]
     background.begin(loop.run(), "events")
     await until(lambda: stream.acknowledged, "both are handled")
     assert stream.acknowledged == [["2"]]
@@ -187,9 +187,9 @@ async def test_last_event_is_acknowledged_when_an_earlier_one_is_handled_after_i
 async def test_reader_blocks_while_too_many_batches_wait(
     acks: Acks, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sub_flow_queue, "_MAX_WAITING", 2)
+    monkeypatch.setattr(event_queue, "_MAX_WAITING", 2)
     sub_flows = SlowSubFlows()
-    queue = SubFlowQueue(sub_flows, background)  # type: ignore[arg-type]
+    queue = EventQueue(sub_flows.handle, background, "nodes that run flows")
     accepted = 0
 
     async def accept() -> None:

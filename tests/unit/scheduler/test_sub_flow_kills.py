@@ -26,7 +26,7 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.sub_flow import SubFlowEvent, SubFlowReport, SubFlowWait
-from tradewind.scheduler.loops.sub_flow_queue import handle_sub_flows
+from tradewind.scheduler.loops.event_queue import handle_patiently
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.return_ends import ReturnEnds
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
@@ -230,7 +230,7 @@ async def test_unavailable_node_task_manager_is_retried() -> None:
         event = await world.begin()
         numbers = itertools.count()
         sub_flows, _ = world.sub_flows(lambda fatal=fatal, numbers=numbers: "away" if next(numbers) == fatal else "")  # type: ignore[misc]
-        await handle_sub_flows(sub_flows, [event])
+        await handle_patiently(sub_flows.handle, [event], "nodes that run flows")
         (child,) = await world.children()
         assert (await world.nodes.task()).child == str(child.name)
         if next(numbers) <= fatal:

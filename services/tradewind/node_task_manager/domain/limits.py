@@ -45,6 +45,8 @@ class Limits:
     """How many ended runs of a flow are kept, unless the flow says otherwise."""
     settle_ms: int = 60_000
     """Runs that ended less than this ago are kept, whatever the flow says."""
+    confirm_ms: int = 3600 * 1000
+    """How often the scheduler is asked whether a run is still open."""
     clean_keys: int = 500
     cleaner_lease_ms: int = 15_000
     silent_ms: int = 60_000

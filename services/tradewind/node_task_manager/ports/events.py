@@ -49,7 +49,20 @@ class SubFlowEvent(msgspec.Struct, frozen=True, array_like=True, tag="sub_flow")
     child: str = ""
 
 
-Event: TypeAlias = ComponentEvent | SubFlowEvent
+class OpenEvent(msgspec.Struct, frozen=True, array_like=True, tag="open"):
+    """Asks whether a component that is open should be: the store may have lost what the scheduler did with it."""
+
+    event_id: str
+    partition: int
+    at: int
+    run: str
+    run_id: str
+    component: str
+    user_id: str
+    begun_at: int
+
+
+Event: TypeAlias = ComponentEvent | SubFlowEvent | OpenEvent
 """Events for the scheduler."""
 
 FIRST = "0"

@@ -11,6 +11,7 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.sub_flow import SubFlowReport
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import Signal
+from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.ports.reading import Line, Progress
 from tradewind.node_task_manager.ports.work import Effects, Held, Outcome, Postponed, Vacancy
 
@@ -51,7 +52,8 @@ class Cleaned(msgspec.Struct, frozen=True):
     """What a step of cleaning did: `leads` says that the caller may clean, `waits` that lapsed leases come first.
 
     `keys` counts the keys examined; `runs`, `node_tasks` and `entries` (of indexes) count what was removed. The next
-    step goes on at `place` of the list of all node tasks, None at its end; `more` says that it can begin at once.
+    step goes on at `place` of the list of all node tasks, None at its end, and at `recall` of calling up open runs;
+    `more` says that it can begin at once. `events` are for the scheduler, in order within each partition.
     """
 
     leads: bool
@@ -61,7 +63,9 @@ class Cleaned(msgspec.Struct, frozen=True):
     node_tasks: int = 0
     entries: int = 0
     place: int | None = None
+    recall: int | None = None
     more: bool = False
+    events: tuple[NewEvent, ...] = ()
 
 
 class NodeTaskStore(Protocol):
@@ -186,8 +190,11 @@ class NodeTaskStore(Protocol):
         """Remove a bounded part of a flow; its late outcomes and submissions are refused from the first call on."""
         ...
 
-    async def clean(self, cleaner: str, place: int | None) -> Cleaned:
+    async def clean(self, cleaner: str, place: int | None, recall: int | None = None) -> Cleaned:
         """Remove a bounded number of ended records that need not be kept, if `cleaner` leads or nobody does.
+
+        Of each run that has been open for an hour, ask the scheduler by an event whether it has ended; and again every
+        hour. With `recall` (0, or where the previous step left off), ask about all open runs now.
 
         A flow loses ended runs beyond its newest `keep_cycles`, if they ended more than a minute ago and their events
         are acknowledged; open runs stay. Indexes lose entries without a record: the list of all node tasks from `place`

@@ -7,7 +7,7 @@ from tradewind.node_task_manager.domain.component import Component, ComponentSta
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, PastAttempt, TaskError
-from tradewind.node_task_manager.ports.events import Event, SubFlowEvent
+from tradewind.node_task_manager.ports.events import ComponentEvent, Event, OpenEvent, SubFlowEvent
 from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.rpc.fan_out_mapping import item_counts
 from tradewind.node_task_manager.rpc.stop_mapping import stop_mark
@@ -59,14 +59,19 @@ def fill_event(event: component_pb2.Event, found: Event) -> None:
     if isinstance(found, SubFlowEvent):
         event.sub_flow.CopyFrom(sub_flow_event(found))
         return
+    if isinstance(found, OpenEvent):
+        event.component_open.user_id = found.user_id
+        component = event.component_open.component
+        _name_component(component, found)
+        component.status = component_pb2.COMPONENT_STATUS_RUNNING
+        set_timestamp(component.submitted_at, found.begun_at)
+        return
     finished = event.component_finished
     finished.sink = found.sink
     for handle, value in found.outputs:
         finished.outputs.add(handle=handle, value_json=value)
-    flow_id, cycle, run = found.run.split(":")
     component, counts = finished.component, finished.component.counts
-    component.flow_id, component.cycle, component.run = flow_id, int(cycle), int(run)
-    component.run_id, component.component_id = found.run_id, found.component
+    _name_component(component, found)
     component.status = component_pb2.COMPONENT_STATUS_FINISHED
     component.node_count, component.sinks_completed = found.nodes, found.sinks
     counts.completed, counts.failed = found.completed, found.failed
@@ -75,6 +80,12 @@ def fill_event(event: component_pb2.Event, found: Event) -> None:
     stop = stop_mark(found.stop)
     if stop is not None:
         component.stop.CopyFrom(stop)
+
+
+def _name_component(component: component_pb2.Component, found: ComponentEvent | OpenEvent) -> None:
+    flow_id, cycle, run = found.run.split(":")
+    component.flow_id, component.cycle, component.run = flow_id, int(cycle), int(run)
+    component.run_id, component.component_id = found.run_id, found.component
 
 
 def node_task(view: TaskView, *, config: bool = False, history: bool = False) -> node_task_pb2.NodeTask:

@@ -107,6 +107,7 @@ class RedisNodeTaskStore:
             "notification_retention": limits.notification_retention_ms,
             "keep_cycles": limits.keep_cycles,
             "settle": limits.settle_ms,
+            "confirm": limits.confirm_ms,
             "clean_keys": limits.clean_keys,
             "cleaner_lease": limits.cleaner_lease_ms,
             "silent": limits.silent_ms,
@@ -277,8 +278,8 @@ class RedisNodeTaskStore:
     async def purge(self, flow_id: str) -> Purge:
         return await self.run_script(_PURGE, {"flow_id": flow_id})
 
-    async def clean(self, cleaner: str, place: int | None) -> Cleaned:
-        return await self.run_script(_CLEAN, {"cleaner": cleaner, "place": place})
+    async def clean(self, cleaner: str, place: int | None, recall: int | None = None) -> Cleaned:
+        return await self.run_script(_CLEAN, {"cleaner": cleaner, "place": place, "recall": recall})
 
     async def leave_cleaning(self, cleaner: str) -> None:
         await _LEAVE_CLEANING(self._client, self._any_key, {"base": self._keys.base, "cleaner": cleaner})

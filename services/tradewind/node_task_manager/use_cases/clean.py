@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.ports.node_tasks import NodeTaskStore
 
 Sleep = Callable[[float], Awaitable[Any]]
@@ -19,30 +20,51 @@ class Cleaner:
     """Cleans a shard while it leads: the first cleaner does, until it leaves or dies. To be called every `every_s`."""
 
     def __init__(
-        self, tasks: NodeTaskStore, name: str, every_s: float, keys_per_second: int, sleep: Sleep = asyncio.sleep
+        self,
+        tasks: NodeTaskStore,
+        name: str,
+        every_s: float,
+        keys_per_second: int,
+        publish_events: Callable[[Sequence[NewEvent]], None],
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.every_s = every_s
         self._tasks = tasks
         self._name = name
         self._keys_per_second = keys_per_second
+        self._publish_events = publish_events
         self._sleep = sleep
         self._swept = -_SWEEP_S
+        self._outages, self._outages_answered = 1, 0
+
+    def store_was_away(self) -> None:
+        """Ask the scheduler about all open runs: the store may have lost what it did with them.
+
+        Nobody knows what happened before this process began, so it begins by asking.
+        """
+        self._outages += 1
 
     async def __call__(self) -> None:
         """Take steps until nothing is left to do, or another cleaner leads."""
         sweeping = time.monotonic() >= self._swept + _SWEEP_S
         place = 0 if sweeping else None
+        outages = self._outages
+        recall = 0 if outages > self._outages_answered else None
         while True:
             began = time.monotonic()
-            step = await self._tasks.clean(self._name, place)
+            step = await self._tasks.clean(self._name, place, recall)
+            self._publish_events(step.events)
             if not step.more:
                 break
-            place = step.place
+            place, recall = step.place, step.recall
             took = time.monotonic() - began
             rest = max(step.keys / self._keys_per_second, took * _REST)
             # The cleaner's lease must not lapse meanwhile.
             await self._sleep(min(rest, self.every_s))
-        if sweeping and step.leads and not step.waits:
+        if not step.leads or step.waits:
+            return
+        self._outages_answered = outages
+        if sweeping:
             self._swept = time.monotonic()
 
     async def leave(self) -> None:

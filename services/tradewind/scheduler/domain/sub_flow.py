@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.domain.submission import ComponentEvent
+from tradewind.scheduler.domain.submission import ComponentEvent, OpenComponentEvent
 
 FAILED = "SUB_FLOW_FAILED"
 TOO_LARGE = "OUTPUT_TOO_LARGE"
@@ -27,7 +27,7 @@ class SubFlowEvent(NamedTuple):
     event_id: str
 
 
-Event: TypeAlias = ComponentEvent | SubFlowEvent
+Event: TypeAlias = ComponentEvent | SubFlowEvent | OpenComponentEvent
 """An event of a run, from the node task manager."""
 
 

@@ -54,6 +54,19 @@ class ComponentEvent(NamedTuple):
     outputs: Sequence[tuple[str, str]] = ()
 
 
+class OpenComponentEvent(NamedTuple):
+    """The node task manager asks whether a component that is open since `begun_ms` should be."""
+
+    run: RunName
+    run_id: str
+    component_id: str
+    user_id: str
+    begun_ms: int
+    partition: int
+    shard: int
+    event_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class ComponentView:
     """A component as the node task manager sees it; `end` counts the nodes that are terminal."""

@@ -7,8 +7,9 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 from tradewind.scheduler.domain.chain_state import ComponentEnd
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
-from tradewind.scheduler.domain.submission import ComponentEvent
+from tradewind.scheduler.domain.submission import ComponentEvent, OpenComponentEvent
 from tradewind.scheduler.peers.stream import PeerStream
+from tradewind.server.timestamps import milliseconds
 
 
 class EventStreamPeer(PeerStream[pb2.ReceiveEventsRequest, pb2.ReceiveEventsResponse]):
@@ -35,7 +36,8 @@ class EventStreamPeer(PeerStream[pb2.ReceiveEventsRequest, pb2.ReceiveEventsResp
 
 
 def _event(event: component_pb2.Event) -> Event:
-    if event.WhichOneof("kind") == "sub_flow":
+    kind = event.WhichOneof("kind")
+    if kind == "sub_flow":
         sub_flow = event.sub_flow
         flow_id, cycle, run, node = sub_flow.node_task_id.split(":", 3)
         return SubFlowEvent(
@@ -44,6 +46,18 @@ def _event(event: component_pb2.Event) -> Event:
             sub_flow.user_id,
             node,
             run_name_of(sub_flow.abandoned) if sub_flow.HasField("abandoned") else None,
+            event.partition,
+            event.shard,
+            event.event_id,
+        )
+    if kind == "component_open":
+        component = event.component_open.component
+        return OpenComponentEvent(
+            run_name_of(component),
+            component.run_id,
+            component.component_id,
+            event.component_open.user_id,
+            milliseconds(component.submitted_at),
             event.partition,
             event.shard,
             event.event_id,

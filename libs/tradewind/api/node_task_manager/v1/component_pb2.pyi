@@ -610,6 +610,37 @@ class ComponentFinished(_message.Message):
 Global___ComponentFinished: _TypeAlias = ComponentFinished  # noqa: Y015
 
 @_typing.final
+class ComponentOpen(_message.Message):
+    """Asks whether a component that is open should be: the store may have lost what the scheduler did with it. It is sent when
+    the component has been open for an hour, and every hour from then on; also when the store was away for a moment, and
+    when a node task manager starts. Stop the component if its run has ended.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMPONENT_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.str
+    """The owner; decides the shard."""
+    @_builtins.property
+    def component(self) -> Global___Component:
+        """The component, running; only its names and `submitted_at` are set."""
+
+    def __init__(
+        self,
+        *,
+        component: Global___Component | None = ...,
+        user_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["component", b"component"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["component", b"component", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ComponentOpen: _TypeAlias = ComponentOpen  # noqa: Y015
+
+@_typing.final
 class Event(_message.Message):
     """What happened to a run, in the order of its partition."""
 
@@ -620,6 +651,7 @@ class Event(_message.Message):
     SHARD_FIELD_NUMBER: _builtins.int
     COMPONENT_FINISHED_FIELD_NUMBER: _builtins.int
     SUB_FLOW_FIELD_NUMBER: _builtins.int
+    COMPONENT_OPEN_FIELD_NUMBER: _builtins.int
     event_id: _builtins.str
     """Position in the partition's stream of its shard; acknowledge through it."""
     partition: _builtins.int
@@ -634,6 +666,10 @@ class Event(_message.Message):
     def sub_flow(self) -> _sub_flow_pb2.SubFlowEvent:
         """A node task waits for a cycle of another flow, or no longer does."""
 
+    @_builtins.property
+    def component_open(self) -> Global___ComponentOpen:
+        """A component is open; is its run?"""
+
     def __init__(
         self,
         *,
@@ -642,12 +678,13 @@ class Event(_message.Message):
         shard: _builtins.int = ...,
         component_finished: Global___ComponentFinished | None = ...,
         sub_flow: _sub_flow_pb2.SubFlowEvent | None = ...,
+        component_open: Global___ComponentOpen | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["component_finished", b"component_finished", "kind", b"kind", "sub_flow", b"sub_flow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["component_finished", b"component_finished", "component_open", b"component_open", "kind", b"kind", "sub_flow", b"sub_flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["component_finished", b"component_finished", "event_id", b"event_id", "kind", b"kind", "partition", b"partition", "shard", b"shard", "sub_flow", b"sub_flow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["component_finished", b"component_finished", "component_open", b"component_open", "event_id", b"event_id", "kind", b"kind", "partition", b"partition", "shard", b"shard", "sub_flow", b"sub_flow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["component_finished", "sub_flow"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["component_finished", "sub_flow", "component_open"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 

@@ -1,9 +1,11 @@
 -- Cleans up after ended runs, in bounded steps, for one replica at a time: the one that holds the lease `cleaner`.
--- Nothing is cleaned until the node tasks of lapsed leases have come back.
+-- Nothing is cleaned until the node tasks of lapsed leases have come back. Of runs that stay open, the scheduler is asked
+-- whether they are.
 -- KEYS[1] any key of the shard. args: base, now, limits, cleaner (the calling replica), place (where to go on in
--- node_tasks_list; nil: leave that list).
--- Returns {leads, waits, keys (touched), runs, node_tasks, entries (removed), place, more}.
+-- node_tasks_list; nil: leave that list), recall (where to go on calling up open runs; nil: leave them).
+-- Returns {leads, waits, keys (touched), runs, node_tasks, entries (removed), place, recall, more, events}.
 --!include walks
+--!include scheduler_events
 budget = limits.clean_keys
 swept = {runs = 0, node_tasks = 0, entries = 0}
 local MOST = 100
@@ -59,6 +61,21 @@ local function trim(flow, keep, run)
   end
 end
 
+-- Asks the scheduler, and again after a while, whether a run that is open has ended: the store may have lost its end.
+-- No events pile up while no scheduler takes them.
+local function confirm(run)
+  for _, id in ipairs(component_ids(run)) do
+    local comp = component(run, id)
+    if comp and comp.status ~= 'finished' then
+      if acknowledged(comp.partition, time - limits.confirm) then
+        spend(1)
+        scheduler.add_event(comp.partition, 'open', {time, run, comp.run_id, id, comp.user_id, flow_runs.begun_at(run, id)})
+      end
+      call('ZADD', base .. 'to_clean', time + limits.confirm, 'run:' .. run)
+    end
+  end
+end
+
 local CLEAN = {}
 
 -- Adds a run that ended a while ago to the ended ones of its flow, and trims these.
@@ -71,7 +88,7 @@ function CLEAN.run(run)
     return keep_cycle(flow, cycle, number - 1, time + limits.settle)
   end
   local at, partition = ended_at(run)
-  if not at then return end
+  if not at then return confirm(run) end
   if not acknowledged(partition, at) then return call('ZADD', base .. 'to_clean', time + limits.settle, 'run:' .. run) end
   -- The run stays as long as the latest run of its cycle, which represents it in the index.
   local left = call('PTTL', base .. 'run:' .. flow .. ':' .. cycle .. ':' .. number + 1)
@@ -143,6 +160,24 @@ local function clean_due()
   end
 end
 
+-- Makes open runs due, so that later steps ask the scheduler about them; leaves out the first `skip` entries of `to_clean`
+-- that are not due yet, and are no open runs. Returns how many to leave out in the next step, nil after the last one.
+local function recall(skip)
+  local later, due = string.format('(%.0f', time + limits.settle), {}
+  local found = call('ZRANGE', base .. 'to_clean', later, '+inf', 'BYSCORE', 'LIMIT', skip, MOST)
+  spend(#found)
+  for _, name in ipairs(found) do
+    if string.sub(name, 1, 4) == 'run:' then
+      due[#due + 1] = stamp
+      due[#due + 1] = name
+    else
+      skip = skip + 1
+    end
+  end
+  in_pieces('ZADD', base .. 'to_clean', due)
+  if #found == MOST then return skip end
+end
+
 -- Takes ad-hoc runs whose records have expired out of the lists of their users.
 local function unlist_expired()
   for _, name in ipairs(call('ZRANGEBYSCORE', base .. 'ended_runs', '-inf', time, 'LIMIT', 0, math.max(budget, 0))) do
@@ -173,10 +208,14 @@ local function sweep_list(from)
   if not done then return from end
 end
 
-local waits, place, more = false, nil, false
+local waits, place, recalled, more = false, args.place, nil, false
 local function clean()
   waits = #call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, 1) > 0
   if waits then return end
+  if args.recall then
+    recalled, more = recall(args.recall), true
+    return
+  end
   walk()
   clean_due()
   walk()
@@ -190,6 +229,10 @@ local function clean()
 end
 
 local leader = leads()
-if leader then clean() end
+if leader then
+  clean()
+  scheduler.write_last()
+end
 return cmsgpack.pack({leads = leader, waits = waits, keys = limits.clean_keys - budget, runs = swept.runs,
-  node_tasks = swept.node_tasks, entries = swept.entries, place = place, more = more})
+  node_tasks = swept.node_tasks, entries = swept.entries, place = place, recall = recalled, more = more,
+  events = effects.events})

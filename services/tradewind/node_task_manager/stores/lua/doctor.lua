@@ -194,7 +194,7 @@ do
       local list = 'user_runs:' .. comp.user_id .. ':' .. string.match(comp.run, '^[^:]+')
       if open and not score_of(list, comp.run) then
         found('run-not-listed', comp.run, 'it is open but not in the list of its user',
-          function() put(list, comp.run, string.format('%.0f', select(10, cmsgpack.unpack(stored(comp, 'facts'))))) end)
+          function() put(list, comp.run, string.format('%.0f', flow_runs.begun_at(comp.run, comp.id))) end)
       end
       return
     end
@@ -204,6 +204,9 @@ do
     if open and (not score or score < flow_runs.OPEN) then
       found('run-not-listed', comp.run, 'it is open, but deleting its flow would leave it behind',
         function() put(index, name, flow_runs.OPEN + flow_runs.number(name)) end)
+    elseif open and not score_of('to_clean', 'run:' .. comp.run) then
+      found('run-not-listed', comp.run, 'it is open, but the scheduler would not be asked whether it still is',
+        function() put('to_clean', 'run:' .. comp.run, time) end)
     elseif not open and (not score or score >= flow_runs.OPEN) and not score_of('to_clean', 'run:' .. comp.run) and all_done() then
       found('run-not-listed', comp.run, 'it has ended, but the index of its flow does not say so',
         function() put('to_clean', 'run:' .. comp.run, time) end)

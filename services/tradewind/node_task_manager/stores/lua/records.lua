@@ -225,6 +225,12 @@ function flow_runs.number(name)
   return cycle * flow_runs.EACH + run
 end
 
+-- Returns when a component of a run began.
+function flow_runs.begun_at(run, id)
+  local PLACE = 10
+  return (select(PLACE, cmsgpack.unpack(call('HGET', base .. 'run:' .. run, id .. '/facts'))))
+end
+
 -- Changes are collected as the arguments of one HSET for each run; the last value of a field counts. Status, signals
 -- and facts of a node task and the counts of a component are written from the record itself.
 local function write(record, field, value)

@@ -74,10 +74,9 @@ do
   -- Ends a run that the scheduler has lost, with the components that handle its outcome: it has begun another since,
   -- and gave that the same name.
   function submission.end_lost_run(run)
-    local stop, PLACE_OF_TIME = stopping.system_mark('the scheduler has lost this run, and given its number to another'), 10
+    local stop = stopping.system_mark('the scheduler has lost this run, and given its number to another')
     for _, id in ipairs(component_ids(run.run)) do
-      local begun_at = select(PLACE_OF_TIME, cmsgpack.unpack(call('HGET', base .. 'run:' .. run.run, id .. '/facts')))
-      local comp = begun_at < run.begun_ms and component(run.run, id)
+      local comp = flow_runs.begun_at(run.run, id) < run.begun_ms and component(run.run, id)
       if comp then stopping.component(comp, stop) end
     end
   end
@@ -180,6 +179,7 @@ do
     else
       local flow, name = flow_runs.names(run.run)
       put('flow_runs:' .. flow, name, flow_runs.OPEN + flow_runs.number(name))
+      put('to_clean', 'run:' .. run.run, time + limits.confirm)
     end
     return ACCEPTED
   end

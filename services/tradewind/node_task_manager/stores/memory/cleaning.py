@@ -1,10 +1,12 @@
-"""Removing ended runs that are no longer kept, in memory: all at once."""
+"""Removing ended runs that are no longer kept, and asking about open ones, in memory: all at once."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from tradewind.node_task_manager.domain.component import Component, ComponentStatus
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.ports.events import OpenEvent
 from tradewind.node_task_manager.ports.node_tasks import Cleaned
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
 
@@ -18,7 +20,7 @@ class MemoryCleaning(MemoryClaiming):
         self._cleaned: Counter[str] = Counter(runs=0, node_tasks=0, entries=0)
         self._cleaner = ("", 0)
 
-    async def clean(self, cleaner: str, place: int | None) -> Cleaned:
+    async def clean(self, cleaner: str, place: int | None, recall: int | None = None) -> Cleaned:
         now = self._clock()
         holder, until = self._cleaner
         if holder != cleaner and now < until:
@@ -27,13 +29,21 @@ class MemoryCleaning(MemoryClaiming):
         if any(at <= now for at in self._leases.values()):
             return Cleaned(leads=True, waits=True)
         before = self._cleaned.copy()
-        for _, name in sorted((at, name) for name, at in self._ends.items() if at <= now):
-            # It may have been removed with a later run of its cycle.
-            if name in self._ends:
+        if recall is not None:
+            soon = now + self._limits.settle_ms
+            self._to_clean |= {name: now for name, at in self._to_clean.items() if at > soon}
+        for _, name in sorted((at, name) for name, at in self._to_clean.items() if at <= now):
+            if name not in self._to_clean:
+                # It has been removed with a later run of its cycle.
+                continue
+            if open_components := self._open_components(name):
+                self._confirm(name, open_components, now)
+            else:
                 self._settle_run(name, now)
         self._unlisted_ms = now - self._limits.retention_ms
         removed = self._cleaned - before
-        return Cleaned(leads=True, runs=removed["runs"], node_tasks=removed["node_tasks"])
+        events = tuple(self.new_events())
+        return Cleaned(leads=True, runs=removed["runs"], node_tasks=removed["node_tasks"], events=events)
 
     async def leave_cleaning(self, cleaner: str) -> None:
         if self._cleaner[0] == cleaner:
@@ -42,14 +52,38 @@ class MemoryCleaning(MemoryClaiming):
     async def cleaned(self) -> dict[str, int]:
         return dict(self._cleaned)
 
+    def _open_components(self, name: str) -> list[Component]:
+        of_run = [self._components[name, at] for at, _ in self._runs[name].submission.components]
+        return [component for component in of_run if component.status is not ComponentStatus.FINISHED]
+
+    def _confirm(self, name: str, open_components: Sequence[Component], now: int) -> None:
+        """Ask the scheduler about a run that is open, unless no scheduler has taken events for as long as that."""
+        self._to_clean[name] = now + self._limits.confirm_ms
+        partition = self._runs[name].submission.partition
+        if any(event.at <= now - self._limits.confirm_ms for event in self._events.get(partition, ())[:1]):
+            return
+        for component in open_components:
+            self.append(
+                OpenEvent(
+                    event_id=f"{now}-{next(self._numbers)}",
+                    partition=partition,
+                    at=now,
+                    run=name,
+                    run_id=component.run_id,
+                    component=component.component_id,
+                    user_id=component.user_id,
+                    begun_at=component.submitted_at,
+                )
+            )
+
     def _settle_run(self, name: str, now: int) -> None:
         """Count a run that ended a while ago among its flow's ended runs, unless the scheduler may still ask for it."""
         submission = self._runs[name].submission
         ended_at = max(self._components[name, at].finished_at for at, _ in submission.components)
         if any(event.at <= ended_at for event in self._events.get(submission.partition, ())):
-            self._ends[name] = now + self._limits.settle_ms
+            self._to_clean[name] = now + self._limits.settle_ms
             return
-        del self._ends[name]
+        del self._to_clean[name]
         if str(submission.run._replace(run=submission.run.run + 1)) in self._runs:
             return
         if submission.keep_for_ms and ended_at + submission.keep_for_ms <= now:

@@ -41,8 +41,8 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
         MemoryNotices.__init__(self, limits, clock)
         self._totals: Counter[str] = Counter()
         self._budgets = RetryBudgets(limits.retries, limits.retry_percent, clock)
-        self._ends: dict[str, int] = {}
-        """When cleaning should check each ended run of a flow."""
+        self._to_clean: dict[str, int] = {}
+        """When cleaning should check each run of a flow: after its end, and now and then while it is open."""
         self._sessions: dict[str, int] = {}
         self._unwanted: set[tuple[str, str]] = set()
         """Withheld components that were skipped."""
@@ -54,7 +54,7 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
             del self._components[owner]
             self._inputs.pop(owner, None)
             self._unwanted.discard(owner)
-        self._ends.pop(name, None)
+        self._to_clean.pop(name, None)
         self._stops = {key: mark for key, mark in self._stops.items() if key[0] != name}
         gone = [task_id for task_id in self._tasks if run_of(task_id) == name]
         for task_id in gone:
@@ -319,7 +319,7 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
         if owner not in self._unwanted:
             self._notify_component(component)
         if all(self._components[owner[0], at].finished_at for at in self._runs[owner[0]].policy):
-            self._ends[owner[0]] = self._clock() + self._limits.settle_ms
+            self._to_clean[owner[0]] = self._clock() + self._limits.settle_ms
         event = ComponentEvent(
             event_id=f"{self._clock()}-{next(self._numbers)}",
             partition=self._runs[owner[0]].submission.partition,

@@ -24,7 +24,7 @@ class MemoryReruns(MemoryCleaning):
             return
         source_run = run.run._replace(run=run.source)
         self._kept.get(run.run.flow_id, set()).discard(source_run)
-        self._ends[str(source_run)] = self._clock() + self._limits.settle_ms
+        self._to_clean[str(source_run)] = self._clock() + self._limits.settle_ms
         plan = self._plans[self._components[owner].plan]
         for place in dict(run.kept).get(owner[1], ()):
             node_id = plan.nodes[place].node_id if place < len(plan.nodes) else ""

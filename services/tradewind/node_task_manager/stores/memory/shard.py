@@ -92,6 +92,8 @@ class MemoryShard(
         name = str(run.run)
         plans = {component_id: self._plans[digest] for component_id, digest in run.components}
         self._runs[name] = Run(run, {at: plan.failure_policy for at, plan in plans.items()})
+        if not run.run.ad_hoc:
+            self._to_clean[name] = self._clock() + self._limits.confirm_ms
         for component_id, plan in plans.items():
             self._components[name, component_id] = Component(
                 run=run.run,
