@@ -41,6 +41,33 @@ def test_scheduled_cycles_lost_from_store_are_recovered_and_run_once() -> None:
     run_in_world(scenario, ledger.nodes, 0)
 
 
+def test_cycles_that_waited_for_others_run_once_after_store_has_lost_them() -> None:
+    ledger = Ledger()
+    flow = Flow("f", schedule={"interval": EVERY_S, "catch_up": "all"}, overlap="queue_all")
+    flow.node("long", "delay", {"seconds": 2.5 * EVERY_S})["output"] >> flow.node("last", "work")["after"]
+
+    async def scenario(world: World) -> None:
+        client = world.client
+        await client.register_flow("f", flow)
+        await client.start_flow("f")
+        await asyncio.sleep(6.2 * EVERY_S)
+        restore = world.snapshot()
+        await asyncio.sleep(6 * EVERY_S)
+        before = [cycle async for cycle in client.list_cycles("f")]
+        restore()
+        assert len([cycle async for cycle in client.list_cycles("f")]) < len(before)
+        await asyncio.sleep(12 * EVERY_S)
+        await client.pause_flow("f")
+        await asyncio.sleep(30 * EVERY_S)
+        cycles = [cycle async for cycle in client.list_cycles("f")][::-1]
+        assert {cycle.status for cycle in cycles} == {"completed"}
+        again = {cycle.cycle: cycle.run_id for cycle in cycles}
+        assert [again[cycle.cycle] for cycle in before] == [cycle.run_id for cycle in before]
+        assert ledger.ran == Counter(f"f:{cycle.cycle}:last" for cycle in cycles)
+
+    run_in_world(scenario, ledger.nodes, 0)
+
+
 def test_planned_times_survive_outage_of_scheduler_store() -> None:
     ledger = Ledger()
     flow = Flow("f", schedule={"interval": EVERY_S, "catch_up": "all"}, overlap="allow")

@@ -80,6 +80,22 @@ async def test_queue_one_begins_waiting_time_when_running_cycle_ends(bench: Benc
     assert (await bench.begin(bench.queued_request())).outcome is BeginOutcome.SETTLED
 
 
+async def test_waiting_time_begins_with_the_run_id_of_its_own_request(bench: Bench) -> None:
+    due = await running(bench, overlap=OverlapPolicy.QUEUE_ALL)
+    first = await tick(bench, due)
+    assert first is not None
+    waiting = []
+    for _ in range(2):
+        bench.clock.advance(MINUTE)
+        waiting.append(await bench.scheduled_request(bench.now))
+        assert (await bench.begin(waiting[-1])).outcome is BeginOutcome.SETTLED
+    for request in waiting:
+        await bench.end(first)
+        first = await bench.begun(bench.queued_request())
+        assert (first.facts.run_id, first.facts.planned_ms) == (request.run_id, request.planned_ms)
+        assert (await bench.state(first.name)).facts.run_id == request.run_id
+
+
 async def test_queue_one_drops_times_beyond_the_first(bench: Bench) -> None:
     due = await running(bench, overlap=OverlapPolicy.QUEUE_ONE)
     await tick(bench, due)

@@ -1,11 +1,13 @@
 """Which runs get the same id when they begin again after a store has forgotten them."""
 
-from tests.unit.scheduler.memory_scheduler import MemoryScheduler
+from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
 from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
+from tradewind.scheduler.use_cases.begin_queued import BeginQueued
+from tradewind.server.partitions import partition_of
 
 PLANNED = 1_800_000_000_000
 DUE = CycleRequest("f", CycleOrigin.SCHEDULE, due_ms=PLANNED, now_ms=PLANNED, schedule_epoch=2**60)
@@ -40,3 +42,25 @@ async def test_run_id_differs_for_another_definition() -> None:
 
 async def test_run_id_of_a_manual_run_is_unique() -> None:
     assert await run_id(CycleRequest("f")) != await run_id(CycleRequest("f"))
+
+
+async def test_planned_time_that_waits_for_a_cycle_keeps_its_run_id() -> None:
+    async def ids() -> list[str]:
+        scheduler = MemoryScheduler()
+        await scheduler.register(overlap="queue_all")
+        scheduler.stores.data.flows["f"].status = FlowStatus.RUNNING
+        times = [PLANNED + at * 60_000 for at in range(3)]
+        first, *waiting = await scheduler.begin([DUE._replace(due_ms=at, now_ms=at) for at in times])
+        assert first.run is not None
+        assert [each.run for each in waiting] == [None, None]
+        begin_queued = BeginQueued(scheduler.begin, scheduler.stores.firings)
+        epochs = {partition_of("f"): 1}
+        runs = [first.run]
+        for run in runs:
+            await scheduler.fold([event(run.state)], epochs)
+            runs += await begin_queued(epochs)
+        return [run.state.facts.run_id for run in runs]
+
+    found = await ids()
+    assert len(set(found)) == 3
+    assert await ids() == found

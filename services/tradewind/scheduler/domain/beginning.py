@@ -58,8 +58,9 @@ class BeginRequest(NamedTuple):
 
     A scheduled request answers a trigger's `due_ms` under its schedule epoch, and begins a cycle only in a flow that is
     running. The cycle begins at the planned time `planned_ms` (0 when none is to begin), which lies ahead with `ahead`;
-    `next_ms` is due after it (0 for none), and the planned times `missed` are passed over. With `queued`, `planned_ms`
-    is the planned time that has waited longest in the flow's queue. RunFlow sets none of these.
+    `next_ms` is due after it (0 for none), and the planned times `missed` are passed over. With `queued`, the
+    store knows `planned_ms`, the time that has waited longest in the flow's queue, and the `run_id` that was asked for
+    when that time was due. RunFlow sets none of these.
 
     A cycle of a backfill is planned at the backfill's position; such a cycle, or one with a `parent`, begins now,
     whatever other cycles are open. `check_in_ms` is when to look after the run if nothing is heard of it. `replaces` is

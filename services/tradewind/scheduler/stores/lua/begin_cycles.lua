@@ -16,7 +16,7 @@
 -- A backfill skips a planned time for which a cycle has begun before: `duplicate`.
 -- Returns the time, and for each group its answers, none when another replica owns the partition by now. The answer is
 -- the number of the cycle when an item without `rare` has begun as asked for, else {outcome, revision, cycle, start,
--- planned, next planned time, inputs (of a queued event), run, run_id, stopping}; the last three are left out when a
--- cycle has begun, which has the run_id that was asked for.
+-- planned, next planned time, inputs (of a queued event), run, run_id, stopping}. The last four are left out when a cycle
+-- has begun, except for a queued time, whose run_id is the one that was asked for when it was due.
 --!include beginning
 return answers_of(args.groups, 13, begin)

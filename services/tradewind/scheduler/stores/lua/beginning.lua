@@ -101,7 +101,7 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   local flow = flow_of(flow_id, plan)
   if not flow then return answer('not_found') end
   if flow.status == 'deleting' then return answer('deleting', flow.revision) end
-  plan = plan and due.plan_of(plan)
+  plan = plan and due.plan_of(plan, run_id)
   if replaces and replaces >= 0 then
     request, payload, request_ms = remove_run(flow_id, replaces, run_id)
     -- It has been replaced before, by a call whose answer was lost.
@@ -110,6 +110,7 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
     local same_revision, refused = revision == flow.revision and string.sub(flow.digest, 1, #digest) == digest, nil
     refused, planned, inputs = admit(flow, plan, backfill, parent, planned, same_revision, inputs, request, payload)
     if refused then return refused end
+    run_id = plan and plan.run_id or run_id
   end
   local cycle, number, name = next_cycle(flow, at_least)
   if request ~= '' then
@@ -151,5 +152,6 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   end
   if not rare then return cycle end
   if not plan then return {'begun', flow.revision, cycle, start, planned, 0} end
-  return {'begun', flow.revision, cycle, start, planned, plan.next_at, plan.inputs ~= '' and plan.inputs or nil}
+  if not plan.queued then return {'begun', flow.revision, cycle, start, planned, plan.next_at} end
+  return {'begun', flow.revision, cycle, start, planned, plan.next_at, plan.inputs, 0, run_id}
 end

@@ -6,11 +6,11 @@ local due = {}
 
 -- Returns a plan of begin_cycles with named fields. `label` is the label of an event, `inputs` are those of an event
 -- that waited. The plan is `followed` by `next_at` when the cycle begins for the time that is due, not for one that
--- waited.
-function due.plan_of(packed)
+-- waited; such a cycle has the `run_id` that was asked for when its time was due.
+function due.plan_of(packed, run_id)
   local queued, at, next_at, missed, most, once, schedule_epoch, ahead, event = unpack(packed, 1, 9)
   return {queued = queued, at = at, next_at = next_at, missed = missed, most = most, once = once, schedule_epoch = schedule_epoch,
-    ahead = ahead, event = event, label = event and at .. event[1], inputs = nil, followed = false}
+    ahead = ahead, event = event, run_id = run_id, label = event and at .. event[1], inputs = nil, followed = false}
 end
 
 -- Returns the earlier answer to a due time, or nil. If the time is still planned, this schedule did not answer it: a
@@ -53,13 +53,13 @@ local function apply_overlap(flow, plan, planned, open, inputs)
     firings.settle(key, planned, 'skipped', running, label)
   elseif flow.overlap == 'cancel_running' then
     firings.drop_queued(key, flow_id, 'a later planned time took its place')
-    firings.queue(key, flow_id, planned, open and running .. ' and was asked to stop' or running, label, inputs)
+    firings.queue(key, flow_id, planned, open and running .. ' and was asked to stop' or running, label, plan.run_id, inputs)
     return #mark_stopping(flow_id, 'scheduler', 'the next cycle is due and overlap is cancel_running', 'scheduler',
       true) > 0, 1 - waiting
   elseif waiting >= most then
     firings.settle(key, planned, 'dropped', running .. ', with ' .. waiting .. ' already waiting', label)
   else
-    firings.queue(key, flow_id, planned, running, label, inputs)
+    firings.queue(key, flow_id, planned, running, label, plan.run_id, inputs)
     return false, 1
   end
   return false, 0
@@ -69,7 +69,7 @@ end
 -- the cycle `open` or by planned times that wait; else nil, the planned time, and the inputs of the cycle.
 function due.settle(flow, plan, planned, blocked, open, inputs)
   if plan.queued then
-    planned, plan.label, plan.inputs = firings.next_queued(flow.key, flow.id)
+    planned, plan.label, plan.run_id, plan.inputs = firings.next_queued(flow.key, flow.id)
     if not planned then return answer('settled', flow.revision) end
     return nil, planned, plan.inputs ~= '' and plan.inputs or inputs
   end

@@ -86,7 +86,8 @@ class MemoryCycles:
         blocked = bool(flow.blocking_runs or flow.queued) and flow.overlap is not OverlapPolicy.ALLOW
         stopping, cycles = False, 1
         if request.planned_ms and blocked:
-            waiting = Waiting(request.planned_ms, event_id, request.inputs_json if event_id else "")
+            inputs_json = request.inputs_json if event_id else ""
+            waiting = Waiting(request.planned_ms, event_id, request.run_id, inputs_json)
             stopping, cycles = apply_overlap(self._data, flow, waiting, now)
         request = request._replace(next_ms=self._plan(request, flow, now, cycles))
         if request.planned_ms and not blocked:
@@ -255,6 +256,7 @@ def _for_waiting(request: BeginRequest, waiting: Waiting) -> BeginRequest:
     """Return the request for the cycle of the planned time that has waited longest."""
     return request._replace(
         planned_ms=waiting.planned_ms,
+        run_id=waiting.run_id,
         inputs_json=waiting.inputs_json or request.inputs_json,
         event=EventFiring(waiting.event_id) if waiting.event_id else None,
     )

@@ -41,11 +41,15 @@ class BackfillRecord:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Waiting:
-    """A planned time that waits for a running cycle; for an event, with its id and the inputs of its cycle."""
+    """A planned time that waits for a running cycle, with the id of the run that is to begin.
+
+    For an event, also with its id and the inputs of its cycle.
+    """
 
     planned_ms: int
-    event_id: str = ""
-    inputs_json: str = ""
+    event_id: str
+    run_id: str
+    inputs_json: str
 
 
 @dataclass(slots=True)

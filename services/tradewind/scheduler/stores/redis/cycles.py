@@ -197,7 +197,7 @@ def _answer(request: BeginRequest, at_ms: int, reply: int | _Begun) -> BeginAnsw
     run = RunName(request.shape.flow_id, reply.cycle, reply.run) if reply.cycle >= 0 else None
     if reply.outcome is not BeginOutcome.BEGUN or run is None:
         return BeginAnswer(reply.outcome, run, reply.run_id, reply.next_at, reply.revision, None, reply.stopping)
-    if reply.inputs:
-        request = request._replace(inputs_json=reply.inputs)
+    if request.queued:
+        request = request._replace(run_id=reply.run_id, inputs_json=reply.inputs or request.inputs_json)
     state = begun_state(request, run, reply.start, reply.planned)
     return BeginAnswer(reply.outcome, run, request.run_id, reply.next_at, reply.revision, state)
