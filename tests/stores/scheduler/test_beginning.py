@@ -1,6 +1,7 @@
 """Beginning cycles: numbers, overlap, idempotence per planned time and request, fencing."""
 
-from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Bench, names, request_of, shape
+from tests.servers import RedisServer
+from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Bench, names, redis_stores, request_of, shape
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin, UpdateOutcome
 from tradewind.scheduler.domain.cycle_status import CycleStatus
@@ -10,6 +11,8 @@ from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.stores.keys import Keys
+from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
 
 
@@ -254,13 +257,25 @@ async def test_open_run_is_due_for_checks_until_it_ends(bench: Bench) -> None:
     assert await bench.stores.open_runs.of_flow("f", 9) == []
 
 
-async def test_forgetting_a_run_removes_it_from_the_open_runs(bench: Bench) -> None:
+async def test_running_run_is_not_forgotten(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     await bench.stores.open_runs.forget(state.name)
     partition = partition_of("f")
+    assert (await bench.stores.open_runs.check([partition], 9))[partition].next_ms == bench.now + CHECK_IN
+    assert (await bench.flow()).running_cycles == 1
+
+
+async def test_run_whose_record_is_gone_is_forgotten(redis_server: RedisServer) -> None:
+    clock = ManualClock()
+    bench = Bench(redis_stores(redis_server, clock), clock)
+    await bench.register()
+    state = await bench.begun()
+    await redis_server.connect().execute_command("DEL", Keys().run("f", state.name.cycle, 0))
+    await bench.stores.open_runs.forget(state.name)
+    partition = partition_of("f")
     assert (await bench.stores.open_runs.check([partition], 9))[partition].next_ms is None
-    assert (await bench.flow()).running_cycles == 0
+    assert await bench.stores.open_runs.of_flow("f", 9) == []
 
 
 async def test_forgetting_an_ended_run_keeps_it_among_the_cycles_of_its_flow(bench: Bench) -> None:

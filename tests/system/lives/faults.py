@@ -1,6 +1,7 @@
 """What goes wrong in a life, at random."""
 
 import random
+from collections.abc import Sequence
 
 from tests.system.lives.world import World
 
@@ -13,11 +14,12 @@ LONGEST_LOSS_S = 2
 class Faults:
     """Each method is one kind of fault."""
 
-    def __init__(self, draw: random.Random, world: World, loses_writes: bool) -> None:
+    def __init__(self, draw: random.Random, world: World, lossy_stores: Sequence[str]) -> None:
         self._draw = draw
         self._world = world
+        self._lossy_stores = lossy_stores
         self._kinds = [self.crash, self.freeze, self.break_connection, self.break_calls, self.set_lag, self.set_failing]
-        if loses_writes:
+        if lossy_stores:
             self._kinds += [self.lose_writes, self.lose_writes]
 
     def maybe(self) -> str | None:
@@ -59,6 +61,6 @@ class Faults:
 
     def lose_writes(self) -> str:
         seconds = self._draw.random() * LONGEST_LOSS_S
-        service = self._draw.choice(("", "", *(replicas.name for replicas in self._world.services)))
+        service = self._draw.choice(self._lossy_stores)
         self._world.lose_writes(seconds, service)
         return f"the store {service and f'of {service} '}will lose what is written in the next {seconds:.3f} s"

@@ -9,7 +9,8 @@
 7. No attempt ran twice (`Nodes.repeated`).
 8. Without faults, no user was answered that the servers failed, or waited in vain (`Life` notes these).
 
-6 and 7 do not hold where the store has lost writes: what it has forgotten runs again, maybe with another outcome.
+6 and 7 do not hold where the store of the node task managers loses writes: what it has forgotten runs again, maybe with
+another outcome.
 """
 
 from collections import Counter

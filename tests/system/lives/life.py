@@ -21,6 +21,8 @@ from tradewind.testing.virtual.patches import virtual_clock_and_randomness
 START_NS = 1_800_000_000 * 10**9
 OPERATIONS = 120
 HOUR_S = 3600
+LOSSY_STORES = {2: ("", "node_task_manager"), 3: ("scheduler", "trigger")}
+"""Whose stores lose writes, "" for all at once, by the remainder of the seed."""
 SHOWN, SHOWN_OF_ANSWER = 40, 120
 SERVER_FAULTS = (ServerFault, Unavailable, TimedOut, TimeoutError)
 """What nobody may be answered with while nothing goes wrong."""
@@ -29,14 +31,16 @@ SERVER_FAULTS = (ServerFault, Unavailable, TimedOut, TimeoutError)
 class Life:
     """One life; the seed says everything about it.
 
-    Two of three lives have faults, and every second one has two replicas. In every fifth one the store, or
-    that of one service, loses its last writes now and then.
+    Two of three lives have faults, and every second one has two replicas. In two of five of these, stores lose their
+    last writes now and then: all of them, or those of one service.
     """
 
     def __init__(self, loop: VirtualLoop, seed: int) -> None:
         self._draw = draw = random.Random(seed)
         self.replicas, self.has_faults = 1 + seed % 2, bool(seed % 3)
-        self.loses_writes = self.has_faults and seed % 5 == 2
+        lossy_stores = LOSSY_STORES.get(seed % 5, ()) if self.has_faults else ()
+        self.loses_writes = bool(lossy_stores)
+        self.forgets_attempts = "node_task_manager" in lossy_stores
         self.seed = seed
         self.log: list[str] = []
         """Everything that was done, with its time."""
@@ -45,7 +49,7 @@ class Life:
         self.world = World(loop, draw, self.replicas)
         self.nodes = Nodes(random.Random(f"nodes {seed}"))
         self._users = Users(draw, self.world.client, loop.now_ms)
-        self._faults = Faults(draw, self.world, self.loses_writes)
+        self._faults = Faults(draw, self.world, lossy_stores)
 
     def report(self) -> str:
         """Say what is broken, how to repeat it, and what was done last."""
@@ -86,8 +90,8 @@ class Life:
             await asyncio.gather(*operations)
             await asyncio.sleep(LONGEST_LOSS_S)
             await self._end()
-            self.broken += violations(self.world, counts=not self.loses_writes)
-            if not self.loses_writes:
+            self.broken += violations(self.world, counts=not self.forgets_attempts)
+            if not self.forgets_attempts:
                 self.broken += self.nodes.repeated()
 
     async def _operate(self, words: str, operation: Awaitable[object]) -> None:

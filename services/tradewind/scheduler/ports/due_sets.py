@@ -33,7 +33,10 @@ class OpenRuns(Protocol):
         ...
 
     async def forget(self, run: RunName) -> None:
-        """Remove from the open runs a run that has ended or has no record; its record, if any, stays."""
+        """Remove a run that has ended, or has no record, from the open runs; its record, if any, stays.
+
+        A run that is running stays: the store may have lost its end since the caller read it.
+        """
         ...
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
+from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.due_sets import DueCheck
 from tradewind.scheduler.stores.memory.data import Data
@@ -47,8 +48,11 @@ class MemoryOpenRuns:
         return sorted(flow.open, key=lambda run: (not flow.open[run], run))[:limit]
 
     async def forget(self, run: RunName) -> None:
-        self._data.open.pop(run, None)
         flow = self._data.flows.get(run.flow_id)
+        on_record = flow.runs.get(run) if flow is not None else None
+        if on_record is not None and not is_terminal(on_record.state.status):
+            return
+        self._data.open.pop(run, None)
         if flow is not None:
             flow.open.pop(run, None)
             flow.filling.pop(run, None)

@@ -4,10 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.due_sets import DueCheck
-from tradewind.scheduler.stores.redis.ranks import OPEN, STOPPING, rank
+from tradewind.scheduler.stores.redis.ranks import STOPPING
 from tradewind.scheduler.stores.redis.scripts import Scripted, script
 from tradewind.server.partitions import partition_of
 
+_FORGET = script("forget_run", bool)
 _SETTLE = script("settle_outbox", bool)
 
 
@@ -48,13 +49,7 @@ class RedisOpenRuns(_DueSet):
         return [RunName.parse(f"{flow_id}:{name.decode()}") for name in names]
 
     async def forget(self, run: RunName) -> None:
-        pipeline = self._client.pipeline(transaction=False)
-        pipeline.execute_command("ZREM", self._open(run), str(run))
-        pipeline.execute_command("ZREM", self._keys.filling(run.flow_id), f"{run.cycle}:{run.run}")
-        # Removed by score: a run that has ended has a lower score, and stays in the index.
-        for score in (STOPPING + rank(run), OPEN + rank(run)):
-            pipeline.execute_command("ZREMRANGEBYSCORE", self._keys.cycles(run.flow_id), score, score)
-        await pipeline.execute()
+        await self._scripted.call_for_partition(_FORGET, partition_of(run.flow_id), **run._asdict())
 
     def _open(self, run: RunName) -> str:
         return self._keys.open(partition_of(run.flow_id))
