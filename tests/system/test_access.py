@@ -2,6 +2,8 @@
 
 import stat
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from tradewind.api.keda.v1.external_scaler_pb2_grpc import ExternalScalerStub
 from tradewind.client import Client, Exhausted, NewToken, NotFound, PermissionDenied, Role, Unauthenticated
 from tradewind.server.access.tokens import digest_of
 from tradewind.server.channels import open_channel
+from tradewind.server.partitions import partition_of
 from tradewind.standalone import Standalone, StandaloneError
 from tradewind.standalone.process import welcome
 from tradewind.worker import Worker, WorkerError, load_nodes
@@ -105,6 +108,27 @@ async def test_tasks_and_batches_of_another_user_are_not_found_by_any_call(guard
                 with pytest.raises(NotFound, match=f'^no node task "{node_task_id}"'):
                     await call
         assert (await ann.get_node_task(task.task_id)).status == "pending"
+
+
+async def test_request_ids_of_users_do_not_meet(guarded: Standalone, admin: Client) -> None:
+    """A user who guesses the request ids of calls of another, such as those of a nightly job, stops none of them."""
+    tokens = [(await admin.create_token(name, role=Role.USER)).token for name in ("ann", "bob")]
+    # Request ids are remembered in the partition of the flow.
+    theirs = next(name for name in map(str, count()) if partition_of(name) == partition_of("sums"))
+    for token, flow_id in zip(reversed(tokens), (theirs, "sums"), strict=True):
+        async with (
+            Client(guarded.address, token=token) as client,
+            Client(guarded.address, token=token, run_stream=False) as unary,
+        ):
+            await client.register_flow(flow_id, flows.sums(interval="1d", overlap="allow"))
+            first = await client.run_flow(flow_id, request_id="nightly")
+            assert (await client.run_flow(flow_id, request_id="nightly")).cycle == first.cycle
+            assert (await unary.run_flow(flow_id, request_id="hourly")).cycle == first.cycle + 1
+            await first.stop()
+            await first.wait(30)
+            assert (await client.rerun_cycle(flow_id, first.cycle, request_id="again")).run == 1
+            days = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 3)]
+            assert (await client.backfill_flow(flow_id, *days, request_id="past")).flow_id == flow_id
 
 
 async def test_operators_notify_users_who_notify_nobody(guarded: Standalone, admin: Client) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from tradewind.server.access.roles import Role
 from tradewind.server.faults import PermissionDenied
 
-UNNAMED = ("", "default")
+_DEFAULT_USER = "default"
+UNNAMED = ("", _DEFAULT_USER)
 """What clients send as a user's id when they name nobody; with access on, it means the caller."""
 
 
@@ -49,6 +50,15 @@ def effective_user_id(user_id: str) -> str:
     if user_id not in (*UNNAMED, identity.user_id):
         raise not_owner(identity)
     return identity.user_id
+
+
+def request_owner() -> str:
+    """Return the user whose request ids those of the current call are; `default` for callers other than users.
+
+    With ids of their own, users cannot take those that another user will send.
+    """
+    identity = current_identity()
+    return identity.user_id if identity is not None and identity.role is Role.USER else _DEFAULT_USER
 
 
 def is_restricted() -> bool:

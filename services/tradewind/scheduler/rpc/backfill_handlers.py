@@ -8,11 +8,12 @@ import grpc
 from tradewind.api.scheduler.v1 import backfill_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.backfill import MAX_RUNNING, Backfill, BackfillStatus
-from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
+from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
 from tradewind.scheduler.rpc.checks import actor_and_reason, every, flow_page, require, text
 from tradewind.scheduler.rpc.times import ms_of
 from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
+from tradewind.server.access.identity import request_owner
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import request_id_faults, require_identifiers
 from tradewind.server.paging import page_token
@@ -44,7 +45,7 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
         remembered = None
         if request.request_id:
             payload = digest_of(canonical_json(["backfill", request.flow_id, start_ms, end_ms, most]))
-            remembered = RememberedRequest(DEFAULT_USER, request.request_id, payload)
+            remembered = RememberedRequest(request_owner(), request.request_id, payload)
         created = await self.backfills.create(request.flow_id, start_ms, end_ms, most, by or "user", remembered)
         return pb2.BackfillFlowResponse(backfill=_message(created))
 

@@ -10,7 +10,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.api.scheduler.v1 import stop_pb2
 from tradewind.scheduler.domain.chain_state import ChainState
-from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
+from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.rpc import cycle_mapping, run_requests, run_results
 from tradewind.scheduler.rpc.checks import actor_and_reason, every, text
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
@@ -20,6 +20,7 @@ from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunOptions
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
+from tradewind.server.access.identity import request_owner
 from tradewind.server.identifiers import require_identifiers
 from tradewind.server.telemetry import current_traceparent
 
@@ -117,7 +118,7 @@ def _rerun_options(request: pb2.RerunCycleRequest) -> RerunOptions:
     if request.request_id:
         arguments = "\n".join((flow_id, str(cycle), str(run), request.inputs_json, *request.from_node_ids))
         payload = hashlib.sha256(arguments.encode()).hexdigest()[:32]
-        remembered = RememberedRequest(DEFAULT_USER, request.request_id, payload, lifetime_ms)
+        remembered = RememberedRequest(request_owner(), request.request_id, payload, lifetime_ms)
     return RerunOptions(
         flow_id,
         cycle,

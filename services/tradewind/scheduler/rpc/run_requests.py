@@ -8,10 +8,11 @@ import msgspec
 from google.protobuf.message import Message
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
-from tradewind.scheduler.domain.flow_record import DEFAULT_USER, REMEMBERED_MS, RememberedRequest
+from tradewind.scheduler.domain.flow_record import REMEMBERED_MS, RememberedRequest
 from tradewind.scheduler.rpc.checks import bytes_of, every, require
 from tradewind.scheduler.rpc.times import seconds_of
 from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
+from tradewind.server.access.identity import request_owner
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier, is_identifier, request_id_faults
 from tradewind.server.json_depth import check_depth
@@ -44,6 +45,7 @@ async def cycle_requests_of(
         wait_s, lifetime_ms = 0.0, 0
         faults += error.violations
     requests: list[CycleRequest] = []
+    owner = request_owner()
     for place, item in enumerate(items):
         if place % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)
@@ -53,7 +55,7 @@ async def cycle_requests_of(
         remembered = None
         if request_id:
             name = f"{request_id}/{place}" if bulk else request_id
-            remembered = RememberedRequest(DEFAULT_USER, name, _payload(flow_id, inputs_json), lifetime_ms)
+            remembered = RememberedRequest(owner, name, _payload(flow_id, inputs_json), lifetime_ms)
         requests.append(CycleRequest(flow_id, inputs_json=inputs_json, request=remembered, traceparent=traceparent))
     require(faults)
     return requests, wait_s
