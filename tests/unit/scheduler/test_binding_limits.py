@@ -1,5 +1,6 @@
 """Which workers could run a flow, and what would limit it."""
 
+from time import process_time
 from typing import Any
 
 from tradewind.scheduler.domain.binding_limits import Demand, binding_limits
@@ -40,6 +41,19 @@ def test_demand_adds_up_components_but_not_waves() -> None:
     demand = Demand(definition, definition.structure())
     assert demand.total == 6
     assert demand.widest(lambda node: node.node_type) == {"feed": 1, "model": 6}
+
+
+def test_limits_of_a_long_chain_of_as_many_types_are_found_within_a_second() -> None:
+    nodes = [{"id": f"n{place}", "type": f"t{place}"} for place in range(10_000)]
+    edges = [
+        {"source": f"n{place}", "source_handle": "out", "target": f"n{place + 1}", "target_handle": "in"}
+        for place in range(9_999)
+    ]
+    definition = read_weather({"interval": 60, "nodes": nodes, "edges": edges}).definition
+    assert definition is not None
+    began = process_time()
+    assert bound(definition, SystemLimits(max_running=1)) == []
+    assert process_time() - began < 1
 
 
 def test_mapped_node_counts_max_parallel_times() -> None:

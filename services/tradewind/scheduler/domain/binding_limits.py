@@ -43,9 +43,10 @@ class Demand:
         for component in self._structure.components:
             widest: Counter[str] = Counter()
             for wave in component.waves:
-                # The larger count of each key.
-                widest |= self._counts(wave, key_of)
-            found += widest
+                # `|=` would look at all keys so far, for each wave: a chain of 10 000 types has as many of both.
+                for key, count in self._counts(wave, key_of).items():
+                    widest[key] = max(widest[key], count)
+            found.update(widest)
         return found
 
     def _counts(self, node_ids: Iterable[str], key_of: Callable[[NodeDefinition], str | None]) -> Counter[str]:
