@@ -69,7 +69,7 @@ _TIMEOUT_S = 60.0
 _SHORT_TIMEOUT_S = 0.1
 _MAX_READS = 3
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
-_HUNG_UP = "Internal error from Core"
+HUNG_UP = "Internal error from Core"
 """The details that gRPC itself gives instead of the answer when writing to a stream that the server has just ended."""
 
 NODE = {
@@ -275,7 +275,7 @@ def path_of(method: MethodDescriptor) -> str:
 
 
 def _answer_of(code: grpc.StatusCode, details: str | None, brief: bool, reason: str) -> Answer:
-    if brief and (code is grpc.StatusCode.DEADLINE_EXCEEDED or details == _HUNG_UP):
+    if brief and (code is grpc.StatusCode.DEADLINE_EXCEEDED or details == HUNG_UP):
         code = grpc.StatusCode.OK
     return Answer(code, details or "", reason)
 
