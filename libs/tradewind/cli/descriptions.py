@@ -214,10 +214,11 @@ def _resumed(screen: Screen, node: NodeTaskRecord) -> str:
 
 
 def show_log_line(screen: Screen, line: LogLine) -> None:
-    """Print a log line."""
+    """Print a log line; further lines of its message are indented, so that they do not look like others."""
     at = iso(line.created_at) if line.created_at is not None else "-"
     author = line.node_id or line.source
-    text = f"{at}  {line.cycle}  {line.level.upper():<8} {author}: {line.message}"
+    message = line.message.replace("\n", "\n  ")
+    text = f"{at}  {line.cycle}  {line.level.upper():<8} {author}: {message}"
     screen.line(text, _LEVEL_STYLES.get(line.level))
 
 

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 import typer
 
+from tradewind.cli.visible import visible
+
 FAILED = 1
 """The request did not succeed, or a cycle failed."""
 WRONG_INPUT = 2
@@ -23,7 +25,7 @@ _NO_ACCESS = (
 
 def fail(message: str, code: int = FAILED) -> typer.Exit:
     """Print an error for a person; raise what this returns."""
-    first, *rest = message.splitlines() or [""]
+    first, *rest = visible(message).splitlines() or [""]
     typer.secho(f"error: {first}", fg=typer.colors.RED, err=True)
     for line in rest:
         typer.echo(line, err=True)

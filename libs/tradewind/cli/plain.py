@@ -8,11 +8,12 @@ from enum import Enum
 from typing import Any
 
 from tradewind.cli.screen import iso
+from tradewind.cli.visible import visible_json
 
 
 def to_json(value: object, indent: int | None = None) -> str:
     """Return JSON text."""
-    return json.dumps(plain(value), indent=indent, ensure_ascii=False)
+    return visible_json(json.dumps(plain(value), indent=indent, ensure_ascii=False))
 
 
 def plain(value: object) -> Any:

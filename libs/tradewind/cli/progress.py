@@ -8,6 +8,7 @@ from types import TracebackType
 
 from tradewind.cli.descriptions import outcome_line
 from tradewind.cli.screen import STYLES, Format, Screen
+from tradewind.cli.visible import visible
 from tradewind.client import Client, CycleRecord, CycleStatistics, NotFound, Unavailable
 
 POLL_INTERVAL_S = 0.3
@@ -146,9 +147,10 @@ class Bars(Display):
             self._screen.line(outcome_line(cycle), STYLES.get(cycle.status))
         elif key not in self._bars:
             description = f"{cycle.flow_id} cycle {cycle.cycle}"
-            self._bars[key] = self._progress.add_task(description, total=cycle.node_count or None, note=cycle.reason)
+            note = visible(cycle.reason)
+            self._bars[key] = self._progress.add_task(description, total=cycle.node_count or None, note=note)
         else:
-            self._progress.update(self._bars[key], note=cycle.reason)
+            self._progress.update(self._bars[key], note=visible(cycle.reason))
 
     def advance(self, cycle: CycleRecord, statistics: CycleStatistics) -> None:
         bar = self._bars.get((cycle.flow_id, cycle.cycle))
@@ -156,7 +158,9 @@ class Bars(Display):
             return
         open_nodes = statistics.registered_nodes + statistics.pending_nodes
         open_nodes += statistics.running_nodes + statistics.suspended_nodes
-        note = cycle.reason or (f"{statistics.running_nodes} running" if statistics.running_nodes else "waiting")
+        note = visible(cycle.reason) or (
+            f"{statistics.running_nodes} running" if statistics.running_nodes else "waiting"
+        )
         self._progress.update(
             bar, completed=statistics.total_nodes - open_nodes, total=statistics.total_nodes or None, note=note
         )

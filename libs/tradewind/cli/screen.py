@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from tradewind.cli.visible import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -70,7 +72,8 @@ class Screen:
         return self._console
 
     def line(self, text: str = "", style: str | None = None) -> None:
-        """Print a line as it is; a terminal shows it in `style`."""
+        """Print a line, or several; a terminal shows it in `style`."""
+        text = visible(text)
         if self.terminal and style:
             from rich.text import Text
 
@@ -82,7 +85,7 @@ class Screen:
     def notes(self, warnings: Iterable[str]) -> None:
         """Print warnings, which do not stop the command."""
         for warning in warnings:
-            text = f"note: {warning}"
+            text = visible(f"note: {warning}")
             # Not by typer.echo, which would write into a live bar instead of above it.
             print(typer.style(text, fg=typer.colors.YELLOW) if sys.stderr.isatty() else text, file=sys.stderr)
 
@@ -122,14 +125,18 @@ class Screen:
         shown = [(name, value) for name, value in facts if value]
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
-            self.line(f"{name.ljust(width)}  {value}", STYLES.get(value))
+            # Further lines are aligned with the first, so that they do not look like facts.
+            text = value.replace("\n", "\n".ljust(width + 3))
+            self.line(f"{name.ljust(width)}  {text}", STYLES.get(value))
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print rows under their columns; an empty cell becomes "-"."""
-        filled = [[cell or "-" for cell in row] for row in rows]
+        filled = [[visible(cell) or "-" for cell in row] for row in rows]
         if self.terminal:
             self._rich_table(columns, filled)
             return
+        # Each row is a line: a newline would let a cell look like further rows.
+        filled = [[cell.replace("\n", r"\n") for cell in row] for row in filled]
         widths = [max(len(cell) for cell in column) for column in zip(columns, *filled, strict=True)]
         for row in [columns, *filled]:
             typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
