@@ -56,9 +56,10 @@ def test_every_served_service_has_access_rules_or_is_open() -> None:
     assert f"/{SCALER}/".startswith(OPEN)
 
 
-def test_exactly_the_streams_are_rechecked() -> None:
-    streaming = {name for name in methods() if (found := rule(name)) and found.streaming}
-    assert streaming == {name_of(each) for each in served() if each.client_streaming or each.server_streaming}
+def test_exactly_streams_and_calls_that_wait_are_rechecked() -> None:
+    lasting = {name for name in methods() if (found := rule(name)) and found.lasting}
+    streams = {name_of(each) for each in served() if each.client_streaming or each.server_streaming}
+    assert lasting == streams | {name_of(each) for each in served() if "wait" in each.input_type.fields_by_name}
 
 
 def test_request_with_a_user_id_is_limited_to_the_callers_own() -> None:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from tests.gate_calls import SCHEDULER, Authority, Context, Owners, call
+from tests.waiting import until
 from tradewind.api.scheduler.v1.scheduler_service_pb2 import GetFlowRequest, RunFlowRequest
 from tradewind.server.access.gate import Gate
 from tradewind.server.access.gate_settings import quotas_in, rates_in
 from tradewind.server.access.limits import quotas_of
 from tradewind.server.access.metering import counted_calls
 from tradewind.server.access.roles import Role
-from tradewind.server.faults import Exhausted, NotFound, Unavailable
+from tradewind.server.faults import Exhausted, NotFound, Unauthenticated, Unavailable
 from tradewind.server.rates import Rate
 from tradewind.server.settings import CommonSettings, load_settings
 
@@ -80,6 +81,28 @@ async def test_cancelled_call_counts_against_the_quota() -> None:
     with pytest.raises(asyncio.CancelledError):
         await call_with(gate_of(authority), authority.token("ann"), cancelled)
     assert authority.used == 1
+
+
+async def test_call_that_is_ended_because_its_token_is_revoked_counts_against_the_quota() -> None:
+    """Otherwise a user could begin cycles without end: with a token for each, revoked while its call waits."""
+    authority = Authority()
+    gate = gate_of(authority)
+    gate.start()
+    await until(lambda: authority.changed is not None, "the gate listens to changes")
+    token, waiting = authority.token("ann"), asyncio.Event()
+
+    async def wait() -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    waits = asyncio.ensure_future(call_with(gate, token, wait))
+    await asyncio.wait_for(waiting.wait(), 10)
+    authority.set(token, None)
+    with pytest.raises(Unauthenticated) as refusal:
+        await asyncio.wait_for(waits, 10)
+    assert refusal.value.reason == "TOKEN_INVALID"
+    assert authority.used == 1
+    await gate.stop()
 
 
 async def test_rate_limited_call_uses_no_quota() -> None:

@@ -39,7 +39,7 @@ class OwnerLookup(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """A stream that a caller has opened; `refusal` says why it is ended."""
+    """A stream that a caller has opened, or a call that waits; `refusal` says why it is ended."""
 
     identity: Identity
     task: "asyncio.Task[Any]"
@@ -120,29 +120,31 @@ class Gate:
                             f"{name} cannot tell who owns what it names, so users may not call it: ask an operator",
                         )
                     require_own(await owner_lookup.owners(request))
+            served = behavior
             if self._limits and identity.role is Role.USER:
                 set_meter(self._limits)
-                async with counted_calls(name):
-                    return await served(identity, changes, request, context)
-            return await served(identity, changes, request, context)
+                served = counted
+            if allowed.lasting:
+                # Around the count: a call that is ended counts as used, as one that its client cancels.
+                return await self._serve_lasting(identity, changes, served, request, context)
+            return await served(request, context)
 
-        async def served(identity: Identity, changes: int, request: Any, context: Context) -> Any:
-            if allowed.streaming:
-                return await self._serve_stream(identity, changes, behavior, request, context)
-            return await behavior(request, context)
+        async def counted(request: Any, context: Context) -> Any:
+            async with counted_calls(name):
+                return await behavior(request, context)
 
         return admitted
 
-    async def _serve_stream(
+    async def _serve_lasting(
         self, identity: Identity, changes: int, behavior: Behavior, request: Any, context: Context
     ) -> Any:
-        """Serve a stream of a caller who was identified when there had been `changes` changes."""
+        """Serve a lasting call of a caller who was identified when there had been `changes` changes."""
         task = asyncio.current_task()
         assert task is not None
         stream = _Stream(identity, task)
         self._streams.add(stream)
         if changes != self._change_count:
-            # A change that came in the meantime did not find this stream among the open ones.
+            # A change that came in the meantime did not find this call among the open ones.
             self._start_recheck([stream])
         try:
             return await behavior(request, context)

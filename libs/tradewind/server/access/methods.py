@@ -10,13 +10,14 @@ class Rule:
     """Who may call a method.
 
     Roles from `least` up may, and workers if `workers` is set. If it is `owned`, what a user names in its request must
-    be theirs. If it is `streaming`, whoever opened a stream remains its caller.
+    be theirs. A call that is `lasting` may go on for long after it was admitted, as a stream does, or a call that waits
+    for an end; it ends as soon as its caller may no longer make it.
     """
 
     least: Role
     workers: bool = False
     owned: bool = False
-    streaming: bool = False
+    lasting: bool = False
 
     def admits(self, role: Role) -> bool:
         """Say whether a caller with this role may call."""
@@ -28,8 +29,11 @@ class Rule:
 
 
 _READS = ("Get", "List", "Find", "Watch", "Describe", "Explain", "Count", "Analyze", "Diff", "WhoAmI", "Authorize")
-_STREAMING = frozenset(
-    {"StreamRuns", "StreamSubmissions", "ReceiveEvents", "ReceiveDue", "Work", "SubmitBatch", "RunDoctor"}
+_LASTING = frozenset(
+    {
+        *("StreamRuns", "StreamSubmissions", "ReceiveEvents", "ReceiveDue", "Work", "SubmitBatch", "RunDoctor"),
+        *("RunFlow", "RunFlows", "RerunCycle", "GetCycle", "DeleteFlow"),
+    }
 )
 
 
@@ -62,7 +66,7 @@ def _rules(service: str, /, **names: str) -> dict[str, Rule]:
                 Role(least),
                 workers="worker" in marks,
                 owned="own" in marks,
-                streaming=name in _STREAMING or name.startswith("Watch"),
+                lasting=name in _LASTING or name.startswith("Watch"),
             )
     return found
 
