@@ -45,11 +45,11 @@ class RunStream:
     async def _read(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         while (message := await context.read()) is not grpc.aio.EOF:
             for run in message.runs:
+                # Answers that the client has not read count as well: until it reads them, nothing more begins.
+                while len(self._open) + len(self._answers) >= MAX_OPEN or self._waiting_bytes > _MAX_WAITING_BYTES:
+                    self._room.clear()
+                    await self._room.wait()
                 self._open.task(self._answer(run)).add_done_callback(self._closed)
-            # Answers that the client has not read count as well: until it reads them, nothing more begins.
-            while len(self._open) + len(self._answers) >= MAX_OPEN or self._waiting_bytes > _MAX_WAITING_BYTES:
-                self._room.clear()
-                await self._room.wait()
         self._last_came = True
         self._answered.set()
         # The writer ends the call, with the last answer.
