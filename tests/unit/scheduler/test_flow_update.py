@@ -1,5 +1,6 @@
 """Changing fields of a flow without its graph."""
 
+from time import process_time
 from typing import Any
 
 import pytest
@@ -99,3 +100,12 @@ def test_mask_fault_says_that_a_field_is_part_of_the_graph(name: str) -> None:
     check_mask([name], faults)
     (fault,) = faults.violations()
     assert "part of the graph" in fault.message
+
+
+def test_mask_of_many_unknown_fields_is_refused_within_a_second() -> None:
+    """A message has room for hundreds of thousands."""
+    faults = FaultList()
+    began = process_time()
+    check_mask([f"intervall{place}" for place in range(50_000)], faults)
+    assert faults
+    assert process_time() - began < 1

@@ -19,6 +19,8 @@ def check_mask(paths: Sequence[str], faults: FaultList) -> None:
     """Check that every path of a mask names a field that can be changed, and that the mask is not empty."""
     if not paths:
         faults.add("update_mask", f"must name the fields to change; use any of {listed(list(UPDATABLE))}")
+    nearest = NearestName([*UPDATABLE, *(_SCHEDULE + name for name in SCHEDULE_FIELDS)])
+    choices = f"; use any of {listed(list(UPDATABLE))} and the fields of schedule"
     for place, path in enumerate(paths):
         if path in UPDATABLE or (path.startswith(_SCHEDULE) and path.removeprefix(_SCHEDULE) in SCHEDULE_FIELDS):
             continue
@@ -26,9 +28,8 @@ def check_mask(paths: Sequence[str], faults: FaultList) -> None:
         if path.partition(".")[0].partition("[")[0] in GRAPH_FIELDS:
             faults.add(at, f"{quoted(path)} is part of the graph; to change it, register the flow again")
         else:
-            names = [*UPDATABLE, *(_SCHEDULE + name for name in SCHEDULE_FIELDS)]
-            choices = f"; use any of {listed(list(UPDATABLE))} and the fields of schedule"
-            faults.add(at, f"{quoted(path)} is not a field that can be changed{NearestName(names).hint(path, choices)}")
+            hint = "" if faults.full else nearest.hint(path, choices)
+            faults.add(at, f"{quoted(path)} is not a field that can be changed{hint}")
 
 
 def updated(weather: Mapping[str, Any], given: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
