@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import signal
+import stat
 import sys
 import tempfile
 from pathlib import Path
@@ -55,6 +56,19 @@ async def test_data_survives_a_restart(tmp_path: Path) -> None:
         finally:
             await store.stop()
         assert store.pid is None
+
+
+async def test_data_is_readable_by_its_owner_only_in_a_directory_that_everybody_may_read(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o755)
+    store = EmbeddedStore(tmp_path / "data", acl_users=[USER])
+    await store.start()
+    try:
+        await set_and_get(store, "scheduler", "secret")
+    finally:
+        await store.stop()
+    kept = [each for each in (tmp_path / "data").rglob("*") if each.suffix != ".log"]
+    assert any(each.suffix == ".aof" for each in kept)
+    assert [each.name for each in kept if stat.S_IMODE(each.stat().st_mode) & 0o077] == []
 
 
 async def test_start_waits_until_data_is_loaded_beyond_its_timeout(tmp_path: Path) -> None:

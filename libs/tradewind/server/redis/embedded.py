@@ -221,6 +221,8 @@ class EmbeddedStore:
                 stderr=subprocess.STDOUT,
                 pass_fds=[self._lock],
                 env={**ALLOCATOR, **os.environ},
+                # Whoever may read the directory must not read the data in it: it need not be one that this class made.
+                umask=0o077,
                 # Ctrl-C reaches the whole group; the store must outlive the services that still write to it.
                 start_new_session=True,
             )
