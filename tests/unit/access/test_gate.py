@@ -16,6 +16,7 @@ from tradewind.api.scheduler.v1.scheduler_service_pb2 import (
     RegisterFlowRequest,
     RunFlowRequest,
 )
+from tradewind.server.access import callers
 from tradewind.server.access.gate import Gate
 from tradewind.server.access.identity import Identity
 from tradewind.server.access.roles import Role
@@ -67,6 +68,21 @@ async def test_one_lookup_serves_many_calls(gate: Gate, authority: Authority) ->
     with pytest.raises(Unauthenticated):
         await call(gate, "GetFlow", GetFlowRequest(), "tw_00_" + "x" * 43)
     assert authority.asked == 2
+
+
+async def test_tokens_that_somebody_makes_up_displace_no_known_ones(
+    gate: Gate, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may send any number of them; workers that are known go on while the access service is away."""
+    monkeypatch.setattr(callers, "_CACHE_SIZE", 5)
+    token = authority.token("ann")
+    await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), token)
+    for number in range(20):
+        with pytest.raises(Unauthenticated):
+            await call(gate, "GetFlow", GetFlowRequest(), f"tw_00_{number:043}")
+    assert authority.asked == 21
+    authority.away = True
+    await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), token)
 
 
 async def test_service_token_needs_no_lookup(gate: Gate, authority: Authority) -> None:

@@ -55,6 +55,8 @@ class Callers:
         self._cache_s = cache_s
         self._on_outage = on_outage
         self._cache: dict[str, _CachedAnswer] = {}
+        # Apart from the owners: whoever makes up tokens must not displace them.
+        self._refusals: dict[str, _CachedAnswer] = {}
         self._lookups: dict[str, asyncio.Task[Identity]] = {}
 
     async def identify(self, context: Context, name: str) -> Identity:
@@ -74,7 +76,7 @@ class Callers:
         digest = digest_of(token)
         if digest is None:
             raise refusal_for("TOKEN_INVALID")
-        known = self._cache.get(digest)
+        known = self._cache.get(digest) or self._refusals.get(digest)
         if known is None or known.until <= time.monotonic():
             try:
                 return await self.owner_of(digest)
@@ -100,6 +102,7 @@ class Callers:
             # Answers are kept for an outage; outside of one they are asked for again before use.
             now = time.monotonic()
             self._cache = {digest: replace(known, until=min(known.until, now)) for digest, known in self._cache.items()}
+            self._refusals.clear()
         else:
             self._cache = {
                 digest: known
@@ -138,9 +141,11 @@ class Callers:
         # The answer may miss a change that came in the meantime: then the next call asks again.
         if self._lookups.get(digest) is lookup:
             self._cache.pop(digest, None)
-            if len(self._cache) >= _CACHE_SIZE:
-                del self._cache[next(iter(self._cache))]
-            self._cache[digest] = _CachedAnswer(answer, time.monotonic() + self._cache_s)
+            cache = self._refusals if isinstance(answer, Unauthenticated) else self._cache
+            cache.pop(digest, None)
+            if len(cache) >= _CACHE_SIZE:
+                del cache[next(iter(cache))]
+            cache[digest] = _CachedAnswer(answer, time.monotonic() + self._cache_s)
         if isinstance(answer, Unauthenticated):
             raise answer
         return answer
