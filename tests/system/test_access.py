@@ -1,7 +1,7 @@
 """A stack that asks who calls: the first admin, users among themselves, workers, streams, and the cost of asking."""
 
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -108,6 +108,40 @@ async def test_tasks_and_batches_of_another_user_are_not_found_by_any_call(guard
                 with pytest.raises(NotFound, match=f'^no node task "{node_task_id}"'):
                     await call
         assert (await ann.get_node_task(task.task_id)).status == "pending"
+
+
+async def test_explanations_name_no_node_tasks_of_other_users(
+    guarded: Standalone, admin: Client, tmp_path: Path
+) -> None:
+    """A full limit on everything is explained by its holders; of those of another user, only how many there are."""
+    pool = await admin.create_token("pool", role=Role.WORKER)
+    tokens = [(await admin.create_token(name, role=Role.USER)).token for name in ("ann", "bob")]
+    await admin.update_config(max_running=1)
+    file = tmp_path / "gate"
+    async with (
+        Worker(load_nodes(NODES), address=guarded.address, token=pool.token),
+        Client(guarded.address, token=tokens[0]) as ann,
+        Client(guarded.address, token=tokens[1]) as bob,
+    ):
+        held = await ann.submit_task("gate", {"file": str(file)})
+        await until(Path(f"{file}.begun").exists, "ann's task holds the slot")
+        await bob.register_flow("others", flows.sums())
+        await bob.run_flow("others")
+
+        async def reasons(client: Client) -> dict[str, Mapping[str, object]]:
+            explained = await client.explain_node("others", "alone")
+            return {each.code: each.facts for each in explained}
+
+        await until(lambda: _is_explained(reasons(bob)), "bob's node waits for the slot")
+        assert (await reasons(admin))["limit_full"]["holders"] == [held.task_id]
+        assert (await reasons(bob))["limit_full"] == {"limit": "running", "held": 1, "most": 1, "holders": []}
+        direct = await bob.explain_node_task("others:0:0:alone")
+        assert [each.facts["holders"] for each in direct if each.code == "limit_full"] == [[]]
+        file.touch()
+
+
+async def _is_explained(reasons: Awaitable[Mapping[str, object]]) -> bool:
+    return "limit_full" in await reasons
 
 
 async def test_request_ids_of_users_do_not_meet(guarded: Standalone, admin: Client) -> None:

@@ -84,6 +84,20 @@ async def test_full_limit_is_explained_with_its_holders(ntm: Ntm, limits: dict[s
     assert text.endswith(" (1 of 1)")
 
 
+async def test_holders_of_other_users_are_left_out_when_asked(ntm: Ntm) -> None:
+    await configure(ntm, max_running=2)
+    await ntm.submit(plan(nodes="a b"))
+    await ntm.submit(plan(nodes="x", digest="p2"), flow_id="other", user_id="ann")
+    held = await claim(ntm, 2)
+    assert {each.flow_id for each in held} == {"flow", "other"}
+    (own,) = [each.node_task_id for each in held if each.flow_id == "flow"]
+    (waiting,) = {"flow:0:0:a", "flow:0:0:b"} - {own}
+    for only_own, named in ((False, sorted(each.node_task_id for each in held)), (True, [own])):
+        request = explanation_pb2.ExplainNodeTaskRequest(node_task_id=waiting, user_id="default", only_own=only_own)
+        facts = MessageToDict((await ntm.stub.ExplainNodeTask(request)).reasons[0].facts)
+        assert (facts["limit"], facts["held"], sorted(facts["holders"])) == ("running", 2, named)
+
+
 async def test_full_concurrency_key_is_explained(ntm: Ntm) -> None:
     bound = plan(nodes="a b", digest="bound")
     for node in bound.nodes:

@@ -35,6 +35,7 @@ from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.node_task_records import HeldPlace, NodeTaskRecords
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
+from tradewind.server.access.identity import is_restricted
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorTable
@@ -201,7 +202,8 @@ class NodeTaskManagerHandlers(
         self, request: explanation_pb2.ExplainNodeTaskRequest, context: Context
     ) -> explanation_pb2.ExplainNodeTaskResponse:
         checks.task_id(request.node_task_id, request.user_id)
-        view, reasons = await self.explain(request.node_task_id, request.user_id)
+        only_own = request.only_own or is_restricted()
+        view, reasons = await self.explain(request.node_task_id, request.user_id, only_own=only_own)
         return explanation_pb2.ExplainNodeTaskResponse(
             node_task=mapping.node_task(view), reasons=reason_messages(reasons)
         )

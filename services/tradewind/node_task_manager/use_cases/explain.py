@@ -1,6 +1,7 @@
 """Why a node task waits, runs, or ended as it did."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
 from tradewind.node_task_manager.domain.concurrency import limit_text
 from tradewind.node_task_manager.domain.limits import Limits
@@ -48,10 +49,11 @@ class ExplainNodeTask:
         self._clock = clock
         self._limits = limits
 
-    async def __call__(self, task_id: str, user_id: str) -> tuple[TaskView, list[Reason]]:
+    async def __call__(self, task_id: str, user_id: str, *, only_own: bool = False) -> tuple[TaskView, list[Reason]]:
         """Return a node task and the reasons, the most decisive first. Raises NotFound.
 
-        The items of a list do not exist before it is split; until then, their node is explained instead.
+        The items of a list do not exist before it is split; until then, their node is explained instead. With
+        `only_own`, only the user's node tasks are named among the holders of a limit.
         """
         try:
             view = await self._records.node_task(task_id, user_id)
@@ -74,7 +76,17 @@ class ExplainNodeTask:
                 reasons.append(_suspended(view.task))
             case NodeTaskStatus.RUNNING:
                 reasons += self._running(view)
+        if only_own:
+            reasons = [await self._without_others(each, user_id) for each in reasons]
         return view, ordered(reasons)
+
+    async def _without_others(self, reason: Reason, user_id: str) -> Reason:
+        holders = reason.facts.get("holders")
+        if not isinstance(holders, list):
+            return reason
+        found = await self._records.on_record(holders, user_id)
+        own = [each for each in holders if each in found and found[each].component.user_id == user_id]
+        return replace(reason, facts={**reason.facts, "holders": own})
 
     async def _registered(self, view: TaskView, user_id: str) -> list[Reason]:
         fan_out = view.node.fan_out

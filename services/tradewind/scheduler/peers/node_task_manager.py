@@ -31,6 +31,7 @@ from tradewind.scheduler.peers.calls import calling
 from tradewind.scheduler.peers.event_stream import EventStreamPeer, component_end, run_name_of
 from tradewind.scheduler.peers.submission_mapping import add_plan, add_run, answer_of
 from tradewind.scheduler.peers.submissions import SubmissionStream
+from tradewind.server.access.identity import is_restricted
 from tradewind.server.paging import MAX_PAGE_SIZE
 from tradewind.server.reasons import Reason
 from tradewind.server.timestamps import milliseconds, set_timestamp
@@ -186,7 +187,9 @@ class NodeTaskManagerPeer:
             return await self._stub.ListNodeTasks(request, timeout=_CALL_S)
 
     async def explain(self, node_task_id: str, user_id: str) -> tuple[node_task_pb2.NodeTask, list[Reason]] | None:
-        request = explanation_pb2.ExplainNodeTaskRequest(node_task_id=node_task_id, user_id=user_id)
+        request = explanation_pb2.ExplainNodeTaskRequest(
+            node_task_id=node_task_id, user_id=user_id, only_own=is_restricted()
+        )
         async with calling(NAME):
             try:
                 response = await self._stub.ExplainNodeTask(request, timeout=_CALL_S)

@@ -26,7 +26,7 @@ from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n4tradewind/api/node_task_manager/v1/explanation.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\"P\n\x06Reason\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x10\n\x08sentence\x18\x02 \x01(\t\x12&\n\x05\x66\x61\x63ts\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\"?\n\x16\x45xplainNodeTaskRequest\x12\x14\n\x0cnode_task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"\x97\x01\n\x17\x45xplainNodeTaskResponse\x12?\n\tnode_task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12;\n\x07reasons\x18\x02 \x03(\x0b\x32*.tradewind.api.node_task_manager.v1.Reasonb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n4tradewind/api/node_task_manager/v1/explanation.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\"P\n\x06Reason\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x10\n\x08sentence\x18\x02 \x01(\t\x12&\n\x05\x66\x61\x63ts\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\"Q\n\x16\x45xplainNodeTaskRequest\x12\x14\n\x0cnode_task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x10\n\x08only_own\x18\x03 \x01(\x08\"\x97\x01\n\x17\x45xplainNodeTaskResponse\x12?\n\tnode_task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12;\n\x07reasons\x18\x02 \x03(\x0b\x32*.tradewind.api.node_task_manager.v1.Reasonb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,7 +36,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REASON']._serialized_start=174
   _globals['_REASON']._serialized_end=254
   _globals['_EXPLAINNODETASKREQUEST']._serialized_start=256
-  _globals['_EXPLAINNODETASKREQUEST']._serialized_end=319
-  _globals['_EXPLAINNODETASKRESPONSE']._serialized_start=322
-  _globals['_EXPLAINNODETASKRESPONSE']._serialized_end=473
+  _globals['_EXPLAINNODETASKREQUEST']._serialized_end=337
+  _globals['_EXPLAINNODETASKRESPONSE']._serialized_start=340
+  _globals['_EXPLAINNODETASKRESPONSE']._serialized_end=491
 # @@protoc_insertion_point(module_scope)

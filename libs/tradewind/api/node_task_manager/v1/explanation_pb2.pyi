@@ -62,19 +62,23 @@ class ExplainNodeTaskRequest(_message.Message):
 
     NODE_TASK_ID_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
+    ONLY_OWN_FIELD_NUMBER: _builtins.int
     node_task_id: _builtins.str
     """The node task."""
     user_id: _builtins.str
     """The owner."""
+    only_own: _builtins.bool
+    """Whether to name only the owner's node tasks among those that hold slots of a limit; always so when a user asks."""
     def __init__(
         self,
         *,
         node_task_id: _builtins.str = ...,
         user_id: _builtins.str = ...,
+        only_own: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_task_id", b"node_task_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_task_id", b"node_task_id", "only_own", b"only_own", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
