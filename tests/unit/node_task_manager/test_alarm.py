@@ -1,7 +1,10 @@
 """The alarm that wakes a dispatcher when something becomes due, and the dispatcher that it wakes."""
 
 import asyncio
+from collections.abc import Callable
 
+import pytest
+import uvloop
 from msgspec import structs
 
 from tests.unit.node_task_manager.conftest import Bench, outcome
@@ -24,6 +27,22 @@ async def test_alarm_rings_once_at_earliest_time() -> None:
     assert 0.015 <= rung[0] - began < 10
     alarm.set(0.01)
     await until(lambda: len(rung) == 2, "it rings again when it is set again")
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_alarm_that_rings_at_once_may_be_set_again(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """Many node tasks may be due at once, such as delays of 0 seconds."""
+
+    async def rings() -> None:
+        rung: list[bool] = []
+        alarm = Alarm(lambda: rung.append(True))
+        for seconds in (0, 0.0001, 60, 0):
+            alarm.set(seconds)
+        await until(lambda: rung, "it rings")
+        assert rung == [True]
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(rings())
 
 
 async def test_cancelled_alarm_does_not_ring() -> None:

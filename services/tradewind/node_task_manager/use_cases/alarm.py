@@ -10,14 +10,18 @@ class Alarm:
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
         self._timer: asyncio.TimerHandle | None = None
+        # Not asked of the timer: for what is due at once, uvloop makes one that does not know its time.
+        self._at_s = 0.0
 
     def set(self, seconds: float) -> None:
         """Ring after `seconds`, unless it rings sooner anyway."""
         loop = asyncio.get_running_loop()
+        at_s = loop.time() + seconds
         if self._timer is not None:
-            if self._timer.when() <= loop.time() + seconds:
+            if self._at_s <= at_s:
                 return
             self._timer.cancel()
+        self._at_s = at_s
         self._timer = loop.call_later(seconds, self._on_timer)
 
     def cancel(self) -> None:
