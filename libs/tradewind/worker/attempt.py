@@ -84,6 +84,7 @@ class Attempt:
         "successor",
         "task",
         "timer",
+        "timer_at",
         "token",
         "traceparent",
     )
@@ -129,6 +130,8 @@ class Attempt:
         self.step = ""
         """The step that the node reported last."""
         self.timer: asyncio.TimerHandle | None = None
+        self.timer_at = 0.0
+        """When the timer goes off, by the loop's clock: uvloop's timers for what is due at once do not know."""
 
     def redacted(self, text: str) -> str:
         """Return `text` without the values of this attempt's secrets."""

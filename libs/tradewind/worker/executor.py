@@ -210,9 +210,8 @@ class Executor:
         Attempts that were already asked to stop get no more time than that either.
         """
         for attempt in list(self._held.values()):
-            if attempt.timer is not None and attempt.timer.when() > self._loop.time() + max(grace, EXIT_TIMEOUT):
-                attempt.timer.cancel()
-                attempt.timer = self._loop.call_later(grace, self._handle_grace_over, attempt)
+            if attempt.timer is not None and attempt.timer_at > self._loop.time() + max(grace, EXIT_TIMEOUT):
+                self._set_timer(attempt, grace, self._handle_grace_over)
             self._request_stop(attempt, Stop(StopKind.GIVEN_BACK, reason), grace)
 
     async def wait_idle(self) -> None:
@@ -301,6 +300,12 @@ class Executor:
         if attempt.timer is not None:
             attempt.timer.cancel()
 
+    def _set_timer(self, attempt: Attempt, seconds: float, then: Callable[[Attempt], None]) -> None:
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+        attempt.timer_at = self._loop.time() + seconds
+        attempt.timer = self._loop.call_later(seconds, then, attempt)
+
     def _request_stop(self, attempt: Attempt, stop: Stop, grace: float) -> None:
         if attempt.stop is not None:
             return
@@ -309,7 +314,7 @@ class Executor:
             # Its task has not run yet: a cancellation would end it before its first line, without a report.
             self._abandon(attempt)
             return
-        attempt.timer = self._loop.call_later(grace, self._handle_grace_over, attempt)
+        self._set_timer(attempt, grace, self._handle_grace_over)
         if attempt.process is not None:
             attempt.process.request_stop(attempt.token, stop)
         elif attempt.task is not None and not attempt.in_thread:
@@ -343,7 +348,7 @@ class Executor:
         attempt.reports.log(attempt.token, "WARNING", message, time.time_ns())
         attempt.process.force()
         # Its outcome is reported when the process dies, so nothing of it runs any more by then.
-        attempt.timer = self._loop.call_later(EXIT_TIMEOUT, self._abandon, attempt)
+        self._set_timer(attempt, EXIT_TIMEOUT, self._abandon)
 
     def _abandon(self, attempt: Attempt) -> None:
         """Report a stopped attempt now, and leave its code to end by itself, or never."""

@@ -3,9 +3,11 @@
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import uvloop
 
 from tests.unit.worker.attempts import Bench
 from tests.waiting import until
@@ -304,6 +306,28 @@ async def test_leaving_shortens_grace_of_nodes_already_stopping() -> None:
 
     assert run.terminated
     assert bench.given_back == []
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_worker_may_leave_while_the_grace_of_a_stopping_node_ends(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    gate = Gate()
+
+    @node("long")
+    async def long() -> None:
+        await gate.wait()
+
+    async def leaves() -> None:
+        async with Bench([long]) as bench:
+            bench.executor.start(bench.assignment("long"))
+            await until(gate.begun.is_set, "the node runs")
+            bench.stop(grace=0.0001)
+            bench.executor.give_back_all("the worker leaves", grace=5)
+            assert (await bench.end("t1")).terminated
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(leaves())
 
 
 async def test_closing_executor_ends_running_nodes() -> None:
