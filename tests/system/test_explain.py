@@ -115,3 +115,31 @@ async def test_killed_worker_is_reported_within_seconds(stack: Standalone, proce
 def rows(table: str) -> list[list[str]]:
     """Return the cells of a printed table, without its header."""
     return [re.split(r"\s{2,}", line.strip()) for line in table.splitlines()[1:]]
+
+
+async def test_explain_lists_the_nodes_of_each_cycle_that_it_names(client: Client, shell: Shell) -> None:
+    async def run(node_id: str, times: int) -> None:
+        nodes = [{"id": node_id, "type": "nobody"}]
+        await client.register_flow("f", {"interval": "1h", "overlap": "allow", "nodes": nodes})
+        for _ in range(times):
+            await client.run_flow("f")
+
+    async def lines() -> list[str]:
+        told = (await shell("explain", "f")).splitlines()
+        return [re.sub(" since .*Z|: no live.*", "", line) for line in told if "not_started" not in line]
+
+    await run("early", 1)
+    await run("late", 2)
+    told = [
+        "cycle_running: cycle 0 has been running",
+        "  early (nobody)",
+        "cycle_running: cycle 1 has been running",
+        "  late (nobody)",
+        "cycle_running: cycle 2 has been running",
+        "  late (nobody)",
+    ]
+
+    async def all_told() -> bool:
+        return await lines() == told
+
+    await until(all_told, "the nodes of all cycles wait for a worker")

@@ -44,7 +44,7 @@ async def explain(
         raise typer.BadParameter("leave it out with the id of a node task", param_hint="--run")
     if run is not None and not places:
         raise typer.BadParameter("it needs a cycle: give FLOW CYCLE NODE --run RUN", param_hint="--run")
-    running: CycleDescription | None = None
+    running: dict[int, CycleDescription] = {}
     async with session.client() as client:
         try:
             reasons = await _reasons(client, name, places, run)
@@ -54,16 +54,17 @@ async def explain(
                 raise
             _show_cycle(session.screen, await client.describe_cycle(name, int(places[0]), run, include_logs=False))
             return
-        facts = next((each.facts for each in reasons if each.code == "cycle_running"), None)
-        if facts is not None and output is Format.TEXT:
-            running = await client.describe_cycle(name, facts["cycle"], facts["run"], include_logs=False)
+        if output is Format.TEXT:
+            for facts in (each.facts for each in reasons if each.code == "cycle_running"):
+                cycle = facts["cycle"]
+                running[cycle] = await client.describe_cycle(name, cycle, facts["run"], include_logs=False)
     if output is Format.JSON:
         session.screen.json(reasons)
         return
     for reason in reasons:
         session.screen.line(f"{reason.code}: {reason.sentence}")
-        if reason.code == "cycle_running" and running is not None:
-            for line in open_node_lines(running):
+        if reason.code == "cycle_running":
+            for line in open_node_lines(running[reason.facts["cycle"]]):
                 session.screen.line(line)
     if not reasons:
         session.screen.line("nothing is holding it back")
