@@ -143,3 +143,6 @@ async def test_explain_lists_the_nodes_of_each_cycle_that_it_names(client: Clien
         return await lines() == told
 
     await until(all_told, "the nodes of all cycles wait for a worker")
+    await run("late", 2)
+    assert sum("more are running" in line for line in await lines()) == 1
+    assert (await lines())[-2].endswith("; 2 more are running")

@@ -180,6 +180,7 @@ async def test_missed_time_shows_tick_missed(scheduler: Client, peers: Peers) ->
         return "tick_missed" in await explain_flow(scheduler)
 
     await until(is_shown, "the planned time was judged")
+    assert (await explain_flow(scheduler))["tick_missed"][0].endswith(" was missed: found due too late")
 
 
 async def test_running_and_stopping_cycles_are_shown(scheduler: Client, peers: Peers) -> None:
@@ -231,7 +232,26 @@ async def test_effect_of_the_overlap_policy_on_the_latest_time_is_shown(
     await until(is_shown, "the planned time was judged")
     found = await explain_flow(scheduler)
     assert found[code][1]["why"].startswith("cycle 0 was running")
+    assert f" (overlap {found[code][1]['policy']})" in found[code][0]
     assert "cycle_running" in found
+
+
+async def test_overlap_is_not_named_for_a_time_that_a_pause_dropped(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.automatic = False
+    await scheduler.register("f", overlap=flow_pb2.OVERLAP_POLICY_QUEUE_ONE)
+    await scheduler.start()
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved")
+    due_ms = (await scheduler.flow()).next_execution.ToMilliseconds()
+    await scheduler.run(wait=0)
+    peers.triggers.fire(["f"], due_ms)
+
+    async def is_queued() -> bool:
+        return "tick_queued" in await explain_flow(scheduler)
+
+    await until(is_queued, "the planned time was judged")
+    await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f"))
+    await scheduler.stub.ResumeFlow(pb2.ResumeFlowRequest(flow_id="f"))
+    assert (await explain_flow(scheduler))["tick_dropped"][0].endswith(" was dropped: the flow was paused")
 
 
 async def test_failed_latest_cycle_is_shown_until_a_cycle_completes(scheduler: Client, peers: Peers) -> None:

@@ -30,6 +30,9 @@ _TICKS = {
     FiringOutcome.MISSED: ("tick_missed", "was missed"),
 }
 
+# How the reasons begin that overlap policies give.
+_BY_OVERLAP = ("cycle ", "an earlier cycle ", "a later planned time ")
+
 
 class ExplainFlow:
     """Goes by the flow's record, its open cycles and the outcomes of its latest planned times.
@@ -69,7 +72,8 @@ class ExplainFlow:
         running = [state for state in states if not is_terminal(state.status)]
         for state in running:
             reasons += open_cycle_reasons(state, known=await is_known(self._node_tasks, state))
-            reasons.append(_running_reason(state))
+            more = flow.running_cycles - _OPEN if state is running[-1] else 0
+            reasons.append(_running_reason(state, more))
         if not running:
             reasons += await self._last_cycle(flow)
         reasons += _tick_reasons(flow, firings)
@@ -180,9 +184,11 @@ def _pause_reason(pause: Pause) -> Reason:
     return Reason("paused", f"paused by {pause.by} at {iso(pause.at_ms)}{note}", facts)
 
 
-def _running_reason(state: ChainState) -> Reason:
+def _running_reason(state: ChainState, more: int) -> Reason:
+    """Return since when a cycle has been running, and how many `more` are, of which no reason tells."""
     cycle, since = state.name.cycle, iso(state.facts.start_ms)
     text = f"cycle {cycle} has been running since {since}"
+    text += f"; {more} more {'is' if more == 1 else 'are'} running" if more > 0 else ""
     return Reason("cycle_running", text, {"cycle": cycle, "run": state.name.run, "since": since})
 
 
@@ -220,5 +226,5 @@ def _tick_reasons(flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
         "count": firing.count,
     }
     why = f": {firing.reason}" if firing.reason else ""
-    overlap = f" (overlap {flow.overlap.value})" if flow.pause is None else ""
+    overlap = f" (overlap {flow.overlap.value})" if firing.reason.startswith(_BY_OVERLAP) else ""
     return [Reason(code, f"{subject} {text}{why}{overlap}", facts)]
