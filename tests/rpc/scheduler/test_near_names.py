@@ -43,3 +43,13 @@ async def test_unknown_node_suggests_the_nearest_name(scheduler: Client, peers: 
     call = scheduler.stub.StopNode(stop_pb2.StopNodeRequest(flow_id="f", node_id="averag"))
     refusal = await refused(call, NOT_FOUND, "NODE_TASK_NOT_FOUND")
     assert refusal.message == 'no node task "f:0:0:averag"; did you mean "average"?'
+
+
+async def test_unknown_node_of_a_rerun_names_the_revision_of_the_cycle(scheduler: Client) -> None:
+    await scheduler.register("f", "average", "report")
+    await scheduler.run()
+    await scheduler.register("f", "averages", "report")
+    call = scheduler.stub.RerunCycle(pb2.RerunCycleRequest(flow_id="f", from_node_ids=["averages"]))
+    refusal = await refused(call, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    expected = 'revision 1 of the flow, with which the cycle began, has no node "averages"; did you mean "average"?'
+    assert refusal.violations == [("from_node_ids[0]", expected)]

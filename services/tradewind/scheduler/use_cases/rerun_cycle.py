@@ -108,7 +108,7 @@ class RerunCycle:
         planned = await self._definitions.of_run(before)
         if planned is None:
             raise revision_expired(before)
-        _require_nodes(planned, options.from_nodes)
+        _require_nodes(planned, before.facts.revision, options.from_nodes)
         rerun, again = await self._divide(before, planned, options)
         inputs_json = _merged_inputs(before.facts.inputs_json, options.inputs_json, planned, again)
         answer = await self._begin.rerun(
@@ -209,12 +209,16 @@ class RerunCycle:
                 return results
 
 
-def _require_nodes(planned: PlannedFlow, node_ids: Sequence[str]) -> None:
-    """Raise InvalidInput unless the flow has all these nodes."""
+def _require_nodes(planned: PlannedFlow, revision: int, node_ids: Sequence[str]) -> None:
+    """Raise InvalidInput unless the revision of the cycle has all these nodes; the flow may have others by now."""
     known = set(planned.shape.node_ids)
     names = NearestName(known)
     faults = [
-        Violation(f"from_node_ids[{place}]", f"the flow has no node {quoted(node_id)}{names.hint(node_id)}")
+        Violation(
+            f"from_node_ids[{place}]",
+            f"revision {revision} of the flow, with which the cycle began, has no node {quoted(node_id)}"
+            f"{names.hint(node_id)}",
+        )
         for place, node_id in enumerate(node_ids)
         if node_id not in known
     ]
