@@ -314,3 +314,15 @@ def as_doubles(value: Any) -> Any:
     if isinstance(value, list):
         return [as_doubles(item) for item in value]
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue_one", "cancel_running"])
+def test_catching_up_with_all_times_under_an_overlap_that_drops_some_is_a_warning(overlap: str) -> None:
+    weather = flow(schedule={"interval": "1m", "catch_up": "all"}, overlap=overlap)
+    del weather["interval"]
+    (warning,) = analyzed(weather).warnings
+    assert warning.path == "schedule.catch_up"
+    assert f'overlap "{overlap}" does not begin a cycle for each while another runs' in warning.message
+    assert not analyzed(weather | {"overlap": "queue_all"}).warnings
+    assert not analyzed(weather | {"overlap": "allow"}).warnings
+    assert not analyzed(weather | {"schedule": {"interval": "1m"}}).warnings

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from tradewind.scheduler.domain.closed_paths import closed_paths
 from tradewind.scheduler.domain.declared_types import check_declared_types
 from tradewind.scheduler.domain.fault_list import FaultList
-from tradewind.scheduler.domain.flow_definition import FlowDefinition
+from tradewind.scheduler.domain.flow_definition import FlowDefinition, OverlapPolicy
 from tradewind.scheduler.domain.handler_nodes import check_handlers
 from tradewind.scheduler.domain.mapped_nodes import check_mapped_nodes
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
 from tradewind.scheduler.domain.paths import join, listed
+from tradewind.scheduler.domain.schedule_definition import CatchUp
 from tradewind.scheduler.domain.structure import FlowStructure, structure_of
 from tradewind.scheduler.domain.weather import LARGEST_FLOW_BYTES, FlowDraft
 from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft
@@ -67,6 +68,7 @@ def analyze(
         _check_caches(draft.nodes, caches, faults)
     if draft.definition is not None:
         _check_answer_size(draft.definition, structure, faults)
+        _warn_of_catching_up(draft.definition, warnings)
     definition = None if len(faults) else draft.definition
     return FlowAnalysis(structure, faults.violations(), warnings.violations(), definition)
 
@@ -84,6 +86,16 @@ def _check_answer_size(definition: FlowDefinition, structure: FlowStructure, fau
             "flow",
             f"{size} bytes with the lists of nodes and entry nodes of its components; at most {LARGEST_ANSWER_BYTES}: "
             "give nodes shorter ids, or split the flow",
+        )
+
+
+def _warn_of_catching_up(definition: FlowDefinition, warnings: FaultList) -> None:
+    overlap = definition.overlap
+    if definition.schedule.catch_up is CatchUp.ALL and overlap not in (OverlapPolicy.QUEUE_ALL, OverlapPolicy.ALLOW):
+        warnings.add(
+            "schedule.catch_up",
+            f'"all" fires each time that was missed, but overlap "{overlap.value}" does not begin a cycle for each '
+            'while another runs; "queue_all" and "allow" do',
         )
 
 
