@@ -11,7 +11,7 @@ import pytest
 
 from tests.house.project import ROOT
 from tests.system.simulated import FAILS_AT, SILENT_AT, feed, history_of, single
-from tradewind.client import CycleStatus, FlowStatus, InvalidInput, NotFound, WrongStatus
+from tradewind.client import CycleStatus, FlowStatus, InvalidInput, NotFound, NotificationKind, WrongStatus
 from tradewind.flow import Flow, Retry
 from tradewind.testing import VirtualStack, simulate
 from tradewind.worker import Context, Wait, node
@@ -240,6 +240,29 @@ def test_watched_events_and_notifications_arrive_at_once() -> None:
         assert stack.now - begun < timedelta(seconds=4)
 
     simulate(main, [second])
+
+
+def test_flow_that_pauses_itself_notifies_its_user_of_each_pause() -> None:
+    @node("unlucky")
+    async def unlucky() -> None:
+        raise ValueError("no luck")
+
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        flow = Flow("one", "1m", pause_after_failures=3)
+        flow.node("only", unlucky)
+        await client.register_flow("one", flow)
+        for _ in range(2):
+            await client.start_flow("one")
+            await stack.run_for(minutes=5)
+        paused = [each async for each in client.list_notifications() if each.kind is NotificationKind.FLOW_PAUSED]
+        assert [each.cycle for each in paused] == [5, 2]
+        assert str(paused[0]) == (
+            'flow "one" is paused until somebody resumes it: '
+            "paused after 3 failed cycles in a row, the last of which was cycle 5"
+        )
+
+    simulate(main, [unlucky])
 
 
 def test_finally_node_runs_at_once_after_cycle_timeout() -> None:

@@ -18,6 +18,7 @@ class NotificationKind(StrEnum):
     DEAD_LETTER = "dead_letter"
     CYCLE_FAILED = "cycle_failed"
     FLOW_STOPPED = "flow_stopped"
+    FLOW_PAUSED = "flow_paused"
     SYSTEM_NOTIFICATION = "system_notification"
     ANSWER_WANTED = "answer_wanted"
     UNKNOWN = "unknown"

@@ -55,6 +55,8 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         self.stops: list[ntm_pb2.StopComponentRequest] = []
         self.purged: list[str] = []
         self.notifications: list[notification_pb2.NotificationDraft] = []
+        self.refused_notifications = 0
+        """How many of the next calls that bring notifications are refused."""
         self.purge_steps = 1
         self.refusals: list[component_pb2.SubmitResult] = []
         """The answers to the next runs, which are refused."""
@@ -215,6 +217,9 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         self, request: notification_pb2.PublishNotificationsRequest, context: Context
     ) -> notification_pb2.PublishNotificationsResponse:
         await self._check(context)
+        if self.refused_notifications:
+            self.refused_notifications -= 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "down")
         self.notifications += request.notifications
         return notification_pb2.PublishNotificationsResponse(kept=[True] * len(request.notifications))
 

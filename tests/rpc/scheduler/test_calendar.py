@@ -11,6 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tests.rpc.scheduler.conftest import Client, Peers
 from tests.rpc.scheduler.errors import refused
 from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import notification_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2
@@ -255,3 +256,33 @@ async def test_consecutive_failures_pause_a_flow(scheduler: Client, peers: Peers
     await until_status(scheduler, flow_pb2.FLOW_STATUS_PAUSED)
     await until(lambda: "f" not in peers.triggers.triggers, "the trigger is gone")
     assert (await scheduler.flow()).pause.by == "system"
+    await until(lambda: peers.node_tasks.notifications, "the user is notified")
+    (notification,) = peers.node_tasks.notifications
+    assert notification.kind == notification_pb2.NOTIFICATION_KIND_FLOW_PAUSED
+    assert (notification.subject.flow_id, notification.subject.cycle, notification.user_id) == ("f", 0, "default")
+    assert notification.title == 'flow "f" is paused until somebody resumes it'
+    assert notification.message.startswith("paused after 1 failed cycles in a row")
+
+
+async def test_user_is_notified_of_a_flow_that_paused_itself_when_the_node_task_manager_is_back(
+    scheduler: Client, peers: Peers
+) -> None:
+    peers.node_tasks.automatic = False
+    await register(scheduler, interval="1h", pause_after_failures=1)
+    await scheduler.start()
+    await fire(peers, now_ms())
+    await until(lambda: ("f", 0, 0) in peers.node_tasks.runs, "the cycle is submitted")
+    peers.node_tasks.refused_notifications = 2
+    await peers.node_tasks.finish(("f", 0, 0), sinks_completed=0, failed=1)
+    await until(lambda: peers.node_tasks.notifications, "the user is notified")
+    assert peers.node_tasks.refused_notifications == 0
+    assert (await scheduler.flow()).status == flow_pb2.FLOW_STATUS_PAUSED
+    assert {each.key for each in peers.node_tasks.notifications} != {""}
+
+
+async def test_nobody_is_notified_of_a_flow_that_somebody_pauses(scheduler: Client, peers: Peers) -> None:
+    await register(scheduler, interval="1h", pause_after_failures=1)
+    await scheduler.start()
+    await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f", note="rates are wrong"))
+    await until(lambda: "f" not in peers.triggers.triggers, "the trigger is gone")
+    assert not peers.node_tasks.notifications

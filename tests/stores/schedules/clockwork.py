@@ -17,6 +17,7 @@ from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.due import DueAnswer, DueEvent, DueFlow
+from tradewind.scheduler.domain.flow_record import Pause
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import (
     ComponentEvent,
@@ -96,6 +97,9 @@ class SlowNodes:
         return views
 
     async def notify_stopped(self, flow_id: str, user_id: str, by: str, reason: str) -> None:
+        """Nobody listens."""
+
+    async def notify_paused(self, flow_id: str, user_id: str, pause: Pause) -> None:
         """Nobody listens."""
 
     def work(self) -> None:

@@ -20,6 +20,7 @@ _SENT = {
     notification_pb2.NOTIFICATION_KIND_UNSPECIFIED: NotificationKind.SYSTEM_NOTIFICATION,
     notification_pb2.NOTIFICATION_KIND_SYSTEM_NOTIFICATION: NotificationKind.SYSTEM_NOTIFICATION,
     notification_pb2.NOTIFICATION_KIND_FLOW_STOPPED: NotificationKind.FLOW_STOPPED,
+    notification_pb2.NOTIFICATION_KIND_FLOW_PAUSED: NotificationKind.FLOW_PAUSED,
 }
 _SEVERITIES: dict[int, Severity] = {
     notification_pb2.Severity.Value(f"SEVERITY_{each.upper()}"): each for each in Severity
@@ -112,7 +113,7 @@ def _faults(path: str, draft: notification_pb2.NotificationDraft) -> Iterator[Vi
         if fault is not None:
             yield fault
     if draft.kind not in _SENT:
-        yield Violation(f"{path}kind", "must be FLOW_STOPPED or SYSTEM_NOTIFICATION, or unset")
+        yield Violation(f"{path}kind", "must be FLOW_STOPPED, FLOW_PAUSED or SYSTEM_NOTIFICATION, or unset")
     if not 1 <= len(draft.title) <= _MAX_TITLE or "\n" in draft.title:
         yield Violation(f"{path}title", f"must be one line of 1 to {_MAX_TITLE} characters")
     if len(draft.message.encode()) > _MAX_MESSAGE:

@@ -18,6 +18,8 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.component_plan import ComponentPlan
+from tradewind.scheduler.domain.flow_record import Pause
+from tradewind.scheduler.domain.json_text import digest_of
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import (
@@ -143,6 +145,21 @@ class NodeTaskManagerPeer:
             message=f"by {by}: {reason}" if reason else f"by {by}",
             subject=notification_pb2.NotificationSubject(flow_id=flow_id),
         )
+        await self._notify(draft)
+
+    async def notify_paused(self, flow_id: str, user_id: str, pause: Pause) -> None:
+        draft = notification_pb2.NotificationDraft(
+            user_id=user_id,
+            kind=notification_pb2.NOTIFICATION_KIND_FLOW_PAUSED,
+            severity=notification_pb2.SEVERITY_ERROR,
+            title=f'flow "{flow_id}" is paused until somebody resumes it',
+            message=pause.note,
+            subject=notification_pb2.NotificationSubject(flow_id=flow_id, cycle=pause.failed_cycle),
+            key=digest_of(f"{flow_id} paused at {pause.at_ms}"),
+        )
+        await self._notify(draft)
+
+    async def _notify(self, draft: notification_pb2.NotificationDraft) -> None:
         async with calling(NAME):
             await self._stub.PublishNotifications(
                 notification_pb2.PublishNotificationsRequest(notifications=[draft]), timeout=_CALL_S

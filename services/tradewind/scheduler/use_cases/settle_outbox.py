@@ -1,4 +1,4 @@
-"""Brings the trigger service in line with a flow's record, and finishes deletions; repeated until confirmed."""
+"""Tells other services what a flow's record says, and finishes deletions; repeated until confirmed."""
 
 from collections.abc import Callable, Sequence
 
@@ -46,8 +46,8 @@ class SettleOutbox:
     async def __call__(self, flow_id: str) -> bool:
         """Bring the trigger service in line with the record; return whether the flow's entry is settled.
 
-        A flow that is being deleted is removed at the node task manager and then here. Raises PeerUnavailable when a
-        service is away, and errors of the store.
+        The user of a flow that paused itself is notified. A flow that is being deleted is removed at the node task
+        manager and then here. Raises PeerUnavailable when a service is away, and errors of the store.
         """
         for _ in range(_EPOCHS_TRIED):
             (flow,) = await self._flows.find([flow_id])
@@ -62,6 +62,8 @@ class SettleOutbox:
             if flow.status is FlowStatus.DELETING:
                 await self._delete(flow)
                 return True
+            if flow.status is FlowStatus.PAUSED and flow.pause is not None and flow.pause.failures:
+                await self._node_tasks.notify_paused(flow_id, flow.user_id, flow.pause)
             if await self._outbox.settle(flow_id, flow.schedule_epoch):
                 return True
         return False

@@ -48,6 +48,8 @@ class _NotificationKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Noti
     """Whatever an operator or another system has to say."""
     NOTIFICATION_KIND_ANSWER_WANTED: _NotificationKind.ValueType  # 9
     """A node task waits for somebody to answer its form."""
+    NOTIFICATION_KIND_FLOW_PAUSED: _NotificationKind.ValueType  # 10
+    """A flow paused itself after failed cycles."""
 
 class NotificationKind(_NotificationKind, metaclass=_NotificationKindEnumTypeWrapper):
     """What a notification is about."""
@@ -74,6 +76,8 @@ NOTIFICATION_KIND_SYSTEM_NOTIFICATION: NotificationKind.ValueType  # 8
 """Whatever an operator or another system has to say."""
 NOTIFICATION_KIND_ANSWER_WANTED: NotificationKind.ValueType  # 9
 """A node task waits for somebody to answer its form."""
+NOTIFICATION_KIND_FLOW_PAUSED: NotificationKind.ValueType  # 10
+"""A flow paused itself after failed cycles."""
 Global___NotificationKind: _TypeAlias = NotificationKind  # noqa: Y015
 
 class _Severity:
@@ -388,7 +392,7 @@ class NotificationDraft(_message.Message):
     user_id: _builtins.str
     """The user who gets it."""
     kind: Global___NotificationKind.ValueType
-    """SYSTEM_NOTIFICATION, also when unset, or FLOW_STOPPED; the other kinds cannot be sent."""
+    """SYSTEM_NOTIFICATION, also when unset, FLOW_STOPPED or FLOW_PAUSED; the other kinds cannot be sent."""
     severity: Global___Severity.ValueType
     """How much it matters."""
     title: _builtins.str
