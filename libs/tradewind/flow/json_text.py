@@ -6,6 +6,9 @@ from typing import Any
 
 import msgspec
 
+_ADVICE = {"DataFrame": '; give its to_dict("records")', "NAType": "; give null or leave it out"}
+"""What to do instead with values of pandas, by the names of their types."""
+
 
 def encode_json(value: Any, path: str = "the value") -> bytes:
     """Return compact JSON text for anything that msgspec or `to_builtin` can convert.
@@ -41,7 +44,8 @@ def to_builtin(value: Any) -> Any:
     if isinstance(value, tuple | frozenset):
         # msgspec knows these as values; it asks for them only as keys.
         raise TypeError(f"the keys of an object must be text or numbers, not a {type(value).__name__}")
-    raise TypeError(f"a value of type {type(value).__qualname__} cannot be written as JSON")
+    name = type(value).__qualname__
+    raise TypeError(f"a value of type {name} cannot be written as JSON{_ADVICE.get(name, '')}")
 
 
 def _in_microseconds(array: Any) -> Any:

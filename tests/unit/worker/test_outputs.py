@@ -69,6 +69,14 @@ class Nanoseconds:
         return Array(datetime(2010, 3, 1))
 
 
+class DataFrame:
+    """Has rows and columns, as pandas' has."""
+
+
+class NAType:
+    """The type of what is missing in pandas."""
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -115,6 +123,14 @@ def test_emit_names_outputs_by_handle() -> None:
         (Euros("nan"), "the output is not JSON: output is nan; give null or leave it out"),
         (NotATime(2010, 3, 1), "the output is not JSON: NaT is not a time; give null or leave it out"),
         (object(), "the output is not JSON: a value of type object cannot be written as JSON"),
+        (
+            DataFrame(),
+            'the output is not JSON: a value of type DataFrame cannot be written as JSON; give its to_dict("records")',
+        ),
+        (
+            [NAType()],
+            "the output is not JSON: a value of type NAType cannot be written as JSON; give null or leave it out",
+        ),
         ({(1, 2): 3}, "the output is not JSON: the keys of an object must be text or numbers, not a tuple"),
         ("\ud800", "the output is not JSON: 'utf-8' codec can't encode character '\\ud800'"),
     ],
