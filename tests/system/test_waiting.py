@@ -107,6 +107,8 @@ async def test_items_of_a_list_are_shown_with_their_forms_and_answered_one_by_on
         return [item.status for item in items] == [NodeTaskStatus.SUSPENDED] * 2
 
     await until(wait_for_answers, "both items ask")
+    place = "items of ask, and what they ask: tradewind cycle show releases 0 --items ask"
+    assert place in await shell("cycle", "show", "releases")
     shown = await shell("cycle", "show", "releases", "0", "--items", "ask")
     assert "ask:1 asks: Release it?" in shown
     assert "tradewind cycle approve releases 0 ask:1" in shown
@@ -118,6 +120,7 @@ async def test_items_of_a_list_are_shown_with_their_forms_and_answered_one_by_on
     assert (await handle.result(30)) == {
         "keep": {"kept": [{"approved": True, "values": {"size": 7}, "by": "default"}, None]}
     }
+    assert place not in await shell("cycle", "show", "releases")
 
 
 async def test_invalid_built_in_nodes_are_refused_with_all_faults(client: Client) -> None:

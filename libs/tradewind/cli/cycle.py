@@ -103,7 +103,7 @@ async def approve(
 ) -> None:
     """Approve or reject what a waiting node asks.
 
-    `tradewind cycle show` shows its form.
+    `tradewind cycle show` shows its form, with --items that of an item of a list.
     """
     values = parse_values(value, "--value")
     name, colon, item = node.partition(":")

@@ -95,6 +95,10 @@ def show_cycle(screen: Screen, described: CycleDescription) -> None:
     )
     for node in described.nodes:
         _show_form(screen, node)
+        if node.items is not None and not node.status.ended:
+            screen.line()
+            command = f"tradewind cycle show {node.flow_id} {node.cycle} --items {node.node_id}"
+            screen.line(f"items of {node.node_id}, and what they ask: {command}", "dim")
 
 
 def _show_form(screen: Screen, node: NodeTaskRecord) -> None:
