@@ -19,9 +19,9 @@ async def pause(
     note: ReasonOption = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Pause a flow: no cycle begins until it is resumed.
+    """Pause a flow: no cycle is due until it is resumed.
 
-    Running cycles continue.
+    Running cycles continue. Cycles that are run by hand, reruns, and cycles of nodes of other flows still begin.
     """
     async with session.client() as client:
         flow = await client.pause_flow(name, note=note)

@@ -19,7 +19,9 @@ class ScheduleCalls:
     _user_id: str
 
     async def pause_flow(self, flow_id: str, *, note: str = "") -> FlowRecord:
-        """Pause a flow: no cycle begins until it is resumed, running ones go on.
+        """Pause a flow: its schedule begins no cycle until it is resumed; running ones go on.
+
+        `run_flow`, `rerun_cycle` and nodes of other flows still begin cycles.
 
         Raises NotFound, WrongStatus for a flow that is not running.
         """

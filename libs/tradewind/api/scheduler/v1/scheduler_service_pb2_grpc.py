@@ -345,7 +345,8 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PauseFlow(self, request, context):
-        """Pauses a flow until ResumeFlow: no cycle begins, and cycles that run go on. Pausing a paused flow changes nothing.
+        """Pauses a flow until ResumeFlow: no cycle begins by its schedule, for an event or by a backfill; cycles that run go
+        on. RunFlow, reruns and nodes of other flows still begin cycles. Pausing a paused flow changes nothing.
         Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or
         FLOW_DELETING.
         """

@@ -85,7 +85,8 @@ class SchedulerServiceStub:
     FAILED_PRECONDITION FLOW_DELETING.
     """
     PauseFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.PauseFlowRequest, _scheduler_service_pb2.PauseFlowResponse]
-    """Pauses a flow until ResumeFlow: no cycle begins, and cycles that run go on. Pausing a paused flow changes nothing.
+    """Pauses a flow until ResumeFlow: no cycle begins by its schedule, for an event or by a backfill; cycles that run go
+    on. RunFlow, reruns and nodes of other flows still begin cycles. Pausing a paused flow changes nothing.
     Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or
     FLOW_DELETING.
     """
@@ -265,7 +266,8 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     FAILED_PRECONDITION FLOW_DELETING.
     """
     PauseFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.PauseFlowRequest, _scheduler_service_pb2.PauseFlowResponse]  # type: ignore[assignment]
-    """Pauses a flow until ResumeFlow: no cycle begins, and cycles that run go on. Pausing a paused flow changes nothing.
+    """Pauses a flow until ResumeFlow: no cycle begins by its schedule, for an event or by a backfill; cycles that run go
+    on. RunFlow, reruns and nodes of other flows still begin cycles. Pausing a paused flow changes nothing.
     Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or
     FLOW_DELETING.
     """
@@ -514,7 +516,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.PauseFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.PauseFlowResponse, _abc.Awaitable[_scheduler_service_pb2.PauseFlowResponse]]:
-        """Pauses a flow until ResumeFlow: no cycle begins, and cycles that run go on. Pausing a paused flow changes nothing.
+        """Pauses a flow until ResumeFlow: no cycle begins by its schedule, for an event or by a backfill; cycles that run go
+        on. RunFlow, reruns and nodes of other flows still begin cycles. Pausing a paused flow changes nothing.
         Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or
         FLOW_DELETING.
         """
