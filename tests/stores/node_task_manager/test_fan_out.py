@@ -126,6 +126,18 @@ async def test_items_become_ready_in_order_up_to_max_parallel(bench: Bench) -> N
     assert await items(bench, 5) == ["running", "completed", "running", "-", "-"]
 
 
+async def test_items_that_are_ready_together_begin_in_the_order_of_the_list(bench: Bench) -> None:
+    await begun(bench, plan(max_parallel=100), 25)
+    taken = [given.task_id for count in (1, 3, 30) for given in await bench.take(count)]
+    assert taken == [f"{MAPPED}:{at}" for at in range(25)]
+
+
+async def test_items_that_are_handed_out_at_once_are_in_the_order_of_the_list(bench: Bench) -> None:
+    vacancy = Vacancy("w1", 0, 30, ("noop",))
+    effects = await bench.shard.fan_out([split(await offered(bench, plan(max_parallel=100)), 25)], [vacancy])
+    assert [given.task_id for given in effects.assignments] == [f"{MAPPED}:{at}" for at in range(25)]
+
+
 async def test_worker_that_ends_an_item_gets_the_next_in_the_same_call(bench: Bench) -> None:
     effects = await bench.shard.fan_out([split(await offered(bench, plan(1)), 3)], [Vacancy("w1", 0, 5, ("noop",))])
     (given,) = effects.assignments

@@ -20,6 +20,9 @@ do
 
   function fan_out.is_item(id) return item_of(id) ~= nil end
 
+  -- Returns the place of an item, nil for any other node task.
+  function fan_out.place_of(id) return tonumber((select(2, item_of(id)))) end
+
   -- Returns the counts of a mapped node's items, nil before the split. `halt` is the mark that stops the rest, `code`
   -- why.
   function fan_out.counts(record)

@@ -19,7 +19,8 @@ end
 
 local function enqueue(record, comp)
   local entry = record.entry or node(comp.plan, record.index)
-  if entry.map and not fan_out.is_item(record.id) then return fan_out.offer(record, comp) end
+  local place = entry.map and fan_out.place_of(record.id)
+  if entry.map and not place then return fan_out.offer(record, comp) end
   if entry.wait or record.status == 'suspended' then return suspension.ready(record, comp, entry) end
   changed(comp, record.status == 'running' and -1 or 0, record, 'queued')
   record.status = 'pending'
@@ -30,14 +31,16 @@ local function enqueue(record, comp)
     if not read_rest(record).total_at then set(record, 'total_at', time + entry.total) end
     record.start_by = math.min(record.start_by or math.huge, tonumber(record.total_at))
   end
-  -- A node task with a higher priority is queued as if it had waited longer.
-  record.rank = entry.ahead and string.format('%.0f', time - entry.ahead) or stamp
+  -- A node task with a higher priority is queued as if it had waited longer, and an item a moment behind the one before.
+  local ITEMS_A_MS = 4096
+  local shifted = entry.ahead or place
+  record.rank = shifted and string.format('%.17g', time - (entry.ahead or 0) + (place or 0) / ITEMS_A_MS) or stamp
   local queue = queue_of(entry.type, comp.user_id)
   local items = queue.added
   local n = #items
   items[n + 1] = record.rank
   items[n + 2] = record.id
-  queue.ranked = queue.ranked or entry.ahead ~= nil
+  queue.ranked = queue.ranked or shifted ~= nil
   queue.bound = queue.bound or entry.flow_max or entry.key or entry.pace
 end
 

@@ -89,7 +89,7 @@ class MemoryClaiming(MemoryConsequences):
             if self._room_of_type(node_type) > 0:
                 call.ready_types.append(node_type)
 
-    def _hold_back(self, task: NodeTask, limit: Limit, rank: int, call: Call) -> None:
+    def _hold_back(self, task: NodeTask, limit: Limit, rank: float, call: Call) -> None:
         """Treat a ready node task that a limit of its own holds back as its key demands."""
         action, reason = self._when_full(task, limit)
         newer = f"{reason}: {task.task_id} is newer"

@@ -176,7 +176,7 @@ class MemoryLimiting(MemoryClocks):
             elif most > self._slots.held(limit):
                 self._readmit(self._slots.remove(group, count))
 
-    def _readmit(self, readmitted: list[tuple[Group, str, int]]) -> None:
+    def _readmit(self, readmitted: list[tuple[Group, str, float]]) -> None:
         for group, task_id, rank in readmitted:
             self._tasks[task_id] = replace(self._tasks[task_id], blocked="")
             self._queues.put_back(group.node_type, group.user, task_id, rank)
@@ -195,7 +195,7 @@ class MemoryLimiting(MemoryClocks):
     def _groups(self, task: NodeTask) -> list[Group]:
         return [self._group(task, limit) for limit in self._own_limits(task)]
 
-    def _block(self, task: NodeTask, limit: Limit, rank: int) -> list[Group]:
+    def _block(self, task: NodeTask, limit: Limit, rank: float) -> list[Group]:
         """Put a node task aside; return its groups under the other limits, where it leaves room for another."""
         self._private[task.task_id].judged = True
         self._tasks[task.task_id] = replace(task, blocked=limit.name)

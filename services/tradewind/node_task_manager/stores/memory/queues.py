@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 
-from tradewind.node_task_manager.domain.plan import PRIORITY_MS
+from tradewind.node_task_manager.domain.plan import ITEMS_A_MS, PRIORITY_MS
 
 HEADS = 32
 TURN = 1_000_000
@@ -15,7 +15,7 @@ class MemoryQueues:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._queues: dict[str, dict[str, dict[str, int]]] = {}
+        self._queues: dict[str, dict[str, dict[str, float]]] = {}
         self._turns: dict[str, dict[str, int]] = {}
         self._left: dict[str, dict[str, int]] = {}
         """Where users stood in the ring when they left it while others had turns."""
@@ -41,10 +41,14 @@ class MemoryQueues:
         rank = queue.index(task_id) if task_id in queue else -1
         return rank, len(queue), max(0, len(self._turns.get(node_type, {})) - 1)
 
-    def put(self, node_type: str, user: str, task_id: str, wait_ms: int, priority: int) -> None:
-        """Queue a node task, which may wait for `wait_ms`, 0 for ever. A step of priority is worth a minute's wait."""
+    def put(self, node_type: str, user: str, task_id: str, wait_ms: int, priority: int, place: int) -> None:
+        """Queue a node task, which may wait for `wait_ms`, 0 for ever. A step of priority is worth a minute's wait.
+
+        An item of a list is a moment behind the one before; `place` is its place, 0 for other node tasks.
+        """
         now = self._clock()
-        self._queues.setdefault(node_type, {}).setdefault(user, {})[task_id] = now - priority * PRIORITY_MS
+        rank = now - priority * PRIORITY_MS + place / ITEMS_A_MS
+        self._queues.setdefault(node_type, {}).setdefault(user, {})[task_id] = rank
         self._joining.append((node_type, user))
         self._fresh.add(node_type)
         if wait_ms:
@@ -71,7 +75,7 @@ class MemoryQueues:
                 if queue:
                     yield node_type, user, len(queue), _ordered(queue)[0]
 
-    def put_back(self, node_type: str, user: str, task_id: str, rank: int) -> None:
+    def put_back(self, node_type: str, user: str, task_id: str, rank: float) -> None:
         """Queue a node task again where it stood."""
         self._queues.setdefault(node_type, {}).setdefault(user, {})[task_id] = rank
         self._joining.append((node_type, user))
@@ -128,7 +132,7 @@ class MemoryQueues:
         self._begun[node_type] = turns[user]
         return user, len(turns) == 1
 
-    def take(self, node_type: str, user: str, count: int) -> list[tuple[str, int]]:
+    def take(self, node_type: str, user: str, count: int) -> list[tuple[str, float]]:
         """Take out the first `count` of a user's node tasks, with their places in the queue."""
         queue = self._queues[node_type][user]
         return [(task_id, queue.pop(task_id)) for task_id in _ordered(queue)[:count]]
@@ -141,5 +145,5 @@ class MemoryQueues:
         self.tidy()
 
 
-def _ordered(queue: dict[str, int]) -> list[str]:
+def _ordered(queue: dict[str, float]) -> list[str]:
     return sorted(queue, key=lambda task_id: (queue[task_id], task_id))

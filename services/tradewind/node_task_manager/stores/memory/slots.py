@@ -30,7 +30,7 @@ class MemorySlots:
 
     def __init__(self) -> None:
         self._held: dict[str, set[str]] = {}
-        self._blocked: dict[Group, dict[str, int]] = {}
+        self._blocked: dict[Group, dict[str, float]] = {}
         self.freed: Counter[str] = Counter()
         """How many slots of each limit came free since this was last emptied."""
         self.spared: Counter[Group] = Counter()
@@ -55,7 +55,7 @@ class MemorySlots:
             self._held[limit].remove(task_id)
             self.freed[limit] += 1
 
-    def block(self, group: Group, task_id: str, rank: int) -> None:
+    def block(self, group: Group, task_id: str, rank: float) -> None:
         """Put a node task aside, with its place in the queue."""
         self._blocked.setdefault(group, {})[task_id] = rank
 
@@ -81,7 +81,7 @@ class MemorySlots:
                 found[group.node_type, group.user] += len(waiting)
         return found
 
-    def readmit(self, limit: str, count: int) -> list[tuple[Group, str, int]]:
+    def readmit(self, limit: str, count: int) -> list[tuple[Group, str, float]]:
         """Take out up to `count` of each group that waits for a limit with room, with their places in the queue."""
         back = []
         for group in self._blocked:
@@ -94,11 +94,11 @@ class MemorySlots:
         """Return the groups that have node tasks waiting for a limit."""
         return [group for group, waiting in self._blocked.items() if group.limit.name == limit and waiting]
 
-    def readmit_all(self) -> list[tuple[Group, str, int]]:
+    def readmit_all(self) -> list[tuple[Group, str, float]]:
         """Take out all waiting node tasks."""
         return [each for group, waiting in self._blocked.items() for each in self.remove(group, len(waiting))]
 
-    def remove(self, group: Group, count: int) -> list[tuple[Group, str, int]]:
+    def remove(self, group: Group, count: int) -> list[tuple[Group, str, float]]:
         """Take out up to `count` of a group, with their places in the queue."""
         waiting = self._blocked.get(group, {})
         return [(group, task_id, waiting.pop(task_id)) for task_id in self.waiting(group)[:count]]
