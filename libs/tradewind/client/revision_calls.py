@@ -94,7 +94,7 @@ class RevisionCalls:
             by=self._user_id,
         )
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.UpdateFlow, request)
-        return RevisedFlow(flow_from(answer.flow), answer.changed)
+        return _revised(answer)
 
     async def list_revisions(self, flow_id: str) -> AsyncIterator[RevisionRecord]:
         """Yield the revisions of a flow that are on record, newest first. Raises NotFound."""
@@ -138,8 +138,11 @@ class RevisionCalls:
             request_id=request_id or new_request_id(),
         )
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.RollBackFlow, request)
-        warnings = tuple(map(str, violations_from(answer.warnings)))
-        return RevisedFlow(flow_from(answer.flow), answer.changed, warnings)
+        return _revised(answer)
+
+
+def _revised(answer: revision_pb.UpdateFlowResponse | revision_pb.RollBackFlowResponse) -> RevisedFlow:
+    return RevisedFlow(flow_from(answer.flow), answer.changed, tuple(map(str, violations_from(answer.warnings))))
 
 
 def _spec(changes: Mapping[str, Any]) -> flow_pb2.FlowSpec:

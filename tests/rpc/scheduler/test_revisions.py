@@ -75,6 +75,15 @@ async def test_a_running_flow_follows_its_new_schedule_at_once(scheduler: Client
     assert peers.triggers.epochs["f"] == epoch
 
 
+async def test_update_warns_of_missed_times_that_overlap_would_drop(scheduler: Client) -> None:
+    await scheduler.register(overlap=flow_pb2.OVERLAP_POLICY_SKIP)
+    catch_up = update("schedule.catch_up", schedule=flow_pb2.ScheduleSpec(catch_up=flow_pb2.CATCH_UP_ALL))
+    (warning,) = (await scheduler.stub.UpdateFlow(catch_up)).warnings
+    assert (warning.path, '"queue_all"' in warning.message) == ("schedule.catch_up", True)
+    response = await scheduler.stub.UpdateFlow(update("overlap", overlap=flow_pb2.OVERLAP_POLICY_QUEUE_ALL))
+    assert (response.changed, list(response.warnings)) == (True, [])
+
+
 async def test_all_faults_of_an_update_are_reported_at_once(scheduler: Client) -> None:
     await scheduler.register()
     request = update("overlap nodes keep_cyles", overlap=99)

@@ -68,7 +68,7 @@ def analyze(
         _check_caches(draft.nodes, caches, faults)
     if draft.definition is not None:
         _check_answer_size(draft.definition, structure, faults)
-        _warn_of_catching_up(draft.definition, warnings)
+        check_catching_up(draft.definition, warnings)
     definition = None if len(faults) else draft.definition
     return FlowAnalysis(structure, faults.violations(), warnings.violations(), definition)
 
@@ -89,7 +89,8 @@ def _check_answer_size(definition: FlowDefinition, structure: FlowStructure, fau
         )
 
 
-def _warn_of_catching_up(definition: FlowDefinition, warnings: FaultList) -> None:
+def check_catching_up(definition: FlowDefinition, warnings: FaultList) -> None:
+    """Warn when a flow asks for cycles for all missed times, and its overlap policy drops some of them."""
     overlap = definition.overlap
     if definition.schedule.catch_up is CatchUp.ALL and overlap not in (OverlapPolicy.QUEUE_ALL, OverlapPolicy.ALLOW):
         warnings.add(

@@ -72,7 +72,11 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
         author = _author(request)
         paths = list(request.update_mask.paths)
         updated = await self.revise.update(request.flow_id, given, paths, faults, author)
-        return revision_pb2.UpdateFlowResponse(flow=flow_mapping.flow(updated.flow), changed=updated.changed)
+        return revision_pb2.UpdateFlowResponse(
+            flow=flow_mapping.flow(updated.flow),
+            changed=updated.changed,
+            warnings=flow_mapping.violations(updated.warnings),
+        )
 
     async def ListRevisions(
         self, request: revision_pb2.ListRevisionsRequest, context: Context

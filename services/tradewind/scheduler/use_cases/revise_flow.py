@@ -8,7 +8,7 @@ from typing import Any
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from tradewind.scheduler.domain.fault_list import FaultList
-from tradewind.scheduler.domain.flow_analysis import analyze
+from tradewind.scheduler.domain.flow_analysis import analyze, check_catching_up
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_update import check_mask, updated
 from tradewind.scheduler.domain.weather import read_weather, read_weather_json
@@ -57,7 +57,9 @@ class ReviseFlow:
             registration = registration_of(
                 flow_id, draft.definition, labels, self._clock.now_ms(), author, standing=flow, request=request
             )
-            return await self._store(registration)
+            warnings = FaultList()
+            check_catching_up(draft.definition, warnings)
+            return await self._store(registration, warnings.violations())
 
         return await self._with_retries(flow_id, author, change)
 

@@ -581,21 +581,27 @@ class UpdateFlowResponse(_message.Message):
 
     FLOW_FIELD_NUMBER: _builtins.int
     CHANGED_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
     """False when nothing differed from what was on record."""
     @_builtins.property
     def flow(self) -> _flow_pb2.Flow:
         """As stored."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedCompositeFieldContainer[_flow_pb2.Violation]:
+        """Notes that do not prevent it, such as missed times that the overlap policy would drop."""
+
     def __init__(
         self,
         *,
         flow: _flow_pb2.Flow | None = ...,
         changed: _builtins.bool | None = ...,
+        warnings: _abc.Iterable[_flow_pb2.Violation] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_changed", b"_changed", "changed", b"changed", "flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_changed", b"_changed", "changed", b"changed", "flow", b"flow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_changed", b"_changed", "changed", b"changed", "flow", b"flow", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__changed: _TypeAlias = _typing.Literal["changed"]  # noqa: Y015
     _WhichOneofArgType__changed: _TypeAlias = _typing.Literal["_changed", b"_changed"]  # noqa: Y015
