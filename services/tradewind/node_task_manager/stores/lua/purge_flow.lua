@@ -35,7 +35,7 @@ local function drop(id, comp)
   local record = task(id)
   if not record then return end
   -- Nothing more is written of this record.
-  record.sheet = {n = 0, changes = {}}
+  record.sheet = {n = 0}
   if record.status == 'pending' or record.status == 'suspended' then dequeue(record, comp) end
   if record.status == 'failed' then remove('dead_letters:' .. comp.user_id, id) end
   if record.status == 'running' and record.worker_id then

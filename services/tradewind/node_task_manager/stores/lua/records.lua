@@ -6,19 +6,20 @@ local records, components, pieces = {}, {}, {}
 -- The changes that this script makes to each run.
 local sheets = {}
 -- Kept from script to script: the limits with their text, and nodes by plan and place, one edition of each plan.
-local limits_text, plans, editions, known_nodes = nil, {}, {}, 0
-
-fresh(function()
-  local MAX_KNOWN = 5000
-  if not limits or args.limits ~= limits_text then limits, limits_text = cjson.decode(args.limits or '{}'), args.limits end
-  base, time = args.base, args.now and now(args.now)
-  stamp = time and string.format('%.0f', time)
-  budget = limits.records
-  effects = {assignments = {}, results = {}, todo = 0}
-  records, components, sheets = {}, {}, {}
-  if next(pieces) then pieces = {} end
-  if known_nodes > MAX_KNOWN then plans, editions, known_nodes = {}, {}, 0 end
-end)
+local plans, editions, known_nodes = {}, {}, 0
+do
+  local MAX_KNOWN, limits_text = 5000, nil
+  fresh(function()
+    if not limits or args.limits ~= limits_text then limits, limits_text = cjson.decode(args.limits or '{}'), args.limits end
+    base, time = args.base, args.now and now(args.now)
+    stamp = time and string.format('%.0f', time)
+    budget = limits.records
+    effects = {assignments = {}, results = {}, todo = 0}
+    records, components, sheets = {}, {}, {}
+    if next(pieces) then pieces = {} end
+    if known_nodes > MAX_KNOWN then plans, editions, known_nodes = {}, {}, 0 end
+  end)
+end
 
 local function use_edition(plan, edition)
   if editions[plan] ~= edition then plans[plan], editions[plan] = nil, edition end
@@ -26,6 +27,11 @@ end
 
 -- Lists of a plan (ids, entries, edges out of a node) are stored in pieces of this many, as redis_plans.py writes them.
 local PIECE = 500
+-- Small numbers as text, kept from script to script: Lua takes longer to write a number than to join two texts.
+local digits = setmetatable({}, {__index = function(known, number)
+  known[number] = string.format('%d', number)
+  return known[number]
+end})
 local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
 -- Formats a length of time for people: `5 min` for 300000.
 local function duration_text(ms)
@@ -47,7 +53,7 @@ end
 local function sheet_of(run, key)
   local sheet = sheets[run]
   if not sheet then
-    sheet = {key = key, n = 0, changes = {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}}
+    sheet = {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, key = key, n = 0}
     sheets[run] = sheet
   end
   return sheet
@@ -235,9 +241,9 @@ end
 -- and facts of a node task and the counts of a component are written from the record itself.
 local function write(record, field, value)
   local sheet = record.sheet
-  local n, changes = sheet.n, sheet.changes
-  changes[n + 1] = record.at .. field
-  changes[n + 2] = value
+  local n = sheet.n
+  sheet[n + 1] = record.at .. field
+  sheet[n + 2] = value
   sheet.n = n + 2
 end
 
@@ -285,7 +291,7 @@ local function field_of(entry, edge) return entry.inputs == 1 and entry.fields[1
 -- number to subtract from a place to find its item in the piece.
 local function piece_of(plan, list, at)
   local number = math.floor(at / PIECE)
-  local field = list .. ':' .. number
+  local field = list .. ':' .. digits[number]
   local name = plan .. field
   local piece = pieces[name]
   if not piece then
@@ -426,8 +432,8 @@ do
 
   local function write_sheet(sheet)
     local n = sheet.n
-    if n > 0 and n <= 1000 then return call('HSET', sheet.key, unpack(sheet.changes, 1, n)) end
-    for first = 1, n, 1000 do call('HSET', sheet.key, unpack(sheet.changes, first, math.min(first + 999, n))) end
+    if n > 0 and n <= 1000 then return call('HSET', sheet.key, unpack(sheet, 1, n)) end
+    for first = 1, n, 1000 do call('HSET', sheet.key, unpack(sheet, first, math.min(first + 999, n))) end
   end
 
   local function write_sets()

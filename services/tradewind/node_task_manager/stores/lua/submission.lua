@@ -3,12 +3,12 @@
 local submission = {}
 do
   local ACCEPTED = {outcome = 'accepted'}
-  local backlog, known_plans, opened, begun, existing_runs, queued, waiting_types, obstacles
+  local backlog, known_plans, opened, begun, existing_runs, queued, waiting_types, obstacles, confirm_at
 
   -- To be called first.
   function submission.open()
     backlog, known_plans, opened, begun, existing_runs = {}, {}, {}, {}, 0
-    queued, waiting_types, obstacles = {}, nil, {}
+    queued, waiting_types, obstacles, confirm_at = {}, nil, nil, string.format('%.0f', time + limits.confirm)
   end
 
   local function plan_facts(digest)
@@ -48,10 +48,15 @@ do
       local stop = base .. 'stop:' .. run.run
       keys[#keys + 1] = base .. 'purged:' .. run.flow_id
       keys[#keys + 1] = stop
-      for _, part in ipairs(run.components) do keys[#keys + 1] = stop .. ':' .. part[1] end
+      for i = 1, #run.components do keys[#keys + 1] = stop .. ':' .. run.components[i][1] end
     end
     for first = 1, #keys, 1000 do
-      for i, value in ipairs(call('MGET', unpack(keys, first, math.min(first + 999, #keys)))) do obstacles[keys[first + i - 1]] = value end
+      for i, value in ipairs(call('MGET', unpack(keys, first, math.min(first + 999, #keys)))) do
+        if value then
+          obstacles = obstacles or {}
+          obstacles[keys[first + i - 1]] = value
+        end
+      end
     end
     local names = {}
     for i, run in ipairs(runs) do names[i] = base .. 'run:' .. run.run end
@@ -64,9 +69,9 @@ do
 
   -- Returns why a run of a flow is refused.
   local function flow_refusal(run)
-    local purged = obstacles[base .. 'purged:' .. run.flow_id]
+    local purged = obstacles and obstacles[base .. 'purged:' .. run.flow_id]
     if purged and run.begun_ms <= tonumber(purged) then return {outcome = 'flow_purged'} end
-    local events = base .. 'events:' .. run.partition
+    local events = base .. 'events:' .. digits[run.partition]
     backlog[events] = backlog[events] or call('XLEN', events)
     if backlog[events] >= limits.events then return {outcome = 'events_full'} end
   end
@@ -96,20 +101,25 @@ do
       local source = call('HMGET', base .. 'run:' .. source_of(run), 'run_id', 'dropped')
       if source[1] ~= run.source_id or source[2] then return {outcome = 'results_expired'} end
     end
-    local unknown = {}
-    for _, part in ipairs(run.components) do
-      if not plan_facts(part[2]) then unknown[#unknown + 1] = part[2] end
+    local unknown, total = nil, queued_of(run.user_id)
+    for i = 1, #run.components do
+      local digest = run.components[i][2]
+      local facts = plan_facts(digest)
+      if facts then
+        total = total + facts.entries
+      else
+        unknown = unknown or {}
+        unknown[#unknown + 1] = digest
+      end
     end
-    if #unknown > 0 then return {outcome = 'plan_unknown', unknown_plans = unknown} end
-    local total = queued_of(run.user_id)
-    for _, part in ipairs(run.components) do total = total + plan_facts(part[2]).entries end
+    if unknown then return {outcome = 'plan_unknown', unknown_plans = unknown} end
     if total > limits.user_queue then return {outcome = 'queue_full'} end
     queued[run.user_id] = total
   end
 
   -- Returns the stop mark that is meant for this very run (by its run_id), of the two that may exist.
   local function stop_mark(run, stopped, id)
-    local own = obstacles[base .. 'stop:' .. run.run .. ':' .. id]
+    local own = obstacles and obstacles[base .. 'stop:' .. run.run .. ':' .. id]
     if not stopped and not own then return end
     for _, text in ipairs({stopped or '', own or ''}) do
       local mark = text ~= '' and cmsgpack.unpack(text)
@@ -159,8 +169,9 @@ do
       for _, id in ipairs(run.withheld) do held[id] = true end
     end
     local kept = run.source >= 0 and persist_source(run)
-    local stopped = obstacles[base .. 'stop:' .. run.run]
-    for i, part in ipairs(run.components) do
+    local stopped = obstacles and obstacles[base .. 'stop:' .. run.run]
+    for i = 1, #run.components do
+      local part = run.components[i]
       local id = part[1]
       ids[i] = id
       begin_component(run, id, part[2], stopped, kept and kept[id], held and held[id])
@@ -178,8 +189,9 @@ do
       call('ZADD', base .. 'user_runs:' .. run.user_id .. ':' .. string.match(run.run, '^[^:]+'), stamp, run.run)
     else
       local flow, name = flow_runs.names(run.run)
-      put('flow_runs:' .. flow, name, flow_runs.OPEN + flow_runs.number(name))
-      put('to_clean', 'run:' .. run.run, time + limits.confirm)
+      -- Hardly two runs of a script are of one flow, so collecting entries would only take longer.
+      call('ZADD', base .. 'flow_runs:' .. flow, flow_runs.OPEN + flow_runs.number(name), name)
+      put('to_clean', 'run:' .. run.run, confirm_at)
     end
     return ACCEPTED
   end

@@ -21,6 +21,8 @@ end
 -- until there are `least` runs too many, removes up to `most`, and stops at the first that ended just now. Runs whose
 -- end is still to be returned stay. Returns how many it removed.
 local function trim(flow_id, keep, newest, least, most)
+  -- Cycles are numbered from 0, so none is too old yet.
+  if newest < keep then return 0 end
   local cycles = flow_key(flow_id) .. ':cycles'
   local excess = call('ZCARD', cycles) - keep
   if excess < least then return 0 end
