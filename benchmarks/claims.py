@@ -105,7 +105,7 @@ async def measure(client: Client) -> list[float]:
 
 async def _put_component(client: Client, keys: Keys, run: RunSubmission, plan: Plan) -> None:
     facts = _packed("r0", run.user_id, plan.digest, 1000, "skip_downstream", 0, 0, False, False, 1, "", "", False)
-    await send(client, [("HSET", keys.run(str(run.run)), "0/status", "running", "0/facts", facts)])
+    await send(client, [("HSET", keys.run(str(run.run)), "0/facts", facts)])
 
 
 def _packed(*facts: Any) -> bytes:

@@ -39,6 +39,8 @@ FACTS_OF_COMPONENT: tuple[str, ...] = (
     "edition",
     "has_inputs",
 )
+STATE_OF_COMPONENT = ("status", "completed", "sinks", "eventful", "finished_at")
+"""What the field `state` holds, in order."""
 FACTS_OF_TASK = (
     *("component_id", "index", "registered_at", "ready_at", "attempt", "nonce", "worker_id", "started_at"),
     *("close_at", "edge"),
@@ -174,18 +176,24 @@ def _read_run(found: Keys, run: str, record: dict[bytes, bytes]) -> None:
         else:
             own[field] = text
     for component_id, each in components.items():
-        found.components[f"{run}:{component_id}"] = each | _facts(each, FACTS_OF_COMPONENT)
+        state = _unpacked(each["state"], STATE_OF_COMPONENT) if "state" in each else {"status": "running"}
+        found.components[f"{run}:{component_id}"] = each | _unpacked(each["facts"], FACTS_OF_COMPONENT) | state
     for within, each in tasks.items():
         if "signals" in each:
             found.signals[run].append(each["signals"])
         if "status" in each:
-            found.tasks[f"{run}:{within}" if within else run] = each | _facts(each, FACTS_OF_TASK)
+            found.tasks[f"{run}:{within}" if within else run] = each | _unpacked(each["facts"], FACTS_OF_TASK)
 
 
-def _facts(record: dict[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    packed = record["facts"].encode(errors="surrogateescape")
-    facts = msgspec.msgpack.decode(bytes([0x90 + len(names)]) + packed)
-    return {k: str(v) for k, v in zip(names, facts, strict=True) if v is not None}
+def _unpacked(text: str, names: tuple[str, ...]) -> dict[str, str]:
+    packed = text.encode(errors="surrogateescape")
+    values = msgspec.msgpack.decode(bytes([0x90 + len(names)]) + packed)
+    return {k: str(v) for k, v in zip(names, values, strict=True) if v is not None}
+
+
+def packed_state(status: str, completed: int = 0) -> bytes:
+    """Return the field `state` of a component, as records.lua writes it."""
+    return b"".join(map(msgspec.msgpack.encode, (status, completed, completed, False, None)))
 
 
 def _is_sorted_set(name: str) -> bool:

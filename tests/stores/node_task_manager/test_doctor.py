@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tests.servers import RedisServer, RedisServers
 from tests.stores.node_task_manager.doctors import findings
-from tests.stores.node_task_manager.invariants import BASE, check_invariants
+from tests.stores.node_task_manager.invariants import BASE, check_invariants, packed_state
 from tests.stores.node_task_manager.shards import LIMITS, Bench, RedisShard, plan_of, redis_shard
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
@@ -94,7 +94,7 @@ async def ended(ward: Ward) -> None:
     assert await ward.complete(taken) == ""
 
 
-BROKEN = [
+BROKEN: list[tuple[Break, tuple[Any, ...], str, str]] = [
     (queued, ("ZREM", "ready:noop:default", TASK), "ready-not-queued", TASK),
     (queued, ("DEL", "ring:noop"), "queue-without-turn", "noop:default"),
     (queued, ("ZREM", "ready_types", "noop"), "queue-without-turn", "noop"),
@@ -111,7 +111,7 @@ BROKEN = [
     (queued, ("PEXPIRE", f"plan:{PLAN.digest}", 10**9), "open-run-expires", f"plan:{PLAN.digest}"),
     (queued, ("ZADD", "flow_runs:flow", 2**46 + 9216, "9:0"), "index-without-record", "flow_runs:flow 9:0"),
     (queued, ("ZREM", "flow_runs:flow", "0:0"), "run-not-listed", "flow:0:0"),
-    (queued, ("HSET", "run:flow:0:0", "0/completed", 1), "component-counts", "flow:0:0:0"),
+    (queued, ("HSET", "run:flow:0:0", "0/state", packed_state("running", 1)), "component-counts", "flow:0:0:0"),
     (running, ("ZREM", "inflight", TASK), "task-without-lease", TASK),
     (running, ("ZREM", "worker_tasks:w1", TASK), "task-without-lease", TASK),
     (ended, ("PERSIST", "run:flow:0:0"), "no-time-to-live", "run:flow:0:0"),
@@ -234,7 +234,7 @@ async def test_doctor_counts_large_components_in_steps(ward: Ward) -> None:
     for each in await ward.take(300):
         assert await ward.complete(each, out="1") == ""
     assert await ward.found() == []
-    await ward.do("HSET", "run:flow:0:0", "0/completed", 301)
+    await ward.do("HSET", "run:flow:0:0", "0/state", packed_state("running", 301))
     await check_mended(ward, "component-counts", "flow:0:0:0")
 
 
@@ -243,7 +243,7 @@ async def test_mending_counts_ends_a_component_whose_last_end_was_not_counted(wa
     await ward.submit(plan_of("a"))
     (taken,) = await ward.take()
     await ward.complete(taken, out="1")
-    await ward.do("HSET", "run:flow:0:0", "0/completed", 0, "0/status", "running")
+    await ward.do("HSET", "run:flow:0:0", "0/state", packed_state("running"))
     await ward.do("PERSIST", "run:flow:0:0")
     assert ("component-counts", "flow:0:0:0") in await ward.found()
     await ward.found(mend=True)
@@ -316,7 +316,7 @@ async def test_doctor_lists_a_running_node_task_again(ward: Ward) -> None:
 
 async def test_doctor_lets_a_node_task_without_component_expire(ward: Ward) -> None:
     await queued(ward)
-    await ward.do("HDEL", "run:flow:0:0", "0/status", "0/facts")
+    await ward.do("HDEL", "run:flow:0:0", "0/state", "0/facts")
     assert ("task-without-component", TASK) in await ward.found()
     await ward.found(mend=True)
     assert 0 < await ward.admin.pttl(f"{BASE}run:flow:0:0") <= LIMITS.retention_ms
@@ -332,7 +332,7 @@ async def test_doctor_reports_a_component_without_run(ward: Ward) -> None:
 
 async def test_doctor_ends_a_component_whose_nodes_have_all_ended(ward: Ward) -> None:
     await ended(ward)
-    await ward.do("HSET", "run:flow:0:0", "0/status", "running")
+    await ward.do("HSET", "run:flow:0:0", "0/state", packed_state("running", 1))
     assert ("component-not-finished", "flow:0:0:0") in await ward.found()
     await ward.found(mend=True)
     assert await completed_in_events(ward) == [1, 1]

@@ -199,6 +199,21 @@ async def test_common_facts_of_a_node_task_are_in_one_field(bench: Bench, redis_
     assert [task[name] for name in ("registered_at", "ready_at", "started_at")] == [now] * 3
 
 
+async def test_a_component_that_has_only_begun_has_no_state(bench: Bench, redis_server: RedisServer) -> None:
+    async def fields() -> set[bytes]:
+        return {name for name in await redis_server.connect().hgetall(f"{BASE}run:flow:0:0") if b"/" in name}
+
+    await bench.submit(plan_of("a"))
+    (taken,) = await bench.take()
+    assert await fields() == {b"0/facts"}
+    bench.clock.advance(7)
+    await bench.complete(taken)
+    assert await fields() == {b"0/facts", b"0/state"}
+    (component,) = (await read_keys(redis_server)).components.values()
+    assert (component["status"], component["completed"], component["sinks"]) == ("finished", "1", "1")
+    assert component["finished_at"] == str(bench.clock())
+
+
 async def test_only_input_of_a_node_has_its_own_field(bench: Bench, redis_server: RedisServer) -> None:
     """The input is read together with the record, so that a claim reads only once."""
     plan = plan_of("a>b b>c a>c")

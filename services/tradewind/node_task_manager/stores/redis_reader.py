@@ -132,9 +132,7 @@ class RedisNodeTaskReader:
                 fields = [f"{component_id}/{field}" for field in COMPONENT_FIELDS]
                 pipeline.hmget(self._keys.run(str(run)), fields)
             for (run, component_id), values in zip(piece, await pipeline.execute(), strict=True):
-                record = _present_fields(COMPONENT_FIELDS, values)
-                exists = record.get("status", b"purged") != b"purged"
-                found.append(component_of(run, component_id, record) if exists else None)
+                found.append(component_of(run, component_id, _present_fields(COMPONENT_FIELDS, values)))
         return found
 
     async def component_ids(self, run: RunName) -> tuple[str, ...]:

@@ -28,10 +28,11 @@ FIELDS = (
 )
 """The fields of a node task that are not values."""
 COMPONENT_FIELDS = (
-    *("status", "facts", "completed", "failed", "terminated", "skipped", "sinks"),
-    *("finished_at", "stop", "running", "cached", "early"),
+    *("facts", "state", "failed", "terminated", "skipped"),
+    *("stop", "running", "cached", "early"),
 )
 """The fields of a component."""
+_PURGED = "purged"
 Record: TypeAlias = dict[str, bytes]
 """The fields that a node task or a component has."""
 
@@ -178,28 +179,43 @@ class _ComponentFacts(msgspec.Struct, array_like=True, frozen=True):
     has_inputs: bool
 
 
-def component_of(run: RunName, component_id: str, record: Record) -> Component:
-    """Return a component from its record."""
-    stop = record.get("stop")
+class _ComponentState(msgspec.Struct, array_like=True, frozen=True):
+    """What changes about most components, as records.lua writes it; one that has only begun has none."""
+
+    status: str = ComponentStatus.RUNNING
+    completed: int = 0
+    sinks: int = 0
+    eventful: bool = False
+    finished_at: str | None = None
+
+
+def component_of(run: RunName, component_id: str, record: Record) -> Component | None:
+    """Return a component from its record; None when there is none, or when it is being purged."""
+    if "facts" not in record:
+        return None
     facts = _unpacked(record["facts"], _ComponentFacts)
+    state = _unpacked(record["state"], _ComponentState) if "state" in record else _ComponentState()
+    if state.status == _PURGED:
+        return None
+    stop = record.get("stop")
     return Component(
         run=run,
         run_id=facts.run_id,
         component_id=component_id,
-        status=ComponentStatus(text_of(record, "status")),
+        status=ComponentStatus(state.status),
         user_id=facts.user_id,
         plan=facts.plan,
         nodes=facts.nodes,
-        completed=_number(record, "completed"),
+        completed=state.completed,
         failed=_number(record, "failed"),
         terminated=_number(record, "terminated"),
         skipped=_number(record, "skipped"),
-        sinks_completed=_number(record, "sinks"),
+        sinks_completed=state.sinks,
         submitted_at=facts.submitted_at,
-        finished_at=_number(record, "finished_at"),
+        finished_at=int(state.finished_at or 0),
         stop=None if stop is None else _stop(stop),
         node_type=facts.node_type,
         running=_number(record, "running"),
         cached=_number(record, "cached"),
-        withheld=text_of(record, "early") == "held" and text_of(record, "status") == "running",
+        withheld=text_of(record, "early") == "held" and state.status == ComponentStatus.RUNNING,
     )

@@ -149,9 +149,9 @@ do
       local mend = comp.status ~= 'finished' and function()
         for _, status in ipairs(COUNTED) do
           comp[status] = counts[status] or 0
-          write(comp, status, comp[status])
+          if status ~= 'completed' then write(comp, status, comp[status]) end
         end
-        comp.eventful = true
+        comp.eventful, comp.moved = true, true
         comp.open = comp.nodes - ended_of(comp)
         if comp.open == 0 then component_ended(comp) end
       end or nil
@@ -228,9 +228,10 @@ do
     end
     local open, parts = comp.status ~= 'finished', 0
     for _, id in ipairs(#ids > 1 and ids or {}) do
-      local status = call('HGET', comp.key, id .. '/status')
+      local v = call('HMGET', comp.key, id .. '/facts', id .. '/state')
+      local status = unpack_state(v[2])
       -- If one component is being removed, so are the others.
-      if not status or status == 'purged' then return end
+      if not v[1] or status == 'purged' then return end
       if status ~= 'finished' then parts = parts + 1 end
     end
     doctor.records = doctor.records + #ids
@@ -258,7 +259,7 @@ do
     local comp = component_of(record)
     if not comp then
       local key = record.key
-      if not call('HGET', key, record.component_id .. '/status') and ttl('run:' .. record.run) == -1 then
+      if not call('HGET', key, record.component_id .. '/facts') and ttl('run:' .. record.run) == -1 then
         found('task-without-component', id, 'its component is not on record, and it would stay for ever',
           #component_ids(record.run) < 2 and function() call('PEXPIRE', key, limits.retention) end or nil)
       end

@@ -23,7 +23,7 @@ do
     changed(comp, 0, record, 'completed')
     comp.completed = comp.completed + 1
     comp.open = comp.open - 1
-    comp.counted = true
+    comp.moved = true
     if entry.outputs == 0 then comp.sinks = comp.sinks + 1 else later('deliver', comp, place, 1, record) end
   end
 

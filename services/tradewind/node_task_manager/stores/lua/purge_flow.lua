@@ -7,15 +7,15 @@
 local flow, index, removed = args.flow_id, base .. 'flow_runs:' .. args.flow_id, 0
 call('SET', base .. 'purged:' .. flow, time, 'PX', limits.tombstone)
 call('UNLINK', base .. 'retries:' .. flow)
-local mark = stopping.system_mark('the flow was deleted')
+local mark, PURGED = stopping.system_mark('the flow was deleted'), cmsgpack.pack('purged', 0, 0, false, nil)
 
 -- Marks the components of a run as "purged": only this script still sees them.
 local function mark_purged(run)
   local key = base .. 'run:' .. run
   for _, id in ipairs(component_ids(run)) do
-    local v = call('HMGET', key, id .. '/status', id .. '/facts')
-    if v[1] == 'running' then close_plan(unpack_facts(v[2]).plan, 1) end
-    if v[1] then call('HSET', key, id .. '/status', 'purged') end
+    local v = call('HMGET', key, id .. '/facts', id .. '/state')
+    if v[1] and unpack_state(v[2]) == 'running' then close_plan(unpack_facts(v[1]).plan, 1) end
+    if v[1] then call('HSET', key, id .. '/state', PURGED) end
   end
 end
 
@@ -73,7 +73,7 @@ local function drop_component(run, id)
   local maps, first = {}, tonumber(v[4]) or 0
   for _, index in ipairs(v[3] and cmsgpack.unpack(v[3]) or {}) do maps[index] = true end
   local function stop_at(place, item)
-    call('HSET', key, at .. 'status', 'purged', at .. 'purged', place, at .. 'purged_items', item)
+    call('HSET', key, at .. 'state', PURGED, at .. 'purged', place, at .. 'purged_items', item)
     return false
   end
   for place = tonumber(v[2]) or 0, comp.nodes - 1 do
@@ -87,7 +87,7 @@ local function drop_component(run, id)
     drop(task_id, comp)
   end
   forget_events(run, v[5])
-  call('HDEL', key, at .. 'facts', at .. 'status')
+  call('HDEL', key, at .. 'facts', at .. 'state')
   call('UNLINK', base .. 'stop:' .. run .. ':' .. id, base .. 'kept:' .. run .. ':' .. id)
   removed = removed + 1
   return true

@@ -2,7 +2,7 @@
 -- Uses args: base (key prefix with its tag), now (ms, 0 for the server's time), limits (JSON).
 local call = redis.call
 local base, limits, time, stamp, budget, effects
-local records, components, pieces = {}, {}, {}
+local records, components = {}, {}
 -- The changes that this script makes to each run.
 local sheets = {}
 -- Kept from script to script: the limits with their text, and nodes by plan and place, one edition of each plan.
@@ -16,7 +16,6 @@ do
     budget = limits.records
     effects = {assignments = {}, results = {}, todo = 0}
     records, components, sheets = {}, {}, {}
-    if next(pieces) then pieces = {} end
     if known_nodes > MAX_KNOWN then plans, editions, known_nodes = {}, {}, 0 end
   end)
 end
@@ -76,6 +75,13 @@ local function place_of(id, run) return string.sub(id, #run + 2) .. ':' end
 -- the run, to which most node tasks belong, is read along. Here and in `create`, the usual fields of a record are named
 -- up front, even as nil: growing the table later costs more.
 local task, component
+-- Unpacks what changes about most components, their field `state`: status, how many nodes are completed, how many of these
+-- are sinks, whether the component is eventful (see `component`), and when it finished. It has no such field at first.
+local function unpack_state(state)
+  if not state then return 'running', 0, 0, false end
+  return cmsgpack.unpack(state)
+end
+
 do
   -- The values read of first components, by run.
   local firsts = {}
@@ -96,14 +102,13 @@ do
     local status, facts, stop, slots = at .. 'status', at .. 'facts', at .. 'stop', at .. 'slots'
     if not firsts[run] then
       if not also then
-        v = call('HMGET', key, status, facts, stop, slots, '0/status', '0/facts', '0/completed', '0/sinks', '0/eventful')
+        v = call('HMGET', key, status, facts, stop, slots, '0/facts', '0/state')
       elseif also == 'input' then
-        v = call('HMGET', key, status, facts, stop, slots, '0/status', '0/facts', '0/completed', '0/sinks', '0/eventful', at .. 'input')
+        v = call('HMGET', key, status, facts, stop, slots, '0/facts', '0/state', at .. 'input')
       else
-        v = call('HMGET', key, status, facts, stop, slots, '0/status', '0/facts', '0/completed', '0/sinks', '0/eventful',
-          at .. 'waiting', at .. 'live')
+        v = call('HMGET', key, status, facts, stop, slots, '0/facts', '0/state', at .. 'waiting', at .. 'live')
       end
-      firsts[run], extra = v, 10
+      firsts[run], extra = v, 7
     elseif not also then
       v = call('HMGET', key, status, facts, stop, slots)
     elseif also == 'input' then
@@ -137,30 +142,29 @@ do
   -- is 'freed' or 'unwanted'. Rarely used fields are read only if the component is `eventful`.
   local UNEVENTFUL = {}
 
-  local function new_component(id, run, key, status, completed, sinks, eventful, few, run_id, user_id, plan, nodes, policy, partition,
-    planned, traceparent, parts, _, _, edition, has_inputs)
+  local function new_component(id, run, key, state, few, run_id, user_id, plan, nodes, policy, partition, planned, traceparent, parts, _,
+    _, edition, has_inputs)
+    local status, completed, sinks, eventful, finished_at = unpack_state(state)
     local failed, terminated, skipped = tonumber(few[1] or 0), tonumber(few[2] or 0), tonumber(few[3] or 0)
-    completed = completed and tonumber(completed) or 0
     use_edition(plan, edition)
     return {id = id, run = run, key = key, at = id .. '/', sheet = sheet_of(run, key), status = status, completed = completed,
-      failed = failed, terminated = terminated, skipped = skipped, sinks = sinks and tonumber(sinks) or 0,
+      failed = failed, terminated = terminated, skipped = skipped, sinks = sinks,
       open = nodes - completed - failed - terminated - skipped, eventful = eventful, stop = few[4], early = few[5],
       maps = few[6], watched = few[7], run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy,
-      partition = partition, planned = planned, traceparent = traceparent, parts = parts, has_inputs = has_inputs, counted = nil,
-      sink = nil, outputs = nil}
+      partition = partition, planned = planned, traceparent = traceparent, parts = parts, has_inputs = has_inputs,
+      finished_at = finished_at, moved = nil, sink = nil, outputs = nil}
   end
 
-  -- Makes a component of the values that were read: its status at place `from`, and the fields after it.
-  local function component_from(id, run, v, from)
-    local status = v[from]
-    if not status or status == 'purged' then return false end
-    local key, eventful, few = base .. 'run:' .. run, v[from + 4], UNEVENTFUL
+  local function component_from(id, run, facts, state)
+    local status, _, _, eventful = unpack_state(state)
+    if not facts or status == 'purged' then return false end
+    local key, few = base .. 'run:' .. run, UNEVENTFUL
     if eventful then
       local at = id .. '/'
       few = call('HMGET', key, at .. 'failed', at .. 'terminated', at .. 'skipped', at .. 'stop', at .. 'early', at .. 'maps',
         at .. 'watched')
     end
-    return new_component(id, run, key, status, v[from + 2], v[from + 3], eventful, few, cmsgpack.unpack(v[from + 1]))
+    return new_component(id, run, key, state, few, cmsgpack.unpack(facts))
   end
 
   function component(run, id)
@@ -169,11 +173,9 @@ do
     if comp == nil then
       local first = id == '0' and firsts[run]
       if first then
-        comp = component_from(id, run, first, 5)
+        comp = component_from(id, run, first[5], first[6])
       else
-        local at = id .. '/'
-        comp = component_from(id, run, call('HMGET', base .. 'run:' .. run, at .. 'status', at .. 'facts', at .. 'completed', at .. 'sinks',
-          at .. 'eventful'), 1)
+        comp = component_from(id, run, unpack(call('HMGET', base .. 'run:' .. run, id .. '/facts', id .. '/state')))
       end
       components[name] = comp
     end
@@ -266,7 +268,7 @@ end
 
 -- Sets a field that few components have; see `component`.
 local function set_eventful(comp, field, value)
-  comp.eventful, comp[field] = true, value
+  comp.eventful, comp.moved, comp[field] = true, true, value
   write(comp, field, value)
 end
 
@@ -289,16 +291,22 @@ local function field_of(entry, edge) return entry.inputs == 1 and entry.fields[1
 
 -- Returns the piece of a plan's list (`ids`, `entries`, `out:<place>`) that holds place `at` (counted from 0), and the
 -- number to subtract from a place to find its item in the piece.
-local function piece_of(plan, list, at)
-  local number = math.floor(at / PIECE)
-  local field = list .. ':' .. digits[number]
-  local name = plan .. field
-  local piece = pieces[name]
-  if not piece then
-    piece = cmsgpack.unpack(call('HGET', base .. 'plan:' .. plan, field))
-    pieces[name] = piece
+local piece_of
+do
+  local pieces = {}
+  fresh(function() if next(pieces) then pieces = {} end end)
+
+  function piece_of(plan, list, at)
+    local number = math.floor(at / PIECE)
+    local field = list .. ':' .. digits[number]
+    local name = plan .. field
+    local piece = pieces[name]
+    if not piece then
+      piece = cmsgpack.unpack(call('HGET', base .. 'plan:' .. plan, field))
+      pieces[name] = piece
+    end
+    return piece, number * PIECE - 1
   end
-  return piece, number * PIECE - 1
 end
 
 local function in_pieces(command, key, items)
@@ -420,14 +428,11 @@ do
   end
 
   local function write_component(comp)
-    if comp.counted then
-      write(comp, 'completed', comp.completed)
-      if comp.sinks > 0 then write(comp, 'sinks', comp.sinks) end
-      if comp.failed > 0 then write(comp, 'failed', comp.failed) end
-      if comp.terminated > 0 then write(comp, 'terminated', comp.terminated) end
-      if comp.skipped > 0 then write(comp, 'skipped', comp.skipped) end
-    end
-    if comp.eventful == true then write(comp, 'eventful', 1) end
+    if not comp.moved then return end
+    write(comp, 'state', cmsgpack.pack(comp.status, comp.completed, comp.sinks, comp.eventful, comp.finished_at))
+    if comp.failed > 0 then write(comp, 'failed', comp.failed) end
+    if comp.terminated > 0 then write(comp, 'terminated', comp.terminated) end
+    if comp.skipped > 0 then write(comp, 'skipped', comp.skipped) end
   end
 
   local function write_sheet(sheet)

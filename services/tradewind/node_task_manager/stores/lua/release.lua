@@ -71,7 +71,7 @@ do
     if entry.map and fan_out.ended(record, comp, entry, status, reason) then return end
     comp[status] = comp[status] + 1
     comp.open = comp.open - 1
-    comp.counted = true
+    comp.moved = true
     if status ~= 'completed' then comp.eventful = true end
     if entry.outputs == 0 then
       if status == 'completed' then
@@ -333,9 +333,7 @@ function todo.begin_entries(comp)
 end
 
 local function finish_component(comp)
-  comp.status = 'finished'
-  write(comp, 'status', 'finished')
-  write(comp, 'finished_at', stamp)
+  comp.status, comp.finished_at, comp.moved = 'finished', stamp, true
   if comp.partition == NO_PARTITION then return end_ad_hoc(comp, node(comp.plan, 0).type) end
   scheduler.add_event(comp.partition, 'finished', {time, comp.run, comp.run_id, comp.id, comp.nodes, comp.completed, comp.failed,
     comp.terminated, comp.skipped, comp.sinks, comp.sink or '', comp.outputs or {}, comp.stop and cmsgpack.unpack(comp.stop) or nil})

@@ -133,10 +133,9 @@ do
       open = facts.nodes, completed = 0, failed = 0, terminated = 0, skipped = 0, sinks = 0, run_id = run.run_id,
       user_id = run.user_id, plan = digest, nodes = facts.nodes, policy = facts.policy, partition = run.partition, planned = run.planned_ms,
       traceparent = run.traceparent ~= '' and run.traceparent, parts = #run.components > 1 and #run.components,
-      has_inputs = run.inputs_json ~= '', counted = nil, sink = nil, outputs = nil}
+      has_inputs = run.inputs_json ~= '', eventful = false, finished_at = nil, moved = nil, sink = nil, outputs = nil}
     use_edition(digest, facts.edition)
     components[run.run .. '/' .. id] = comp
-    write(comp, 'status', 'running')
     write(comp, 'facts', pack_facts(comp, run.node_type, facts.edition))
     opened[digest] = (opened[digest] or 0) + 1
     changed(comp, 0)

@@ -16,9 +16,10 @@ end
 local function ended_at(run)
   local at, partition = nil, nil
   for _, id in ipairs(component_ids(run)) do
-    local v = call('HMGET', base .. 'run:' .. run, id .. '/status', id .. '/finished_at', id .. '/facts')
-    if v[1] ~= 'finished' then return nil end
-    at, partition = math.max(at or 0, tonumber(v[2])), unpack_facts(v[3]).partition
+    local v = call('HMGET', base .. 'run:' .. run, id .. '/facts', id .. '/state')
+    local status, _, _, _, finished_at = unpack_state(v[2])
+    if not v[1] or status ~= 'finished' then return nil end
+    at, partition = math.max(at or 0, tonumber(finished_at)), unpack_facts(v[1]).partition
   end
   return at, partition
 end
@@ -79,9 +80,9 @@ do
   -- Goes on with a component; returns the places to go on at, or nil. A component that is not finished is left alone.
   local function walk_component(run, id, place, item)
     local at = id .. '/'
-    local v = call('HMGET', base .. 'run:' .. run, at .. 'status', at .. 'facts', at .. 'failed', at .. 'maps', at .. 'watched')
+    local v = call('HMGET', base .. 'run:' .. run, at .. 'state', at .. 'facts', at .. 'failed', at .. 'maps', at .. 'watched')
     spend(2)
-    if v[1] ~= 'finished' then return end
+    if not v[2] or unpack_state(v[1]) ~= 'finished' then return end
     local comp = unpack_facts(v[2])
     comp.failed, comp.maps = v[3], v[4]
     if call('EXISTS', base .. 'plan:' .. comp.plan) == 1 then
