@@ -118,9 +118,9 @@ def _records(keys: Keys, each: int) -> Iterator[tuple[Any, ...]]:
     for user in range(USERS):
         for at in range(each):
             task_id = f"flow{user}:{at // 1000}:0:n{at % 1000}"
-            facts = _packed("0", at % 1000, "1", str(at + 1), None, None, None, None)
+            state = _packed("pending", "0", at % 1000, "1", str(at + 1), *(None,) * 9)
             run, begin = place_of(task_id)
-            yield ("HSET", keys.run(run), f"{begin}status", "pending", f"{begin}facts", facts)
+            yield ("HSET", keys.run(run), f"{begin}state", state)
             yield ("ZADD", keys.ready("noop", f"user{user}"), at + 1, task_id)
         yield ("ZADD", keys.ring("noop"), 0, f"user{user}")
     yield ("ZADD", keys.ready_types(), 1, "noop")

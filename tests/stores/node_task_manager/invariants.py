@@ -40,12 +40,11 @@ FACTS_OF_COMPONENT: tuple[str, ...] = (
     "has_inputs",
 )
 STATE_OF_COMPONENT = ("status", "completed", "sinks", "eventful", "finished_at")
-"""What the field `state` holds, in order."""
-FACTS_OF_TASK = (
-    *("component_id", "index", "registered_at", "ready_at", "attempt", "nonce", "worker_id", "started_at"),
-    *("close_at", "edge"),
+STATE_OF_TASK = (
+    *("status", "component_id", "index", "registered_at", "ready_at", "attempt", "nonce", "worker_id", "started_at"),
+    *("close_at", "edge", "stopping", "slots", "ended"),
 )
-"""The facts in the field `facts`, in order."""
+"""What the fields `facts` and `state` hold, in order."""
 
 
 @dataclass
@@ -181,8 +180,8 @@ def _read_run(found: Keys, run: str, record: dict[bytes, bytes]) -> None:
     for within, each in tasks.items():
         if "signals" in each:
             found.signals[run].append(each["signals"])
-        if "status" in each:
-            found.tasks[f"{run}:{within}" if within else run] = each | _unpacked(each["facts"], FACTS_OF_TASK)
+        if "state" in each:
+            found.tasks[f"{run}:{within}" if within else run] = each | _unpacked(each["state"], STATE_OF_TASK)
 
 
 def _unpacked(text: str, names: tuple[str, ...]) -> dict[str, str]:

@@ -280,7 +280,7 @@ BASE = "trading_flow:{s0}:"
 async def forget_task(admin: Client, task_id: str) -> None:
     """Remove a node task's record, and leave the rest of its run."""
     run, _, node_id = task_id.rpartition(":")
-    assert await admin.execute_command("HDEL", f"{BASE}run:{run}", f"{node_id}:status") == 1
+    assert await admin.execute_command("HDEL", f"{BASE}run:{run}", f"{node_id}:state") == 1
 
 
 async def test_cleaning_unlists_old_node_tasks_without_a_record(redis_bench: Bench, redis_server: RedisServer) -> None:

@@ -185,10 +185,18 @@ async def test_mending_a_leaked_slot_admits_the_node_tasks_it_blocked(ward: Ward
     await check_invariants(ward.server)
 
 
+async def forget_slot(ward: Ward, limit: str) -> None:
+    """Let the record of node `a` say that it holds no slot, instead of one of a limit."""
+    state = await ward.server.connect().hget(f"{BASE}run:flow:0:0", "a:state") or b""
+    held = msgspec.msgpack.encode(limit)
+    assert held in state
+    await ward.do("HSET", "run:flow:0:0", "a:state", state.replace(held, msgspec.msgpack.encode("")))
+
+
 async def test_mending_admits_node_tasks_blocked_by_a_limit_with_room(ward: Ward) -> None:
     await blocked(ward)
     await ward.do("ZREM", "slots:flow:flow", TASK)
-    await ward.do("HSET", "run:flow:0:0", "a:slots", "")
+    await forget_slot(ward, "flow:flow")
     await check_mended_without_invariants(ward, "held-back-with-room", "flow:flow|noop:default:1")
     assert len(await ward.take()) == 1
 
@@ -198,7 +206,7 @@ async def test_mending_unparks_a_user_with_nothing_running(ward: Ward) -> None:
     await running_one(ward)
     assert await ward.take() == []
     await ward.do("DEL", "slots:user:default")
-    await ward.do("HSET", "run:flow:0:0", "a:slots", "")
+    await forget_slot(ward, "user:default")
     await check_mended_without_invariants(ward, "held-back-with-room", "parked default:noop")
     assert len(await ward.take()) == 1
 

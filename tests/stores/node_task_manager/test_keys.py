@@ -188,11 +188,11 @@ async def test_ready_node_task_without_start_timeout_wakes_other_processes(
         await subscriber.stop()
 
 
-async def test_common_facts_of_a_node_task_are_in_one_field(bench: Bench, redis_server: RedisServer) -> None:
+async def test_state_of_a_node_task_is_in_one_field(bench: Bench, redis_server: RedisServer) -> None:
     await bench.submit(plan_of("a"))
     await bench.take()
     fields = await redis_server.connect().hgetall(f"{BASE}run:flow:0:0")
-    assert {name for name in fields if name.startswith(b"a:")} == {b"a:status", b"a:facts"}
+    assert {name for name in fields if name.startswith(b"a:")} == {b"a:state"}
     (task,) = (await read_keys(redis_server)).tasks.values()
     now = str(bench.clock())
     assert (task["status"], task["worker_id"], task["attempt"]) == ("running", "w1", "1")

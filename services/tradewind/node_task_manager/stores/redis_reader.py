@@ -16,11 +16,11 @@ from tradewind.node_task_manager.stores.redis_records import (
     Record,
     component_of,
     emitted_handles,
-    facts_of,
     may_have_several_inputs,
     outputs_of,
     place_of,
     plan_of,
+    state_of,
     task_of,
     text_of,
 )
@@ -60,7 +60,7 @@ class RedisNodeTaskReader:
             if inputs or outputs:
                 await self._add_values(piece, records, inputs, outputs)
             for task_id, record, deadline in zip(piece, records, deadlines, strict=True):
-                found.append(task_of(task_id, record, deadline) if "status" in record else None)
+                found.append(task_of(task_id, record, deadline) if "state" in record else None)
         return await self._with_kept_outputs(found) if outputs else found
 
     def _queue_read(self, pipeline: Pipeline, task_id: str, fields: Sequence[str]) -> None:
@@ -96,9 +96,9 @@ class RedisNodeTaskReader:
             return {}
         pipeline = self._client.pipeline(transaction=False)
         for task_id, record in several:
-            pipeline.hget(self._keys.run(place_of(task_id)[0]), f"{facts_of(record).component_id}/facts")
+            pipeline.hget(self._keys.run(place_of(task_id)[0]), f"{state_of(record).component_id}/facts")
         places = [
-            (plan_of(facts), f"n:{facts_of(record).index}")
+            (plan_of(facts), f"n:{state_of(record).index}")
             for (_, record), facts in zip(several, await pipeline.execute(), strict=True)
         ]
         pipeline = self._client.pipeline(transaction=False)
@@ -146,7 +146,7 @@ class RedisNodeTaskReader:
         found: list[tuple[tuple[str, str], ...]] = []
         for first in range(0, len(ids), _WHOLE_PIECE):
             piece = ids[first : first + _WHOLE_PIECE]
-            records = await self._read([(task_id, ("ended", "kept")) for task_id in piece])
+            records = await self._read([(task_id, ("state", "kept")) for task_id in piece])
             kept = [text_of(record, "kept") for record in records if "kept" in record]
             results = iter(await self.emitted(kept) if kept else ())
             own = [(task_id, record) for task_id, record in zip(piece, records, strict=True) if "kept" not in record]

@@ -1,5 +1,6 @@
 """Decoding the records of node tasks and components in Redis."""
 
+from collections.abc import Sequence
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -16,14 +17,13 @@ _stop = msgspec.msgpack.Decoder(StopMark).decode
 _history = msgspec.msgpack.Decoder(tuple[PastAttempt, ...]).decode
 _error = msgspec.msgpack.Decoder(TaskError).decode
 _wait = msgspec.msgpack.Decoder(Wait).decode
-_ended = msgspec.msgpack.Decoder(list[str]).decode
 _resumption = msgspec.msgpack.Decoder(Resumption).decode
 _COUNTS = ("total", "need", "begun", "completed", "failed", "cancelled")
 FIELDS = (
-    *("status", "facts", "waiting", "live", "reason", "error", "lost"),
-    *("failures", "retry_at", "history", "slots", "blocked"),
+    *("state", "waiting", "live", "reason", "error", "lost"),
+    *("failures", "retry_at", "history", "blocked"),
     *("progress", "message", "step", "cached", "kept", "child", "postponed"),
-    *("ended", "stop", "wait", "resumed"),
+    *("stop", "wait", "resumed"),
     *(f"items_{name}" for name in _COUNTS),
 )
 """The fields of a node task that are not values."""
@@ -53,14 +53,14 @@ def text_of(record: Record, field: str) -> str:
     return record.get(field, b"").decode()
 
 
-def emitted_handles(record: Record) -> list[str]:
+def emitted_handles(record: Record) -> Sequence[str]:
     """Return the handles by which a node task emitted."""
-    return _ended(record["ended"])[1:] if "ended" in record else []
+    return (state_of(record).ended or ())[1:] if "state" in record else ()
 
 
 def may_have_several_inputs(task_id: str, record: Record) -> bool:
     """Say whether a node task may have several inputs: it has several edges, or is an item of a node that has."""
-    return "facts" in record and facts_of(record).edge is None and ("waiting" in record or task_id.count(":") > 3)
+    return "state" in record and state_of(record).edge is None and ("waiting" in record or task_id.count(":") > 3)
 
 
 def plan_of(facts: bytes | None) -> str:
@@ -82,9 +82,13 @@ def _unpacked(values: bytes, kind: type[Facts]) -> Facts:
     return msgspec.msgpack.decode(bytes([_SHORT_LIST + len(kind.__struct_fields__)]) + values, type=kind)
 
 
-class TaskFacts(msgspec.Struct, array_like=True, frozen=True):
-    """The facts that every node task has in the end, as `pack_task` of records.lua writes them."""
+class TaskState(msgspec.Struct, array_like=True, frozen=True):
+    """What every node task comes to have, as `pack_task` of records.lua writes it.
 
+    `ended` holds when it ended, and then the handles by which it emitted.
+    """
+
+    status: NodeTaskStatus
     component_id: str
     index: int
     registered_at: str
@@ -95,29 +99,32 @@ class TaskFacts(msgspec.Struct, array_like=True, frozen=True):
     started_at: str | None
     close_at: int | None
     edge: int | None
+    stopping: bool | None
+    slots: str | None
+    ended: list[str] | None
 
 
-def facts_of(record: Record) -> TaskFacts:
-    """Return the facts of a node task."""
-    return _unpacked(record["facts"], TaskFacts)
+def state_of(record: Record) -> TaskState:
+    """Return the state of a node task."""
+    return _unpacked(record["state"], TaskState)
 
 
 def task_of(task_id: str, record: Record, deadline: float | None) -> NodeTask:
     """Return a node task, with those of its values that were read; `deadline` in epoch ms."""
     stop, error = record.get("stop"), record.get("error")
-    facts = facts_of(record)
+    state = state_of(record)
     return NodeTask(
         task_id=task_id,
-        status=NodeTaskStatus(text_of(record, "status")),
-        component_id=facts.component_id,
-        index=facts.index,
+        status=state.status,
+        component_id=state.component_id,
+        index=state.index,
         waiting=_number(record, "waiting"),
         live=_number(record, "live"),
         reason=text_of(record, "reason"),
         error=None if error is None else _error(error),
-        attempt=facts.attempt or 0,
-        nonce=facts.nonce or "",
-        worker_id=facts.worker_id or "",
+        attempt=state.attempt or 0,
+        nonce=state.nonce or "",
+        worker_id=state.worker_id or "",
         lost=_number(record, "lost"),
         failures=_number(record, "failures"),
         retry_at=_number(record, "retry_at"),
@@ -125,23 +132,23 @@ def task_of(task_id: str, record: Record, deadline: float | None) -> NodeTask:
         progress=_number(record, "progress"),
         message=text_of(record, "message"),
         step=text_of(record, "step"),
-        registered_at=int(facts.registered_at),
-        ready_at=int(facts.ready_at or 0),
-        started_at=int(facts.started_at or 0),
-        ended_at=int(_ended(record["ended"])[0]) if "ended" in record else 0,
+        registered_at=int(state.registered_at),
+        ready_at=int(state.ready_at or 0),
+        started_at=int(state.started_at or 0),
+        ended_at=int(state.ended[0]) if state.ended else 0,
         lease_deadline=int(deadline or 0),
         stop=None if stop is None else _stop(stop),
-        slots=tuple(sorted(text_of(record, "slots").split())) if record["status"] == b"running" else (),
+        slots=tuple(sorted((state.slots or "").split())) if state.status is NodeTaskStatus.RUNNING else (),
         blocked=text_of(record, "blocked").partition("|")[0],
-        inputs=_inputs(record, facts.edge),
+        inputs=_inputs(record, state.edge),
         outputs=outputs_of(record),
-        emitted=tuple(sorted(emitted_handles(record))),
+        emitted=tuple(sorted((state.ended or ())[1:])),
         cached=text_of(record, "cached"),
         kept=text_of(record, "kept"),
         child=text_of(record, "child"),
         postponed=_number(record, "postponed"),
         items=_items(record),
-        wait=_wait(record["wait"]) if record["status"] == b"suspended" else None,
+        wait=_wait(record["wait"]) if state.status is NodeTaskStatus.SUSPENDED else None,
         resumed=_resumption(record["resumed"]) if "resumed" in record else None,
     )
 

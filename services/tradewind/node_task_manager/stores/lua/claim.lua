@@ -154,7 +154,7 @@ do
     record.status = 'running'
     record.attempt, record.worker_id, record.started_at, record.close_at = attempt, vacancy.worker_id, started_at, close_at
     record.nonce = args.nonce .. (DIGITS[place] or string.format('%x', place))
-    record.facts_changed = true
+    record.noted = true
     changed(comp, 1, record, 'running')
     if attempt > 1 then
       note(record, 'progress', 0)

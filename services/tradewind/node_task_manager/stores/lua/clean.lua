@@ -137,7 +137,7 @@ end
 
 local function is_on_record(id)
   local run = run_of(id)
-  return call('HEXISTS', base .. 'run:' .. run, place_of(id, run) .. 'status') == 1
+  return call('HEXISTS', base .. 'run:' .. run, place_of(id, run) .. 'state') == 1
 end
 
 -- Removes dead letters whose records are gone.

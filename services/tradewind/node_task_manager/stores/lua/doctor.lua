@@ -131,7 +131,8 @@ do
     local last = math.min(place + PIECES, comp.nodes) - 1
     for at = place, last do
       if not ids or at % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', at) end
-      local status = call('HGET', comp.key, ids[at - before] .. ':status')
+      local state = call('HGET', comp.key, ids[at - before] .. ':state')
+      local status = state and cmsgpack.unpack(state)
       if status then counts[status] = (counts[status] or 0) + 1 end
     end
     doctor.records = doctor.records + last - place + 1

@@ -39,7 +39,7 @@ do
     leave_queue(record, entry, comp)
     take_slots(record)
     record.status, record.attempt, record.nonce, record.worker_id = 'running', 1, nonce, worker_id
-    record.facts_changed, record.entry = true, entry
+    record.noted, record.entry = true, entry
     local till
     record.started_at, record.close_at, till = clocks_of(record, entry, comp, 1)
     changed(comp, 1, record, 'running')

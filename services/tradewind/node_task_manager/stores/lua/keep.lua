@@ -11,13 +11,13 @@ do
     -- Without the result the node runs like any other; a node that somebody has stopped already stays as it is.
     if not source or source.status ~= 'completed' or task(id) then return end
     local record = create(comp, id, entry, place)
-    local v = stored_all(source, {'kept', 'ended', 'cached'})
+    local v = stored_all(source, {'kept', 'cached'})
     record.status, record.ready_at, record.attempt = 'completed', source.ready_at, source.attempt
     record.worker_id, record.started_at = source.worker_id, source.started_at
     set(record, 'kept', v[1] or source.id)
-    note(record, 'ended', v[2])
-    if v[3] then note(record, 'cached', v[3]) end
-    for at, handle in ipairs(cmsgpack.unpack(v[2])) do
+    record.ended = source.ended
+    if v[2] then note(record, 'cached', v[2]) end
+    for at, handle in ipairs(source.ended) do
       if at > 1 then set(record, 'out:' .. handle, '@') end
     end
     changed(comp, 0, record, 'completed')

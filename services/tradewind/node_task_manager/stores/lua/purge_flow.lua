@@ -45,7 +45,7 @@ local function drop(id, comp)
     fan_out.withdraw(record)
   end
   remove('node_tasks_list', id)
-  call('HDEL', record.key, record.at .. 'status')
+  call('HDEL', record.key, record.at .. 'state')
   records[id] = false
   removed = removed + 1
 end

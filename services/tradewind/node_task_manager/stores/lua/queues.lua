@@ -24,7 +24,7 @@ local function enqueue(record, comp)
   if entry.wait or record.status == 'suspended' then return suspension.ready(record, comp, entry) end
   changed(comp, record.status == 'running' and -1 or 0, record, 'queued')
   record.status = 'pending'
-  record.ready_at, record.facts_changed = stamp, true
+  record.ready_at, record.noted = stamp, true
   record.comp = comp
   record.start_by = entry.start > 0 and time + entry.start
   if entry.total then

@@ -87,36 +87,36 @@ do
   local firsts = {}
   fresh(function() if next(firsts) then firsts = {} end end)
 
-  local function new_task(id, run, key, at, status, stop, slots, component_id, index, registered_at, ready_at, attempt, nonce,
-    worker_id, started_at, close_at, edge)
-    return {id = id, run = run, key = key, at = at, sheet = sheet_of(run, key), noted = nil, status = status, stop = stop,
-      waiting = nil, live = nil, slots = slots, component_id = component_id, index = index,
-      registered_at = registered_at, ready_at = ready_at, attempt = attempt, nonce = nonce, worker_id = worker_id,
-      started_at = started_at, close_at = close_at, edge = edge, comp = nil, entry = nil, outputs = nil, ended = nil, facts_changed = nil}
+  local function new_task(id, run, key, at, status, component_id, index, registered_at, ready_at, attempt, nonce, worker_id, started_at,
+    close_at, edge, stopping, slots, ended)
+    return {id = id, run = run, key = key, at = at, sheet = sheet_of(run, key), noted = nil, status = status,
+      stop = stopping and call('HGET', key, at .. 'stop'), waiting = nil, live = nil, slots = slots, component_id = component_id,
+      index = index, registered_at = registered_at, ready_at = ready_at, attempt = attempt, nonce = nonce, worker_id = worker_id,
+      started_at = started_at, close_at = close_at, edge = edge, comp = nil, entry = nil, outputs = nil, ended = ended}
   end
 
   local function read(id, also)
     local run = run_of(id)
     if not run then return false end
-    local key, at, v, extra = base .. 'run:' .. run, place_of(id, run), nil, 5
-    local status, facts, stop, slots = at .. 'status', at .. 'facts', at .. 'stop', at .. 'slots'
+    local key, at, v, extra = base .. 'run:' .. run, place_of(id, run), nil, 2
+    local state = at .. 'state'
     if not firsts[run] then
       if not also then
-        v = call('HMGET', key, status, facts, stop, slots, '0/facts', '0/state')
+        v = call('HMGET', key, state, '0/facts', '0/state')
       elseif also == 'input' then
-        v = call('HMGET', key, status, facts, stop, slots, '0/facts', '0/state', at .. 'input')
+        v = call('HMGET', key, state, '0/facts', '0/state', at .. 'input')
       else
-        v = call('HMGET', key, status, facts, stop, slots, '0/facts', '0/state', at .. 'waiting', at .. 'live')
+        v = call('HMGET', key, state, '0/facts', '0/state', at .. 'waiting', at .. 'live')
       end
-      firsts[run], extra = v, 7
+      firsts[run], extra = v, 4
     elseif not also then
-      v = call('HMGET', key, status, facts, stop, slots)
+      v = call('HMGET', key, state)
     elseif also == 'input' then
-      v = call('HMGET', key, status, facts, stop, slots, at .. 'input')
+      v = call('HMGET', key, state, at .. 'input')
     else
-      v = call('HMGET', key, status, facts, stop, slots, at .. 'waiting', at .. 'live')
+      v = call('HMGET', key, state, at .. 'waiting', at .. 'live')
     end
-    local record = v[1] and new_task(id, run, key, at, v[1], v[3], v[4], cmsgpack.unpack(v[2]))
+    local record = v[1] and new_task(id, run, key, at, cmsgpack.unpack(v[1]))
     if record and also == 'input' then
       record.input = v[extra]
     elseif record and also then
@@ -173,7 +173,7 @@ do
     if comp == nil then
       local first = id == '0' and firsts[run]
       if first then
-        comp = component_from(id, run, first[5], first[6])
+        comp = component_from(id, run, first[2], first[3])
       else
         comp = component_from(id, run, unpack(call('HMGET', base .. 'run:' .. run, id .. '/facts', id .. '/state')))
       end
@@ -239,8 +239,8 @@ function flow_runs.begun_at(run, id)
   return (select(PLACE, cmsgpack.unpack(call('HGET', base .. 'run:' .. run, id .. '/facts'))))
 end
 
--- Changes are collected as the arguments of one HSET for each run; the last value of a field counts. Status, signals
--- and facts of a node task and the counts of a component are written from the record itself.
+-- Changes are collected as the arguments of one HSET for each run; the last value of a field counts. The states of
+-- node tasks and components, signals, and rarer counts are written from the records themselves.
 local function write(record, field, value)
   local sheet = record.sheet
   local n = sheet.n
@@ -260,10 +260,10 @@ local function set(record, field, value)
   note(record, field, value)
 end
 
--- Sets a value that is part of the `facts` of a node task.
+-- Sets a value that is part of the `state` of a node task.
 local function set_fact(record, field, value)
   record[field] = value
-  record.facts_changed = true
+  record.noted = true
 end
 
 -- Sets a field that few components have; see `component`.
@@ -411,11 +411,12 @@ end
 
 local write_all
 do
-  -- Packs what every node task comes to have, for its field `facts`: as a sequence of values these are far cheaper to
-  -- write and read than a field for each.
+  -- Packs what every node task comes to have, for its field `state`: as a sequence of values these are far cheaper to
+  -- write and read than a field for each. The mark of a stop is in a field of its own.
   local function pack_task(record)
-    return cmsgpack.pack(record.component_id, record.index, record.registered_at, record.ready_at or nil, record.attempt,
-      record.nonce or nil, record.worker_id or nil, record.started_at or nil, record.close_at, record.edge)
+    return cmsgpack.pack(record.status, record.component_id, record.index, record.registered_at, record.ready_at or nil, record.attempt,
+      record.nonce or nil, record.worker_id or nil, record.started_at or nil, record.close_at, record.edge,
+      record.stop and true or nil, record.slots, record.ended)
   end
 
   local function write_task(record)
@@ -423,8 +424,7 @@ do
       write(record, 'waiting', record.waiting)
       write(record, 'live', record.live)
     end
-    if record.facts_changed then write(record, 'facts', pack_task(record)) end
-    write(record, 'status', record.status)
+    write(record, 'state', pack_task(record))
   end
 
   local function write_component(comp)
@@ -451,7 +451,7 @@ do
     before_writing()
     for name, count in pairs(totals) do call('HINCRBY', base .. 'queue:stats', name, count) end
     for _, record in pairs(records) do
-      if record and (record.noted or record.signalled or record.facts_changed) then write_task(record) end
+      if record and (record.noted or record.signalled) then write_task(record) end
     end
     for _, comp in pairs(components) do if comp then write_component(comp) end end
     for _, sheet in pairs(sheets) do write_sheet(sheet) end

@@ -52,11 +52,11 @@ do
     if size <= limits.answer_bytes then comp.sink, comp.outputs = entry.id, outputs end
   end
 
-  -- Packs when a node task ended, and the handles that it emitted.
-  local function pack_end(outputs)
+  -- Returns when a node task ends, and the handles that it emits.
+  local function end_with(outputs)
     local ended = {stamp, nil}
     for i = 1, outputs and #outputs or 0 do ended[i + 1] = outputs[i][1] end
-    return cmsgpack.pack(ended)
+    return ended
   end
 
   -- The only way into a terminal status. A stopped component delivers nothing: the stop reaches every node.
@@ -64,9 +64,8 @@ do
     local entry = record.entry or node(comp.plan, record.index)
     if reason then set(record, 'reason', reason) end
     changed(comp, record.status == 'running' and -1 or 0, record, status)
-    record.status = status
-    record.ended = true
-    note(record, 'ended', pack_end(record.outputs))
+    record.status, record.ended, record.just_ended = status, end_with(record.outputs), true
+    record.noted = true
     totals[status] = (totals[status] or 0) + 1
     if entry.map and fan_out.ended(record, comp, entry, status, reason) then return end
     comp[status] = comp[status] + 1
@@ -97,10 +96,10 @@ local function fail(record, comp, error)
 end
 
 local function create(comp, id, entry, index)
-  local record = {id = id, run = comp.run, key = comp.key, at = place_of(id, comp.run), sheet = comp.sheet, noted = nil, status = 'registered',
+  local record = {id = id, run = comp.run, key = comp.key, at = place_of(id, comp.run), sheet = comp.sheet, noted = true, status = 'registered',
     component_id = comp.id, index = index, waiting = entry.inputs, live = 0, whole = true, created = true, comp = comp, entry = entry,
     registered_at = stamp, ready_at = false, attempt = nil, nonce = false, worker_id = false, started_at = false, close_at = nil,
-    edge = entry.inputs == 1 and entry.into[1] or nil, facts_changed = true}
+    edge = entry.inputs == 1 and entry.into[1] or nil}
   records[id] = record
   put('node_tasks_list', id, stamp)
   return record
