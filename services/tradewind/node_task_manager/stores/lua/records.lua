@@ -3,7 +3,7 @@
 local call = redis.call
 local base, limits, time, stamp, budget, effects
 local records, components = {}, {}
--- The changes that this script makes to each run.
+-- What this script knows of each run, and changes about it.
 local sheets = {}
 -- Kept from script to script: the limits with their text, and nodes by plan and place, one edition of each plan.
 local plans, editions, known_nodes = {}, {}, 0
@@ -48,11 +48,12 @@ end
 
 -- One hash holds everything about a run: its node tasks in fields `<node>:<name>` (`<node>:<item>:<name>` for an item
 -- of a mapped node), its components in fields `<component>/<name>`. A record or component has the hash's `key`, `at`,
--- the beginning of its fields, and `sheet`, the changes to be written to the hash.
+-- the beginning of its fields, and `sheet`, which holds the `n` names and values to be written to the hash, the values
+-- read of the `first` component, and the components by `at`.
 local function sheet_of(run, key)
   local sheet = sheets[run]
   if not sheet then
-    sheet = {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, key = key, n = 0}
+    sheet = {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, key = key, n = 0, first = nil}
     sheets[run] = sheet
   end
   return sheet
@@ -83,13 +84,9 @@ local function unpack_state(state)
 end
 
 do
-  -- The values read of first components, by run.
-  local firsts = {}
-  fresh(function() if next(firsts) then firsts = {} end end)
-
-  local function new_task(id, run, key, at, status, component_id, index, registered_at, ready_at, attempt, nonce, worker_id, started_at,
+  local function new_task(id, run, key, at, sheet, status, component_id, index, registered_at, ready_at, attempt, nonce, worker_id, started_at,
     close_at, edge, stopping, slots, ended)
-    return {id = id, run = run, key = key, at = at, sheet = sheet_of(run, key), noted = nil, status = status,
+    return {id = id, run = run, key = key, at = at, sheet = sheet, noted = nil, status = status,
       stop = stopping and call('HGET', key, at .. 'stop'), waiting = nil, live = nil, slots = slots, component_id = component_id,
       index = index, registered_at = registered_at, ready_at = ready_at, attempt = attempt, nonce = nonce, worker_id = worker_id,
       started_at = started_at, close_at = close_at, edge = edge, comp = nil, entry = nil, outputs = nil, ended = ended}
@@ -99,8 +96,8 @@ do
     local run = run_of(id)
     if not run then return false end
     local key, at, v, extra = base .. 'run:' .. run, place_of(id, run), nil, 2
-    local state = at .. 'state'
-    if not firsts[run] then
+    local state, sheet = at .. 'state', sheet_of(run, key)
+    if not sheet.first then
       if not also then
         v = call('HMGET', key, state, '0/facts', '0/state')
       elseif also == 'input' then
@@ -108,7 +105,7 @@ do
       else
         v = call('HMGET', key, state, '0/facts', '0/state', at .. 'waiting', at .. 'live')
       end
-      firsts[run], extra = v, 4
+      sheet.first, extra = v, 4
     elseif not also then
       v = call('HMGET', key, state)
     elseif also == 'input' then
@@ -116,7 +113,7 @@ do
     else
       v = call('HMGET', key, state, at .. 'waiting', at .. 'live')
     end
-    local record = v[1] and new_task(id, run, key, at, cmsgpack.unpack(v[1]))
+    local record = v[1] and new_task(id, run, key, at, sheet, cmsgpack.unpack(v[1]))
     if record and also == 'input' then
       record.input = v[extra]
     elseif record and also then
@@ -140,44 +137,45 @@ do
   -- counts its nodes that are not terminal. `early` is set when nodes may have ended before their signals came: 1; in a
   -- rerun, 'keep' while results are being taken over and 'kept' afterwards; for a withheld component, 'held' until it
   -- is 'freed' or 'unwanted'. Rarely used fields are read only if the component is `eventful`.
-  local UNEVENTFUL = {}
+  local UNEVENTFUL = {0, 0, 0}
 
-  local function new_component(id, run, key, state, few, run_id, user_id, plan, nodes, policy, partition, planned, traceparent, parts, _,
-    _, edition, has_inputs)
-    local status, completed, sinks, eventful, finished_at = unpack_state(state)
-    local failed, terminated, skipped = tonumber(few[1] or 0), tonumber(few[2] or 0), tonumber(few[3] or 0)
+  -- `few` holds the values of RARE.
+  local RARE = {'failed', 'terminated', 'skipped', 'stop', 'early', 'maps', 'watched'}
+
+  local function new_component(id, at, run, sheet, few, status, completed, sinks, eventful, finished_at, run_id, user_id, plan, nodes, policy,
+    partition, planned, traceparent, parts, _, _, edition, has_inputs)
     use_edition(plan, edition)
-    return {id = id, run = run, key = key, at = id .. '/', sheet = sheet_of(run, key), status = status, completed = completed,
-      failed = failed, terminated = terminated, skipped = skipped, sinks = sinks,
-      open = nodes - completed - failed - terminated - skipped, eventful = eventful, stop = few[4], early = few[5],
-      maps = few[6], watched = few[7], run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy,
-      partition = partition, planned = planned, traceparent = traceparent, parts = parts, has_inputs = has_inputs,
-      finished_at = finished_at, moved = nil, sink = nil, outputs = nil}
+    return {id = id, run = run, key = sheet.key, at = at, sheet = sheet, status = status, completed = completed,
+      failed = few[1], terminated = few[2], skipped = few[3], sinks = sinks, open = nodes - completed - few[1] - few[2] - few[3],
+      eventful = eventful, stop = few[4], early = few[5], maps = few[6], watched = few[7], run_id = run_id, user_id = user_id,
+      plan = plan, nodes = nodes, policy = policy, partition = partition, planned = planned, traceparent = traceparent, parts = parts,
+      has_inputs = has_inputs, finished_at = finished_at, moved = nil, sink = nil, outputs = nil}
   end
 
-  local function component_from(id, run, facts, state)
-    local status, _, _, eventful = unpack_state(state)
+  local function component_from(id, at, run, sheet, facts, state)
+    local status, completed, sinks, eventful, finished_at = unpack_state(state)
     if not facts or status == 'purged' then return false end
-    local key, few = base .. 'run:' .. run, UNEVENTFUL
+    local few = UNEVENTFUL
     if eventful then
-      local at = id .. '/'
-      few = call('HMGET', key, at .. 'failed', at .. 'terminated', at .. 'skipped', at .. 'stop', at .. 'early', at .. 'maps',
-        at .. 'watched')
+      few = stored_all({key = sheet.key, at = at}, RARE)
+      for i = 1, 3 do few[i] = tonumber(few[i] or 0) end
     end
-    return new_component(id, run, key, state, few, cmsgpack.unpack(facts))
+    return new_component(id, at, run, sheet, few, status, completed, sinks, eventful, finished_at, cmsgpack.unpack(facts))
   end
 
   function component(run, id)
-    local name = run .. '/' .. id
-    local comp = components[name]
+    local sheet = sheets[run] or sheet_of(run, base .. 'run:' .. run)
+    local at = id .. '/'
+    local comp = sheet[at]
     if comp == nil then
-      local first = id == '0' and firsts[run]
+      local first = id == '0' and sheet.first
       if first then
-        comp = component_from(id, run, first[2], first[3])
+        comp = component_from(id, at, run, sheet, first[2], first[3])
       else
-        comp = component_from(id, run, unpack(call('HMGET', base .. 'run:' .. run, id .. '/facts', id .. '/state')))
+        comp = component_from(id, at, run, sheet, unpack(call('HMGET', sheet.key, at .. 'facts', at .. 'state')))
       end
-      components[name] = comp
+      sheet[at] = comp
+      if comp then components[#components + 1] = comp end
     end
     return comp
   end
@@ -453,7 +451,7 @@ do
     for _, record in pairs(records) do
       if record and (record.noted or record.signalled) then write_task(record) end
     end
-    for _, comp in pairs(components) do if comp then write_component(comp) end end
+    for i = 1, #components do write_component(components[i]) end
     for _, sheet in pairs(sheets) do write_sheet(sheet) end
     write_sets()
     if #expiring > 0 then

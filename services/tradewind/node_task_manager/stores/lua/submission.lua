@@ -48,7 +48,7 @@ do
       local stop = base .. 'stop:' .. run.run
       keys[#keys + 1] = base .. 'purged:' .. run.flow_id
       keys[#keys + 1] = stop
-      for i = 1, #run.components do keys[#keys + 1] = stop .. ':' .. run.components[i][1] end
+      for i = 1, #run.parts, 2 do keys[#keys + 1] = stop .. ':' .. run.parts[i] end
     end
     for first = 1, #keys, 1000 do
       for i, value in ipairs(call('MGET', unpack(keys, first, math.min(first + 999, #keys)))) do
@@ -65,7 +65,7 @@ do
     end
   end
 
-  local function source_of(run) return string.match(run.run, '^(.+:)%d+$') .. run.source end
+  local function source_of(run) return string.match(run.run, '^(.+:)%d+$') .. run.rare.source end
 
   -- Returns why a run of a flow is refused.
   local function flow_refusal(run)
@@ -97,13 +97,13 @@ do
       local refused = flow_refusal(run)
       if refused then return refused end
     end
-    if run.source >= 0 then
+    if run.rare.source >= 0 then
       local source = call('HMGET', base .. 'run:' .. source_of(run), 'run_id', 'dropped')
-      if source[1] ~= run.source_id or source[2] then return {outcome = 'results_expired'} end
+      if source[1] ~= run.rare.source_id or source[2] then return {outcome = 'results_expired'} end
     end
     local unknown, total = nil, queued_of(run.user_id)
-    for i = 1, #run.components do
-      local digest = run.components[i][2]
+    for i = 2, #run.parts, 2 do
+      local digest = run.parts[i]
       local facts = plan_facts(digest)
       if facts then
         total = total + facts.entries
@@ -132,10 +132,10 @@ do
     local comp = {id = id, run = run.run, key = key, at = id .. '/', sheet = sheet_of(run.run, key), status = 'running',
       open = facts.nodes, completed = 0, failed = 0, terminated = 0, skipped = 0, sinks = 0, run_id = run.run_id,
       user_id = run.user_id, plan = digest, nodes = facts.nodes, policy = facts.policy, partition = run.partition, planned = run.planned_ms,
-      traceparent = run.traceparent ~= '' and run.traceparent, parts = #run.components > 1 and #run.components,
+      traceparent = run.traceparent ~= '' and run.traceparent, parts = #run.parts > 2 and #run.parts / 2,
       has_inputs = run.inputs_json ~= '', eventful = false, finished_at = nil, moved = nil, sink = nil, outputs = nil}
     use_edition(digest, facts.edition)
-    components[run.run .. '/' .. id] = comp
+    comp.sheet[comp.at], components[#components + 1] = comp, comp
     write(comp, 'facts', pack_facts(comp, run.node_type, facts.edition))
     opened[digest] = (opened[digest] or 0) + 1
     changed(comp, 0)
@@ -144,7 +144,7 @@ do
     if kept then
       set_eventful(comp, 'early', 'keep')
       in_pieces('RPUSH', base .. 'kept:' .. run.run .. ':' .. id, kept)
-      later('keep', comp, run.source, 0)
+      later('keep', comp, run.rare.source, 0)
     end
     if held then set_eventful(comp, 'early', 'held') end
     if mark then stopping.component(comp, mark) elseif not kept and not held then later('entries', comp, facts.entries, 0) end
@@ -155,32 +155,31 @@ do
     local source, kept = source_of(run), {}
     local flow, name = flow_runs.names(source)
     local cycle = string.match(run.run, '^(.+:)%d+$')
-    for at = run.source, 0, -1 do call('PERSIST', base .. 'run:' .. cycle .. at) end
+    for at = run.rare.source, 0, -1 do call('PERSIST', base .. 'run:' .. cycle .. at) end
     remove('flow_runs:' .. flow, name)
-    for _, each in ipairs(run.kept) do kept[each[1]] = each[2] end
+    for _, each in ipairs(run.rare.kept) do kept[each[1]] = each[2] end
     return kept
   end
 
   function submission.begin(run)
-    local ids, held = {}, nil
-    if #run.withheld > 0 then
+    local ids, held, rare = {}, nil, run.rare
+    if #rare.withheld > 0 then
       held = {}
-      for _, id in ipairs(run.withheld) do held[id] = true end
+      for _, id in ipairs(rare.withheld) do held[id] = true end
     end
-    local kept = run.source >= 0 and persist_source(run)
+    local kept = rare.source >= 0 and persist_source(run)
     local stopped = obstacles and obstacles[base .. 'stop:' .. run.run]
-    for i = 1, #run.components do
-      local part = run.components[i]
-      local id = part[1]
-      ids[i] = id
-      begin_component(run, id, part[2], stopped, kept and kept[id], held and held[id])
+    for i = 1, #run.parts, 2 do
+      local id = run.parts[i]
+      ids[#ids + 1] = id
+      begin_component(run, id, run.parts[i + 1], stopped, kept and kept[id], held and held[id])
     end
     local own = {at = '', sheet = sheets[run.run]}
     write(own, 'run_id', run.run_id)
     write(own, 'components', cmsgpack.pack(ids))
     inputs_of_runs[run.run] = run.inputs_json ~= '' and run.inputs_json
     if run.inputs_json ~= '' then write(own, 'inputs', run.inputs_json) end
-    if run.keep_cycles + run.keep_for_ms > 0 then write(own, 'keep', run.keep_cycles .. ' ' .. run.keep_for_ms) end
+    if rare.keep_cycles + rare.keep_for_ms > 0 then write(own, 'keep', rare.keep_cycles .. ' ' .. rare.keep_for_ms) end
     begun[run.run] = run.run_id
     -- Written at once: components that end in this script are counted down there.
     if #ids > 1 then call('HSET', own.sheet.key, 'open', #ids) end

@@ -6,15 +6,17 @@
 -- run_id), kept {[component id, places of nodes]}, withheld (ids of components that release_components begins)}.
 -- Returns {results {outcome, unknown_plans, existing_run_id}, effects}.
 --!include submission
-local given, at, runs, results, usual = args.runs, 1, {}, {}, {0, 0, -1, '', {}, {}}
+local given, at, runs, results = args.runs, 1, {}, {}
+local USUAL = {keep_cycles = 0, keep_for_ms = 0, source = -1, source_id = '', kept = {}, withheld = {}}
 for i = 1, args.count do
-  local components, last = {}, at + 10 + 2 * given[at + 10]
-  for place = at + 11, last, 2 do components[#components + 1] = {given[place], given[place + 1]} end
-  local rest = given[last + 1] or usual
+  local parts, last = {}, at + 10 + 2 * given[at + 10]
+  for place = at + 11, last do parts[place - at - 10] = given[place] end
+  local rare = given[last + 1]
+  -- Most runs share a table of what few need, so that their own tables stay small.
   runs[i] = {run = given[at], flow_id = given[at + 1], run_id = given[at + 2], user_id = given[at + 3], partition = given[at + 4],
     inputs_json = given[at + 5], traceparent = given[at + 6], planned_ms = given[at + 7], begun_ms = given[at + 8],
-    node_type = given[at + 9], components = components, keep_cycles = rest[1], keep_for_ms = rest[2], source = rest[3],
-    source_id = rest[4], kept = rest[5], withheld = rest[6]}
+    node_type = given[at + 9], parts = parts, rare = rare and {keep_cycles = rare[1], keep_for_ms = rare[2], source = rare[3],
+      source_id = rare[4], kept = rare[5], withheld = rare[6]} or USUAL}
   at = last + 2
 end
 submission.open()
