@@ -109,7 +109,7 @@ async def _put_component(client: Client, keys: Keys, run: RunSubmission, plan: P
 
 
 def _packed(*facts: Any) -> bytes:
-    """Pack values one after the other, as records.lua does."""
+    """Pack values one after the other, as packing.lua does."""
     return b"".join(map(msgspec.msgpack.encode, facts))
 
 

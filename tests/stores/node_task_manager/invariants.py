@@ -191,7 +191,7 @@ def _unpacked(text: str, names: tuple[str, ...]) -> dict[str, str]:
 
 
 def packed_state(status: str, completed: int = 0) -> bytes:
-    """Return the field `state` of a component, as records.lua writes it."""
+    """Return the field `state` of a component, as packing.lua writes it."""
     return b"".join(map(msgspec.msgpack.encode, (status, completed, completed, False, None)))
 
 

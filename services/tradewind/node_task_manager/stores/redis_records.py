@@ -83,7 +83,7 @@ def _unpacked(values: bytes, kind: type[Facts]) -> Facts:
 
 
 class TaskState(msgspec.Struct, array_like=True, frozen=True):
-    """What every node task comes to have, as `pack_task` of records.lua writes it.
+    """What every node task comes to have, as packing.lua writes it.
 
     `ended` holds when it ended, and then the handles by which it emitted.
     """
@@ -169,7 +169,7 @@ def _prefixed(record: Record, prefix: str) -> list[tuple[str, str]]:
 
 
 class _ComponentFacts(msgspec.Struct, array_like=True, frozen=True):
-    """The facts of a component from its beginning, as `pack_facts` of records.lua writes them."""
+    """The facts of a component from its beginning, as packing.lua writes them."""
 
     run_id: str
     user_id: str
@@ -187,7 +187,7 @@ class _ComponentFacts(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _ComponentState(msgspec.Struct, array_like=True, frozen=True):
-    """What changes about most components, as records.lua writes it; one that has only begun has none."""
+    """What changes about most components, as packing.lua writes it; one that has only begun has none."""
 
     status: str = ComponentStatus.RUNNING
     completed: int = 0

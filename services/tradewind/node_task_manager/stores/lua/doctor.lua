@@ -230,7 +230,7 @@ do
     local open, parts = comp.status ~= 'finished', 0
     for _, id in ipairs(#ids > 1 and ids or {}) do
       local v = call('HMGET', comp.key, id .. '/facts', id .. '/state')
-      local status = unpack_state(v[2])
+      local status = packing.state_of(v[2])
       -- If one component is being removed, so are the others.
       if not v[1] or status == 'purged' then return end
       if status ~= 'finished' then parts = parts + 1 end

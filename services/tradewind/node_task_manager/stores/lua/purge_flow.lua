@@ -14,7 +14,7 @@ local function mark_purged(run)
   local key = base .. 'run:' .. run
   for _, id in ipairs(component_ids(run)) do
     local v = call('HMGET', key, id .. '/facts', id .. '/state')
-    if v[1] and unpack_state(v[2]) == 'running' then close_plan(unpack_facts(v[1]).plan, 1) end
+    if v[1] and packing.state_of(v[2]) == 'running' then close_plan(packing.facts_of(v[1]).plan, 1) end
     if v[1] then call('HSET', key, id .. '/state', PURGED) end
   end
 end
@@ -68,7 +68,7 @@ local function drop_component(run, id)
   local key, at = base .. 'run:' .. run, id .. '/'
   local v = call('HMGET', key, at .. 'facts', at .. 'purged', at .. 'maps', at .. 'purged_items', at .. 'watched')
   if not v[1] then return true end
-  local comp, ids, before = unpack_facts(v[1]), nil, nil
+  local comp, ids, before = packing.facts_of(v[1]), nil, nil
   comp.run = run
   local maps, first = {}, tonumber(v[4]) or 0
   for _, index in ipairs(v[3] and cmsgpack.unpack(v[3]) or {}) do maps[index] = true end

@@ -1,3 +1,4 @@
+--!include packing
 -- Records of node tasks and components; each is read once and written once per script.
 -- Uses args: base (key prefix with its tag), now (ms, 0 for the server's time), limits (JSON).
 local call = redis.call
@@ -76,13 +77,6 @@ local function place_of(id, run) return string.sub(id, #run + 2) .. ':' end
 -- the run, to which most node tasks belong, is read along. Here and in `create`, the usual fields of a record are named
 -- up front, even as nil: growing the table later costs more.
 local task, component
--- Unpacks what changes about most components, their field `state`: status, how many nodes are completed, how many of these
--- are sinks, whether the component is eventful (see `component`), and when it finished. It has no such field at first.
-local function unpack_state(state)
-  if not state then return 'running', 0, 0, false end
-  return cmsgpack.unpack(state)
-end
-
 do
   local function new_task(id, run, key, at, sheet, status, component_id, index, registered_at, ready_at, attempt, nonce, worker_id, started_at,
     close_at, edge, stopping, slots, ended)
@@ -153,7 +147,7 @@ do
   end
 
   local function component_from(id, at, run, sheet, facts, state)
-    local status, completed, sinks, eventful, finished_at = unpack_state(state)
+    local status, completed, sinks, eventful, finished_at = packing.state_of(state)
     if not facts or status == 'purged' then return false end
     local few = UNEVENTFUL
     if eventful then
@@ -193,19 +187,6 @@ local function read_rest(record)
     end
   end
   return record
-end
-
--- Packs what is known about a component from its beginning, for its field `facts`: as a sequence of values these are
--- far cheaper to write and read than a field for each, or a list. `parts` counts the components of its run when there
--- are several; `has_inputs` says whether the run has inputs.
-local function pack_facts(comp, node_type, edition)
-  return cmsgpack.pack(comp.run_id, comp.user_id, comp.plan, comp.nodes, comp.policy, comp.partition, comp.planned,
-    comp.traceparent, comp.parts, time, node_type, edition, comp.has_inputs)
-end
-
-local function unpack_facts(packed)
-  local run_id, user_id, plan, nodes, policy, partition = cmsgpack.unpack(packed)
-  return {run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy, partition = partition}
 end
 
 -- Returns the ids of a run's components, none when there is no such run.
@@ -409,25 +390,17 @@ end
 
 local write_all
 do
-  -- Packs what every node task comes to have, for its field `state`: as a sequence of values these are far cheaper to
-  -- write and read than a field for each. The mark of a stop is in a field of its own.
-  local function pack_task(record)
-    return cmsgpack.pack(record.status, record.component_id, record.index, record.registered_at, record.ready_at or nil, record.attempt,
-      record.nonce or nil, record.worker_id or nil, record.started_at or nil, record.close_at, record.edge,
-      record.stop and true or nil, record.slots, record.ended)
-  end
-
   local function write_task(record)
     if record.signalled then
       write(record, 'waiting', record.waiting)
       write(record, 'live', record.live)
     end
-    write(record, 'state', pack_task(record))
+    write(record, 'state', packing.task(record))
   end
 
   local function write_component(comp)
     if not comp.moved then return end
-    write(comp, 'state', cmsgpack.pack(comp.status, comp.completed, comp.sinks, comp.eventful, comp.finished_at))
+    write(comp, 'state', packing.state(comp))
     if comp.failed > 0 then write(comp, 'failed', comp.failed) end
     if comp.terminated > 0 then write(comp, 'terminated', comp.terminated) end
     if comp.skipped > 0 then write(comp, 'skipped', comp.skipped) end

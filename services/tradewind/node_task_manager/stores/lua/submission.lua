@@ -136,7 +136,7 @@ do
       has_inputs = run.inputs_json ~= '', eventful = false, finished_at = nil, moved = nil, sink = nil, outputs = nil}
     use_edition(digest, facts.edition)
     comp.sheet[comp.at], components[#components + 1] = comp, comp
-    write(comp, 'facts', pack_facts(comp, run.node_type, facts.edition))
+    write(comp, 'facts', packing.facts(comp, time, run.node_type, facts.edition))
     opened[digest] = (opened[digest] or 0) + 1
     changed(comp, 0)
     -- The run's mark does not apply to components that handle its outcome.

@@ -17,9 +17,9 @@ local function ended_at(run)
   local at, partition = nil, nil
   for _, id in ipairs(component_ids(run)) do
     local v = call('HMGET', base .. 'run:' .. run, id .. '/facts', id .. '/state')
-    local status, _, _, _, finished_at = unpack_state(v[2])
+    local status, _, _, _, finished_at = packing.state_of(v[2])
     if not v[1] or status ~= 'finished' then return nil end
-    at, partition = math.max(at or 0, tonumber(finished_at)), unpack_facts(v[1]).partition
+    at, partition = math.max(at or 0, tonumber(finished_at)), packing.facts_of(v[1]).partition
   end
   return at, partition
 end
@@ -82,8 +82,8 @@ do
     local at = id .. '/'
     local v = call('HMGET', base .. 'run:' .. run, at .. 'state', at .. 'facts', at .. 'failed', at .. 'maps', at .. 'watched')
     spend(2)
-    if not v[2] or unpack_state(v[1]) ~= 'finished' then return end
-    local comp = unpack_facts(v[2])
+    if not v[2] or packing.state_of(v[1]) ~= 'finished' then return end
+    local comp = packing.facts_of(v[2])
     comp.failed, comp.maps = v[3], v[4]
     if call('EXISTS', base .. 'plan:' .. comp.plan) == 1 then
       local ids
