@@ -3,6 +3,7 @@
 The stores are those in memory; the stores in Redis are tested against them elsewhere.
 """
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
@@ -21,8 +22,9 @@ from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.stores.memory import MemoryShard
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome
-from tradewind.scheduler.domain.chain_state import STATUS, ChainState
+from tradewind.scheduler.domain.chain_state import STATUS, ChainState, CycleOrigin
 from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.sub_flow import SubFlowEvent, SubFlowReport, SubFlowWait
@@ -115,6 +117,7 @@ class World:
         self.scheduler = MemoryScheduler()
         self.nodes = Nodes(MemoryShard(Limits(), self.scheduler.clock))
         self.stopped: list[RunName] = []
+        self.being_stopped = self.most_being_stopped = 0
         self.parent: ChainState | None = None
 
     async def begin(self) -> SubFlowEvent:
@@ -140,13 +143,18 @@ class World:
         states: Any = KillableProxy(stores.states, dies)
         returned = ReturnEnds(KillableProxy(stores.returns, dies), states, of.definitions, self._outputs, nodes, nodes)  # type: ignore[arg-type]
         flows: Any = KillableProxy(stores.flows, dies)
-        return SubFlows(nodes, flows, states, run, self._stop, returned), returned  # type: ignore[arg-type]
+        stop: Any = SimpleNamespace(child=self._stop)
+        return SubFlows(nodes, flows, states, run, stop, returned), returned
 
     async def _outputs(self, runs: Sequence[Any]) -> list[Any]:
         return [[("n0", [("output", "42")])] for _ in runs]
 
-    async def _stop(self, flow_id: str, cycle: int, run: int, by: str, reason: str, *, once: bool) -> None:
-        self.stopped.append(RunName(flow_id, cycle, run))
+    async def _stop(self, run: RunName, by: str, reason: str) -> None:
+        self.being_stopped += 1
+        self.most_being_stopped = max(self.most_being_stopped, self.being_stopped)
+        await asyncio.sleep(0)
+        self.being_stopped -= 1
+        self.stopped.append(run)
 
     async def children(self) -> list[ChainState]:
         return await self.scheduler.stores.cycles.newest("f", None, 10)
@@ -300,3 +308,17 @@ async def test_node_waits_while_its_flow_keeps_changing_revision(monkeypatch: py
     assert world.parent is not None
     await sub_flows.check(world.parent)
     assert (await world.nodes.task()).child == "f:0:0"
+
+
+async def test_cycles_that_nobody_waits_for_are_stopped_a_hundred_at_once() -> None:
+    world = World()
+    await world.begin()
+    names, events = [], []
+    for at in range(150):
+        parent = Parent(RunName("above", 0), "above-run", f"sub:{at}", 1)
+        names.append((await world.scheduler.run("f", origin=CycleOrigin.SUB_FLOW, parent=parent)).state.name)
+        events.append(SubFlowEvent(parent.run, parent.run_id, "default", parent.node, names[-1], 0, 0, str(at)))
+    sub_flows, _ = world.sub_flows(never)
+    await sub_flows.handle(events)
+    assert world.stopped == names
+    assert world.most_being_stopped == 100

@@ -56,11 +56,13 @@ class SubFlows:
     async def handle(self, events: Sequence[SubFlowEvent]) -> None:
         """Begin the cycles that events ask for, and stop cycles that nobody waits for. Raises PeerUnavailable."""
         wanted: dict[tuple[RunName, str, str], list[str]] = {}
+        unwanted: list[tuple[RunName, Parent]] = []
         for event in events:
             if event.abandoned is None:
                 wanted.setdefault((event.run, event.run_id, event.user_id), []).append(event.node)
             else:
-                await self._stop_child(event.abandoned, Parent(event.run, event.run_id, event.node, 0))
+                unwanted.append((event.abandoned, Parent(event.run, event.run_id, event.node, 0)))
+        await self._stop_children(unwanted)
         asked = list(wanted.items())
         for first in range(0, len(asked), _AT_ONCE):
             await asyncio.gather(*(self._begin(*of, nodes) for of, nodes in asked[first : first + _AT_ONCE]))
@@ -156,21 +158,33 @@ class SubFlows:
         """Report, and stop cycles that nobody waits for."""
         for first in range(0, len(reports), _AT_ONCE):
             chunk = reports[first : first + _AT_ONCE]
-            for report, awaited in zip(chunk, await self._nodes.report(chunk), strict=True):
-                if not awaited and report.child is not None and not report.error_code:
-                    await self._stop_child(report.child, report.parent)
+            awaited = await self._nodes.report(chunk)
+            await self._stop_children(
+                [
+                    (report.child, report.parent)
+                    for report, is_awaited in zip(chunk, awaited, strict=True)
+                    if not is_awaited and report.child is not None and not report.error_code
+                ]
+            )
 
-    async def _stop_child(self, child: RunName, parent: Parent) -> None:
-        """Stop a cycle that runs for this node; if it is already stopping, has ended or is gone, leave it alone."""
-        state = await self._states.load(child)
-        if state is None or state.stop is not None or is_terminal(state.status):
-            return
+    async def _stop_children(self, children: Sequence[tuple[RunName, Parent]]) -> None:
+        """Stop cycles that run for these nodes; leave those alone that are already stopping, have ended or are gone."""
+        for first in range(0, len(children), _AT_ONCE):
+            chunk = children[first : first + _AT_ONCE]
+            states = await self._states.load_many([child for child, _ in chunk])
+            await asyncio.gather(
+                *(self._stop_child(state, parent) for (_, parent), state in zip(chunk, states, strict=True) if state)
+            )
+
+    async def _stop_child(self, state: ChainState, parent: Parent) -> None:
         recorded = state.facts.parent
+        if state.stop is not None or is_terminal(state.status):
+            return
         if recorded is None or (recorded.task_id, recorded.run_id) != (parent.task_id, parent.run_id):
             return
-        _log.info("sub_flow_stopped", run=str(child), node_task=parent.task_id)
+        _log.info("sub_flow_stopped", run=str(state.name), node_task=parent.task_id)
         try:
-            await self._stop(*child, "scheduler", f"{_NOT_AWAITED}: {parent.task_id}", once=True)
+            await self._stop.child(state.name, "scheduler", f"{_NOT_AWAITED}: {parent.task_id}")
         except (NotFound, FailedPrecondition):
             return
 
