@@ -92,6 +92,12 @@ async def test_batch_counts_add_up_while_twenty_workers_run_it(redis_server: Red
     await check_invariants(redis_server)
 
 
+async def test_items_of_a_batch_begin_in_order(bench: Bench) -> None:
+    await submit(bench, batch(25), "b")
+    taken = [given.task_id for count in (1, 3, 30) for given in await bench.take(count)]
+    assert taken == [f"batch:b:{at}" for at in range(25)]
+
+
 async def test_cancelled_batch_counts_completed_and_skipped_items(bench: Bench) -> None:
     run = await submit(bench, batch(4), "b")
     (first, second) = await bench.take(2)

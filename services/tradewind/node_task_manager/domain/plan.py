@@ -52,7 +52,7 @@ PRIORITY_MS = 60_000
 """The waiting time that one step of priority is worth: in the end, low priority comes first, whatever arrives later."""
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -5, 5
 ITEMS_A_MS = 4096
-"""How many items of a list take places within a millisecond of the queue: as many as its numbers can tell apart."""
+"""How many items of a list or a batch have places within a millisecond of the queue, as its numbers can tell apart."""
 
 
 @dataclass(frozen=True, slots=True)

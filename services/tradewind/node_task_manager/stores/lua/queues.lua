@@ -21,6 +21,7 @@ local function enqueue(record, comp)
   local entry = record.entry or node(comp.plan, record.index)
   local place = entry.map and fan_out.place_of(record.id)
   if entry.map and not place then return fan_out.offer(record, comp) end
+  if comp.partition == NO_PARTITION and comp.nodes > 1 then place = record.index end
   if entry.wait or record.status == 'suspended' then return suspension.ready(record, comp, entry) end
   changed(comp, record.status == 'running' and -1 or 0, record, 'queued')
   record.status = 'pending'
@@ -31,7 +32,8 @@ local function enqueue(record, comp)
     if not read_rest(record).total_at then set(record, 'total_at', time + entry.total) end
     record.start_by = math.min(record.start_by or math.huge, tonumber(record.total_at))
   end
-  -- A node task with a higher priority is queued as if it had waited longer, and an item a moment behind the one before.
+  -- A node task with a higher priority is queued as if it had waited longer, and an item of a list or a batch a moment
+  -- behind the one before.
   local ITEMS_A_MS = 4096
   local shifted = entry.ahead or place
   record.rank = shifted and string.format('%.17g', time - (entry.ahead or 0) + (place or 0) / ITEMS_A_MS) or stamp

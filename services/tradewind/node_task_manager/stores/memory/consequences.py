@@ -94,7 +94,8 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
         node, user = self._node(task), self._user(task)
         self._tasks[task.task_id] = replace(task, status=NodeTaskStatus.PENDING, ready_at=self._clock())
         self._add_event(task, TaskEventKind.QUEUED)
-        place = max(task_name(task.task_id).item, 0)
+        name = task_name(task.task_id)
+        place = task.index if name.run.ad_hoc else max(name.item, 0)
         self._queues.put(node.node_type, user, task.task_id, node.schedule_to_start_ms, node.priority, place)
         if total_at := self._start_total_time(task):
             self._queues.waits[task.task_id] = min(self._queues.waits.get(task.task_id, total_at), total_at)

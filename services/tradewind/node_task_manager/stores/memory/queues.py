@@ -44,7 +44,7 @@ class MemoryQueues:
     def put(self, node_type: str, user: str, task_id: str, wait_ms: int, priority: int, place: int) -> None:
         """Queue a node task, which may wait for `wait_ms`, 0 for ever. A step of priority is worth a minute's wait.
 
-        An item of a list is a moment behind the one before; `place` is its place, 0 for other node tasks.
+        An item of a list or a batch is a moment behind the one before; `place` is its place, 0 for other node tasks.
         """
         now = self._clock()
         rank = now - priority * PRIORITY_MS + place / ITEMS_A_MS
