@@ -3,9 +3,14 @@
 -- Begins a cycle of a flow.
 local LOG_CYCLES = 100
 
+-- What this script has read of flows, as long as nothing but the number of their last cycle has changed.
+local flows = {}
+fresh(function() if next(flows) then flows = {} end end)
+
 -- Reads what beginning a cycle needs of a flow, of its schedule only if `scheduled`; false when there is no such flow.
 local function flow_of(flow_id, scheduled)
   local key = flow_key(flow_id)
+  write_last_cycle(key)
   local v = scheduled
     and call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'digest', 'logged', 'next_execution', 'schedule_epoch')
     or call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'digest', 'logged')
@@ -98,7 +103,8 @@ end
 local function begin(flow_id, run_id, revision, digest, planned, check_in, timeout, facts, inputs, request, payload, request_ms, rare)
   local plan, parent, backfill, replaces, at_least
   if rare then plan, parent, backfill, replaces, at_least = unpack(rare) end
-  local flow = flow_of(flow_id, plan)
+  local flow = not rare and flows[flow_id] or flow_of(flow_id, plan)
+  flows[flow_id] = not rare and flow or nil
   if not flow then return answer('not_found') end
   if flow.status == 'deleting' then return answer('deleting', flow.revision) end
   plan = plan and due.plan_of(plan, run_id)
@@ -145,10 +151,11 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
     call('DEL', logs_key(flow_id, digits('%d', cycle - LOG_CYCLES)))
   end
   if plan then due.begun(flow.key, plan, planned, name, run_id) end
+  flow.last_cycle = cycle
   if plan and plan.followed then
     call('HSET', flow.key, 'last_cycle', number, 'next_execution', plan.next_at)
   else
-    call('HSET', flow.key, 'last_cycle', number)
+    last_cycles[flow.key] = number
   end
   if not rare then return cycle end
   if not plan then return {'begun', flow.revision, cycle, start, planned, 0} end

@@ -60,8 +60,19 @@ local function close(run)
   closed[closing] = run
 end
 
--- Publishes the changes, and writes when runs are to be checked.
+-- The numbers of the last cycles of flows, by their keys, that have yet to be written.
+local last_cycles = {}
+fresh(function() if next(last_cycles) then last_cycles = {} end end)
+
+local function write_last_cycle(key)
+  if not last_cycles[key] then return end
+  call('HSET', key, 'last_cycle', last_cycles[key])
+  last_cycles[key] = nil
+end
+
+-- Publishes the changes, and writes when runs are to be checked, and the last cycles of flows.
 local function conclude()
+  for key in pairs(last_cycles) do write_last_cycle(key) end
   if checked > 0 then call('ZADD', base .. 'open', unpack(checks, 1, checked)) end
   if closing > 0 then call('ZREM', base .. 'open', unpack(closed, 1, closing)) end
   if changes then call('PUBLISH', base .. 'changes', cmsgpack.pack(changes)) end
