@@ -10,8 +10,18 @@ from tradewind.server.faults import Unavailable
 from tradewind.server.interception import Behavior, Context
 
 
-async def run_both(reading: Coroutine[Any, Any, None], writing: Coroutine[Any, Any, None]) -> None:
-    """Read and write until either side ends; raise what ended it, the reader's error first."""
+async def run_both(context: Context, reading: Coroutine[Any, Any, None], writing: Coroutine[Any, Any, None]) -> None:
+    """Read and write until either side ends; raise what ended it, the reader's error first.
+
+    The headers are sent first. gRPC would send them with the first message, and an error that comes while that is under
+    way could not be sent: the client would wait for good.
+    """
+    try:
+        await context.send_initial_metadata(())
+    except BaseException:
+        reading.close()
+        writing.close()
+        raise
     tasks = [asyncio.create_task(reading), asyncio.create_task(writing)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -9,6 +9,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 
 from tradewind.server.errors import ErrorRule, ErrorTable
 from tradewind.server.interception import Context
+from tradewind.server.streams import run_both
 from tradewind.server.telemetry import Tracing
 
 NAME = "tradewind.test.Echo"
@@ -48,6 +49,7 @@ class EchoService:
             "UnaryWriter": grpc.unary_stream_rpc_method_handler(self.unary_writer, **codecs),
             "StreamUnary": grpc.stream_unary_rpc_method_handler(self.stream_unary, **codecs),
             "StreamStream": grpc.stream_stream_rpc_method_handler(self.stream_stream, **codecs),
+            "BothWays": grpc.stream_stream_rpc_method_handler(self.both_ways, **codecs),
             "Wait": grpc.unary_stream_rpc_method_handler(self.wait, **codecs),
         }
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(NAME, handlers)])
@@ -82,6 +84,21 @@ class EchoService:
     async def stream_stream(self, requests: AsyncIterator[StringValue], context: Context) -> AsyncIterator[StringValue]:
         async for each in requests:
             yield StringValue(value=await self.act(each.value, context))
+
+    async def both_ways(self, _requests: AsyncIterator[StringValue], context: Context) -> None:
+        """Fail as a reader of rubbish does, while the first message is being written."""
+        writes = asyncio.Event()
+
+        async def read() -> None:
+            await writes.wait()
+            raise OnPurpose("rubbish")
+
+        async def write() -> None:
+            writes.set()
+            await context.write(StringValue(value="welcome"))
+            await asyncio.Event().wait()
+
+        await run_both(context, read(), write())
 
     async def wait(self, request: StringValue, _context: Context) -> AsyncIterator[StringValue]:
         yield request

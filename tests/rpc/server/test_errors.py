@@ -238,6 +238,15 @@ async def test_undecodable_request_is_an_invalid_argument(client: EchoClient, ki
     assert await client.call("UnaryUnary", "still there") == ["still there"]
 
 
+async def test_error_that_comes_while_the_first_message_is_written_ends_the_stream(client: EchoClient) -> None:
+    method = client.method("stream_stream", "BothWays")
+    for _ in range(30):
+        call = method(timeout=5)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await drain_answers(call)
+        assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.ABORTED, "rubbish")
+
+
 async def test_violations_beyond_metadata_limit_of_clients_are_cut_and_counted(
     server: Server, service: EchoService
 ) -> None:

@@ -87,6 +87,9 @@ class LocalContext:
         raw = await self._incoming.get()
         return grpc.aio.EOF if raw is None else self._decode(raw)
 
+    async def send_initial_metadata(self, metadata: Metadata) -> None:
+        """Do nothing: callers within the process wait for no headers."""
+
     async def write(self, message: Any) -> None:
         self._outgoing.put(self._encode(message))
 

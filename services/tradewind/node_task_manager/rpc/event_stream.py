@@ -26,7 +26,7 @@ class EventStream:
     async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """Read and write until either side ends. Raises InvalidInput for invalid messages."""
         try:
-            await run_both(self._read(context), self._write(context))
+            await run_both(context, self._read(context), self._write(context))
         finally:
             self._feed.leave(self._subscriber)
 

@@ -58,7 +58,7 @@ class WorkStream:
         Raises InvalidInput for invalid messages, FailedPrecondition when a newer stream has replaced this one.
         """
         try:
-            await run_both(self._read(context), self._write(context))
+            await run_both(context, self._read(context), self._write(context))
             if self._line.closed_for and self._worker is not None:
                 raise FailedPrecondition("SESSION_REPLACED", self._line.closed_for, f"workers/{self._worker.worker_id}")
         finally:

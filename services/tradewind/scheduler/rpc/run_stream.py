@@ -37,7 +37,7 @@ class RunStream:
     async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """Read and write until the last answer is sent or the client has gone; cycles that have begun go on."""
         try:
-            await run_both(self._read(context), self._write(context))
+            await run_both(context, self._read(context), self._write(context))
         finally:
             for task in self._open:
                 task.cancel()

@@ -40,7 +40,7 @@ class DueStream:
             log.info("receiver_connected")
             try:
                 await run_both(
-                    self._read(delivery, context, opening.queue), self._write(delivery, context, opening.queue)
+                    context, self._read(delivery, context, opening.queue), self._write(delivery, context, opening.queue)
                 )
             finally:
                 log.info("receiver_disconnected")
