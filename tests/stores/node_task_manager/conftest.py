@@ -5,26 +5,35 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers, redis_kinds
+from tests.servers import RedisServer
+from tests.stores.node_task_manager.invariants import check_no_key_leaks
 from tests.stores.node_task_manager.shards import Bench, memory_shard, redis_shard
 from tradewind.server.clock import ManualClock
 
 
-@pytest.fixture(params=["memory", *redis_kinds()])
-def store(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer | None:
-    """The Redis under test, None for memory."""
-    return None if request.param == "memory" else redis_servers.get(request.param)
+@pytest_asyncio.fixture
+async def store(server: RedisServer | None) -> AsyncIterator[RedisServer | None]:
+    """The Redis under test without keys, None for memory; afterwards every key has a TTL or an owner."""
+    if server is None:
+        yield None
+        return
+    await server.flush()
+    yield server
+    await server.close_clients()
+    await check_no_key_leaks(server)
 
 
 @pytest_asyncio.fixture
-async def bench(store: RedisServer | None, clock: ManualClock) -> AsyncIterator[Bench]:
+async def redis_server(redis_server: RedisServer) -> AsyncIterator[RedisServer]:
+    """A store without keys, once per kind of store; afterwards every key has a TTL or an owner."""
+    yield redis_server
+    await check_no_key_leaks(redis_server)
+
+
+@pytest.fixture
+def bench(store: RedisServer | None, clock: ManualClock) -> Bench:
     """A shard without records."""
-    if store is None:
-        yield Bench(memory_shard(clock), clock)
-        return
-    await store.flush()
-    yield Bench(redis_shard(store, clock), clock)
-    await store.close_clients()
+    return Bench(memory_shard(clock) if store is None else redis_shard(store, clock), clock)
 
 
 @pytest.fixture

@@ -15,16 +15,27 @@ from tradewind.server.redis.client import connect
 
 BASE = "trading_flow:{s0}:"
 TERMINAL = ("completed", "failed", "terminated", "skipped")
+ANY_SHARD = "trading_flow:{s*}:"
 LASTING = (
-    f"{BASE}events:*",
-    f"{BASE}events_epoch:*",
-    f"{BASE}last_events",
-    f"{BASE}queue:stats",
-    f"{BASE}queue:cleaned",
-    f"{BASE}system:config",
-    f"{BASE}user_weights",
+    f"{ANY_SHARD}events:*",
+    f"{ANY_SHARD}events_epoch:*",
+    f"{ANY_SHARD}last_events",
+    f"{ANY_SHARD}queue:stats",
+    f"{ANY_SHARD}queue:cleaned",
+    f"{ANY_SHARD}system:config",
+    f"{ANY_SHARD}user_weights",
 )
 """Keys that stay when all runs have ended, their events are acknowledged and a day has passed."""
+WORKING = tuple(
+    ANY_SHARD + name
+    for name in (
+        *("run:*", "plan:*", "task_events:*", "kept:*", "items:*", "flow_runs:*", "user_runs:*", "node_tasks_list"),
+        *("to_clean", "walks", "ended_runs", "delayed", "start_deadlines", "inflight", "worker_tasks:*", "todo"),
+        *("ready:*", "ready_types", "ring:*", "left:*", "blocked:*", "blocked_by:*", "blocked_of", "parked", "slots:*"),
+        "cache_stats",
+    )
+)
+"""Keys that have no time to live while runs are open, and indexes that are swept or empty themselves."""
 OPEN = 2.0**46
 NOTICES = ("notifications", "notifications_read", "notified")
 SETS = (
@@ -106,6 +117,12 @@ async def check_invariants(server: RedisServer) -> None:
     _check_lists(keys)
 
 
+async def check_no_key_leaks(server: RedisServer) -> None:
+    """Check that whatever has no time to live is of an open run, empties itself, or is documented to stay."""
+    _check_times_to_live(await read_keys(server))
+    await assert_no_leaked_keys(server, (*LASTING, *WORKING))
+
+
 async def check_nothing_left(server: RedisServer) -> None:
     """Check that, when all has ended and a day has passed, only documented keys lack a time to live."""
     await assert_no_leaked_keys(server, LASTING)
@@ -146,6 +163,8 @@ async def read_keys(server: RedisServer) -> Keys:
     finally:
         await client.end()
     for name, ttl, value in zip(names, values[::2], values[1::2], strict=True):
+        if ttl == -2:
+            continue  # It expired after it was listed.
         short = name.removeprefix(BASE)
         found.ttls[short] = ttl
         if short.startswith("run:"):

@@ -2,13 +2,11 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers, redis_kinds
+from tests.servers import RedisServer
 from tradewind.node_task_manager.domain.caching import Entry
 from tradewind.node_task_manager.ports.caches import CacheLookup, CacheStatistics, CacheStore
 from tradewind.node_task_manager.stores.keys import Keys
@@ -26,35 +24,10 @@ def cache_store(server: RedisServer, clock: ManualClock, shards: int = 3) -> Red
     return RedisCacheStore(server.connect("node_task_manager"), {at: KEYS[at] for at in range(shards)}, clock)
 
 
-@pytest_asyncio.fixture
-async def empty_store(store: RedisServer | None) -> AsyncIterator[RedisServer | None]:
-    """An empty store, None for memory."""
-    if store is None:
-        yield None
-        return
-    await store.flush()
-    yield store
-    await store.close_clients()
-
-
-@pytest.fixture(params=redis_kinds())
-def server(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer:
-    """A store of every kind, started outside any event loop."""
-    return redis_servers.get(request.param)
-
-
-@pytest_asyncio.fixture
-async def redis(server: RedisServer) -> AsyncIterator[RedisServer]:
-    """A store without keys."""
-    await server.flush()
-    yield server
-    await server.close_clients()
-
-
 @pytest.fixture
-def caches(empty_store: RedisServer | None, clock: ManualClock) -> CacheStore:
+def caches(store: RedisServer | None, clock: ManualClock) -> CacheStore:
     """Empty caches."""
-    return MemoryCacheStore(clock) if empty_store is None else cache_store(empty_store, clock)
+    return MemoryCacheStore(clock) if store is None else cache_store(store, clock)
 
 
 async def fill(caches: CacheStore, entry: Entry = ENTRY, result: str = "[]", most: int = MOST) -> tuple[bool, int]:
@@ -133,10 +106,8 @@ async def test_clearing_removes_1700_results(store: RedisServer | None, caches: 
         assert [key for key in await store.keys() if ":cache:" in key or ":cache_index:" in key] == []
 
 
-async def test_full_cache_evicts_the_results_that_expire_first(
-    empty_store: RedisServer | None, clock: ManualClock
-) -> None:
-    caches: CacheStore = MemoryCacheStore(clock) if empty_store is None else cache_store(empty_store, clock, shards=1)
+async def test_full_cache_evicts_the_results_that_expire_first(store: RedisServer | None, clock: ManualClock) -> None:
+    caches: CacheStore = MemoryCacheStore(clock) if store is None else cache_store(store, clock, shards=1)
     for at in range(5):
         clock.advance(1)
         assert await fill(caches, Entry("screening", f"d{at}"), most=3) == (True, int(at >= 3))
@@ -145,18 +116,18 @@ async def test_full_cache_evicts_the_results_that_expire_first(
     assert await caches.size("screening") == 3
 
 
-async def test_all_cache_keys_have_a_time_to_live(redis: RedisServer, clock: ManualClock) -> None:
-    caches = cache_store(redis, clock)
+async def test_all_cache_keys_have_a_time_to_live(redis_server: RedisServer, clock: ManualClock) -> None:
+    caches = cache_store(redis_server, clock)
     await fill(caches)
     await caches.look_up(replace(ENTRY, digest="d1"), "a", FLIGHT)
-    assert len(await redis.keys()) >= 4
-    assert await redis.keys_without_ttl() == []
+    assert len(await redis_server.keys()) >= 4
+    assert await redis_server.keys_without_ttl() == []
 
 
-async def test_cache_statistics_add_up(empty_store: RedisServer | None) -> None:
+async def test_cache_statistics_add_up(store: RedisServer | None) -> None:
     statistics: CacheStatistics = MemoryCacheStatistics()
-    if empty_store is not None:
-        statistics = RedisCacheStatistics(empty_store.connect("node_task_manager"), KEYS[0])
+    if store is not None:
+        statistics = RedisCacheStatistics(store.connect("node_task_manager"), KEYS[0])
     await statistics.add({"screening:hits": 2, "mine:misses": 1})
     await statistics.add({"screening:hits": 3})
     assert await statistics.read() == {"screening:hits": 5, "mine:misses": 1}
@@ -200,8 +171,8 @@ class RandomCalls:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_redis_caches_behave_like_memory(redis: RedisServer, clock: ManualClock, seed: int) -> None:
-    stores: list[CacheStore] = [MemoryCacheStore(clock), cache_store(redis, clock, shards=1)]
+async def test_redis_caches_behave_like_memory(redis_server: RedisServer, clock: ManualClock, seed: int) -> None:
+    stores: list[CacheStore] = [MemoryCacheStore(clock), cache_store(redis_server, clock, shards=1)]
     calls = RandomCalls(random.Random(seed), clock, stores)
     for _ in range(250):
         looks = [look for look in await calls.step() if look is not None]
@@ -210,10 +181,10 @@ async def test_redis_caches_behave_like_memory(redis: RedisServer, clock: Manual
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_random_eviction_never_yields_wrong_or_stale_results(
-    redis: RedisServer, clock: ManualClock, seed: int
+    redis_server: RedisServer, clock: ManualClock, seed: int
 ) -> None:
     """The store evicts keys at random: look-ups then miss, but results that are found are those of the last fill."""
-    caches, rng = cache_store(redis, clock), random.Random(seed)
+    caches, rng = cache_store(redis_server, clock), random.Random(seed)
     last: dict[Entry, str] = {}
     entries = [Entry("screening", f"d{at}") for at in range(3)]
     in_flight: dict[Entry, tuple[str, str]] = {}
@@ -221,10 +192,10 @@ async def test_random_eviction_never_yields_wrong_or_stale_results(
     for number in range(250):
         entry, token = rng.choice(entries), f"t{number}"
         if rng.random() < 0.15:
-            for node in redis.nodes:
-                for key in await redis.on_node(node, "KEYS", "*"):
+            for node in redis_server.nodes:
+                for key in await redis_server.on_node(node, "KEYS", "*"):
                     if rng.random() < 0.3:
-                        await redis.on_node(node, "UNLINK", key.decode())
+                        await redis_server.on_node(node, "UNLINK", key.decode())
         if rng.random() < 0.05:
             await caches.clear("screening")
             last.clear()

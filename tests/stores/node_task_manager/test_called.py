@@ -1,8 +1,6 @@
 """What a shard does for called workers."""
 
-from collections.abc import AsyncIterator
-
-import pytest_asyncio
+import pytest
 
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import LIMITS, Bench, plan_of
@@ -87,15 +85,12 @@ async def test_new_worker_process_loses_1100_node_tasks(bench: Bench) -> None:
     assert await bench.shard.held_by("w1") == []
 
 
-@pytest_asyncio.fixture
-async def replicas(store: RedisServer | None, clock: ManualClock) -> AsyncIterator[Replicas]:
+@pytest.fixture
+def replicas(store: RedisServer | None, clock: ManualClock) -> Replicas:
     """No replicas yet."""
     if store is None:
-        yield MemoryReplicas(clock)
-        return
-    await store.flush()
-    yield RedisReplicas(store.connect("node_task_manager"), Keys("trading_flow", 0), clock)
-    await store.close_clients()
+        return MemoryReplicas(clock)
+    return RedisReplicas(store.connect("node_task_manager"), Keys("trading_flow", 0), clock)
 
 
 async def test_replicas_are_listed_until_they_leave_or_time_out(replicas: Replicas, clock: ManualClock) -> None:

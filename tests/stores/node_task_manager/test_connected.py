@@ -1,8 +1,6 @@
 """Which workers are connected to any replica, and which types they offer."""
 
-from collections.abc import AsyncIterator
-
-import pytest_asyncio
+import pytest
 
 from tests.servers import RedisServer
 from tradewind.node_task_manager.ports.connected import ConnectedWorkers, ConnectionChanges, LastOffer
@@ -14,15 +12,12 @@ from tradewind.server.clock import ManualClock
 KEEP = 15_000
 
 
-@pytest_asyncio.fixture
-async def connected(store: RedisServer | None, clock: ManualClock) -> AsyncIterator[ConnectedWorkers]:
+@pytest.fixture
+def connected(store: RedisServer | None, clock: ManualClock) -> ConnectedWorkers:
     """No connected workers."""
     if store is None:
-        yield MemoryConnectedWorkers(clock)
-        return
-    await store.flush()
-    yield RedisConnectedWorkers(store.connect("node_task_manager"), Keys("trading_flow", 0), clock)
-    await store.close_clients()
+        return MemoryConnectedWorkers(clock)
+    return RedisConnectedWorkers(store.connect("node_task_manager"), Keys("trading_flow", 0), clock)
 
 
 def arrival(worker_id: str, *node_types: str, since: int = 7, whole: bool = True) -> ConnectionChanges:

@@ -31,10 +31,8 @@ async def bench(store: RedisServer | None, clock: ManualClock) -> AsyncIterator[
     if store is None:
         yield Bench(memory_shard(clock, LIMITS), clock)
         return
-    await store.flush()
     yield Bench(redis_shard(store, clock, LIMITS), clock)
     await check_invariants(store)
-    await store.close_clients()
 
 
 def plan(
