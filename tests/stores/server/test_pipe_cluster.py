@@ -13,7 +13,9 @@ from redis.exceptions import ConnectionError as StoreConnectionError
 
 from tests.servers import RedisServer, RedisServers
 from tests.waiting import until
+from tradewind.server.redis.acl import ADMIN
 from tradewind.server.redis.embedded import EmbeddedStore
+from tradewind.server.redis.outages import MESSAGES
 from tradewind.server.redis.piped import PipedCluster
 from tradewind.server.redis.script import Script
 
@@ -21,6 +23,7 @@ KEY = "trading_flow:{f1}:n"
 SLOT = key_slot(KEY.encode())
 
 count = Script(__name__, "count", int)
+copy = Script(__name__, "copy", int)
 
 
 @pytest.fixture(scope="session")
@@ -111,23 +114,66 @@ async def test_calls_follow_a_moved_slot_and_then_go_there_directly(cluster: Red
     assert await count(client, [KEY], [1]) == 2
 
 
-async def test_calls_follow_a_slot_that_is_moving(cluster: RedisServer) -> None:
+async def begin_move(cluster: RedisServer, owner: EmbeddedStore, to: EmbeddedStore) -> None:
+    """Begin to move the slot, none of whose keys moves yet."""
+    await cluster.on_node(to, "CLUSTER", "SETSLOT", str(SLOT), "IMPORTING", await name_of(cluster, owner))
+    await cluster.on_node(owner, "CLUSTER", "SETSLOT", str(SLOT), "MIGRATING", await name_of(cluster, to))
+
+
+async def move_keys(cluster: RedisServer, owner: EmbeddedStore, to: EmbeddedStore, *keys: str) -> None:
+    """Move some keys of the slot, as redis-cli does."""
+    password = to.password_of(ADMIN)
+    target = ("127.0.0.1", str(to.port), "", "0", "5000", "AUTH2", ADMIN, password)
+    assert await cluster.on_node(owner, "MIGRATE", *target, "KEYS", *keys) == b"OK"
+
+
+async def end_move(cluster: RedisServer, owner: EmbeddedStore, to: EmbeddedStore) -> None:
+    """End the move, wherever the keys are, and give the slot back without keys."""
+    for node in (owner, to):
+        await cluster.on_node(node, "CLUSTER", "SETSLOT", str(SLOT), "STABLE")
+    await give_slot(cluster, to)
+    await cluster.flush()
+    await give_slot(cluster, owner)
+
+
+async def test_commands_follow_a_slot_that_is_moving(cluster: RedisServer) -> None:
     client, owner, other = cluster.connect(), *await owner_and_other(cluster)
-    await count.load(client)
-    assert await count(client, [KEY], [0]) == 0
-    await client.delete(KEY)
-    await cluster.on_node(other, "CLUSTER", "SETSLOT", str(SLOT), "IMPORTING", await name_of(cluster, owner))
-    await cluster.on_node(owner, "CLUSTER", "SETSLOT", str(SLOT), "MIGRATING", await name_of(cluster, other))
+    await begin_move(cluster, owner, other)
     try:
         # The owner does not have the key, so it is looked for where the slot goes.
-        assert [await count(client, [KEY], [1]) for _ in range(3)] == [1, 2, 3]
-        assert await client.call(KEY, "GET", KEY) == b"3"
+        assert [await client.call(KEY, "INCR", KEY) for _ in range(3)] == [1, 2, 3]
+        assert await cluster.on_node(owner, "CLUSTER", "COUNTKEYSINSLOT", str(SLOT)) == 0
     finally:
-        for node in (owner, other):
-            await cluster.on_node(node, "CLUSTER", "SETSLOT", str(SLOT), "STABLE")
+        await end_move(cluster, owner, other)
+
+
+@pytest.mark.parametrize("moved", [f"{KEY}:copy", KEY])
+async def test_scripts_change_nothing_while_their_slot_is_moving(cluster: RedisServer, moved: str) -> None:
+    """Neither master has all keys: at the old one a script would stop halfway, at the new one it would begin anew."""
+    client, owner, other = cluster.connect("scheduler"), *await owner_and_other(cluster)
+    assert await copy(client, [KEY], [5]) == 5
+    await begin_move(cluster, owner, other)
+    try:
+        await move_keys(cluster, owner, other, moved)
+        with pytest.raises(tuple(MESSAGES), match="TTL exhausted"):
+            await copy(client, [KEY], [1])
+        assert [await client.get(key) for key in (KEY, f"{KEY}:copy")] == [b"5", b"5"]
+    finally:
+        await end_move(cluster, owner, other)
+
+
+async def test_scripts_wait_for_a_slot_that_moves_for_a_moment(cluster: RedisServer) -> None:
+    client, owner, other = cluster.connect("scheduler"), *await owner_and_other(cluster)
+    assert await copy(client, [KEY], [5]) == 5
+    await begin_move(cluster, owner, other)
+    try:
+        running = asyncio.ensure_future(copy(client, [KEY], [1]))
+        await move_keys(cluster, owner, other, KEY, f"{KEY}:copy")
         await give_slot(cluster, other)
-        await client.delete(KEY)
-        await give_slot(cluster, owner)
+        assert await running == 6
+        assert await client.get(f"{KEY}:copy") == b"6"
+    finally:
+        await end_move(cluster, owner, other)
 
 
 async def test_concurrent_first_commands_reach_their_masters(cluster: RedisServer) -> None:

@@ -32,8 +32,16 @@ return function(name, keys, argv)
   return scripts[name]()
 end
 end
+-- While a slot of a cluster moves, each of its keys is at one of two masters. The old one stops a script at a key that
+-- has left, the new one takes a key that has yet to come for one that does not exist. Of two keys that never exist,
+-- both masters say so before the script has changed anything.
+local function is_moving(key)
+  local found = key and redis.pcall('EXISTS', key .. '~', key .. '~~')
+  return type(found) == 'table' and string.find(found.err, 'non local key', 1, true)
+end
 local function register(name)
   redis.register_function(name .. '_{digest}', function(keys, argv)
+    if is_moving(keys[1]) then return redis.error_reply('TRYAGAIN the slot is moving to another master') end
     run = run or make()
     return run(name, keys, argv)
   end)
