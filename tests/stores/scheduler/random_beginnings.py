@@ -78,7 +78,7 @@ class RandomBeginnings(RandomFlows):
         older=st.sampled_from([0, 0, 0, 1, 100_000]),
         stale=seldom,
         refused=st.sampled_from([None, None, (FiringOutcome.MISSED, "late ü")]),
-        event_id=st.sampled_from(["e", "a b/ü@1", "x" * 128]),
+        event_id=st.sampled_from(["e", "a b/ü@1", "x" * 128]) | st.integers(0, 99).map("e{}".format),
         over=seldom,
     )
     def begin_on_events(

@@ -85,6 +85,22 @@ async def test_repeated_event_begins_no_cycle_and_changes_no_firings(bench: Benc
     assert await bench.firings() == before
 
 
+async def test_event_that_comes_again_at_another_time_begins_no_cycle_for_a_day(bench: Bench) -> None:
+    """A trigger service whose store has lost that an event came takes it for a new one."""
+    await listening(bench, overlap=OverlapPolicy.ALLOW)
+    for name in ("e", "a b@e", "e "):
+        assert (await publish(bench, name)).outcome is BeginOutcome.BEGUN
+    assert (await publish(bench, "late", event=EventFiring("late", FiringOutcome.MISSED, "too late"))).state is None
+    before = await bench.firings()
+    bench.clock.advance(60_000)
+    for name in ("e", "a b@e", "e ", "late"):
+        again = await publish(bench, name)
+        assert (again.outcome, again.next_ms) == (BeginOutcome.SETTLED, -1)
+    assert await bench.firings() == before
+    bench.clock.advance(24 * 3600 * 1000)
+    assert (await publish(bench, "e")).outcome is BeginOutcome.BEGUN
+
+
 async def test_overlap_skip_skips_events_while_a_cycle_runs(bench: Bench) -> None:
     await listening(bench, overlap=OverlapPolicy.SKIP)
     await publish(bench, "a")

@@ -12,7 +12,7 @@ from tradewind.scheduler.domain.flow_record import Pause
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogSource
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.stores.memory.data import FIRINGS, QUEUE, Data, Flow, Waiting
+from tradewind.scheduler.stores.memory.data import FIRINGS, QUEUE, RECENT, REMEMBERED_MS, Data, Flow, Waiting
 from tradewind.scheduler.stores.memory.stopping import mark_stopping
 from tradewind.server.partitions import partition_of
 from tradewind.server.schedules.schedule import Span
@@ -86,6 +86,10 @@ def settle_event(request: BeginRequest, event: EventFiring, flow: Flow, now: int
     if request.due_ms in flow.firings:
         return False
     if len(flow.firings) >= FIRINGS and request.due_ms < min(flow.firings):
+        return True
+    newest = sorted(flow.firings.values(), key=lambda line: line.planned_ms, reverse=True)[:RECENT]
+    if any(line.event_id == event.event_id and line.planned_ms >= request.due_ms - REMEMBERED_MS for line in newest):
+        # The trigger service, whose store has lost that the event came, takes it for a new one.
         return True
     outcome, reason = event.outcome, event.reason if same_revision else ""
     if request.schedule_epoch < flow.started_epoch:
