@@ -52,6 +52,29 @@ async def test_lapsed_partitions_are_reacquired_under_a_higher_epoch() -> None:
     assert all(ownership.epochs[partition] > before[partition] for partition in before)
 
 
+async def test_replicas_keep_their_shares_when_the_leases_of_all_have_lapsed() -> None:
+    """The store was away: each remembers what it has begun, and the store may have lost that."""
+    clock = ManualClock()
+    first, second = replicas(clock, "first", "second")
+    await take_turns(first, second)
+    before = [set(first.epochs), set(second.epochs)]
+    clock.advance(500)
+    await first.rebalance()
+    await first.acquire()
+    clock.advance(99)
+    await take_turns(first, second)
+    assert [set(first.epochs), set(second.epochs)] == before
+    clock.advance(500)
+    await take_turns(first)
+    clock.advance(99)
+    await take_turns(first)
+    assert set(first.epochs) == before[0]
+    clock.advance(1)
+    await take_turns(first)
+    assert first.complete
+    assert len(first.epochs) == PARTITIONS, "the second one did not come back"
+
+
 async def test_only_a_sole_replica_takes_owned_partitions() -> None:
     first, second = replicas(ManualClock(), "first", "second")
     await take_turns(first)

@@ -1,6 +1,6 @@
 """Takes and gives up partitions for this replica, and knows under which epochs it owns them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import structlog
 
@@ -28,6 +28,9 @@ class OwnPartitions:
         self._suspect: dict[int, int] = {}
         self._refused_ms: dict[int, int] = {}
         """When partitions of this replica's share were first found to be another's who is present (store's time)."""
+        self._expected: Collection[str] = ()
+        """Replicas that may come back after an outage of the store, until `_expected_till_ms` (store's time)."""
+        self._expected_till_ms = 0
         self._changed: list[Callable[[], None]] = []
 
     @property
@@ -80,12 +83,17 @@ class OwnPartitions:
     async def rebalance(self, *, alone: bool = False) -> None:
         """Report that this replica is present, with `alone` that no other is; give up partitions of others' shares.
 
-        If the lease had lapsed since the last report, all partitions are lost: others may have taken them.
+        If the lease had lapsed since the last report, all partitions are lost: others may have taken them. If the store
+        was away, the leases of all have lapsed. So that each goes on with what it had, and remembers numbers of cycles
+        that the store may have lost, the shares of those who were present before are theirs for another lease.
         """
+        before = self._presence
         self._presence = presence = await self._partitions.report_presence(alone=alone)
         if presence.lapsed:
             self.lose(list(self._held), "the lease has lapsed")
-        self._wanted = shares_of([*presence.here, self._partitions.replica])[self._partitions.replica]
+            self._expected, self._expected_till_ms = before.here, presence.at_ms + self._partitions.lease_ms
+        expected = self._expected if presence.at_ms < self._expected_till_ms and not alone else ()
+        self._wanted = shares_of([*presence.here, *expected, self._partitions.replica])[self._partitions.replica]
         kept = set() if presence.lapsed else self._wanted
         self._refused_ms = {partition: at_ms for partition, at_ms in self._refused_ms.items() if partition in kept}
         if surplus := {each: self._held.pop(each) for each in self._held.keys() - self._wanted}:
