@@ -18,6 +18,9 @@ _log = structlog.get_logger(__name__)
 
 RECHECK_S = 0.3
 """How long after the first check a finding is checked again: whatever was merely in flight is over by then."""
+AFTER_LOSS_S = 20.0
+"""How long after a loss of the store it is looked through: by then a replica has taken over, and a master that hung and
+still takes writes has been told that it is none any more."""
 _STEP = 100
 """About how many records one step examines."""
 
@@ -88,6 +91,7 @@ class Doctor:
         self._per_second = per_second
         self._mend = mend
         self._recheck_s = recheck_s
+        self._lost = asyncio.Event()
         self.found: Counter[str] = Counter()
 
     async def run(self, *, mend: bool) -> AsyncIterator[Examined]:
@@ -103,13 +107,17 @@ class Doctor:
                 await asyncio.sleep(0)
         yield Examined(records, (), "")
 
+    def store_lost(self) -> None:
+        """Look through this replica's part soon: the store, or that of another service, may come back with less."""
+        self._lost.set()
+
     async def watch(self) -> None:
         """Look through this replica's part forever, a bounded number of records a second; log and count what it finds.
 
         Returns at once when that is switched off.
         """
         while self._every_s:
-            await asyncio.sleep(self._every_s * random.uniform(0.9, 1.1))
+            await self._rest()
             try:
                 for examiner in await self._examiners(False):
                     async for step in self._examine(examiner, self._mend):
@@ -117,6 +125,16 @@ class Doctor:
                         await asyncio.sleep(max(step.records, 1) / self._per_second)
             except Exception as error:
                 _log.warning("doctor_stopped", error=error, next_after_s=self._every_s)
+
+    async def _rest(self) -> None:
+        try:
+            async with asyncio.timeout(self._every_s * random.uniform(0.9, 1.1)):
+                await self._lost.wait()
+        except TimeoutError:
+            return
+        # What is lost from now on, it looks for once more.
+        self._lost.clear()
+        await asyncio.sleep(AFTER_LOSS_S * random.uniform(1, 1.25))
 
     async def _examine(self, examiner: Examiner, mend: bool) -> AsyncIterator[Examined]:
         at = ""

@@ -156,6 +156,8 @@ class Scheduler:
         if isinstance(stores, RedisStores):
             examiners = ExaminePartitions(stores.doctor, check_peers, self._ownership)
         self._doctor = doctor_of(examiners, settings)
+        if isinstance(self._link, RedisLink):
+            self._link.client.losses.listen(self._doctor.store_lost)
         rerun = RerunCycle(
             read, stores.cycles, stores.states, node_tasks, definitions, begin, hand_over, self._await_ends
         )

@@ -1,9 +1,12 @@
 """RunDoctor of the scheduler, over a real channel."""
 
+import pytest
+
 from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.scheduler.v1 import doctor_pb2
+from tradewind.server import doctor
 from tradewind.server.partitions import partition_of
 
 
@@ -22,6 +25,20 @@ async def test_doctor_restores_a_lost_trigger(scheduler: Client, peers: Peers) -
     assert await run_doctor(scheduler) == []
     peers.triggers.triggers.clear()
     assert await run_doctor(scheduler, mend=True) == [("running-without-trigger", "f", True)]
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved again")
+
+
+async def test_trigger_lost_with_the_store_is_restored_soon_by_itself(
+    start: Start, peers: Peers, embedded: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flow that is started while the store fails over may be running, and its trigger be lost."""
+    monkeypatch.setattr(doctor, "AFTER_LOSS_S", 0.0)
+    scheduler = await start(doctor_seconds=3600)
+    await scheduler.register("f")
+    await scheduler.start("f")
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved")
+    peers.triggers.triggers.clear()
+    await embedded.connect().execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved again")
 
 
