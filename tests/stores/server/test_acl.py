@@ -110,9 +110,9 @@ async def test_service_may_add_functions_but_neither_list_nor_delete_any(
         await redis_server.on_node(redis_server.nodes[0], "FUNCTION", "FLUSH")
 
 
-def forged(password: str) -> str:
+def forged(password: str, *, cluster: bool) -> str:
     """Return a library that would replace the registry's, if the registry logs in with `password`."""
-    digest = library("tradewind.registry.stores").digest(password)
+    digest = library("tradewind.registry.stores").digest(password, cluster=cluster)
     function = f"redis.register_function('sweep_{digest}', function() return cmsgpack.pack({FORGED}) end)"
     return f"#!lua name=tradewind_{digest}\n{function}"
 
@@ -121,16 +121,17 @@ async def test_service_cannot_replace_functions_of_another_without_its_password(
     redis_server: RedisServer,
 ) -> None:
     intruder, service = redis_server.connect("trigger"), redis_server.connect("registry")
+    cluster = redis_server.kind == "cluster"
     stores = RedisRegistry(service, registry.Keys(PREFIX), ScriptTime(), Lifetimes(), Limits())
     for node in redis_server.nodes:
         await redis_server.on_node(node, "FUNCTION", "FLUSH")
     try:
         for guess in ("", "registry", intruder.password):
-            await intruder.load_functions(forged(guess))
+            await intruder.load_functions(forged(guess, cluster=cluster))
         assert await stores.sweep() == 0
         for node in redis_server.nodes:
             await redis_server.on_node(node, "FUNCTION", "FLUSH")
-        await intruder.load_functions(forged(service.password))
+        await intruder.load_functions(forged(service.password, cluster=cluster))
         assert await stores.sweep() == FORGED
     finally:
         for node in redis_server.nodes:

@@ -14,6 +14,8 @@ from importlib.resources.abc import Traversable
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
+from redis.asyncio import RedisCluster
+
 from tradewind.server.redis.client import Client
 
 _INCLUDE = re.compile(r"^--!include[ \t]+([a-z0-9_]+)[ \t]*\n", re.MULTILINE)
@@ -32,21 +34,24 @@ return function(name, keys, argv)
   return scripts[name]()
 end
 end
--- While a slot of a cluster moves, each of its keys is at one of two masters. The old one stops a script at a key that
--- has left, the new one takes a key that has yet to come for one that does not exist. Of two keys that never exist,
--- both masters say so before the script has changed anything.
-local function is_moving(key)
-  local found = key and redis.pcall('EXISTS', key .. '~', key .. '~~')
-  return type(found) == 'table' and string.find(found.err, 'non local key', 1, true)
-end
 local function register(name)
   redis.register_function(name .. '_{digest}', function(keys, argv)
-    if is_moving(keys[1]) then return redis.error_reply('TRYAGAIN the slot is moving to another master') end
-    run = run or make()
+{guard}    run = run or make()
     return run(name, keys, argv)
   end)
 end
 {registered}
+"""
+
+
+# While a slot moves, each of its keys is at one of two masters. The old one stops a script at a key that has left, the
+# new one takes a key that has yet to come for one that does not exist. Of two keys that never exist, both say so before
+# the script has changed anything.
+_CLUSTER_GUARD = """\
+    local found = keys[1] and redis.pcall('EXISTS', keys[1] .. '~', keys[1] .. '~~')
+    if type(found) == 'table' and string.find(found.err, 'non local key', 1, true) then
+      return redis.error_reply('TRYAGAIN the slot is moving to another master')
+    end
 """
 
 
@@ -68,22 +73,26 @@ class Library:
         included = {part for text in texts.values() for part in _INCLUDE.findall(text)}
         self._add_shared("prelude")
         self._scripts = {name: self._without_includes(text) for name, text in texts.items() if name not in included}
-        self._digests: dict[str, str] = {}
+        self._digests: dict[tuple[str, bool], str] = {}
 
     def __contains__(self, script: str) -> bool:
         return script in self._scripts
 
-    def digest(self, password: str) -> str:
+    def digest(self, password: str, *, cluster: bool = False) -> str:
         """Return the ending of its functions' names for a client that logs in with `password`."""
-        digest = self._digests.get(password)
+        digest = self._digests.get((password, cluster))
         if digest is None:
-            digest = hmac.new(password.encode(), self._with_digest("").encode(), "sha1").hexdigest()
-            self._digests[password] = digest
+            digest = hmac.new(password.encode(), self._with_digest("", cluster).encode(), "sha1").hexdigest()
+            self._digests[password, cluster] = digest
         return digest
 
-    def text(self, password: str) -> str:
-        """Return the text for FUNCTION LOAD."""
-        return self._with_digest(self.digest(password))
+    def digest_for(self, client: Client) -> str:
+        """Return the ending of its functions' names for a client."""
+        return self.digest(client.password, cluster=isinstance(client, RedisCluster))
+
+    def text(self, password: str, *, cluster: bool = False) -> str:
+        """Return the text for FUNCTION LOAD. In a cluster, no script runs while its slot moves."""
+        return self._with_digest(self.digest(password, cluster=cluster), cluster)
 
     async def load(self, client: Client) -> BaseException | None:
         """Load it into the server, or into every master of a cluster; concurrent calls share one attempt.
@@ -92,15 +101,17 @@ class Library:
         """
         loading = self._loading.get(client)
         if loading is None or loading.done():
-            loading = asyncio.get_running_loop().create_task(client.load_functions(self.text(client.password)))
+            text = self.text(client.password, cluster=isinstance(client, RedisCluster))
+            loading = asyncio.get_running_loop().create_task(client.load_functions(text))
             # If every caller has given up, nobody else retrieves an error.
             loading.add_done_callback(lambda task: task.cancelled() or task.exception())
             self._loading[client] = loading
         return await asyncio.shield(loading)
 
-    def _with_digest(self, digest: str) -> str:
+    def _with_digest(self, digest: str, cluster: bool) -> str:
         return _TEXT.format(
             digest=digest,
+            guard=_CLUSTER_GUARD if cluster else "",
             shared="\n".join(self._shared.values()),
             scripts="\n".join(f"function scripts.{name}()\n{text}\nend" for name, text in self._scripts.items()),
             registered="\n".join(f"register('{name}')" for name in self._scripts),

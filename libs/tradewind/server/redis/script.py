@@ -65,7 +65,7 @@ class Script(Generic[Reply]):
         return self.decode(await self._run(client, keys, _encode(args)))
 
     def _name_for(self, client: Client) -> str:
-        return f"{self.name}_{self._library.digest(client.password)}"
+        return f"{self.name}_{self._library.digest_for(client)}"
 
     async def _run(self, client: Client, keys: Sequence[str], blob: bytes) -> bytes:
         function = self._name_for(client)
