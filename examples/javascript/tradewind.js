@@ -265,7 +265,7 @@ export class Worker {
       flowId: assignment.flowId,
       cycle: assignment.cycle,
       attempt: assignment.attempt,
-      idempotencyKey: assignment.nodeTaskId,
+      idempotencyKey: `${assignment.nodeTaskId}:${assignment.runId}`,
       progress: (progress, message = "") => this.#send({progress: [{token, progress, message: cut(message, PROGRESS_CHARACTERS)}]}),
       log: (message, level = "INFO") => this.#send({logs: [{token, level, message: cut(message, LOG_CHARACTERS)}]}),
     });

@@ -13,6 +13,11 @@ async def count(ctx: Context) -> int:
     return int(await ctx.flow_memory.update("count", lambda seen: seen + 1, 0))
 
 
+@node("tell_key")
+async def tell_key(ctx: Context) -> str:
+    return ctx.idempotency_key
+
+
 @node("show")
 async def show(value: int) -> None:
     """Show it."""
@@ -31,6 +36,21 @@ async def test_running_stack_ignores_environment(monkeypatch: pytest.MonkeyPatch
     async with running_stack([count]) as client:
         await client.register_flow("counting", flow)
         assert await (await client.run_flow("counting")).result(30) == {"count": {"output": 1}}
+
+
+async def test_no_idempotency_key_returns_when_flow_is_deleted_and_registered_again() -> None:
+    flow = Flow("telling", "1h")
+    flow.node("tell", tell_key)
+    keys = []
+    async with running_stack([tell_key]) as client:
+        for _ in range(2):
+            await client.register_flow("telling", flow)
+            handle = await client.run_flow("telling")
+            assert handle.cycle == 0
+            keys.append((await handle.result(30))["tell"]["output"])
+            await client.delete_flow("telling")
+    assert [key.rpartition(":")[0] for key in keys] == ["telling:0:0:tell"] * 2
+    assert keys[0] != keys[1]
 
 
 async def test_node_fails_if_its_worker_lacks_an_output_handle_of_the_flow() -> None:

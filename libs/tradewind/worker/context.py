@@ -113,8 +113,12 @@ class Context:
 
     @property
     def idempotency_key(self) -> str:
-        """The same text for every attempt of this node in this run: pass it to systems that must not act twice."""
-        return self._attempt.assignment.node_task_id
+        """The same text for every attempt of this node in this run: pass it to systems that must not act twice.
+
+        It ends in the run's id, since a flow that is deleted and registered again counts its cycles from 0 again.
+        """
+        assignment = self._attempt.assignment
+        return f"{assignment.node_task_id}:{assignment.run_id}"
 
     @property
     def flow_id(self) -> str:

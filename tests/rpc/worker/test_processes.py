@@ -33,7 +33,7 @@ def config(**values: object) -> str:
 
 async def test_context_is_the_same_in_process() -> None:
     async with process_bench() as bench:
-        assignment = bench.assignment("facts", flow_id="momentum", cycle=7, config_json=config(factor=3))
+        assignment = bench.assignment("facts", flow_id="momentum", cycle=7, run_id="4f", config_json=config(factor=3))
         assignment.inputs.add(handle="value", values_json=["14"])
         assignment.planned_time.FromJsonString("2026-01-02T03:04:05Z")
         run = await bench.run(assignment)
@@ -42,7 +42,7 @@ async def test_context_is_the_same_in_process() -> None:
     assert facts.pop("pid") != os.getpid()
     assert facts == {
         "product": 42,
-        "idempotency_key": "flow:0:0:t1",
+        "idempotency_key": "flow:0:0:t1:4f",
         "flow": ["momentum", 7, 0, "t1", 1],
         "planned_time": "2026-01-02T03:04:05Z",
         "main_thread": True,

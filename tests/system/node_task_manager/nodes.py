@@ -1,4 +1,4 @@
-"""Nodes that record their work in a ledger, one line each: `<idempotency key> <attempt> begun` and `... done`."""
+"""Nodes that record their work in a ledger, one line each: `<node task> <attempt> begun` and `... done`."""
 
 import asyncio
 import os
@@ -19,8 +19,9 @@ def read_ledger(ledger: Path) -> list[tuple[str, str, str]]:
 
 def record(ctx: Context, event: str) -> None:
     """Append a line; a single write to a file opened for appending is never torn."""
+    node_task, _, _ = ctx.idempotency_key.rpartition(":")
     with open(os.environ[LEDGER], "a", buffering=1, encoding="utf-8") as ledger:
-        ledger.write(f"{ctx.idempotency_key} {ctx.attempt} {event}\n")
+        ledger.write(f"{node_task} {ctx.attempt} {event}\n")
 
 
 @node("step")

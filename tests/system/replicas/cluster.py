@@ -114,7 +114,7 @@ class Cluster:
         return "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports) if ports else ""
 
     def recorded(self, event: str) -> Counter[str]:
-        """Return how often the ledger notes each idempotency key as `begun` or `done`."""
+        """Return how often the ledger notes each node task as `begun` or `done`."""
         return Counter(key for key, _, recorded in read_ledger(self.ledger) if recorded == event)
 
     async def close(self) -> None:

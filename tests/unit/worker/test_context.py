@@ -56,7 +56,7 @@ async def test_context_has_facts_of_cycle_and_node() -> None:
         "planned_time": WHEN,
         "deadline": later,
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        "idempotency_key": "momentum:7:2:fast",
+        "idempotency_key": "momentum:7:2:fast:4f",
         "stop_requested": False,
         "resumed": None,
     }

@@ -82,8 +82,8 @@ class NodeTaskAssignment(_message.Message):
     token: _builtins.str
     """Fencing token of this attempt; the worker names it in everything that it reports about the attempt."""
     node_task_id: _builtins.str
-    """`<flow_id>:<cycle>:<run>:<node_id>[:<item>]`, `task:<id>` or `batch:<batch_id>:<index>`; the same for every attempt, so it
-    serves as an idempotency key.
+    """`<flow_id>:<cycle>:<run>:<node_id>[:<item>]`, `task:<id>` or `batch:<batch_id>:<index>`; the same for every attempt. Together
+    with run_id it serves as an idempotency key; alone it returns when a flow is deleted and registered again.
     """
     flow_id: _builtins.str
     """The flow; empty for an ad-hoc task or an item of a batch."""
