@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.grpc_engine.bearer import with_token
@@ -290,7 +290,7 @@ class Scheduler:
         await self._tasks.end()
         try:
             await self._ownership.release()
-        except (RedisError, OSError):
+        except (RedisError, RedisClusterException, OSError):
             # The leases lapse by themselves.
             return
 

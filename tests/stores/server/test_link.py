@@ -47,6 +47,15 @@ async def changes(server: RedisServer, at: int) -> int:
     return int((await server.on_node(server.nodes[at], "INFO", "persistence"))["rdb_changes_since_last_save"])
 
 
+async def test_unreachable_cluster_is_not_ready() -> None:
+    settings = RegistrySettings(store_url=f"redis+cluster://127.0.0.1:{free_port()}")
+    link = RedisLink(settings, DataVersion(Keys(settings.key_prefix).data_version), subscribes=False)
+    reason = await link.not_ready()
+    assert reason is not None
+    assert reason.startswith("the store does not answer: ")
+    await link.close()
+
+
 async def test_readiness_tolerates_two_failed_write_checks(link: RedisLink, redis_server: RedisServer) -> None:
     for _ in range(2):
         await run_on_all_nodes(redis_server, "CONFIG", "SET", "min-replicas-to-write", "1")

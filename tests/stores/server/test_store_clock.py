@@ -5,7 +5,9 @@ import time
 import pytest
 
 from tests.clocks import set_clock
+from tests.ports import free_port
 from tests.servers import RedisServer
+from tradewind.server.redis.client import connect
 from tradewind.server.redis.store_clock import StoreClock
 
 
@@ -29,3 +31,12 @@ async def test_unreachable_store_is_an_error(redis_server: RedisServer) -> None:
     await client.end()
     with pytest.raises(ConnectionError, match="the store does not answer"):
         await StoreClock(client).sync()
+
+
+async def test_unreachable_cluster_is_an_error() -> None:
+    client = connect(f"redis+cluster://127.0.0.1:{free_port()}")
+    try:
+        with pytest.raises(ConnectionError, match="the store does not answer"):
+            await StoreClock(client).sync()
+    finally:
+        await client.end()

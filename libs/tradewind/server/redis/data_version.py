@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from redis.exceptions import NoPermissionError, RedisError
+from redis.exceptions import NoPermissionError, RedisClusterException, RedisError
 
 from tradewind.server.redis.client import CHECK_USER, Client, UnsafeStore
 
@@ -44,7 +44,7 @@ async def require_data_version(client: Client, data: DataVersion) -> None:
         stored = await client.get(data.key)
     except NoPermissionError as error:
         raise ConnectionError(f"the store refuses its user the key {data.key}: {error}; {CHECK_USER}") from error
-    except RedisError as error:
+    except (RedisError, RedisClusterException) as error:
         raise ConnectionError(f"the store does not answer: {error}") from error
     try:
         found = json.loads(stored or data.text)

@@ -1,6 +1,6 @@
 """The link of a service to its store in Redis: a client, and a subscriber if the service listens for messages."""
 
-from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisClusterException, RedisError
 
 from tradewind.server.health import ReadOnly
 from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
@@ -50,7 +50,7 @@ class RedisLink:
     async def not_ready(self) -> str | None:
         try:
             refusal = await self._try_write()
-        except (RedisError, OSError) as error:
+        except (RedisError, RedisClusterException, OSError) as error:
             return f"the store does not answer: {error}"
         self._refusals = self._refusals + 1 if refusal else 0
         return ReadOnly(f"the store accepts no writes: {refusal}") if self._refusals >= _MAX_REFUSALS else None

@@ -3,7 +3,7 @@
 import time
 
 import structlog
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 from tradewind.server.beats import beat
 from tradewind.server.redis.client import Client
@@ -32,7 +32,7 @@ class StoreClock:
         asked_us = _local_us()
         try:
             seconds, micros = await self._client.call("", "TIME")
-        except RedisError as error:
+        except (RedisError, RedisClusterException) as error:
             raise ConnectionError(f"the store does not answer: {error}") from error
         self._store_time.observe(int(seconds) * 1_000_000 + int(micros), asked_us, _local_us())
 
