@@ -1,12 +1,15 @@
 --!include firings
 --!include pause_text
-local REMEMBERED, RECENT = 24 * 3600 * 1000, 100
+local REMEMBERED, RECENT = 24 * 3600 * 1000, 50
 
 -- Whether one of the newest lines of the ledger is that of the same event at another time: a trigger service whose store
 -- has lost that an event came takes it for a new one. `mark` follows the last planned time in such a line.
 local function met_before(key, due, mark)
   for _, line in ipairs(call('ZREVRANGEBYSCORE', key .. ':firings', '+inf', due - REMEMBERED, 'LIMIT', 0, RECENT)) do
-    if string.match(line, '^%d+ %a+ %-?%d+ %d+ %S+ %d+ %d+ %d+(@%S*)') == mark then return true end
+    -- Most lines do not have it at all, which takes far less time to say.
+    if string.find(line, mark, 1, true) and string.match(line, '^%d+ %a+ %-?%d+ %d+ %S+ %d+ %d+ %d+(@%S*)') == mark then
+      return true
+    end
   end
   return false
 end

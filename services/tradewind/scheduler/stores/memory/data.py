@@ -25,7 +25,7 @@ LOG_CYCLES = 100
 LOG_LINES = 1000
 FIRINGS = 1000
 QUEUE = 100
-RECENT, REMEMBERED_MS = 100, 24 * 3600 * 1000
+RECENT, REMEMBERED_MS = 50, 24 * 3600 * 1000
 """Among how many of a flow's newest firings, and for how long, an event is known that comes again at another time."""
 RETENTION_MS = 7 * 24 * 3600 * 1000
 TOMBSTONE_MS = 3600 * 1000
