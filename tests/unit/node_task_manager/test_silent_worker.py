@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.contexts import WithoutHeaders
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.domain.limits import Limits
@@ -57,7 +58,7 @@ class Connections:
         self.closed = True
 
 
-class Call:
+class Call(WithoutHeaders):
     """Sends as much as is accepted, and reads the first answer only when told to."""
 
     def __init__(self) -> None:
@@ -98,7 +99,7 @@ async def test_requests_are_read_until_unread_answers_fill_the_line(
     assert connections.closed
 
 
-class Answering:
+class Answering(WithoutHeaders):
     """Says hello, then what the test tells it to."""
 
     def __init__(self) -> None:

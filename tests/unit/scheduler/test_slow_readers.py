@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc
 
+from tests.contexts import WithoutHeaders
 from tests.unit.scheduler.test_update_state import FACTS
 from tests.waiting import until
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
@@ -97,7 +98,7 @@ def test_backlog_is_sent_in_messages_of_limited_size() -> None:
     assert max(sum(map(weight_of, message)) for message in messages) <= MESSAGE_BYTES
 
 
-class SilentCall:
+class SilentCall(WithoutHeaders):
     """The context of a stream whose client sends as much as is accepted, and reads nothing."""
 
     def __init__(self) -> None:
@@ -150,7 +151,7 @@ async def test_stream_begins_limited_runs_of_one_message(monkeypatch: Any) -> No
         open_runs -= 1
         return pb2.RunFlowResponse()
 
-    class Call:
+    class Call(WithoutHeaders):
         answered = 0
 
         def __init__(self) -> None:
