@@ -143,18 +143,17 @@ class World:
         states: Any = KillableProxy(stores.states, dies)
         returned = ReturnEnds(KillableProxy(stores.returns, dies), states, of.definitions, self._outputs, nodes, nodes)  # type: ignore[arg-type]
         flows: Any = KillableProxy(stores.flows, dies)
-        stop: Any = SimpleNamespace(child=self._stop)
-        return SubFlows(nodes, flows, states, run, stop, returned), returned
+        return SubFlows(nodes, flows, states, run, self._stop, returned), returned  # type: ignore[arg-type]
 
     async def _outputs(self, runs: Sequence[Any]) -> list[Any]:
         return [[("n0", [("output", "42")])] for _ in runs]
 
-    async def _stop(self, run: RunName, by: str, reason: str) -> None:
+    async def _stop(self, flow_id: str, cycle: int, run: int, by: str, reason: str, *, once: bool, wait: bool) -> None:
         self.being_stopped += 1
         self.most_being_stopped = max(self.most_being_stopped, self.being_stopped)
         await asyncio.sleep(0)
         self.being_stopped -= 1
-        self.stopped.append(run)
+        self.stopped.append(RunName(flow_id, cycle, run))
 
     async def children(self) -> list[ChainState]:
         return await self.scheduler.stores.cycles.newest("f", None, 10)

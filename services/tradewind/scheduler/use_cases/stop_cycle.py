@@ -6,7 +6,6 @@ from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask
 from tradewind.scheduler.domain.chain_state import STOP, ChainState, StopRequest
 from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
-from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.peers import NodeTasks
@@ -55,60 +54,41 @@ class StopCycle:
         *,
         request_id: str = "",
         once: bool = False,
+        wait: bool = False,
     ) -> ChainState:
         """Ask a cycle to stop and return it.
 
         The first stop spares the components that handle the outcome, a second stop does not; repeating the same request
-        does not count as a second stop. With `once`, a cycle that has already been asked to stop is left as it is.
-        Raises NotFound, FailedPrecondition for a cycle that has ended in another way.
+        does not count as a second stop. With `once`, a cycle that has already been asked to stop is left as it is. With
+        `wait`, it returns when the node task manager has been told, so that whoever stops many goes at its pace. Raises
+        NotFound, FailedPrecondition for a cycle that has ended in another way, with `wait` PeerUnavailable.
         """
-        state, is_new = await self._mark(flow_id, cycle, run, by, reason, request_id, once=once)
-        if is_new:
-            self._background.begin(stop_all(self._node_tasks, stop_orders(state)), "stop of a cycle")
-        return state
-
-    async def child(self, run: RunName, by: str, reason: str) -> None:
-        """Stop a cycle that runs for a node, unless it has been asked to stop before.
-
-        Returns when its node tasks have been asked to stop, so that whoever stops many takes them at the pace of the
-        node task manager. Raises NotFound, FailedPrecondition for a cycle that has ended, PeerUnavailable.
-        """
-        state, is_new = await self._mark(*run, by, reason, once=True)
-        if is_new:
-            await stop_all(self._node_tasks, stop_orders(state))
-
-    async def _mark(
-        self,
-        flow_id: str,
-        cycle: int | None,
-        run: int | None,
-        by: str,
-        reason: str,
-        request_id: str = "",
-        *,
-        once: bool,
-    ) -> tuple[ChainState, bool]:
-        """Put a stop on record; return the cycle, and whether the stop is a new one."""
         for _ in range(_TRIES):
             state = await self._read.cycle(flow_id, cycle, run)
             before = state.stop
             if is_terminal(state.status):
                 if before is not None and state.status is CycleStatus.CANCELLED:
-                    return state, False
+                    return state
                 raise cycle_ended(state)
             if before is None:
                 stop, action = StopRequest(by, reason, self._clock.now_ms(), request_id=request_id), "Stopping"
             else:
                 repeated = once or (bool(request_id) and request_id == before.request_id)
                 if state.facts.handlers is None or before.forced or repeated:
-                    return state, False
+                    return state
                 stop, action = replace(before, forced=True), "Stopping the nodes that handle the outcome too"
             stopping = state._replace(stop=stop)
             log = LogText(LogLevel.WARNING, f"{action}, by {by}: {reason}")
             (result,) = await self._states.update_many([RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log)])
             if result.ok:
+                stopping = stopping._replace(version=result.version)
                 self._wake(Work.RUNS, flow_id, _STOP_AGAIN_MS)
-                return stopping._replace(version=result.version), True
+                telling = stop_all(self._node_tasks, stop_orders(stopping))
+                if wait:
+                    await telling
+                else:
+                    self._background.begin(telling, "stop of a cycle")
+                return stopping
         raise _conflict(flow_id)
 
     async def component(

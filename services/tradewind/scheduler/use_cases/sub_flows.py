@@ -184,7 +184,7 @@ class SubFlows:
             return
         _log.info("sub_flow_stopped", run=str(state.name), node_task=parent.task_id)
         try:
-            await self._stop.child(state.name, "scheduler", f"{_NOT_AWAITED}: {parent.task_id}")
+            await self._stop(*state.name, "scheduler", f"{_NOT_AWAITED}: {parent.task_id}", once=True, wait=True)
         except (NotFound, FailedPrecondition):
             return
 
