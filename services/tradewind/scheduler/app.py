@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
-from redis.exceptions import RedisClusterException, RedisError
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.grpc_engine.bearer import with_token
@@ -82,6 +81,7 @@ from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.errors import ErrorRule, ErrorTable
 from tradewind.server.identifiers import new_run_id
 from tradewind.server.partitions import PARTITIONS
+from tradewind.server.redis.client import REDIS_ERRORS
 from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
 from tradewind.server.settings import text_of
@@ -290,7 +290,7 @@ class Scheduler:
         await self._tasks.end()
         try:
             await self._ownership.release()
-        except (RedisError, RedisClusterException, OSError):
+        except (*REDIS_ERRORS, OSError):
             # The leases lapse by themselves.
             return
 

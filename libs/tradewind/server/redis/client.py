@@ -16,6 +16,8 @@ from tradewind.server.redis.connections import connection_class
 from tradewind.server.redis.piped import Losses, PipedCluster, PipedRedis
 from tradewind.tls import SYSTEM, TlsFiles
 
+REDIS_ERRORS = (RedisError, RedisClusterException)
+"""What redis-py raises: the second is no RedisError, and comes when no node of a cluster answers."""
 CHECK_USER = "check TRADEWIND_STORE_USER and TRADEWIND_STORE_PASSWORD, or the user in TRADEWIND_STORE_URL"
 """What to do when the store refuses a user."""
 
@@ -259,7 +261,7 @@ async def require_reachable(client: Client) -> None:
     """
     try:
         await client.ping()
-    except (RedisError, RedisClusterException, OSError) as error:
+    except (*REDIS_ERRORS, OSError) as error:
         if refuses_user(error):
             raise ConnectionError(f"the store refuses the user: {_sentence_of(error)}; {CHECK_USER}") from error
         if isinstance(error, MasterNotFoundError):

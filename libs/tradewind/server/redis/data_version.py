@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from redis.exceptions import NoPermissionError, RedisClusterException, RedisError
+from redis.exceptions import NoPermissionError
 
-from tradewind.server.redis.client import CHECK_USER, Client, UnsafeStore
+from tradewind.server.redis.client import CHECK_USER, REDIS_ERRORS, Client, UnsafeStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ async def require_data_version(client: Client, data: DataVersion) -> None:
         stored = await client.get(data.key)
     except NoPermissionError as error:
         raise ConnectionError(f"the store refuses its user the key {data.key}: {error}; {CHECK_USER}") from error
-    except (RedisError, RedisClusterException) as error:
+    except REDIS_ERRORS as error:
         raise ConnectionError(f"the store does not answer: {error}") from error
     try:
         found = json.loads(stored or data.text)

@@ -88,7 +88,7 @@ class Library:
 
     def digest_for(self, client: Client) -> str:
         """Return the ending of its functions' names for a client."""
-        return self.digest(client.password, cluster=isinstance(client, RedisCluster))
+        return self.digest(client.password, cluster=_is_cluster(client))
 
     def text(self, password: str, *, cluster: bool = False) -> str:
         """Return the text for FUNCTION LOAD. In a cluster, no script runs while its slot moves."""
@@ -101,7 +101,7 @@ class Library:
         """
         loading = self._loading.get(client)
         if loading is None or loading.done():
-            text = self.text(client.password, cluster=isinstance(client, RedisCluster))
+            text = self.text(client.password, cluster=_is_cluster(client))
             loading = asyncio.get_running_loop().create_task(client.load_functions(text))
             # If every caller has given up, nobody else retrieves an error.
             loading.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -138,6 +138,10 @@ class Library:
 def library(package: str) -> Library:
     """Return the one library of a package or module."""
     return Library(package)
+
+
+def _is_cluster(client: Client) -> bool:
+    return isinstance(client, RedisCluster)
 
 
 def _folder(package: str) -> Traversable:

@@ -1,9 +1,9 @@
 """The link of a service to its store in Redis: a client, and a subscriber if the service listens for messages."""
 
-from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisClusterException, RedisError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError
 
 from tradewind.server.health import ReadOnly
-from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
+from tradewind.server.redis.client import REDIS_ERRORS, connect, require_reachable, require_safe_policy
 from tradewind.server.redis.connections import StoreRefuses
 from tradewind.server.redis.data_version import DataVersion, require_data_version
 from tradewind.server.redis.outages import message_of
@@ -50,7 +50,7 @@ class RedisLink:
     async def not_ready(self) -> str | None:
         try:
             refusal = await self._try_write()
-        except (RedisError, RedisClusterException, OSError) as error:
+        except (*REDIS_ERRORS, OSError) as error:
             return f"the store does not answer: {error}"
         self._refusals = self._refusals + 1 if refusal else 0
         return ReadOnly(f"the store accepts no writes: {refusal}") if self._refusals >= _MAX_REFUSALS else None

@@ -3,10 +3,9 @@
 import time
 
 import structlog
-from redis.exceptions import RedisClusterException, RedisError
 
 from tradewind.server.beats import beat
-from tradewind.server.redis.client import Client
+from tradewind.server.redis.client import REDIS_ERRORS, Client
 from tradewind.server.store_time import StoreTime
 
 _EVERY_S = 5.0
@@ -32,7 +31,7 @@ class StoreClock:
         asked_us = _local_us()
         try:
             seconds, micros = await self._client.call("", "TIME")
-        except (RedisError, RedisClusterException) as error:
+        except REDIS_ERRORS as error:
             raise ConnectionError(f"the store does not answer: {error}") from error
         self._store_time.observe(int(seconds) * 1_000_000 + int(micros), asked_us, _local_us())
 

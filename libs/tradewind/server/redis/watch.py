@@ -7,11 +7,11 @@ from typing import Any
 import structlog
 from prometheus_client import Gauge
 from redis import asyncio as aioredis
-from redis.exceptions import NoPermissionError, RedisClusterException, RedisError
+from redis.exceptions import NoPermissionError
 
 from tradewind.server.metrics import REGISTRY
 from tradewind.server.redis.acl import AclUser
-from tradewind.server.redis.client import connect, refuses_user
+from tradewind.server.redis.client import REDIS_ERRORS, connect, refuses_user
 from tradewind.tls import TlsFiles
 
 METRICS = AclUser("metrics", (), commands="-@all +info +ping +cluster|slots +command")
@@ -63,7 +63,7 @@ class StoreWatch:
                 try:
                     await read()
                     UP.set(1)
-                except (RedisError, RedisClusterException, OSError) as error:
+                except (*REDIS_ERRORS, OSError) as error:
                     denied = isinstance(error, NoPermissionError)
                     refused = denied or refuses_user(error)
                     UP.set(refused)
