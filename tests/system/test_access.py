@@ -1,4 +1,4 @@
-"""A stack that asks who calls: the first admin, users among themselves, workers, streams, and the cost of asking."""
+"""A stack that asks who calls: users among themselves, workers, streams, and the cost of asking."""
 
 import stat
 from collections.abc import AsyncIterator, Awaitable, Mapping
@@ -12,18 +12,15 @@ import pytest_asyncio
 from tests.system import flows
 from tests.system.processes import NODES, Shell
 from tests.waiting import until
-from tests.zones import zone_far_from_midnight
-from tradewind.access.domain.session import MAX_SESSIONS
 from tradewind.access.ports import Authorized, Refusal
 from tradewind.access.stores.redis import RedisSessions
 from tradewind.api.keda.v1 import external_scaler_pb2
 from tradewind.api.keda.v1.external_scaler_pb2_grpc import ExternalScalerStub
-from tradewind.client import Client, Exhausted, NewToken, NotFound, PermissionDenied, Role, Unauthenticated
+from tradewind.client import Client, NewToken, NotFound, PermissionDenied, Role, Unauthenticated
 from tradewind.server.access.tokens import digest_of
 from tradewind.server.channels import open_channel
 from tradewind.server.partitions import partition_of
-from tradewind.standalone import Standalone, StandaloneError
-from tradewind.standalone.process import welcome
+from tradewind.standalone import Standalone
 from tradewind.worker import Worker, WorkerError, load_nodes
 
 
@@ -305,140 +302,3 @@ async def _has_role(client: Client, role: Role | None) -> bool:
         return (await client.who_am_i()).role is role
     except Unauthenticated:
         return role is None
-
-
-async def test_admin_token_survives_restart(tmp_path: Path) -> None:
-    async with Standalone(data=tmp_path / "data", port=0, auth=True) as stack:
-        token = stack.new_admin_token
-    async with (
-        Standalone(data=tmp_path / "data", port=0, auth=True) as stack,
-        Client(stack.address, token=token) as client,
-    ):
-        assert stack.new_admin_token is None
-        assert (await client.who_am_i()).role is Role.ADMIN
-
-
-async def test_restart_replaces_lost_admin_token(tmp_path: Path) -> None:
-    async with Standalone(data=tmp_path, port=0, auth=True) as stack:
-        before = stack.new_admin_token
-    stack.admin_token_file.unlink()
-
-    async with (
-        Standalone(data=tmp_path, port=0, auth=True) as stack,
-        Client(stack.address, token=stack.new_admin_token) as client,
-    ):
-        assert stack.new_admin_token not in (None, before)
-        assert (await client.who_am_i()).role is Role.ADMIN
-
-
-async def test_start_fails_when_admin_has_too_many_tokens_for_a_new_one(tmp_path: Path) -> None:
-    async with (
-        Standalone(data=tmp_path, port=0, auth=True) as stack,
-        Client(stack.address, token=stack.new_admin_token) as client,
-    ):
-        for _ in range(MAX_SESSIONS - 1):
-            await client.create_token("admin")
-    stack.admin_token_file.unlink()
-
-    with pytest.raises(StandaloneError, match='user "admin" already has the maximum of 200 sessions'):
-        await Standalone(data=tmp_path, port=0, auth=True).start()
-
-
-async def test_start_makes_an_admin_only_when_there_is_none(tmp_path: Path) -> None:
-    """An admin whom another admin has demoted stays so, even if the file with the token is gone."""
-    async with (
-        Standalone(data=tmp_path, port=0, auth=True) as stack,
-        Client(stack.address, token=stack.new_admin_token) as admin,
-    ):
-        root = (await admin.create_token("root", role=Role.ADMIN)).token
-        await admin.set_user("admin", Role.USER)
-    stack.admin_token_file.unlink()
-
-    async with Standalone(data=tmp_path, port=0, auth=True) as stack, Client(stack.address, token=root) as client:
-        assert {user.user_id: user.role async for user in client.list_users()} == {
-            "admin": Role.USER,
-            "root": Role.ADMIN,
-        }
-        assert stack.new_admin_token is None
-        assert not stack.admin_token_file.exists()
-        assert 'No token was made for "admin"' in welcome(stack)
-        assert "--token-file" not in welcome(stack)
-        await client.set_user("root", Role.USER)
-
-    async with (
-        Standalone(data=tmp_path, port=0, auth=True) as stack,
-        Client(stack.address, token=stack.new_admin_token) as client,
-    ):
-        assert (await client.who_am_i()).role is Role.ADMIN
-
-
-async def test_accepted_service_token_can_create_an_admin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As docs/access.md says."""
-    secret = "sixteen characters or more"
-    monkeypatch.setenv("TRADEWIND_SERVICE_TOKENS_ACCEPTED", secret)
-    async with Standalone(data=tmp_path, port=0, auth=True) as stack:
-        monkeypatch.setenv("TRADEWIND_TOKEN", secret)
-        token = await Shell(stack.address)("token", "create", "--user", "root", "--role", "admin")
-        async with Client(stack.address, token=token.strip()) as client:
-            assert (await client.who_am_i()).role is Role.ADMIN
-
-
-async def test_daily_quota_counts_only_accepted_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It covers unary calls, streams and bulk calls, is shown on the command line, and refuses when used up."""
-    monkeypatch.setenv("TRADEWIND_QUOTAS", "RunFlow=3")
-    async with (
-        Standalone(data=tmp_path / "data", port=0, auth=True) as stack,
-        Client(stack.address, token=stack.new_admin_token) as admin,
-    ):
-        token = (await admin.create_token("ann", role=Role.USER)).token
-        zone = zone_far_from_midnight()
-        assert (await admin.set_user("ann", Role.USER, time_zone=zone)).time_zone == zone
-        async with (
-            Client(stack.address, token=token) as ann,
-            Client(stack.address, token=token, run_stream=False) as unary,
-        ):
-            await ann.register_flow("sums", flows.sums(overlap="allow"))
-            with pytest.raises(Exhausted):
-                await ann.run_flows(["sums"] * 4)
-            for client in (ann, unary):
-                with pytest.raises(NotFound):
-                    await client.run_flow("unheard-of")
-            quota_before = (await ann.list_quotas())[0]
-            assert (quota_before.used, quota_before.most) == (0, 3)
-            for client in (ann, unary):
-                await client.run_flow("sums")
-            await ann.run_flows(["sums"])
-            used = (await admin.list_quotas("ann"))[0]
-            assert used.used == 3
-            with pytest.raises(Exhausted) as refusal:
-                await ann.run_flow("sums")
-            assert refusal.value.reason == "QUOTA_EXCEEDED"
-            assert 0 < refusal.value.retry_after <= 25 * 3600
-        monkeypatch.setenv("TRADEWIND_TOKEN", token)
-        shell = Shell(stack.address)
-        (quota,) = (await shell.json("whoami"))["quotas"]
-        assert (quota["endpoint"], quota["most"], quota["time_zone"]) == ("RunFlow", 3, zone)
-        assert zone in await shell("whoami")
-        assert "RunFlow" in await shell("user", "quotas", "ann")
-
-
-async def test_rate_limit_covers_streamed_unary_and_bulk_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRADEWIND_RATE_LIMITS", "RunFlow=3/d")
-    async with (
-        Standalone(data=tmp_path / "data", port=0, auth=True) as stack,
-        Client(stack.address, token=stack.new_admin_token) as admin,
-    ):
-        token = (await admin.create_token("ann", role=Role.USER)).token
-        async with Client(stack.address, token=token) as ann:
-            await ann.register_flow("sums", flows.sums(overlap="allow"))
-            with pytest.raises(Exhausted):
-                await ann.run_flows(["sums"] * 4)
-            await ann.run_flow("sums")
-            await ann.run_flows(["sums"] * 2)
-            with pytest.raises(Exhausted) as refusal:
-                await ann.run_flow("sums")
-            assert refusal.value.reason == "RATE_LIMITED"
-            assert 86_000 < refusal.value.retry_after <= 86_400
-            async with Client(stack.address, token=token, run_stream=False) as unary:
-                with pytest.raises(Exhausted):
-                    await unary.run_flow("sums")

@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import structs
 
 from tests.stores.node_task_manager.fan_outs import Offered, without_nonce
-from tests.stores.node_task_manager.invariants import run_of
 from tests.stores.node_task_manager.random_plans import TYPES
+from tests.stores.node_task_manager.raw_keys import run_of
 from tests.stores.node_task_manager.shards import RedisShard, ShardStores
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import TaskName

@@ -1,18 +1,15 @@
 """What must hold for mapped nodes and their items in the raw keys of a shard."""
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
+from tests.stores.node_task_manager.raw_keys import Keys
 from tradewind.node_task_manager.domain.names import TaskName
-
-if TYPE_CHECKING:
-    from tests.stores.node_task_manager.invariants import Keys
 
 OPEN = ("pending", "running", "suspended")
 CANCELLED = ("terminated", "skipped")
 
 
-def check_items(keys: "Keys") -> None:
+def check_items(keys: Keys) -> None:
     """Items begin in order, no more than allowed are ready or running, and each is counted once by how it ended."""
     items: dict[str, dict[int, str]] = defaultdict(dict)
     for task_id, task in keys.tasks.items():

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from tests.servers import RedisServer, RedisServers, redis_kinds
-from tests.stores.node_task_manager.invariants import check_invariants, read_keys
+from tests.stores.node_task_manager.invariants import check_invariants
+from tests.stores.node_task_manager.raw_keys import read_keys
 from tests.stores.node_task_manager.shards import Bench, RedisShard, memory_shard, redis_shard
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.concurrency import Concurrency

@@ -10,7 +10,8 @@ import pytest_asyncio
 
 from tests.servers import RedisServer, RedisServers
 from tests.stores.node_task_manager.doctors import findings
-from tests.stores.node_task_manager.invariants import BASE, check_invariants, packed_state
+from tests.stores.node_task_manager.invariants import check_invariants
+from tests.stores.node_task_manager.raw_keys import BASE, packed_state
 from tests.stores.node_task_manager.shards import LIMITS, Bench, RedisShard, plan_of, redis_shard
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName

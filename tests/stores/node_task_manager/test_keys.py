@@ -6,7 +6,8 @@ import itertools
 import pytest
 
 from tests.servers import RedisServer, assert_no_leaked_keys
-from tests.stores.node_task_manager.invariants import expire_all, read_keys
+from tests.stores.node_task_manager.invariants import expire_all
+from tests.stores.node_task_manager.raw_keys import read_keys
 from tests.stores.node_task_manager.shards import LIMITS, Bench, completed, plan_of, redis_shard
 from tests.waiting import until
 from tradewind.node_task_manager.domain.component import RunSubmission
