@@ -55,7 +55,7 @@ def text_of(record: Record, field: str) -> str:
 
 def emitted_handles(record: Record) -> Sequence[str]:
     """Return the handles by which a node task emitted."""
-    return (state_of(record).ended or ())[1:] if "state" in record else ()
+    return state_of(record).handles if "state" in record else ()
 
 
 def may_have_several_inputs(task_id: str, record: Record) -> bool:
@@ -103,6 +103,11 @@ class TaskState(msgspec.Struct, array_like=True, frozen=True):
     slots: str | None
     ended: list[str] | None
 
+    @property
+    def handles(self) -> Sequence[str]:
+        """The handles by which it emitted."""
+        return (self.ended or ())[1:]
+
 
 def state_of(record: Record) -> TaskState:
     """Return the state of a node task."""
@@ -142,7 +147,7 @@ def task_of(task_id: str, record: Record, deadline: float | None) -> NodeTask:
         blocked=text_of(record, "blocked").partition("|")[0],
         inputs=_inputs(record, state.edge),
         outputs=outputs_of(record),
-        emitted=tuple(sorted((state.ended or ())[1:])),
+        emitted=tuple(sorted(state.handles)),
         cached=text_of(record, "cached"),
         kept=text_of(record, "kept"),
         child=text_of(record, "child"),

@@ -29,7 +29,7 @@ local function apply_outcome(record, comp, kind, outputs, error, retry_request, 
     emit(record, outputs)
     if cache ~= '' then
       note(record, 'cached', cache)
-      set_fact(record, 'worker_id', '')
+      set_state(record, 'worker_id', '')
       comp.cached = (comp.cached or tonumber(stored(comp, 'cached') or 0)) + 1
       write(comp, 'cached', comp.cached)
     end
@@ -54,8 +54,8 @@ local function complete(task_id, attempt, nonce, kind, ...)
   end
   if record.status == 'running' then release_lease(record) else dequeue(record, comp) end
   if record.nonce ~= nonce then
-    set_fact(record, 'nonce', nonce)
-    set_fact(record, 'attempt', attempt)
+    set_state(record, 'nonce', nonce)
+    set_state(record, 'attempt', attempt)
   end
   apply_outcome(record, comp, kind, ...)
   return ''

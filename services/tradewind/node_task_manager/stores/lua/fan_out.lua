@@ -53,14 +53,14 @@ do
     local counts = record.status == 'running' and fan_out.counts(record) or nil
     if not counts then
       if record.status ~= 'pending' then
-        set_fact(record, 'ready_at', stamp)
+        set_state(record, 'ready_at', stamp)
         changed(comp, 0, record, 'queued')
       end
       record.status = 'pending'
     end
     local offers = effects.fan_outs or {}
     effects.fan_outs = offers
-    set_fact(record, 'nonce', args.nonce .. 'm' .. #offers)
+    set_state(record, 'nonce', args.nonce .. 'm' .. #offers)
     set(record, 'retry_at', time + limits.fan_out_lease)
     record.comp = comp
     delaying[#delaying + 1] = record
@@ -71,13 +71,13 @@ do
   -- Takes back an offer.
   function fan_out.withdraw(record)
     undelay(record)
-    set_fact(record, 'nonce', '')
+    set_state(record, 'nonce', '')
   end
 
   function fan_out.begin(record, comp)
     fan_out.withdraw(record)
     record.status = 'running'
-    set_fact(record, 'started_at', stamp)
+    set_state(record, 'started_at', stamp)
     changed(comp, 0, record, 'running')
   end
 
@@ -181,7 +181,7 @@ do
   function fan_out.ended(item, comp, entry, status, reason)
     local owner, place = item_of(item.id)
     if not owner then
-      set_fact(item, 'nonce', '')
+      set_state(item, 'nonce', '')
       call('UNLINK', base .. 'items:' .. item.id)
       return false
     end

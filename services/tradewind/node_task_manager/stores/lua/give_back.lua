@@ -5,7 +5,7 @@
 local function give_back(record, lost)
   local comp = component_of(record)
   release_lease(record)
-  set_fact(record, 'nonce', '')
+  set_state(record, 'nonce', '')
   if not comp then return end
   if record.stop then
     return finish(record, comp, 'terminated', cmsgpack.unpack(record.stop).reason)

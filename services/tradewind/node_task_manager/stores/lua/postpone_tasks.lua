@@ -7,7 +7,7 @@
 local function postpone(record, wait)
   local comp = component_of(record)
   release_lease(record)
-  set_fact(record, 'nonce', '')
+  set_state(record, 'nonce', '')
   if not comp then return false end
   if record.stop then
     finish(record, comp, 'terminated', cmsgpack.unpack(record.stop).reason)

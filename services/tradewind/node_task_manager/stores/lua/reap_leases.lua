@@ -35,7 +35,7 @@ local function reap(record)
   end
   logs.add_error(record, error)
   release_lease(record)
-  set_fact(record, 'nonce', '')
+  set_state(record, 'nonce', '')
   retries.fail(record, comp, error)
 end
 

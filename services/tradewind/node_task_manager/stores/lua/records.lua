@@ -240,7 +240,7 @@ local function set(record, field, value)
 end
 
 -- Sets a value that is part of the `state` of a node task.
-local function set_fact(record, field, value)
+local function set_state(record, field, value)
   record[field] = value
   record.noted = true
 end

@@ -17,7 +17,7 @@ local function recount(record, entry, comp)
   for _, limit in ipairs(own_limits(entry, comp) or {}) do
     if not limit[3] then need(limit[1]) end
   end
-  if names ~= had then set_fact(record, 'slots', names) end
+  if names ~= had then set_state(record, 'slots', names) end
 end
 
 local cursor, found = unpack(call('ZSCAN', base .. 'inflight', args.cursor, 'COUNT', PAGE))

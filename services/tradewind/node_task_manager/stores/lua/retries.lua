@@ -38,7 +38,7 @@ do
       if not final then
         set(record, 'error', cmsgpack.pack(error))
         set(record, 'settled', record.nonce)
-        set_fact(record, 'nonce', '')
+        set_state(record, 'nonce', '')
         set(record, 'retry_at', time + wait)
         changed(comp, record.status == 'running' and -1 or 0, record, 'retrying')
         record.status, record.comp = 'pending', comp

@@ -112,7 +112,7 @@ do
         names = (names and names .. ' ' or '') .. take_slot(record, own[i][1])
       end
     end
-    if names or record.slots then set_fact(record, 'slots', names or '') end
+    if names or record.slots then set_state(record, 'slots', names or '') end
   end
 
   function slots.release(limit, id)

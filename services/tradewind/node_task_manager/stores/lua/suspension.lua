@@ -103,7 +103,7 @@ do
 
   -- Fails a node task that has waited too long, for a worker or for something else.
   function suspension.time_out(record, comp, code, message)
-    set_fact(record, 'nonce', '')
+    set_state(record, 'nonce', '')
     local error = {code = code, message = message}
     logs.add_error(record, error)
     fail(record, comp, error)
@@ -128,14 +128,14 @@ do
   -- Begins the wait of a ready node that needs no worker, or ends a suspended one whose time has come.
   function suspension.ready(record, comp, entry)
     if record.status == 'suspended' then return due(record, comp, entry) end
-    set_fact(record, 'ready_at', stamp)
-    set_fact(record, 'started_at', stamp)
+    set_state(record, 'ready_at', stamp)
+    set_state(record, 'started_at', stamp)
     if entry.total and not read_rest(record).total_at then set(record, 'total_at', time + entry.total) end
     local wait = {}
     for name, value in pairs(entry.wait) do wait[name] = value end
     if flow_of(entry) ~= '' then
-      set_fact(record, 'attempt', (record.attempt or 0) + 1)
-      set_fact(record, 'nonce', '')
+      set_state(record, 'attempt', (record.attempt or 0) + 1)
+      set_state(record, 'nonce', '')
       note(record, 'child', '')
       notify_scheduler(record, comp, '')
     end
