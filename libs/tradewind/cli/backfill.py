@@ -1,6 +1,7 @@
 """`tradewind flow backfill|backfills|cancel-backfill`: running flows for past ranges of time."""
 
 import asyncio
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,14 +28,17 @@ async def backfill(
     session: Session,
     name: FlowName,
     start: Annotated[
-        str,
+        datetime,
         typer.Option(
             "--from",
             metavar="TIME",
+            parser=parse_time,
             help="Start of the range, such as 2026-11-01 or 2026-11-01T09:30; UTC unless it has an offset.",
         ),
     ],
-    end: Annotated[str, typer.Option("--to", metavar="TIME", help="End of the range, exclusive.")],
+    end: Annotated[
+        datetime, typer.Option("--to", metavar="TIME", parser=parse_time, help="End of the range, exclusive.")
+    ],
     max_running: Annotated[int, typer.Option(min=1, max=50, help="How many cycles may run at once.")] = 1,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until all cycles have ended; exit with 1 if any failed.")
@@ -46,9 +50,8 @@ async def backfill(
     Times that already have a cycle are skipped. With --wait, exits with 1 when a cycle fails or the backfill is
     cancelled.
     """
-    from_moment, to_moment = parse_time(start, "--from"), parse_time(end, "--to")
     async with session.client() as client:
-        record = await client.backfill_flow(name, from_moment, to_moment, max_running=max_running)
+        record = await client.backfill_flow(name, start, end, max_running=max_running)
         client.patience = session.patience
         while wait and not record.ended:
             await asyncio.sleep(_POLL_S)

@@ -5,7 +5,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import WRONG_INPUT, fail
-from tradewind.cli.parameters import Inputs, InputsJson, Newest, Output, Patience, ReasonOption, RequestId, Wait, take
+from tradewind.cli.parameters import (
+    Inputs,
+    InputsJson,
+    Newest,
+    Output,
+    Patience,
+    ReasonOption,
+    RequestId,
+    StartedAfter,
+    StartedBefore,
+    Wait,
+    take,
+)
 from tradewind.cli.parsing import check_patience, parse_object, parse_statuses, parse_values
 from tradewind.cli.screen import Format, length
 from tradewind.cli.session import Session, asynchronous
@@ -139,6 +151,8 @@ async def list_(
     session: Session,
     flow: Flow,
     status: Annotated[list[str] | None, typer.Option(help="Only cycles in this status; may be repeated.")] = None,
+    started_after: StartedAfter = None,
+    started_before: StartedBefore = None,
     limit: Newest = 20,
     output: Output = Format.TEXT,
 ) -> None:
@@ -148,7 +162,8 @@ async def list_(
 
     statuses = parse_statuses(status, CycleStatus)
     async with session.client() as client:
-        cycles = await take(limit, client.list_cycles(flow, statuses=statuses))
+        found = client.list_cycles(flow, statuses=statuses, started_after=started_after, started_before=started_before)
+        cycles = await take(limit, found)
     rows = [
         (
             f"{each.cycle}{f' run {each.run}' if each.run else ''}",

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import FAILED
-from tradewind.cli.parameters import Newest, Output, ReasonOption, RequestId, take
-from tradewind.cli.parsing import parse_statuses, parse_time
+from tradewind.cli.parameters import Newest, Output, ReasonOption, RequestId, StartedAfter, StartedBefore, take
+from tradewind.cli.parsing import parse_statuses
 from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
 
@@ -18,20 +18,6 @@ app = typer.Typer(no_args_is_help=True, help="Rerun or stop many cycles.", rich_
 Flows = Annotated[list[str], typer.Argument(metavar="FLOW", help="Names of flows, or patterns with * and ?.")]
 Statuses = Annotated[
     list[str] | None, typer.Option("--status", help="Take cycles in this status instead; may be repeated.")
-]
-After = Annotated[
-    str | None,
-    typer.Option(
-        "--started-after",
-        metavar="TIME",
-        help="Only cycles that began at or after this time; UTC unless it has an offset.",
-    ),
-]
-Before = Annotated[
-    str | None,
-    typer.Option(
-        "--started-before", metavar="TIME", help="Only cycles that began before this time; UTC unless it has an offset."
-    ),
 ]
 Limit = Annotated[int, typer.Option(min=0, help="Most cycles to take; 0 means 1000.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list the matching cycles.")]
@@ -48,8 +34,8 @@ def _starts(action: str, purpose: str) -> None:
         session: Session,
         flows: Flows,
         status: Statuses = None,
-        started_after: After = None,
-        started_before: Before = None,
+        started_after: StartedAfter = None,
+        started_before: StartedBefore = None,
         limit: Limit = 0,
         dry_run: DryRun = False,
         reason: ReasonOption = "",
@@ -64,8 +50,8 @@ def _starts(action: str, purpose: str) -> None:
                 action,
                 flows,
                 statuses=parse_statuses(status, CycleStatus),
-                started_after=None if started_after is None else parse_time(started_after, "--started-after"),
-                started_before=None if started_before is None else parse_time(started_before, "--started-before"),
+                started_after=started_after,
+                started_before=started_before,
                 limit=limit,
                 dry_run=dry_run,
                 reason=reason,

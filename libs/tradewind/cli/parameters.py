@@ -1,11 +1,12 @@
 """Arguments and options that several commands take."""
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Annotated, TypeVar
 
 import typer
 
-from tradewind.cli.parsing import parse_duration
+from tradewind.cli.parsing import parse_duration, parse_time
 from tradewind.cli.screen import Format
 
 Record = TypeVar("Record")
@@ -20,6 +21,20 @@ Definition = Annotated[
 Output = Annotated[Format, typer.Option("-o", "--format", help="Output format; json for programs.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; may be repeated.")]
 Newest = Annotated[int, typer.Option(min=1, help="Show at most this many, newest first.")]
+StartedAfter = Annotated[
+    datetime | None,
+    typer.Option(
+        metavar="TIME",
+        parser=parse_time,
+        help="Only cycles that began at or after this time; UTC unless it has an offset.",
+    ),
+]
+StartedBefore = Annotated[
+    datetime | None,
+    typer.Option(
+        metavar="TIME", parser=parse_time, help="Only cycles that began before this time; UTC unless it has an offset."
+    ),
+]
 ReasonOption = Annotated[str, typer.Option(help="Reason, kept on record.")]
 Etag = Annotated[
     str,

@@ -55,7 +55,7 @@ def parse_pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
     return found
 
 
-def parse_time(text: str, option: str, zone: tzinfo | None = UTC) -> datetime:
+def parse_time(text: str, option: str | None = None, zone: tzinfo | None = UTC) -> datetime:
     """Read an ISO 8601 time, in `zone` (None: local time) unless it names one. Raises typer.BadParameter."""
     try:
         read = datetime.fromisoformat(text)

@@ -85,6 +85,20 @@ def test_cycle_list_filters_by_status_and_limit(shell: Shell, stack: FakeStack) 
     assert 'unknown status "done"' in shell("cycle", "list", "momentum", "--status", "done", ends=2).err
 
 
+def test_cycle_list_filters_by_start(shell: Shell, stack: FakeStack) -> None:
+    shell("flow", "run", "momentum")
+    first = shell("cycle", "list", "momentum", "-o", "json").json[0]["start_time"]
+    shell("flow", "run", "momentum")
+
+    earlier = shell("cycle", "list", "momentum", "--started-before", first, "-o", "json").json
+    later = shell("cycle", "list", "momentum", "--started-after", first, "-o", "json").json
+    assert ([cycle["cycle"] for cycle in earlier], [cycle["cycle"] for cycle in later]) == ([], [1, 0])
+    assert (
+        "'--started-after': \"noon\" is not a time"
+        in shell("cycle", "list", "momentum", "--started-after", "noon", ends=2).err
+    )
+
+
 @pytest.mark.parametrize("arguments", [["show", "nobody"], ["list", "nobody"], ["show", "momentum", "9"]])
 def test_unknown_flow_or_cycle_is_named_in_error(shell: Shell, arguments: list[str]) -> None:
     assert shell("cycle", *arguments, ends=2).err.startswith(("error: no flow", "error: momentum has no cycle 9"))

@@ -335,6 +335,14 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
             for cycle in reversed(self.cycles[request.flow_id])
             if (not request.page_token or cycle.cycle < int(request.page_token))
             and (not request.statuses or cycle.status in request.statuses)
+            and (
+                not request.HasField("started_after")
+                or cycle.start_time.ToNanoseconds() >= request.started_after.ToNanoseconds()
+            )
+            and (
+                not request.HasField("started_before")
+                or cycle.start_time.ToNanoseconds() < request.started_before.ToNanoseconds()
+            )
         ]
         page = cycles[: min(request.page_size, self.page_size)]
         return pb.ListCyclesResponse(
