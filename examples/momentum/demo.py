@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from tradewind.client import Client, CycleRecord
+from tradewind.client import Client, CycleFailed, CycleRecord
 from tradewind.standalone import Standalone
 
 CYCLES = 8
@@ -90,23 +91,27 @@ async def main() -> int:
                 rows = await show(client, console)
             await client.flow("momentum").stop()
     console.print(summary(rows))
-    failed = [cycle for cycle, _, _ in rows if not cycle.succeeded]
-    console.print(f"\n{len(rows)} cycles, {len(failed)} failed, in {time.monotonic() - began:.1f} s.")
+    failed = CYCLES - len(rows)
+    console.print(f"\n{CYCLES} cycles, {failed} failed, in {time.monotonic() - began:.1f} s.")
     return 1 if failed else 0
 
 
 async def show(client: Client, console: Console) -> list[tuple[CycleRecord, dict[str, Any], dict[str, int]]]:
-    """Follow the cycles, with a progress bar on a terminal, and return each with its report."""
+    """Follow the cycles, with a progress bar on a terminal; return each that completes, with its report."""
     rows = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
         bar = progress.add_task("momentum", total=CYCLES)
         async for cycle in ended_cycles(client):
-            outputs = await client.cycle("momentum", cycle.cycle).result(PATIENCE_S)
+            progress.advance(bar)
+            try:
+                outputs = await client.cycle("momentum", cycle.cycle).result(PATIENCE_S)
+            except CycleFailed as failure:
+                console.print(f"[red]{escape(str(failure))}[/red]", soft_wrap=True)
+                continue
             report, breadth = outputs["report"]["report"], outputs["breadth"]["breadth"]
             console.print(f"cycle {cycle.cycle}  {cycle.status:<9}  {decision(report, breadth)}", soft_wrap=True)
             rows.append((cycle, report, breadth))
-            progress.advance(bar)
     return rows
 
 
