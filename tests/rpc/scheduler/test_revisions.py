@@ -15,6 +15,7 @@ from tests.waiting import until
 from tradewind.api.registry.v1 import node_type_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2, revision_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.api.trigger.v1 import trigger_pb2
 
 
 def update(paths: str, etag: str = "", request_id: str = "", **fields: Any) -> revision_pb2.UpdateFlowRequest:
@@ -82,6 +83,17 @@ async def test_update_warns_of_missed_times_that_overlap_would_drop(scheduler: C
     assert (warning.path, '"queue_all"' in warning.message) == ("schedule.catch_up", True)
     response = await scheduler.stub.UpdateFlow(update("overlap", overlap=flow_pb2.OVERLAP_POLICY_QUEUE_ALL))
     assert (response.changed, list(response.warnings)) == (True, [])
+
+
+async def test_update_and_rollback_warn_of_flows_that_do_not_exist(scheduler: Client) -> None:
+    await scheduler.register()
+    ends = flow_pb2.ScheduleSpec(flow_finished=trigger_pb2.FlowFinishedSchedule(flow_ids=["prizes"]))
+    (warning,) = (await scheduler.stub.UpdateFlow(update("schedule", schedule=ends))).warnings
+    assert warning.path == "schedule.flow_finished.flow_ids[0]"
+    assert warning.message == 'flow "prizes" is not registered; its ends begin nothing until it is'
+    await scheduler.stub.UpdateFlow(update("schedule interval", interval="5"))
+    rolled_back = await scheduler.stub.RollBackFlow(revision_pb2.RollBackFlowRequest(flow_id="f", revision=2))
+    assert warning in rolled_back.warnings
 
 
 async def test_all_faults_of_an_update_are_reported_at_once(scheduler: Client) -> None:

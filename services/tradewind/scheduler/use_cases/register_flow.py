@@ -94,7 +94,7 @@ class RegisterFlow:
         if await self._standing(flow_id, definition):
             # Registering a flow again as it is, or with another graph, must not fail because its time has passed.
             faults, warnings = (), faults
-        paths = await self._paths(flow_id, user_id, definition) if flow_id else PathsFound()
+        paths = await self.paths_of(flow_id, user_id, definition) if flow_id else PathsFound()
         return replace(
             analysis,
             definition=None if faults or paths.faults else definition,
@@ -116,18 +116,18 @@ class RegisterFlow:
         (flow,) = await self._flows.find([flow_id])
         return flow if flow is not None and flow.schedule == definition.schedule else None
 
-    async def _paths(self, flow_id: str, user_id: str, definition: FlowDefinition) -> PathsFound:
+    async def paths_of(self, flow_id: str, user_id: str, definition: FlowDefinition) -> PathsFound:
+        """Return what is wrong with the flows that this one is to run, or to begin after.
+
+        Its definition is to be a user's ("" for the flow's owner).
+        """
         run = await sub_flow_paths(self._flows, flow_id, user_id, definition)
-        begun_by = await chained_flows(self._flows, flow_id, user_id, definition.schedule)
+        begun_by = await self.chains_of(flow_id, user_id, definition)
         return PathsFound((*run.faults, *begun_by.faults), (*run.warnings, *begun_by.warnings))
 
-    async def paths_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:
-        """Return the faults of a definition of this flow that lie in the flows that it runs, or that begin it."""
-        return (await self._paths(flow_id, "", definition)).faults
-
-    async def chains_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:
-        """Return the faults of a definition of this flow that lie in the flows whose ends begin it."""
-        return (await chained_flows(self._flows, flow_id, "", definition.schedule)).faults
+    async def chains_of(self, flow_id: str, user_id: str, definition: FlowDefinition) -> PathsFound:
+        """Return what is wrong with the flows whose ends are to begin this one; its definition is as in `paths_of`."""
+        return await chained_flows(self._flows, flow_id, user_id, definition.schedule)
 
     async def __call__(self, request: RegistrationRequest) -> Registered:
         """Register a flow, or a new revision of one.

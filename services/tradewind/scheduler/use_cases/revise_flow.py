@@ -52,14 +52,15 @@ class ReviseFlow:
             draft = read_weather(weather)
             if draft.definition is None:
                 raise InvalidInput(draft.faults.violations())
-            _raise_faults(await self._register.chains_of(flow_id, draft.definition))
+            chains = await self._register.chains_of(flow_id, "", draft.definition)
+            _raise_faults(chains.faults)
             labels = dict(draft.definition.labels if "labels" in paths else flow.labels)
             registration = registration_of(
                 flow_id, draft.definition, labels, self._clock.now_ms(), author, standing=flow, request=request
             )
             warnings = FaultList()
             check_catching_up(draft.definition, warnings)
-            return await self._store(registration, warnings.violations())
+            return await self._store(registration, (*warnings.violations(), *chains.warnings))
 
         return await self._with_retries(flow_id, author, change)
 
@@ -74,9 +75,10 @@ class ReviseFlow:
         checked, parsed = await self._register.analyze(draft), analyze(draft)
         if parsed.definition is None:
             raise InvalidInput(parsed.violations)
-        _raise_faults(await self._register.paths_of(flow_id, parsed.definition))
+        paths = await self._register.paths_of(flow_id, "", parsed.definition)
+        _raise_faults(paths.faults)
         definition, labels = parsed.definition, dict(older.labels)
-        warnings = (*checked.violations, *checked.warnings)
+        warnings = (*checked.violations, *checked.warnings, *paths.warnings)
         author = replace(author, note=author.note or f"as revision {revision}")
 
         async def change(flow: FlowRecord, author: Author) -> Registered:
