@@ -1,16 +1,15 @@
 """The node task manager's own loops: reaping, pinging, polling."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import structlog
 
-from tradewind.node_task_manager.metrics import REAPED
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.reaper import Reaper
 from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, WorkerPool
 from tradewind.server.beats import beat
 from tradewind.server.clock import Clock
@@ -24,7 +23,6 @@ Step = Callable[[], Awaitable[bool | None]]
 _log = structlog.get_logger(__name__)
 _REAP_S = 1.0
 _QUIET_S = 2.5
-_OUTAGE_S = 2.0
 _MAINTAIN_S = 1.0
 _LEAVE_S = 1.0
 _PING_S = 5.0
@@ -127,53 +125,3 @@ async def _leave(cleaner: Cleaner) -> None:
     except Exception as error:
         # The lease lapses by itself.
         _log.info("cleaning_lease_not_released", error=error)
-
-
-class Reaper:
-    """Takes back lapsed leases. Those older than the start, an outage or a break are spared for one whole lease.
-
-    It is quiet while no worker here holds anything and nothing has lapsed.
-    """
-
-    def __init__(
-        self, dispatcher: Dispatcher, pool: WorkerPool, stalls: StallDetector, clock: Clock, lease_s: float
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._pool = pool
-        self._stalls = stalls
-        self._clock = clock
-        self._lease_s = lease_s
-        self._recovered_at = 0.0
-        """When the store came back."""
-        self._unavailable_since = 0.0
-
-    async def __call__(self) -> bool:
-        quiet = True
-        while reaped := await self._step():
-            quiet = False
-            REAPED.inc(len(reaped))
-            _log.info("reaped", shard=self._dispatcher.shard.number, node_tasks=reaped[:10])
-            self._dispatcher.request_claim()
-        return quiet and not any(worker.held for worker in self._pool)
-
-    async def _step(self) -> Sequence[str]:
-        """Return the node tasks taken back by one script; there may be more."""
-        tasks, now = self._dispatcher.shard.tasks, time.monotonic()
-        if self._unavailable_since and now - self._unavailable_since > _OUTAGE_S:
-            # Set before asking the store: this may be the first look that it answers.
-            self._recovered_at = now
-        spare_s = max(self._recovered_at, self._stalls.running_since_s()) + self._lease_s - now
-        # A store that hangs carries this out when it wakes, before it sees the leases renewed in the meantime.
-        by_ms = self._clock.now_ms() + round(_OUTAGE_S * 1000)
-        try:
-            effects = await tasks.reap(spare_ms=max(0, round(spare_s * 1000)), by_ms=by_ms)
-        except Exception:
-            self._unavailable_since = self._unavailable_since or now
-            raise
-        if effects.late:
-            self._recovered_at = time.monotonic()
-        if self._unavailable_since:
-            self._unavailable_since = 0.0
-            self._dispatcher.recovered()
-        self._dispatcher.apply(effects)
-        return effects.results
