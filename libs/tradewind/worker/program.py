@@ -9,10 +9,10 @@ from typing import Any
 
 import uvloop
 
+from tradewind.worker.daemon_threads import DaemonThreads
 from tradewind.worker.errors import WorkerError
 from tradewind.worker.forking import reset_in_forks
 from tradewind.worker.running import run_to_end
-from tradewind.worker.threads import DaemonThreads
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _handlers: list[tuple[signal.Signals, Any]] = []
