@@ -1,6 +1,6 @@
 """Following a node task by its events."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -74,7 +74,24 @@ class WatchTask:
             yield change
             if change.last:
                 return
-            after, gap = newest.event_id if newest else FIRST, False
+            after = newest.event_id if newest else FIRST
+        changes = self._follow(task_id, after, view, read_view, notices)
+        async with aclosing(changes):
+            async for change in changes:
+                yield change
+                if change.last:
+                    return
+
+    async def _follow(
+        self,
+        task_id: str,
+        after: str,
+        view: TaskView,
+        read_view: Callable[[], Awaitable[TaskView]],
+        notices: Notices,
+    ) -> AsyncGenerator[TaskChange, None]:
+        """Yield a task with each event after a position, and as it is when it has changed without an event."""
+        gap = False
         stretches = self._watch.follow(
             task_id, after, lambda at, limit: notices.task_events(task_id, at, limit), lambda event: event.event_id
         )
@@ -85,10 +102,7 @@ class WatchTask:
                 if any(event.kind is not TaskEventKind.PROGRESS for event in stretch.entries):
                     view = await read_view()
                 for event in stretch.entries:
-                    change = _change_after(view, event, gap=gap)
-                    yield change
-                    if change.last:
-                        return
+                    yield _change_after(view, event, gap=gap)
                     after, gap = event.event_id, False
                 if stretch.entries:
                     continue
@@ -100,8 +114,6 @@ class WatchTask:
                     continue
                 if gap or has_changed:
                     yield TaskChange(view, gap=gap)
-                    if view.task.status.terminal:
-                        return
                     gap = False
 
     async def _read(self, task_id: str, user_id: str, *, outputs: bool) -> TaskView:
