@@ -113,7 +113,7 @@ class Notices(Protocol):
         ...
 
     async def task_events(self, task_id: str, after: str, limit: int) -> Stretch[TaskEvent]:
-        """Return up to `limit` events of a node task after a position, "0-0" for before the first, in order."""
+        """Return up to `limit` events of a node task after a position, in order."""
         ...
 
     async def newest_task_event(self, task_id: str) -> TaskEvent | None:
@@ -125,11 +125,11 @@ class Notices(Protocol):
         ...
 
     async def notifications(self, user_id: str, after: str, limit: int) -> Stretch[Notification]:
-        """Return up to `limit` notifications of a user after a position, "0-0" for before the first, in order."""
+        """Return up to `limit` notifications of a user after a position, in order."""
         ...
 
     async def newest_notification(self, user_id: str) -> str:
-        """Return the position of a user's newest notification, "0-0" when there is none."""
+        """Return the position of a user's newest notification, STREAM_START when there is none."""
         ...
 
     async def list_notifications(self, user_id: str, before: str, limit: int) -> tuple[list[Notification], int]:

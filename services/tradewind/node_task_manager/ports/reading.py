@@ -10,6 +10,9 @@ from tradewind.node_task_manager.domain.node_task import NodeTask
 
 Item = TypeVar("Item", covariant=True)
 
+STREAM_START = "0-0"
+"""The position before the first entry of a capped stream."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch(Generic[Item]):

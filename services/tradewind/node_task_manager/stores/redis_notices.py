@@ -11,7 +11,7 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.notification import Fact, Notification
 from tradewind.node_task_manager.domain.task_event import MAX_WATCHED, TaskEvent, WatchOutcome
 from tradewind.node_task_manager.ports.events import position
-from tradewind.node_task_manager.ports.reading import Stretch
+from tradewind.node_task_manager.ports.reading import STREAM_START, Stretch
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
@@ -77,13 +77,13 @@ class RedisNotices:
     async def newest_notification(self, user_id: str) -> str:
         args = self._read_args("", 1, newest=True, keep_ms=self._keep_ms)
         found = await _READ_FACTS(self._client, [self._keys.notifications(user_id)], args)
-        return found.entries[0][0] if found.entries else "0-0"
+        return found.entries[0][0] if found.entries else STREAM_START
 
     async def list_notifications(self, user_id: str, before: str, limit: int) -> tuple[list[Notification], int]:
         keys = [self._keys.notifications(user_id), self._keys.notifications_read(user_id)]
         args = {"now": self._clock(), "keep": self._keep_ms, "before": before, "limit": limit}
         found = await _LIST(self._client, keys, args)
-        mark = position(found.mark or "0-0")
+        mark = position(found.mark or STREAM_START)
         listed = [Notification(at, fact, read=position(at) <= mark) for at, fact in found.entries]
         return listed, found.unread
 

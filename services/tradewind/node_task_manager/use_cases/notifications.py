@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 from tradewind.node_task_manager.domain.notification import Fact, Notification
 from tradewind.node_task_manager.ports.events import Notices
-from tradewind.node_task_manager.ports.reading import Stretch
+from tradewind.node_task_manager.ports.reading import STREAM_START, Stretch
 from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES
 from tradewind.node_task_manager.use_cases.shard import Shard, by_shard, of_user
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
@@ -66,4 +66,4 @@ class UserNotifications:
                 if stretch.entries:
                     yield stretch.entries[-1].notification_id, stretch
                 elif stretch.gap:
-                    yield "0-0", stretch
+                    yield STREAM_START, stretch

@@ -1,4 +1,4 @@
-"""Following capped streams: each watcher reads on from its position, on news and now and then without."""
+"""Following capped streams: each watcher reads from its position on, when notified and every few seconds anyway."""
 
 import asyncio
 import random
@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from tradewind.node_task_manager.ports.reading import Stretch
+from tradewind.node_task_manager.ports.reading import STREAM_START, Stretch
 from tradewind.node_task_manager.use_cases.shared_reads import SharedReads
 
 Entry = TypeVar("Entry")
@@ -57,7 +57,7 @@ class StreamWatch:
                 news.clear()
                 stretch: Stretch[Entry] = await self._reads((name, after), partial(read, after, PAGE))
                 if stretch.entries or stretch.gap:
-                    after = position(stretch.entries[-1]) if stretch.entries else "0-0"
+                    after = position(stretch.entries[-1]) if stretch.entries else STREAM_START
                 yield stretch
                 if len(stretch.entries) < PAGE:
                     with suppress(TimeoutError):

@@ -8,6 +8,7 @@ from functools import partial
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.task_event import MAX_WATCHED, TaskEvent, TaskEventKind, WatchOutcome
 from tradewind.node_task_manager.ports.events import Notices
+from tradewind.node_task_manager.ports.reading import STREAM_START
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
 from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
 from tradewind.node_task_manager.use_cases.shared_reads import SharedReads
@@ -15,8 +16,6 @@ from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.server.faults import Exhausted, NotFound
 
-FIRST = "0-0"
-"""The position before the first event."""
 _RETRY_S = 5.0
 
 
@@ -74,7 +73,7 @@ class WatchTask:
             yield change
             if change.last:
                 return
-            after = newest.event_id if newest else FIRST
+            after = newest.event_id if newest else STREAM_START
         changes = self._follow(task_id, after, view, read_view, notices)
         async with aclosing(changes):
             async for change in changes:
@@ -98,7 +97,7 @@ class WatchTask:
         async with aclosing(stretches):
             async for stretch in stretches:
                 if stretch.gap:
-                    after, gap = FIRST, True
+                    after, gap = STREAM_START, True
                 if any(event.kind is not TaskEventKind.PROGRESS for event in stretch.entries):
                     view = await read_view()
                 for event in stretch.entries:

@@ -11,7 +11,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.notification import Fact, Notification, NotificationKind
 from tradewind.node_task_manager.domain.task_event import TaskEvent, TaskEventKind
 from tradewind.node_task_manager.ports.events import position
-from tradewind.node_task_manager.ports.reading import Stretch
+from tradewind.node_task_manager.ports.reading import STREAM_START, Stretch
 from tradewind.node_task_manager.stores.memory.replacing import replace
 
 BRIEF = 500
@@ -95,7 +95,7 @@ class MemoryNotices:
 
     async def newest_notification(self, user_id: str) -> str:
         listed, _ = await self.list_notifications(user_id, "", 1)
-        return listed[0].notification_id if listed else "0-0"
+        return listed[0].notification_id if listed else STREAM_START
 
     async def list_notifications(self, user_id: str, before: str, limit: int) -> tuple[list[Notification], int]:
         stream, mark = self._notifications.get(user_id, Stream[Fact](0)), self._read.get(user_id, (0, 0))
