@@ -60,34 +60,28 @@ class StopCycle:
 
         The first stop spares the components that handle the outcome, a second stop does not; repeating the same request
         does not count as a second stop. With `once`, a cycle that has already been asked to stop is left as it is. With
-        `wait`, it returns when the node task manager has been told, so that whoever stops many goes at its pace. Raises
-        NotFound, FailedPrecondition for a cycle that has ended in another way, with `wait` PeerUnavailable.
+        `wait`, it returns only once the node task manager has the stop, so that nobody stops many cycles faster than
+        that. Raises NotFound, FailedPrecondition for a cycle that has ended in another way, and PeerUnavailable with
+        `wait`.
         """
         for _ in range(_TRIES):
             state = await self._read.cycle(flow_id, cycle, run)
-            before = state.stop
-            if is_terminal(state.status):
-                if before is not None and state.status is CycleStatus.CANCELLED:
-                    return state
-                raise cycle_ended(state)
-            if before is None:
-                stop, action = StopRequest(by, reason, self._clock.now_ms(), request_id=request_id), "Stopping"
-            else:
-                repeated = once or (bool(request_id) and request_id == before.request_id)
-                if state.facts.handlers is None or before.forced or repeated:
-                    return state
-                stop, action = replace(before, forced=True), "Stopping the nodes that handle the outcome too"
-            stopping = state._replace(stop=stop)
+            asked = StopRequest(by, reason, self._clock.now_ms(), request_id=request_id)
+            stop = _stop_to_record(state, asked, once=once)
+            if stop is None:
+                return state
+            action = "Stopping the nodes that handle the outcome too" if stop.forced else "Stopping"
             log = LogText(LogLevel.WARNING, f"{action}, by {by}: {reason}")
+            stopping = state._replace(stop=stop)
             (result,) = await self._states.update_many([RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log)])
             if result.ok:
-                stopping = stopping._replace(version=result.version)
                 self._wake(Work.RUNS, flow_id, _STOP_AGAIN_MS)
-                telling = stop_all(self._node_tasks, stop_orders(stopping))
+                stopping = stopping._replace(version=result.version)
+                sending = stop_all(self._node_tasks, stop_orders(stopping))
                 if wait:
-                    await telling
+                    await sending
                 else:
-                    self._background.begin(telling, "stop of a cycle")
+                    self._background.begin(sending, "stop of a cycle")
                 return stopping
         raise _conflict(flow_id)
 
@@ -143,6 +137,21 @@ class StopCycle:
             if found is None or is_terminal(found.status):
                 return
             state = found
+
+
+def _stop_to_record(state: ChainState, asked: StopRequest, *, once: bool) -> StopRequest | None:
+    """Return the stop that a request leads to, None when it changes nothing. Raises FailedPrecondition."""
+    before = state.stop
+    if is_terminal(state.status):
+        if before is None or state.status is not CycleStatus.CANCELLED:
+            raise cycle_ended(state)
+        return None
+    if before is None:
+        return asked
+    repeated = once or (bool(asked.request_id) and asked.request_id == before.request_id)
+    if state.facts.handlers is None or before.forced or repeated:
+        return None
+    return replace(before, forced=True)
 
 
 def _component_ended(state: ChainState, component_id: str) -> FailedPrecondition:
