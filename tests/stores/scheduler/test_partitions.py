@@ -42,7 +42,7 @@ class Twins(StoreMachine):
     def report_presence(self, name: str, alone: bool) -> None:
         expected: Presence = self.run(self.memory[name].report_presence(alone=alone))
         found: Presence = self.run(self.redis[name].report_presence(alone=alone))
-        assert found._replace(here=tuple(sorted(found.here))) == expected
+        assert found._replace(replicas=tuple(sorted(found.replicas))) == expected
         self.presence[name] = found
         if found.lapsed:
             self.held[name] = {}
@@ -61,7 +61,7 @@ class Twins(StoreMachine):
             for other in NAMES:
                 before = self.held[other].pop(partition, 0)
                 assert before < epoch
-                assert not before or other == name or (other not in presence.here and before <= presence.at_ms)
+                assert not before or other == name or (other not in presence.replicas and before <= presence.at_ms)
             self.held[name][partition] = epoch
 
     @rule(name=replicas, older=st.sampled_from([0, 0, 1]))

@@ -17,7 +17,7 @@ class Presence(NamedTuple):
 
     at_ms: int
     lapsed: bool
-    here: tuple[str, ...]
+    replicas: tuple[str, ...]
 
 
 NO_PRESENCE = Presence(0, False, ())

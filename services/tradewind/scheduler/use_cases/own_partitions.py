@@ -27,7 +27,7 @@ class OwnPartitions:
         self._held: dict[int, int] = {}
         self._suspect: dict[int, int] = {}
         self._refused_ms: dict[int, int] = {}
-        """When partitions of this replica's share were first found to be another's who is present (store's time)."""
+        """When partitions of this share were first found to be owned by another present replica (store's time)."""
         self._expected: Collection[str] = ()
         """Replicas that may come back after an outage of the store, until `_expected_till_ms` (store's time)."""
         self._expected_till_ms = 0
@@ -69,7 +69,7 @@ class OwnPartitions:
         for partition in sorted(self._wanted - self._held.keys()):
             refused_ms = self._refused_ms.get(partition, presence.at_ms)
             overdue = presence.at_ms > refused_ms + self._partitions.lease_ms
-            epoch = await self._partitions.acquire(partition, presence._replace(here=()) if overdue else presence)
+            epoch = await self._partitions.acquire(partition, presence._replace(replicas=()) if overdue else presence)
             if epoch:
                 gained[partition] = epoch
                 self._refused_ms.pop(partition, None)
@@ -91,13 +91,13 @@ class OwnPartitions:
         self._presence = presence = await self._partitions.report_presence(alone=alone)
         if presence.lapsed:
             self.lose(list(self._held), "the lease has lapsed")
-            self._expected, self._expected_till_ms = before.here, presence.at_ms + self._partitions.lease_ms
+            self._expected, self._expected_till_ms = before.replicas, presence.at_ms + self._partitions.lease_ms
         expected = self._expected if presence.at_ms < self._expected_till_ms and not alone else ()
-        self._wanted = shares_of([*presence.here, *expected, self._partitions.replica])[self._partitions.replica]
+        self._wanted = shares_of([*presence.replicas, *expected, self._partitions.replica])[self._partitions.replica]
         kept = set() if presence.lapsed else self._wanted
         self._refused_ms = {partition: at_ms for partition, at_ms in self._refused_ms.items() if partition in kept}
         if surplus := {each: self._held.pop(each) for each in self._held.keys() - self._wanted}:
-            _log.info("partitions_released", partitions=sorted(surplus), replicas=len(presence.here))
+            _log.info("partitions_released", partitions=sorted(surplus), replicas=len(presence.replicas))
             self._notify()
             await self._partitions.release(surplus)
         if presence.lapsed or surplus:

@@ -28,7 +28,7 @@ class MemoryPartitions:
     async def acquire(self, partition: int, presence: Presence = NO_PRESENCE) -> int:
         now = self._data.now()
         holder, last = self._data.owners.get(partition), self._data.epochs.get(partition, 0)
-        if holder not in (None, self.replica) and (last > presence.at_ms or holder in presence.here):
+        if holder not in (None, self.replica) and (last > presence.at_ms or holder in presence.replicas):
             return 0
         self._data.owners[partition] = self.replica
         self._data.epochs[partition] = max(last + 1, now)

@@ -28,7 +28,7 @@ class RedisPartitions:
 
     async def acquire(self, partition: int, presence: Presence = NO_PRESENCE) -> int:
         return await self._scripted.call_for_partition(
-            _ACQUIRE, partition, replica=self.replica, here=presence.here, at=presence.at_ms
+            _ACQUIRE, partition, replica=self.replica, here=presence.replicas, at=presence.at_ms
         )
 
     async def release(self, held: Mapping[int, int]) -> None:
