@@ -5,7 +5,8 @@ from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable
 from tradewind.scheduler.use_cases.failed_nodes import failed_nodes, failure_text
 from tradewind.server.reasons import Fact, Reason, iso
 
-_FAILED = 20
+_MAX_NAMED = 20
+"""The most failed nodes to name."""
 
 
 async def is_known(node_tasks: NodeTasks, state: ChainState) -> bool:
@@ -37,7 +38,7 @@ def open_cycle_reasons(state: ChainState, *, known: bool) -> list[Reason]:
 
 async def ended_reason(node_tasks: NodeTasks, state: ChainState, code: str) -> Reason:
     """Return how a cycle ended, and which of its nodes failed. Raises PeerUnavailable."""
-    failed = await failed_nodes(node_tasks, state, min(state.counts().failed, _FAILED))
+    failed = await failed_nodes(node_tasks, state, min(state.counts().failed, _MAX_NAMED))
     text = f"cycle {state.name.cycle} {state.status.value} at {iso(state.end_ms)}"
     text += f": {state.reason}" if state.reason else ""
     text += "".join(f"; {each}" for each in map(failure_text, failed))

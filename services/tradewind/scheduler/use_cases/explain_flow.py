@@ -21,8 +21,8 @@ from tradewind.server.clock import Clock
 from tradewind.server.faults import NotFound
 from tradewind.server.reasons import Fact, Reason, iso, ordered, store_takes_no_writes
 
-_OPEN = 3
-_FIRINGS = 5
+_MAX_OPEN_RUNS = 3
+_MAX_FIRINGS = 5
 _TICKS = {
     FiringOutcome.QUEUED: ("tick_queued", "waits in the queue of its overlap policy"),
     FiringOutcome.SKIPPED: ("tick_skipped", "was skipped"),
@@ -30,8 +30,8 @@ _TICKS = {
     FiringOutcome.MISSED: ("tick_missed", "was missed"),
 }
 
-# How the reasons begin that overlap policies give.
 _BY_OVERLAP = ("cycle ", "an earlier cycle ", "a later planned time ")
+"""The first words of reasons that overlap policies give."""
 
 
 class ExplainFlow:
@@ -61,18 +61,18 @@ class ExplainFlow:
     async def __call__(self, flow_id: str) -> tuple[FlowRecord, list[Reason]]:
         """Return a flow and the reasons, the most decisive first. Raises NotFound."""
         flow = await self._read.flow(flow_id)
-        firings = await self._firings.newest(flow_id, 0, _FIRINGS)
+        firings = await self._firings.newest(flow_id, 0, _MAX_FIRINGS)
         reasons = [
             *store_takes_no_writes(await self._refusal()),
             *_status_reasons(flow),
             *self._next_cycle_reasons(flow, firings),
         ]
         # The index of open runs may still name one that has ended, or that has no record.
-        states = await self._read.runs(await self._open_runs.of_flow(flow_id, _OPEN))
+        states = await self._read.runs(await self._open_runs.of_flow(flow_id, _MAX_OPEN_RUNS))
         running = [state for state in states if not is_terminal(state.status)]
         for state in running:
             reasons += open_cycle_reasons(state, known=await is_known(self._node_tasks, state))
-            more = flow.running_cycles - _OPEN if state is running[-1] else 0
+            more = flow.running_cycles - _MAX_OPEN_RUNS if state is running[-1] else 0
             reasons.append(_running_reason(state, more))
         if not running:
             reasons += await self._last_cycle(flow)

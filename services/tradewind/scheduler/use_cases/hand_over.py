@@ -25,9 +25,10 @@ from tradewind.server.incidents import IncidentLog
 
 NODES_AT_ONCE = 500
 _PLAN_BYTES = 1024 * 1024
-_CONFLICTS = 24
+_NUMBERS_TRIED = 24
 _RETRY_MS = (1_000, 30_000)
 _EXPIRED = "RESULTS_EXPIRED"
+_SUBMITTED = (SubmitOutcome.ACCEPTED, SubmitOutcome.DUPLICATE)
 
 _log = structlog.get_logger(__name__)
 
@@ -113,14 +114,14 @@ class HandOver:
         states = [run.state for run in runs]
         refusals: dict[int, _Refusal] = {}
         for place, answer in enumerate(answers):
-            if answer.outcome is SubmitOutcome.ACCEPTED or answer.outcome is SubmitOutcome.DUPLICATE:
+            if answer.outcome in _SUBMITTED:
                 continue
             if runs[place].state.facts.rerun is not None and (_name_is_taken(answer) or answer.reason == _EXPIRED):
                 states[place] = await self._give_up(states[place], answer)
                 continue
             if _name_is_taken(answer):
                 states[place], answer = await self._rename(runs[place])
-                if answer.outcome is SubmitOutcome.ACCEPTED or answer.outcome is SubmitOutcome.DUPLICATE:
+                if answer.outcome in _SUBMITTED:
                     continue
             refusals[place] = (states[place], _refusal_text(answer), answer.retry_ms)
         if refusals:
@@ -144,7 +145,7 @@ class HandOver:
     async def _rename(self, run: PlannedRun) -> tuple[ChainState, SubmitAnswer]:
         """Begin a run again under a number that nobody uses: the store has lost its last second, or more."""
         state, answer = run.state, SubmitAnswer(SubmitOutcome.RUN_CONFLICT)
-        for attempt in range(_CONFLICTS):
+        for attempt in range(_NUMBERS_TRIED):
             facts = state.facts
             request = CycleRequest(
                 state.name.flow_id,
