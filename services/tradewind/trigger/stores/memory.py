@@ -43,64 +43,41 @@ class MemoryTriggerStore:
 
     async def save(self, partition: int, draft: TriggerDraft) -> Trigger:
         now_ms, lane = self.lane_at(partition)
+        _refuse_stale(lane, draft.id, draft.epoch)
         entry = lane.entries.get(draft.id)
-        self._refuse_stale(lane, draft.id, draft.epoch, now_ms)
-        known = entry.trigger if entry else None
-        if entry and known and (known.schedule, known.epoch) == (draft.schedule, draft.epoch):
-            if (known.partition_key, known.payload_json) != (draft.partition_key, draft.payload_json):
-                lane.change(
-                    entry,
-                    partition_key=draft.partition_key,
-                    payload_json=draft.payload_json,
-                    revision=known.revision + 1,
-                )
-            return lane.entries[draft.id].trigger
-        self._refuse_full(partition, lane, draft)
+        if entry and (entry.trigger.schedule, entry.trigger.epoch) == (draft.schedule, draft.epoch):
+            _update(lane, entry, draft)
+        else:
+            self._refuse_full(partition, lane, draft)
+            self._schedule_anew(partition, lane, draft, now_ms)
+        return lane.entries[draft.id].trigger
+
+    def _schedule_anew(self, partition: int, lane: Lane, draft: TriggerDraft, now_ms: int) -> None:
+        entry = lane.entries.get(draft.id)
+        known, attempt = (entry.trigger, entry.attempt) if entry else (None, 0)
         lane.tombstones.pop(draft.id, None)
-        planned_ms = draft.schedule.first(now_ms)
-        fresh = Trigger(
-            draft.id,
-            draft.partition_key,
-            draft.schedule,
-            draft.payload_json,
-            draft.epoch,
-            status=SCHEDULED,
-            planned_ms=0,
-            failures=0,
-            last_error="",
-            revision=1,
-            created_at_ms=now_ms,
-        )
-        if known:
-            if known.schedule == draft.schedule and known.status is not COMPLETED:
-                planned_ms = known.planned_ms
-                fresh = replace(fresh, fired=known.fired)
-            if known.paused and known.epoch == draft.epoch:
-                fresh = replace(fresh, paused=True, pause_note=known.pause_note)
-            fresh = replace(
-                fresh, revision=known.revision + 1, created_at_ms=known.created_at_ms, pending=known.pending,
-                dropped=known.dropped,
-            )  # fmt: skip
-        attempt = entry.attempt if entry else 0
+        trigger = _from_draft(draft, known, now_ms)
         if draft.schedule.event:
-            status = TriggerStatus.PAUSED if fresh.paused else TriggerStatus.WAITING
+            status = TriggerStatus.PAUSED if trigger.paused else TriggerStatus.WAITING
             latest_ms = known.planned_ms if known and known.schedule.event else 0
             name = draft.schedule.event.name
             listened = len(self.listening(name))
-            lane.entries[draft.id] = Entry(replace(fresh, status=status, planned_ms=latest_ms), 0, attempt)
+            lane.entries[draft.id] = Entry(replace(trigger, status=status, planned_ms=latest_ms), 0, attempt)
             if len(self.listening(name)) > listened:
                 self._publish(NewListener(partition, name))
-        elif planned_ms is None:
-            lane.entries[draft.id] = Entry(replace(fresh, status=COMPLETED), now_ms, attempt)
+            return
+        goes_on = known is not None and known.schedule == draft.schedule and known.status is not COMPLETED
+        planned_ms = known.planned_ms if known and goes_on else draft.schedule.first(now_ms)
+        if planned_ms is None:
+            lane.entries[draft.id] = Entry(replace(trigger, status=COMPLETED), now_ms, attempt)
         else:
             former_ms = lane.heads().due_ms
-            lane.queue_up(Entry(replace(fresh, planned_ms=planned_ms), 0, attempt))
+            lane.queue_up(Entry(replace(trigger, planned_ms=planned_ms), 0, attempt))
             self.wake(partition, former_ms)
-        return lane.entries[draft.id].trigger
 
     async def remove(self, partition: int, trigger_id: str, epoch: int) -> bool:
         now_ms, lane = self.lane_at(partition)
-        self._refuse_stale(lane, trigger_id, epoch, now_ms)
+        _refuse_stale(lane, trigger_id, epoch)
         lane.tombstones[trigger_id] = (epoch, now_ms + self.policy.tombstone_ms)
         return lane.entries.pop(trigger_id, None) is not None
 
@@ -250,12 +227,6 @@ class MemoryTriggerStore:
         ]
         return min(places, default=None)
 
-    def _refuse_stale(self, lane: Lane, trigger_id: str, epoch: int, now_ms: int) -> None:
-        entry = lane.entries.get(trigger_id)
-        known = entry.trigger.epoch if entry else lane.tombstones.get(trigger_id, (epoch, 0))[0]
-        if epoch < known:
-            raise StaleEpoch(trigger_id, epoch, known)
-
     def _refuse_full(self, partition: int, lane: Lane, draft: TriggerDraft) -> None:
         if not self.queue:
             return
@@ -365,3 +336,49 @@ class MemoryTriggerStore:
     def _publish(self, wake: Wake) -> None:
         for on_wake in self._subscribers:
             on_wake(wake)
+
+
+def _refuse_stale(lane: Lane, trigger_id: str, epoch: int) -> None:
+    entry = lane.entries.get(trigger_id)
+    known = entry.trigger.epoch if entry else lane.tombstones.get(trigger_id, (epoch, 0))[0]
+    if epoch < known:
+        raise StaleEpoch(trigger_id, epoch, known)
+
+
+def _update(lane: Lane, entry: Entry, draft: TriggerDraft) -> None:
+    """Change what does not affect when a trigger fires."""
+    known = entry.trigger
+    if (known.partition_key, known.payload_json) != (draft.partition_key, draft.payload_json):
+        lane.change(
+            entry, partition_key=draft.partition_key, payload_json=draft.payload_json, revision=known.revision + 1
+        )
+
+
+def _from_draft(draft: TriggerDraft, known: Trigger | None, now_ms: int) -> Trigger:
+    """Return a trigger with no planned time and no failures; `known` is the one that it replaces."""
+    fresh = Trigger(
+        draft.id,
+        draft.partition_key,
+        draft.schedule,
+        draft.payload_json,
+        draft.epoch,
+        status=SCHEDULED,
+        planned_ms=0,
+        failures=0,
+        last_error="",
+        revision=1,
+        created_at_ms=now_ms,
+    )
+    if known is None:
+        return fresh
+    paused = known.paused and known.epoch == draft.epoch
+    return replace(
+        fresh,
+        revision=known.revision + 1,
+        created_at_ms=known.created_at_ms,
+        fired=known.fired if known.schedule == draft.schedule and known.status is not COMPLETED else 0,
+        paused=paused,
+        pause_note=known.pause_note if paused else "",
+        pending=known.pending,
+        dropped=known.dropped,
+    )
