@@ -53,7 +53,7 @@ class CalledLink(WorkerServiceServicer):
         identity: Identity,
         executor: Executor,
         outbox: Outbox,
-        credentials: grpc.ServerCredentials | None = None,
+        credentials: grpc.ServerCredentials | None,
     ) -> None:
         self._stub = stub
         self._identity = identity

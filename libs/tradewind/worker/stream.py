@@ -46,7 +46,7 @@ class WorkStream:
         identity: Identity,
         executor: Executor,
         outbox: Outbox,
-        offers: Sequence[work_pb2.OfferedType] = (),
+        offers: Sequence[work_pb2.OfferedType],
     ) -> None:
         """`offers` is what to tell the node task manager about node types besides their names."""
         self._stub = stub

@@ -60,7 +60,7 @@ class Stack:
 
 
 def build_services(
-    login: Callable[[str], Login], address: str, shards: int, *, single_replica: bool, service_token: str | None = None
+    login: Callable[[str], Login], address: str, shards: int, *, single_replica: bool, service_token: str | None
 ) -> Stack:
     """Return all services; each finds its peers at `address`.
 

@@ -56,8 +56,8 @@ class CacheCounts:
                 self._counts.update(counts)
                 raise
 
-    async def usage(self, name: str = "") -> list[CacheUsage]:
-        """Return the usage of one cache, or of all that are known or have been used, ordered by name."""
+    async def usage(self, name: str) -> list[CacheUsage]:
+        """Return the usage of one cache, or with "" of all that are known or have been used, ordered by name."""
         await self.flush()
         counts = await self._statistics.read()
         # The settings of a cache do not depend on whether caches are enabled.

@@ -13,7 +13,6 @@ import structlog
 
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitResult
 from tradewind.node_task_manager.domain.fan_out import FanOutStep
-from tradewind.node_task_manager.domain.limits import OUTPUT_BYTES
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.ports.work import Effects
@@ -60,7 +59,7 @@ class Dispatcher:
         self._pool = pool
         self._traces = traces
         self._delivery = Delivery(shard, pool, plans, publish_events, notify_elsewhere, self.report, caches, traces)
-        self._fan_outs = FanOuts(shard, plans, self._fan_out, OUTPUT_BYTES)
+        self._fan_outs = FanOuts(shard, plans, self._fan_out)
         self._reports = ReportQueue()
         self._flush_reports = ReportFlush(
             shard,

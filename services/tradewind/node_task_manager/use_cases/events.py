@@ -80,9 +80,7 @@ class EventFeed:
     tells other replicas who has a partition now.
     """
 
-    def __init__(
-        self, shards: Mapping[int, Shard], publish_owner: Callable[[int, int], None], poll_s: float = 5.0
-    ) -> None:
+    def __init__(self, shards: Mapping[int, Shard], publish_owner: Callable[[int, int], None], poll_s: float) -> None:
         self._shards = shards
         self._publish_owner = publish_owner
         self._poll_s = poll_s

@@ -16,6 +16,7 @@ from tradewind.node_task_manager.domain.fan_out import (
     FanOutStep,
     StepKind,
 )
+from tradewind.node_task_manager.domain.limits import OUTPUT_BYTES
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.plan import Plan
@@ -45,12 +46,9 @@ class FanOuts:
         shard: Shard,
         plans: PlanCache,
         store: Callable[[Sequence[FanOutStep]], Awaitable[Sequence[None]]],
-        limit: int,
     ) -> None:
-        """`limit` is the largest size of the outputs of a node task, in bytes."""
         self._shard = shard
         self._plans = plans
-        self._limit = limit
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._batcher: Batcher[FanOutStep, None] = Batcher(store, _AT_ONCE)
         self._running = SideTasks()
@@ -107,8 +105,8 @@ class FanOuts:
             silent = [place for place, each in enumerate(emitted) if not each] if offer.losses else []
             outputs.append((ERRORS, await self._losses(ids, silent)))
         size = sum(len(value.encode()) for _, value in outputs)
-        if size > self._limit:
-            message = f"the joined results have {size} bytes, the limit is {self._limit}"
+        if size > OUTPUT_BYTES:
+            message = f"the joined results have {size} bytes, the limit is {OUTPUT_BYTES}"
             return _failed(offer, TaskError(TOO_LARGE, f"{message}: return less data, or a reference to it"))
         return FanOutStep(offer.task_id, offer.nonce, StepKind.COMPLETED, outputs=tuple(sorted(outputs)))
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
+from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT
 from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
@@ -68,11 +69,11 @@ class NodeTaskRecords:
             raise NotFound("node task", task_id)
         return found[0]
 
-    async def ad_hoc_task(self, run: RunName, component_id: str, user_id: str, *, outputs: bool = False) -> TaskView:
-        """Return the only node task of a run, given the run's only component. Raises NotFound."""
+    async def ad_hoc_task(self, run: RunName, user_id: str, *, outputs: bool) -> TaskView:
+        """Return the node task of an ad-hoc task. Raises NotFound."""
         shard = self.shard(user_id)
         (component,), (task,) = await asyncio.gather(
-            shard.reader.components([(run, component_id)]), shard.reader.tasks([str(run)], outputs=outputs)
+            shard.reader.components([(run, ONLY_COMPONENT)]), shard.reader.tasks([str(run)], outputs=outputs)
         )
         plans = await self._plans.fetch(shard.plans, [component.plan] if component is not None else [])
         if component is None or component.plan not in plans:

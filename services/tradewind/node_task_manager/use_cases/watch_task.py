@@ -137,7 +137,7 @@ class WatchTask:
         return outcome is WatchOutcome.WATCHED
 
 
-def _change_after(view: TaskView, event: TaskEvent | None, *, gap: bool = False) -> TaskChange:
+def _change_after(view: TaskView, event: TaskEvent | None, *, gap: bool) -> TaskChange:
     if event is None:
         return TaskChange(view, gap=gap)
     wait_reason = view.wait_reason if event.status is view.task.status else ""

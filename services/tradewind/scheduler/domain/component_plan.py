@@ -38,7 +38,7 @@ def plan_component(
     nodes: Sequence[NodeDefinition],
     edges: Sequence[EdgeDefinition],
     failure_policy: FailurePolicy,
-    max_running: int = 0,
+    max_running: int,
 ) -> ComponentPlan:
     """Return the plan of a component with these nodes and these edges between them."""
     place = {node.node_id: index for index, node in enumerate(nodes)}

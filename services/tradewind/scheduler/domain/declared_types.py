@@ -31,7 +31,7 @@ def check_declared_types(
     faults: FaultList,
     warnings: FaultList,
     handlers: Collection[str],
-    inputs: Collection[str] = (),
+    inputs: Collection[str],
 ) -> None:
     """Check handles, single inputs, required inputs and configs; `nodes` is by id, and other nodes are not checked.
 

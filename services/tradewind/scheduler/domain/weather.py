@@ -134,7 +134,7 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
     pause_after_failures = fields.integer("pause_after_failures", 0, 1, MAX_FAILURES)
     on_failure = fields.texts("on_failure", MAX_NODES, LONGEST_ID)
     last = fields.texts("finally", MAX_NODES, LONGEST_ID)
-    labels = read_labels(fields.mapping("labels"), "labels", faults)
+    labels = read_labels(fields.mapping("labels"), faults)
     description = fields.text("description", LONGEST_DESCRIPTION)
     nodes_given = fields.required("nodes", "is required and must hold at least one node")
     if not _check_counts(nodes_given, value.get("edges"), faults):

@@ -183,7 +183,6 @@ class NodeTaskManagerPeer:
         self,
         state: ChainState,
         *,
-        node_ids: Sequence[str] = (),
         outputs: bool = False,
         signals: bool = False,
         page_size: int = 1000,
@@ -198,7 +197,6 @@ class NodeTaskManagerPeer:
             include_signals=signals,
             page_size=page_size,
             page_token=page_token,
-            node_ids=node_ids,
         )
         async with calling(NAME):
             return await self._stub.ListNodeTasks(request, timeout=_CALL_S)

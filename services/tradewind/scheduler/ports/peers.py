@@ -127,9 +127,14 @@ class NodeTasks(Protocol):
         ...
 
     async def node_tasks(
-        self, state: ChainState, *, node_ids: Sequence[str] = (), outputs: bool = False, signals: bool = False,
-        page_size: int = 1000, page_token: str = "",
-    ) -> ListNodeTasksResponse:  # fmt: skip
+        self,
+        state: ChainState,
+        *,
+        outputs: bool = False,
+        signals: bool = False,
+        page_size: int = 1000,
+        page_token: str = "",
+    ) -> ListNodeTasksResponse:
         """Return a page of a run's node tasks in the node task manager's own message, which the scheduler passes on."""
         ...
 

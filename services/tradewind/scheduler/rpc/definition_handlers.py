@@ -36,7 +36,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
 
     async def AnalyzeFlow(self, request: pb2.AnalyzeFlowRequest, context: Context) -> pb2.AnalyzeFlowResponse:
         definition = request.definition
-        analysis = await self.register.analyze(draft_of(definition.WhichOneof("form"), definition, "definition"))
+        analysis = await self.register.analyze(draft_of(definition.WhichOneof("form"), definition))
         return pb2.AnalyzeFlowResponse(
             structure=flow_mapping.structure(analysis.structure),
             violations=flow_mapping.violations(analysis.violations),
@@ -44,7 +44,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
         )
 
     async def RegisterFlow(self, request: pb2.RegisterFlowRequest, context: Context) -> pb2.RegisterFlowResponse:
-        draft = draft_of(request.WhichOneof("definition"), request, "definition")
+        draft = draft_of(request.WhichOneof("definition"), request)
         author = _author(request)
         registration = RegistrationRequest(
             request.flow_id, draft, dict(request.labels), request.user_id, author, is_restricted()

@@ -45,8 +45,8 @@ _FAILURE_POLICY = {
 }
 
 
-def draft_of(form: str | None, message: Any, path: str) -> FlowDraft:
-    """Read the definition in the field `form` of `message`; `path` is where a missing definition should have been."""
+def draft_of(form: str | None, message: Any) -> FlowDraft:
+    """Read the definition in the field `form` of `message`."""
     match form:
         case "weather":
             return read_weather(_object(message.weather), from_struct=True)
@@ -56,7 +56,7 @@ def draft_of(form: str | None, message: Any, path: str) -> FlowDraft:
             return _draft_of_spec(message.spec)
         case _:
             faults = FaultList()
-            faults.add(path, "is required; give exactly one of weather, weather_json and spec")
+            faults.add("definition", "is required; give exactly one of weather, weather_json and spec")
             return FlowDraft((), (), None, faults)
 
 

@@ -38,21 +38,17 @@ listens or, on a cluster, always. On the channel `wake` of partition 0, replicas
 from tradewind.server.partitions import PARTITIONS, partition_of
 from tradewind.server.redis.acl import AclUser
 
-PREFIX = "trading_flow"
+DEFAULT_PREFIX = "trading_flow"
 
 
-def acl_user(prefix: str = PREFIX) -> AclUser:
-    """Return the store user that may use the scheduler's keys and channels, and no others."""
-    return AclUser("scheduler", (f"{prefix}:{{f*",), (f"{prefix}:{{f*",))
-
-
-ACL = acl_user()
+ACL = AclUser("scheduler", (f"{DEFAULT_PREFIX}:{{f*",), (f"{DEFAULT_PREFIX}:{{f*",))
+"""The store user that may use the scheduler's keys and channels, and no others."""
 
 
 class Keys:
     """Formats the keys of a prefix."""
 
-    def __init__(self, prefix: str = PREFIX) -> None:
+    def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
         self._bases = tuple(f"{prefix}:{{f{partition}}}:" for partition in range(PARTITIONS))
 
     def base(self, partition: int) -> str:

@@ -99,7 +99,7 @@ def schedule_over(flow: FlowRecord) -> FailedPrecondition:
     )
 
 
-def cycle_not_found(flow_id: str, cycle: int | None = None, run: int | None = None, hint: str = "") -> NotFound:
+def cycle_not_found(flow_id: str, cycle: int | None, run: int | None = None, hint: str = "") -> NotFound:
     """The flow has no such cycle, or its record has passed its retention."""
     name = flow_id if cycle is None else f"{flow_id}:{cycle}" if run is None else f"{flow_id}:{cycle}:{run}"
     return NotFound("cycle", name, hint=hint)

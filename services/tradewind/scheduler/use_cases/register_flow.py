@@ -48,7 +48,7 @@ class RegistrationRequest:
     def faults(self) -> list[Violation]:
         """Return the faults of the request, other than those of the definition."""
         found = FaultList()
-        read_labels(self.labels, "labels", found)
+        read_labels(self.labels, found)
         definition = self.draft.definition
         labels = dict(definition.labels if definition else ()) | dict(self.labels)
         if len(self.labels) <= MAX_LABELS < len(labels):

@@ -32,8 +32,8 @@ class WrongStatus(FailedPrecondition):
 class QueueFull(Exhausted):
     """A cap on triggers or firings is reached."""
 
-    def __init__(self, message: str, retry_after_s: float = 5.0) -> None:
-        super().__init__("QUEUE_FULL", message, retry_after_s)
+    def __init__(self, message: str) -> None:
+        super().__init__("QUEUE_FULL", message, retry_after_s=5.0)
 
     @classmethod
     def of_triggers(cls, queue: str, most: int) -> Self:

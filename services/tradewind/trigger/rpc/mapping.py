@@ -51,7 +51,7 @@ def trigger(stored: Trigger, queue: str = "") -> trigger_pb2.Trigger:
     )
 
 
-def parcels(parcel: Parcel, queue: str = "") -> Iterator[pb2.ReceiveDueResponse]:
+def parcels(parcel: Parcel, queue: str) -> Iterator[pb2.ReceiveDueResponse]:
     """Yield a parcel in messages of about 2 MiB at most; the first one says what has ended, before anything else."""
     message = pb2.ReceiveDueResponse(lost_tokens=parcel.lost, ended_partitions=parcel.ended, listened=parcel.listened)
     size = message.ByteSize()

@@ -2,8 +2,6 @@
 
 import json
 
-from google.protobuf.message import Message
-
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.server.schedules.event_filter import EventFilter, FilterFault
 from tradewind.server.schedules.grids import LAST_MS, CronGrid, IntervalGrid, TimesGrid
@@ -77,7 +75,7 @@ def _kind(proto: trigger_pb2.Schedule, path: str, faults: Faults, start_ms: int,
     try:
         match kind:
             case "once":
-                at_ms = _required_time(f"{at}.at", proto.once, "at", faults)
+                at_ms = _once_at(f"{at}.at", proto.once, faults)
                 return None if len(faults) > before else Once(at_ms)
             case "interval":
                 return _interval(proto.interval, at, faults, start_ms, now_ms)
@@ -153,8 +151,8 @@ def _flow_finished(proto: trigger_pb2.FlowFinishedSchedule, path: str, faults: F
         return None
 
 
-def _required_time(path: str, proto: Message, field: str, faults: Faults) -> int:
-    if proto.HasField(field):
-        return faults.time_ms(path, getattr(proto, field))
+def _once_at(path: str, proto: trigger_pb2.OnceSchedule, faults: Faults) -> int:
+    if proto.HasField("at"):
+        return faults.time_ms(path, proto.at)
     faults.add(path, "must be set")
     return 0

@@ -75,7 +75,7 @@ class MemoryFanOut(MemoryClaiming):
         if step.kind is StepKind.SPLIT:
             self._mapped[task.task_id] = Mapped(list(step.items))
             self._tasks[task.task_id] = replace(task, items=ItemCounts(len(step.items), step.need))
-            call.work.append((self._owner(task), partial(self._fill, task.task_id, call)))
+            call.work.append((self._owner(task), partial(self._fill, task.task_id)))
         elif step.error is not None:
             self._log_error(task, step.error)
             self._finish(replace(task, error=step.error), NodeTaskStatus.FAILED, "", call)
@@ -130,7 +130,7 @@ class MemoryFanOut(MemoryClaiming):
     def _dequeue(self, task: NodeTask) -> NodeTask:
         return self._withdraw(task) if self._is_mapped(task) else super()._dequeue(task)
 
-    def _fill(self, task_id: str, call: Call) -> None:
+    def _fill(self, task_id: str) -> None:
         """Begin items while there is room."""
         task = self._tasks[task_id]
         if self._closed(task):
@@ -184,7 +184,7 @@ class MemoryFanOut(MemoryClaiming):
             elif mapped.size > self._limits.output_bytes:
                 self._halt(owner, TOO_LARGE, call)
         if not self._closed(owner) and counts.begun < counts.total:
-            call.work.append((self._owner(owner), partial(self._fill, owner.task_id, call)))
+            call.work.append((self._owner(owner), partial(self._fill, owner.task_id)))
         elif not counts.open:
             self._conclude_items(owner, call)
 
