@@ -9,7 +9,7 @@ import typer
 
 from tradewind.cli.failures import fail
 from tradewind.cli.parameters import Output
-from tradewind.cli.screen import Format
+from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
 from tradewind.cli.stored_tokens import store_token, stored_token
 
@@ -101,11 +101,11 @@ async def whoami(session: Session, output: Output = Format.TEXT) -> None:
         return
     session.screen.line(f"{me.user_id} ({me.role})")
     if used:
-        _show(session, used)
+        _show_quotas(session.screen, used)
 
 
-def _show(session: Session, used: "list[QuotaRecord]") -> None:
-    session.screen.table(
+def _show_quotas(screen: Screen, used: "list[QuotaRecord]") -> None:
+    screen.table(
         ["METHOD", "USED", "LIMIT", "DAY", "ZONE", "RESETS"],
         [
             (
@@ -114,7 +114,7 @@ def _show(session: Session, used: "list[QuotaRecord]") -> None:
                 str(each.most),
                 each.date,
                 each.time_zone,
-                session.screen.when(each.resets_at),
+                screen.when(each.resets_at),
             )
             for each in used
         ],
@@ -207,7 +207,7 @@ async def quotas(
     """Show how much of the daily quotas a user has used today."""
     async with session.client() as client:
         used = await client.list_quotas(user_id)
-    session.screen.json(used) if output is Format.JSON else _show(session, used)
+    session.screen.show(output, used, _show_quotas)
 
 
 @users.command("list")

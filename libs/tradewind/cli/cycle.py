@@ -63,7 +63,7 @@ async def show(
             include_logs=output is Format.JSON,
         )
     if node is None:
-        session.screen.json(described) if output is Format.JSON else show_cycle(session.screen, described)
+        session.screen.show(output, described, show_cycle)
         return
     if described.gone:
         raise fail(described.gone)
@@ -91,7 +91,7 @@ async def _show_items(
             if described.node(node) is None:
                 raise _no_node(flow, node, described) from None
             raise fail(f"{node} does not run over a list: it has no items", WRONG_INPUT) from None
-    session.screen.json(items) if output is Format.JSON else show_items(session.screen, items)
+    session.screen.show(output, items, show_items)
 
 
 @app.command()

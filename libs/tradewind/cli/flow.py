@@ -258,7 +258,10 @@ async def logs(
             client.patience = session.patience
             lines = client.watch_logs(name, cycle, node_id=node, min_level=min_level)
             async for line in lines:
-                session.screen.json_line(line) if output is Format.JSON else show_log_line(session.screen, line)
+                if output is Format.JSON:
+                    session.screen.json_line(line)
+                else:
+                    show_log_line(session.screen, line)
             return
         found = [line async for line in client.list_logs(name, cycle, node_id=node, min_level=min_level)]
         if node and not found:

@@ -60,7 +60,7 @@ def _starts(action: str, purpose: str) -> None:
             if wait or dry_run:
                 client.patience = session.patience
                 job = await client.wait_bulk_job(job.job_id)
-        session.screen.json(job) if output is Format.JSON else _show(session.screen, job)
+        session.screen.show(output, job, _show)
         if job.failed or job.status == "cancelled":
             raise typer.Exit(FAILED)
 
@@ -75,7 +75,7 @@ async def show(session: Session, job_id: JobId, output: Output = Format.TEXT) ->
     """Show a job."""
     async with session.client() as client:
         job = await client.get_bulk_job(job_id)
-    session.screen.json(job) if output is Format.JSON else _show(session.screen, job)
+    session.screen.show(output, job, _show)
 
 
 @app.command()
@@ -84,7 +84,7 @@ async def cancel(session: Session, job_id: JobId, output: Output = Format.TEXT) 
     """Cancel a job; what it has done stays done."""
     async with session.client() as client:
         job = await client.cancel_bulk_job(job_id)
-    session.screen.json(job) if output is Format.JSON else _show(session.screen, job)
+    session.screen.show(output, job, _show)
 
 
 @app.command("list")

@@ -36,4 +36,4 @@ async def bench(
         async for _ in client.list_workers():
             break
     results = await measure(session, workloads or (), scale)
-    session.screen.json(results) if output is Format.JSON else session.screen.console.print(table(results))
+    session.screen.show(output, results, lambda screen, found: screen.console.print(table(found)))

@@ -141,4 +141,5 @@ def _lines(definition: RevisionDefinition) -> list[str]:
 def _title(name: str, definition: RevisionDefinition) -> str:
     revision = definition.revision
     made = f" {iso(revision.created_at)}" if revision.created_at else ""
-    return f"{name} revision {revision.revision}{made} by {revision.by}" + (f": {revision.note}" * bool(revision.note))
+    note = f": {revision.note}" if revision.note else ""
+    return f"{name} revision {revision.revision}{made} by {revision.by}{note}"

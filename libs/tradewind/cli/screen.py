@@ -1,11 +1,11 @@
 """Where a command prints: tables and colours for a person at a terminal, plain lines in a pipe, JSON for programs."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from io import TextIOWrapper
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -13,6 +13,8 @@ from tradewind.cli.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+Value = TypeVar("Value")
 
 STYLES = {
     "running": "cyan",
@@ -108,6 +110,13 @@ class Screen:
             self.json(values)
         else:
             self.table(columns, rows)
+
+    def show(self, output: Format, value: Value, describe: "Callable[[Screen, Value], None]") -> None:
+        """Print a value as JSON, or in words for a person."""
+        if output is Format.JSON:
+            self.json(value)
+        else:
+            describe(self, value)
 
     def json_line(self, value: object) -> None:
         """Print a value as one line of JSON, at once."""

@@ -100,7 +100,7 @@ async def submit(
             task = await handle.wait(timeout)
         except TimedOut:
             raise fail(f"{handle.task_id} has not ended after {timeout:g} s and continues") from None
-    session.screen.json(task) if output is Format.JSON else show_node_task(session.screen, task)
+    session.screen.show(output, task, show_node_task)
     if task.status != "completed":
         raise typer.Exit(FAILED)
 
@@ -125,7 +125,10 @@ async def watch(
         client.patience = session.patience
         async with aclosing(client.watch_task(task_id, after=after)) as states:
             async for task in states:
-                session.screen.json_line(task) if output is Format.JSON else show_task_event(session.screen, task)
+                if output is Format.JSON:
+                    session.screen.json_line(task)
+                else:
+                    show_task_event(session.screen, task)
     if task.status != "completed":
         raise typer.Exit(FAILED)
 
@@ -181,7 +184,10 @@ async def logs(
 
     async with session.client() as client:
         async for line in client.list_task_logs(id):
-            session.screen.json_line(line) if output is Format.JSON else show_log_line(session.screen, line)
+            if output is Format.JSON:
+                session.screen.json_line(line)
+            else:
+                show_log_line(session.screen, line)
 
 
 @app.command()
@@ -192,7 +198,7 @@ async def get(session: Session, task_id: TaskId, output: Output = Format.TEXT) -
 
     async with session.client() as client:
         task = await (client.get_task(task_id) if task_id.startswith(AD_HOC) else client.get_node_task(task_id))
-    session.screen.json(task) if output is Format.JSON else show_node_task(session.screen, task)
+    session.screen.show(output, task, show_node_task)
 
 
 @app.command()

@@ -7,7 +7,7 @@ import typer
 
 from tradewind.cli.parameters import Output, take
 from tradewind.cli.parsing import parse_duration, parse_json, parse_object, parse_time
-from tradewind.cli.screen import Format, planned
+from tradewind.cli.screen import Format, Screen, planned
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
@@ -30,12 +30,7 @@ _ANY = "*"
 """Stands for any flow; no flow can have this name."""
 
 
-def show(session: Session, trigger: "TriggerRecord", output: Format) -> None:
-    """Print a trigger."""
-    screen = session.screen
-    if output is Format.JSON:
-        screen.json(trigger)
-        return
+def _describe(screen: Screen, trigger: "TriggerRecord") -> None:
     facts = [
         ("trigger", trigger.trigger_id),
         ("queue", trigger.queue),
@@ -44,9 +39,8 @@ def show(session: Session, trigger: "TriggerRecord", output: Format) -> None:
         ("next", screen.when(trigger.next_fire_time)),
         ("fired", str(trigger.fired)),
         ("pending", f"{trigger.pending}{f', {trigger.dropped} dropped' if trigger.dropped else ''}"),
+        ("failures", f"{trigger.failures}: {trigger.last_error}" if trigger.failures else ""),
     ]
-    if trigger.failures:
-        facts.append(("failures", f"{trigger.failures}: {trigger.last_error}"))
     screen.facts(facts)
 
 
@@ -129,7 +123,7 @@ async def save(
             max_firings=max_firings,
             epoch=epoch,
         )
-    show(session, saved, output)
+    session.screen.show(output, saved, _describe)
 
 
 @app.command("list")
@@ -146,12 +140,12 @@ async def list_(session: Session, queue: Queue, limit: Limit = 100, output: Outp
     screen.results(output, found, ["TRIGGER", "STATUS", "FIRES", "NEXT", "FIRED"], rows)
 
 
-@app.command("show")
+@app.command()
 @asynchronous
-async def show_(session: Session, trigger_id: TriggerName, queue: Queue, output: Output = Format.TEXT) -> None:
+async def show(session: Session, trigger_id: TriggerName, queue: Queue, output: Output = Format.TEXT) -> None:
     """Show a trigger."""
     async with session.client() as client:
-        show(session, await client.get_trigger(queue, trigger_id), output)
+        session.screen.show(output, await client.get_trigger(queue, trigger_id), _describe)
 
 
 @app.command()
@@ -210,7 +204,7 @@ async def pause(
 ) -> None:
     """Keep a trigger from firing until it is resumed."""
     async with session.client() as client:
-        show(session, await client.pause_trigger(queue, trigger_id, note), output)
+        session.screen.show(output, await client.pause_trigger(queue, trigger_id, note), _describe)
 
 
 @app.command()
@@ -218,7 +212,7 @@ async def pause(
 async def resume(session: Session, trigger_id: TriggerName, queue: Queue, output: Output = Format.TEXT) -> None:
     """Let a paused trigger fire again."""
     async with session.client() as client:
-        show(session, await client.resume_trigger(queue, trigger_id), output)
+        session.screen.show(output, await client.resume_trigger(queue, trigger_id), _describe)
 
 
 @app.command()
