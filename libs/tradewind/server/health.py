@@ -85,7 +85,10 @@ class Health:
             self._servicer.set(name, _SERVING if ready else _NOT_SERVING)
         if reasons != self._last_reasons:
             self._last_reasons = reasons
-            _log.warning("not_ready", reasons=reasons) if reasons else _log.info("ready")
+            if reasons:
+                _log.warning("not_ready", reasons=reasons)
+            else:
+                _log.info("ready")
 
     async def _run_check(self, check: Check) -> str | None:
         try:

@@ -45,7 +45,7 @@ def default_capacity(nodes: Sequence[AnyNode], threads: int, processes: int) -> 
     in_worker = [node for node in nodes if not (node.process and processes)]
     if any(node.is_async for node in in_worker):
         return CAPACITY
-    return threads * bool(in_worker) + processes * (len(in_worker) < len(nodes))
+    return (threads if in_worker else 0) + (processes if len(in_worker) < len(nodes) else 0)
 
 
 def check_number(name: str, value: Any, least: int, most: int | None = None) -> None:

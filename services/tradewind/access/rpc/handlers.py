@@ -200,7 +200,7 @@ def _target_user(user_id: str) -> str:
 def _milliseconds(span: Duration) -> int:
     """Return a span in ms. A positive fraction is rounded up: it must not become 0, which stands for none."""
     whole, remainder = divmod(span.ToNanoseconds(), 1_000_000)
-    return whole + (remainder > 0 and whole >= 0)
+    return whole + 1 if remainder and whole >= 0 else whole
 
 
 def _rate(text: str) -> Rate:

@@ -1,5 +1,6 @@
 """Workers connected to this process: how much room each has, and what it holds."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -189,7 +190,7 @@ class WorkerPool:
     @property
     def rounds(self) -> int:
         """How many claims it takes until workers of every kind have had an offer."""
-        return max(1, -(-len(self._kinds) // MAX_VACANCIES))
+        return max(1, math.ceil(len(self._kinds) / MAX_VACANCIES))
 
     def promise(self, shard: int, *, reserve: bool = False) -> list[Room]:
         """Offer the room of up to 32 workers to one script, each kind in turn; `settle` takes it back.

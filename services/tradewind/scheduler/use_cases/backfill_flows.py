@@ -1,6 +1,7 @@
 """Begins, reads and cancels backfills of flows."""
 
 import asyncio
+import math
 from dataclasses import replace
 
 from tradewind.scheduler.domain.backfill import (
@@ -154,7 +155,7 @@ def _too_many(times: PastTimes) -> str:
     """
     count, into = f"more than {MAX_TIMES}", "several"
     if times.exact:
-        count, parts = f"{times.count}", -(-times.count // MAX_TIMES)
+        count, parts = f"{times.count}", math.ceil(times.count / MAX_TIMES)
         into = f"{parts}, the first with end {iso(times.first_ms + MAX_TIMES * times.schedule.interval_ms)}"
     split = f"split it into {into}, each starting where the previous one ends"
     return f"{count} times are planned between start and end; at most {MAX_TIMES} in one backfill: {split}"

@@ -1,5 +1,6 @@
 """Limits in memory: what may run, what is held back, and what happens when a key is full."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 
@@ -50,7 +51,7 @@ class MemoryLimiting(MemoryClocks):
 
     def _recheck_in(self, limit: str, us: int) -> None:
         """Look at the node tasks that wait for the rate of a key again in `us` microseconds."""
-        at = self._clock() + max(1, -(-us // 1000))
+        at = self._clock() + max(1, math.ceil(us / 1000))
         self._paced[limit] = min(self._paced.get(limit, at), at)
 
     def _wake_paced(self) -> None:
@@ -80,7 +81,7 @@ class MemoryLimiting(MemoryClocks):
         if rate is None:
             return 0
         early = self._bucket(node_type) + rate.interval_us - rate.period_us - self._clock() * 1000
-        return max(0, -(-early // 1000))
+        return max(0, math.ceil(early / 1000))
 
     def _room_of_user(self, user: str) -> int:
         most = self._config.max_running_per_user
