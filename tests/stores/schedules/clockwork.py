@@ -53,7 +53,6 @@ from tradewind.trigger.domain.event import Event, Outcome
 from tradewind.trigger.ports.claims import ClaimOrder
 from tradewind.trigger.ports.queues import FiringOrder, QueueStore
 from tradewind.trigger.rpc import parsing
-from tradewind.trigger.use_cases.plan_acks import with_next_time
 
 LEASE_MS = 20_000
 CHECK_IN_MS = 5_000
@@ -252,7 +251,7 @@ class Replica:
             following = answer.next_ms > 0
             ack = Ack(claim, answer.next_ms if following else None, finished=not following)
             trigger = await self._triggers.find(claim.partition, claim.trigger_id)
-            acks.append(ack if trigger is None else with_next_time(ack, trigger, self._clock.now_ms()))
+            acks.append(ack if trigger is None else ack.with_next_time(trigger, self._clock.now_ms()))
         await self._triggers.ack(acks, self.name)
         await self._triggers.nack(nacks, self.name)
 

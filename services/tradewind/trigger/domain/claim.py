@@ -1,7 +1,7 @@
 """Claims: a due trigger is leased to one receiver until a deadline, under a token that fences off late answers."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tradewind.trigger.domain.trigger import Trigger
 
@@ -55,6 +55,14 @@ class Ack:
     next_ms: int | None = None
     finished: bool = False
 
+    def with_next_time(self, trigger: Trigger, now_ms: int) -> "Ack":
+        """Return it with the next planned time of its trigger, unless it has a valid one or the store computes it."""
+        if self.finished or not trigger.schedule.needs_next:
+            return self
+        if self.next_ms is not None and self.next_ms > trigger.planned_ms:
+            return self
+        return replace(self, next_ms=trigger.schedule.next_after(trigger.planned_ms, now_ms))
+
 
 @dataclass(frozen=True, slots=True)
 class Nack:
@@ -78,6 +86,7 @@ class Extension:
 
 
 SHARED = -1
+"""The epoch of subscriptions that share a queue."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from tradewind.trigger.ports.stores import TriggersOfQueue
 from tradewind.trigger.ports.wakes import EarlierDue, NewReceiver
 from tradewind.trigger.use_cases.held_claims import HeldClaims, token_of
 from tradewind.trigger.use_cases.log_losses import log_dead, log_orphans
-from tradewind.trigger.use_cases.plan_acks import with_next_time
 from tradewind.trigger.use_cases.receivers import Receivers
 from tradewind.trigger.use_cases.return_claims import ReturnClaims
 from tradewind.trigger.use_cases.trace_firings import TraceFirings
@@ -318,7 +317,7 @@ class Delivery:
             trigger = self._held.unplanned(token)
         else:
             trigger = await self._store.find(token.partition, token.trigger_id)
-        return ack if trigger is None else with_next_time(ack, trigger, await self._store_ms(token.partition))
+        return ack if trigger is None else ack.with_next_time(trigger, await self._store_ms(token.partition))
 
     async def _store_ms(self, partition: int) -> int:
         watched = self._watched.get(partition)
