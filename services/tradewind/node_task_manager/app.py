@@ -209,9 +209,9 @@ class NodeTaskManager:
         )
 
     async def owners(self, request: Any) -> Collection[str]:
-        """Return to whom the runs belong that a request names; for the gate. Raises InvalidInput for too many.
+        """Return to whom the runs belong that a request names; for the gate.
 
-        Ad-hoc tasks and batches of another user are not found. Raises NotFound for them.
+        Raises InvalidInput for too many, NotFound for ad-hoc tasks and batches of another user.
         """
         named = runs_in(request)
         found = await asyncio.gather(*(self._records.components(run, request.user_id) for run in named))

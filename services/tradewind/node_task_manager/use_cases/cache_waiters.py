@@ -55,8 +55,9 @@ class CacheWaiters:
             if await self._make_ready(chosen):
                 return
 
-    def expire(self, now: float) -> None:
-        """Forget node tasks that have checked again elsewhere, or have ended; `now` is the monotonic time in s."""
+    def expire(self) -> None:
+        """Forget node tasks that have checked again elsewhere, or have ended."""
+        now = time.monotonic()
         for waiting in list(self._waiting.values()):
             for waiter, since in list(waiting.items()):
                 if now - since > _FORGET_S:

@@ -204,7 +204,7 @@ class ResultCaches:
         if self._unsettled and not self._breaker.is_open:
             unsettled, self._unsettled = self._unsettled, []
             await asyncio.gather(*(self._settle(flight, None) for flight in unsettled if now < flight.until))
-        self.waiters.expire(time.monotonic())
+        self.waiters.expire()
         await self.counts.flush()
         return quiet
 

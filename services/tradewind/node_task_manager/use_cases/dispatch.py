@@ -26,7 +26,7 @@ from tradewind.node_task_manager.use_cases.report_flush import ReportFlush
 from tradewind.node_task_manager.use_cases.run_queue import RunQueue, refuse
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Room, WorkerPool
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, RoomOffer, WorkerPool
 from tradewind.server.backoff import Backoff
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Unavailable
@@ -312,7 +312,7 @@ class Dispatcher:
                     future.set_result(result)
         return True
 
-    def _promise(self) -> list[Room]:
+    def _promise(self) -> list[RoomOffer]:
         """Offer room to a script; leave some for the next one, unless waiting node tasks can fill all of it."""
         return self._pool.promise(self.shard.number, reserve=not self._claims)
 
@@ -339,7 +339,9 @@ class Dispatcher:
             raise
         self.apply(effects, offers)
 
-    def apply(self, effects: Effects, offers: Sequence[Room] = (), recipient: ConnectedWorker | None = None) -> None:
+    def apply(
+        self, effects: Effects, offers: Sequence[RoomOffer] = (), recipient: ConnectedWorker | None = None
+    ) -> None:
         """Deliver the effects of a change; then release the room that was offered for it.
 
         Assignments go only to the streams that were offered, or to `recipient`: a later stream of the same worker must

@@ -12,7 +12,7 @@ from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.report import Report, ReportQueue
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Room, WorkerPool
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, RoomOffer, WorkerPool
 
 _log = structlog.get_logger(__name__)
 _MAX_TRIES = 50
@@ -22,7 +22,7 @@ class Apply(Protocol):
     """Delivers the effects of a change."""
 
     def __call__(
-        self, effects: Effects, offers: Sequence[Room] = (), recipient: ConnectedWorker | None = None
+        self, effects: Effects, offers: Sequence[RoomOffer] = (), recipient: ConnectedWorker | None = None
     ) -> None: ...
 
 
@@ -38,7 +38,7 @@ class ReportFlush:
         shard: Shard,
         pool: WorkerPool,
         reports: ReportQueue,
-        promise: Callable[[], list[Room]],
+        promise: Callable[[], list[RoomOffer]],
         apply: Apply,
         request_claim: Callable[[], None],
         replaced: Callable[[ConnectedWorker], None],

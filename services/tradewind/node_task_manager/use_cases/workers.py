@@ -106,7 +106,8 @@ def declared_by(offers: Mapping[str, Offer]) -> Declared:
     return frozenset((name, offer.outputs) for name, offer in offers.items() if offer.outputs is not None)
 
 
-Room: TypeAlias = tuple[ConnectedWorker, Vacancy]
+RoomOffer: TypeAlias = tuple[ConnectedWorker, Vacancy]
+"""A worker, and its room as it is offered to a script."""
 _Kind: TypeAlias = dict[ConnectedWorker, None]
 
 
@@ -192,13 +193,13 @@ class WorkerPool:
         """How many claims it takes until workers of every kind have had an offer."""
         return max(1, math.ceil(len(self._kinds) / MAX_VACANCIES))
 
-    def promise(self, shard: int, *, reserve: bool = False) -> list[Room]:
+    def promise(self, shard: int, *, reserve: bool = False) -> list[RoomOffer]:
         """Offer the room of up to 32 workers to one script, each kind in turn; `settle` takes it back.
 
         With `reserve`, some room is left for the next script: only 25 of a worker's room are offered, or all but 25
         if that is more.
         """
-        offers: list[Room] = []
+        offers: list[RoomOffer] = []
         types = 0
         while self._kinds and len(offers) < MAX_VACANCIES and types <= MAX_OFFERED_TYPES:
             node_types, kind = next(iter(self._kinds.items()))
@@ -217,7 +218,7 @@ class WorkerPool:
                 self._kinds.setdefault(worker.node_types, {})[worker] = None
         return offers
 
-    def settle(self, offers: Sequence[Room]) -> None:
+    def settle(self, offers: Sequence[RoomOffer]) -> None:
         """Take back what `promise` offered; what was claimed is held by now."""
         for worker, vacancy in offers:
             worker.promised -= vacancy.credits
