@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from tradewind.access.domain.day import Day
-from tradewind.access.domain.session import Draft, Session, User
+from tradewind.access.domain.session import Session, SessionDraft, User
 from tradewind.server.access.roles import Role
 from tradewind.server.rates import Rate
 
@@ -37,7 +37,7 @@ class Authorized:
 class SessionStore(Protocol):
     """Sessions on record, by the digests of their tokens. Every change is atomic, and `Changes` reports it."""
 
-    async def open(self, digest: str, draft: Draft, role: Role | None = None) -> Session | Refusal:
+    async def open(self, digest: str, draft: SessionDraft, role: Role | None = None) -> Session | Refusal:
         """Put a session on record; with `role`, put the user on record as well if there is none.
 
         Refused when there is no such user, when the user has another role, and when the user has MAX_SESSIONS that

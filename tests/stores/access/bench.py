@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tests.servers import RedisServer
-from tradewind.access.domain.session import Draft, Session, SessionKind
+from tradewind.access.domain.session import Session, SessionDraft, SessionKind
 from tradewind.access.ports import CallCounts, Changes, QuotaCounts, SessionStore, UserStore
 from tradewind.access.stores.keys import Keys
 from tradewind.access.stores.memory import MemoryAccess
@@ -31,7 +31,7 @@ class Bench:
 
     async def open(self, name: str, user_id: str = "ann", *, idle: int = 0, lifetime: int = DAY) -> Session:
         """Record a session, and the user if need be, and expect success."""
-        draft = Draft(user_id, SessionKind.LOGIN if idle else SessionKind.TOKEN, lifetime, idle, name)
+        draft = SessionDraft(user_id, SessionKind.LOGIN if idle else SessionKind.TOKEN, lifetime, idle, name)
         made = await self.sessions.open(digest(name, user_id), draft, Role.USER)
         assert isinstance(made, Session), made
         return made

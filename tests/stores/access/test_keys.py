@@ -6,7 +6,7 @@ from redis.exceptions import NoPermissionError
 from tests.servers import RedisServer
 from tests.stores.access.bench import DAY, HOUR, PREFIX, digest, redis_bench
 from tradewind.access.domain.day import KEPT_MS, day_of
-from tradewind.access.domain.session import REMEMBERED_MS, Draft, SessionKind
+from tradewind.access.domain.session import REMEMBERED_MS, SessionDraft, SessionKind
 from tradewind.access.stores.keys import ACL, Keys
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import digest_of, new_token
@@ -49,7 +49,7 @@ async def test_store_holds_no_tokens(redis_server: RedisServer) -> None:
     bench = redis_bench(redis_server, ManualClock())
     token = new_token("ann")
     stored = digest_of(token) or ""
-    await bench.sessions.open(stored, Draft("ann", SessionKind.TOKEN, DAY), Role.USER)
+    await bench.sessions.open(stored, SessionDraft("ann", SessionKind.TOKEN, DAY), Role.USER)
     admin = redis_server.connect()
     session = await admin.hgetall(KEYS.session(partition_of("ann"), stored))
     listed = await admin.zrange(KEYS.sessions("ann"), 0, -1)

@@ -11,7 +11,7 @@ from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.access.bench import HOUR, LASTING_KEYS, MINUTE, PREFIX, Bench, digest, memory_bench, redis_bench
 from tests.stores.machines import TwinStores
 from tradewind.access.domain.day import day_of
-from tradewind.access.domain.session import REMEMBERED_MS, Draft, SessionKind
+from tradewind.access.domain.session import REMEMBERED_MS, SessionDraft, SessionKind
 from tradewind.access.stores.keys import Keys
 from tradewind.access.stores.redis import RedisAccess
 from tradewind.access.stores.redis_doctor import RedisAccessExaminer
@@ -67,7 +67,7 @@ class Twins(TwinStores[Bench]):
         if made in self.used:
             made = self.fresh(user_id)
         self.used.add(made)
-        self.both(lambda bench: bench.sessions.open(made, Draft(user_id, *draft, name), role))
+        self.both(lambda bench: bench.sessions.open(made, SessionDraft(user_id, *draft, name), role))
 
     @rule(user_id=users, name=names)
     def replace(self, user_id: str, name: str) -> None:

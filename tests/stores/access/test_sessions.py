@@ -2,12 +2,12 @@
 
 from tests.stores.access.bench import DAY, HOUR, MINUTE, Bench, digest
 from tests.waiting import until
-from tradewind.access.domain.session import MAX_SESSIONS, REMEMBERED_MS, Draft, SessionKind, User
+from tradewind.access.domain.session import MAX_SESSIONS, REMEMBERED_MS, SessionDraft, SessionKind, User
 from tradewind.access.ports import Authorized, Refusal
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import session_id_of
 
-ANN = Draft("ann", SessionKind.TOKEN, DAY)
+ANN = SessionDraft("ann", SessionKind.TOKEN, DAY)
 
 
 async def test_token_authorizes_its_user_with_the_current_role(bench: Bench) -> None:

@@ -29,7 +29,7 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class SessionDraft:
     """A new session: it ends `lifetime_ms` after it is made, or `idle_ms` after its last use (0: it may stay idle)."""
 
     user_id: str
@@ -44,7 +44,7 @@ class Session:
     """A session on record; `digest` is that of its token, times are epoch ms."""
 
     digest: str
-    draft: Draft
+    draft: SessionDraft
     created_at: int
     last_activity: int
 

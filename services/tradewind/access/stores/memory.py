@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tradewind.access.domain.day import Day
-from tradewind.access.domain.session import MAX_SESSIONS, REMEMBERED_MS, Draft, Session, User
+from tradewind.access.domain.session import MAX_SESSIONS, REMEMBERED_MS, Session, SessionDraft, User
 from tradewind.access.ports import Authorized, Refusal, Reserved
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import session_id_of
@@ -85,7 +85,7 @@ class MemorySessions:
 
     access: MemoryAccess
 
-    async def open(self, digest: str, draft: Draft, role: Role | None = None) -> Session | Refusal:
+    async def open(self, digest: str, draft: SessionDraft, role: Role | None = None) -> Session | Refusal:
         access, now = self.access, self.access.clock()
         user = access.users_by_id.get(draft.user_id)
         if user is None and role is None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from tradewind.access.domain.day import KEPT_MS, Day
-from tradewind.access.domain.session import MAX_SESSIONS, REMEMBERED_MS, Draft, Session, SessionKind, User
+from tradewind.access.domain.session import MAX_SESSIONS, REMEMBERED_MS, Session, SessionDraft, SessionKind, User
 from tradewind.access.ports import Authorized, Refusal, Reserved
 from tradewind.access.stores.keys import Keys
 from tradewind.server.access.roles import Role
@@ -83,7 +83,7 @@ class RedisSessions:
     def __init__(self, access: RedisAccess) -> None:
         self._access = access
 
-    async def open(self, digest: str, draft: Draft, role: Role | None = None) -> Session | Refusal:
+    async def open(self, digest: str, draft: SessionDraft, role: Role | None = None) -> Session | Refusal:
         row = (digest, draft.user_id, draft.kind, draft.lifetime_ms, draft.idle_ms, draft.label, 0, 0)
         refusal, made = await self._access.run(
             _OPEN,
@@ -210,4 +210,6 @@ class RedisChanges:
 
 def _session(row: _Row) -> Session:
     digest, user_id, kind, lifetime_ms, idle_ms, label, created_at, last_activity = row
-    return Session(digest, Draft(user_id, SessionKind(kind), lifetime_ms, idle_ms, label), created_at, last_activity)
+    return Session(
+        digest, SessionDraft(user_id, SessionKind(kind), lifetime_ms, idle_ms, label), created_at, last_activity
+    )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tradewind.access.domain.session import MAX_SESSIONS, Draft, Session, SessionKind
+from tradewind.access.domain.session import MAX_SESSIONS, Session, SessionDraft, SessionKind
 from tradewind.access.ports import Refusal, SessionStore
 from tradewind.access.use_cases.reserved_names import reserved_name
 from tradewind.server.access.roles import Role
@@ -32,7 +32,7 @@ class OpenSessions:
     async def login(self, user_id: str, label: str) -> tuple[str, Session]:
         """Begin a session; return its token and the session. Raises InvalidInput, NotFound, Exhausted."""
         lifetimes = self._lifetimes
-        draft = Draft(user_id, SessionKind.LOGIN, lifetimes.session, lifetimes.idle, label)
+        draft = SessionDraft(user_id, SessionKind.LOGIN, lifetimes.session, lifetimes.idle, label)
         return await self._open(draft, None, [])
 
     async def token(self, user_id: str, label: str, lifetime_ms: int, role: Role | None) -> tuple[str, Session]:
@@ -47,7 +47,9 @@ class OpenSessions:
             faults.append(Violation("lifetime", f"must be 0 to {longest_ms // 1000} s, is {lifetime_ms / 1000:g} s"))
         if role is not None:
             faults += reserved_name("user_id", user_id)
-        return await self._open(Draft(user_id, SessionKind.TOKEN, lifetime_ms or longest_ms, 0, label), role, faults)
+        return await self._open(
+            SessionDraft(user_id, SessionKind.TOKEN, lifetime_ms or longest_ms, 0, label), role, faults
+        )
 
     async def refresh(self, digest: str, user_id: str) -> tuple[str, Session]:
         """Replace a token with a new one. Raises NotFound."""
@@ -57,7 +59,7 @@ class OpenSessions:
             raise NotFound("session", digest[:20])
         return token, made
 
-    async def _open(self, draft: Draft, role: Role | None, faults: list[Violation]) -> tuple[str, Session]:
+    async def _open(self, draft: SessionDraft, role: Role | None, faults: list[Violation]) -> tuple[str, Session]:
         fault = check_identifier("user_id", draft.user_id)
         if fault is not None:
             faults.append(fault)
