@@ -1,4 +1,4 @@
-"""The background work of the registry: removing lapsed entries from the indices."""
+"""The background work of the registry: removing lapsed entries from the indexes."""
 
 import asyncio
 import random

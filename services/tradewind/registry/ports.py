@@ -43,10 +43,10 @@ class WorkerStore(Protocol):
     async def heartbeat(self, worker: Worker) -> HeartbeatAnswer | Refusal:
         """Note that a worker is alive, and what it now reports about itself.
 
-        A worker that has no record, or that is out and on record as another incarnation, gets a new record. A replaced
-        incarnation changes nothing and is asked to drain. An incarnation that was never seen changes nothing while
-        another one is alive, and is asked to register. In all other cases `register_again` says that a node type it
-        offers is not declared.
+        A worker that has no record, or that is offline and on record as another incarnation, gets a new record. A
+        replaced incarnation changes nothing and is asked to drain. An incarnation that was never seen changes nothing
+        while another one is alive, and is asked to register. In all other cases `register_again` says that a node type
+        it offers is not declared.
         """
         ...
 
@@ -59,7 +59,7 @@ class WorkerStore(Protocol):
         ...
 
     async def find(self, worker_id: str) -> WorkerRecord | None:
-        """Return a worker, even one that is out, or None when not on record."""
+        """Return a worker, even one that is offline, or None when not on record."""
         ...
 
     async def list(
@@ -99,7 +99,7 @@ class NodeTypeStore(Protocol):
 
 
 class Sweeper(Protocol):
-    """Keeps the indices free of lapsed entries; lists are correct without it."""
+    """Keeps the indexes free of lapsed entries; lists are correct without it."""
 
     async def sweep(self) -> int:
         """Remove a bounded number of lapsed workers and node types; return how many."""

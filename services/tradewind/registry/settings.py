@@ -16,13 +16,13 @@ class RegistrySettings(CommonSettings):
         60.0,
         ge=0.3,
         le=7 * 24 * 3600,
-        description="Seconds without a heartbeat after which a worker is out; at least three heartbeat intervals.",
+        description="Seconds without a heartbeat after which a worker is offline; at least three heartbeat intervals.",
     )
     registry_retention_seconds: float = Field(
         24 * 3600.0,
         ge=0,
         le=30 * 24 * 3600,
-        description="Seconds for which a worker that is out, and a node type that nobody offers, stay on record.",
+        description="Seconds for which an offline worker, and a node type that nobody offers, stay on record.",
     )
     registry_sweep_seconds: float = Field(
         60.0, ge=0.1, le=86_400, description="Seconds between two sweeps that remove lapsed entries from the indexes."

@@ -62,7 +62,7 @@ async def deregister_worker(workers: WorkerStore, worker_id: str, incarnation: s
 
 
 async def get_worker(workers: WorkerStore, worker_id: str) -> WorkerRecord:
-    """Return a worker, even one that is out. Raises NotFound, InvalidInput for an illegal id."""
+    """Return a worker, even one that is offline. Raises NotFound, InvalidInput for an illegal id."""
     require_identifiers(worker_id=worker_id)
     record = await workers.find(worker_id)
     if record is None:

@@ -16,7 +16,7 @@ from tradewind.server.clock import ManualClock
 PREFIX = "trading_flow"
 LIFETIMES = Lifetimes()
 SECOND, HOUR = 1000, 3600 * 1000
-LASTING_KEYS = Keys(PREFIX).indices
+LASTING_KEYS = Keys(PREFIX).indexes
 
 
 @dataclass

@@ -23,10 +23,10 @@ def bench(redis_server: RedisServer) -> Bench:
 async def test_every_key_carries_the_tag_and_only_indexes_lack_a_ttl(bench: Bench, redis_server: RedisServer) -> None:
     await bench.register(a_worker("w", "average", api_url="worker:9000"))
     assert await redis_server.keys() == sorted(
-        [KEYS.worker("w"), KEYS.node_type("average"), KEYS.offering("average"), *KEYS.indices]
+        [KEYS.worker("w"), KEYS.node_type("average"), KEYS.offering("average"), *KEYS.indexes]
     )
     assert KEYS.worker("w") == "trading_flow:{registry}:workers:w"
-    assert await redis_server.keys_without_ttl() == sorted(KEYS.indices)
+    assert await redis_server.keys_without_ttl() == sorted(KEYS.indexes)
     admin = redis_server.connect()
     assert KEPT - 10_000 < await admin.pttl(KEYS.worker("w")) <= KEPT
     assert KEPT - 10_000 < await admin.pttl(KEYS.node_type("average")) <= KEPT

@@ -9,8 +9,8 @@ HOUR_MS = 3600 * 1000
 class Lifetimes:
     """How long records last without being renewed.
 
-    A worker is out `time_to_live` after its last heartbeat, and its record ends `retention` later. A declaration lapses
-    `retention` after the last worker that offers it would have been out.
+    A worker is offline `time_to_live` after its last heartbeat, and its record ends `retention` later. A declaration
+    lapses `retention` after the last worker that offers it would have been offline.
     """
 
     heartbeat_interval: int = 20_000
@@ -22,8 +22,8 @@ class Lifetimes:
             raise ValueError("the heartbeat interval must be positive")
         if self.time_to_live < 3 * self.heartbeat_interval:
             raise ValueError(
-                "the time to live must be at least three heartbeat intervals; otherwise one lost heartbeat would put a "
-                "worker out"
+                "the time to live must be at least three heartbeat intervals; otherwise a worker would be offline "
+                "after one lost heartbeat"
             )
         if self.retention < 0:
             raise ValueError("the retention must not be negative")

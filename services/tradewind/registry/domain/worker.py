@@ -49,7 +49,7 @@ class WorkerRecord:
 
     @property
     def status(self) -> WorkerStatus:
-        """The status; a worker that is both out and draining is offline."""
+        """The status; a worker that is not alive is offline, even if it was draining."""
         if not self.alive:
             return WorkerStatus.OFFLINE
         return WorkerStatus.DRAINING if self.draining else WorkerStatus.ACTIVE

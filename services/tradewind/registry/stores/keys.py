@@ -4,7 +4,7 @@ All keys carry the tag `{registry}`, so that any script may touch any of them. T
 
 | key | kind | holds | until |
 | --- | --- | --- | --- |
-| `workers:<id>` | hash | what a worker reports about itself, its times, its status | 24 h after it is out |
+| `workers:<id>` | hash | what a worker reports about itself, its times, its status | 24 h after it is offline |
 | `node_types:<type>` | hash | the latest declaration of a node type | 24 h after nobody offers it |
 | `node_types:<type>:workers` | zset | workers that offer it, by last heartbeat | 60 s after the last of them |
 | `alive` | zset | workers on record, by last heartbeat: alive while that is younger than 60 s | swept |
@@ -30,7 +30,7 @@ class Keys:
         base = f"{prefix}:{{registry}}:"
         self.workers = base + "workers:"
         self.node_types = base + "node_types:"
-        self.indices = tuple(
+        self.indexes = tuple(
             base + name for name in ("alive", "worker_ids", "loads", "node_type_names", "node_type_lapses", "called")
         )
 

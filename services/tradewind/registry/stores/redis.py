@@ -47,7 +47,7 @@ class RedisRegistry:
             "workers": self.keys.workers,
             "node_types": self.keys.node_types,
         }
-        return await script(self._client, [*self.keys.indices, *keys], shared | args)
+        return await script(self._client, [*self.keys.indexes, *keys], shared | args)
 
     async def sweep(self) -> int:
         return await self.run(_SWEEP, max_checked=self.limits.records_per_script // 2)

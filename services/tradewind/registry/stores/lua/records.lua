@@ -1,4 +1,4 @@
--- Shared by the scripts of the registry. KEYS[1..6] are the indices in the order of keys.py; args: now_ms,
+-- Shared by the scripts of the registry. KEYS[1..6] are the indexes in the order of keys.py; args: now_ms,
 -- time_to_live, retention, and `workers` and `node_types`, the prefixes of computed keys.
 local ALIVE, IDS, LOADS, NAMES, LAPSES, CALLED
 local FIELDS = {'id', 'incarnation', 'api_url', 'supported_nodes', 'capacity', 'running', 'host', 'pid', 'sdk',
