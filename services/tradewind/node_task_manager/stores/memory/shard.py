@@ -162,6 +162,13 @@ class MemoryShard(
             return structs.replace(call.effects(), late=True)
         spare_till = now + spare_ms
         since = spare_till - self._limits.lease_ms if spare_ms else 0
+        self._reap_leases(call, now, since, spare_till)
+        self._reap_waits(call, now, since, spare_till)
+        self._conclude((), call)
+        return call.effects()
+
+    def _reap_leases(self, call: Call, now: int, since: int, spare_till: int) -> None:
+        """End attempts whose lease or other clock is over; those that started before `since` are spared."""
         for _, task_id in sorted((at, task_id) for task_id, at in self._leases.items() if at <= now):
             task = self._tasks[task_id]
             if task.started_at < since:
@@ -176,6 +183,9 @@ class MemoryShard(
                 call.terminate(task, StopMark(error.message, "system", now))
             self._log_error(task, error)
             self._fail_attempt(replace(task, nonce=""), error, None, call)
+
+    def _reap_waits(self, call: Call, now: int, since: int, spare_till: int) -> None:
+        """Fail node tasks that have waited too long for a worker; those ready before `since` are spared."""
         for _, task_id in sorted((at, task_id) for task_id, at in self._queues.waits.items() if at <= now):
             task = self._tasks[task_id]
             node, total_at = self._node(task), self._private[task_id].total_at
@@ -193,8 +203,6 @@ class MemoryShard(
                 limit = duration_text(node.schedule_to_start_ms)
                 message = f'no worker that offers "{node.node_type}" took it within {limit}'
                 self._fail(task, "START_TIMEOUT", message, call)
-        self._conclude((), call)
-        return call.effects()
 
     async def reopen(self) -> Effects:
         call = Call()

@@ -118,49 +118,51 @@ class MemoryCycles:
 
     def _refusal(self, request: BeginRequest, flow: Flow) -> BeginAnswer | None:
         """Return the answer to a request that begins nothing; at most, it moves on a backfill or the schedule."""
-        if request.request is not None:
-            first = self._data.first_answer(flow.flow_id, request.request)
-            if first is not None:
-                if first.payload != request.request.payload:
-                    return BeginAnswer(BeginOutcome.REUSED, revision=flow.revision)
-                return BeginAnswer(BeginOutcome.DUPLICATE, first.run, first.run_id, revision=flow.revision)
+        refusal = self._first_answer(request, flow)
+        if refusal is not None:
+            return refusal
         same_revision = request.shape.revision == flow.revision and flow.digest.startswith(request.shape.digest)
         if request.event is not None and settle_event(request, request.event, flow, self._data.now(), same_revision):
             return BeginAnswer(BeginOutcome.SETTLED, next_ms=flow.next_execution_ms, revision=flow.revision)
         if request.scheduled:
-            stale = request.schedule_epoch < flow.schedule_epoch
-            if stale and not request.queued and request.event is None:
-                return BeginAnswer(BeginOutcome.STALE_EPOCH, revision=flow.revision)
-            if flow.status is not FlowStatus.RUNNING:
-                return BeginAnswer(BeginOutcome.NOT_RUNNING, revision=flow.revision)
-            firing = None if request.queued else flow.firings.get(request.due_ms)
-            if firing is not None:
-                if flow.next_execution_ms == request.due_ms:
-                    # Begun by a backfill, or planned by another schedule: this schedule goes on after that time.
-                    later = request.planned_ms > request.due_ms
-                    flow.next_execution_ms = request.planned_ms if later else request.next_ms
-                    end_flow_that_is_over(flow, self._data.now(), FlowStatus.COMPLETED)
-                if firing.outcome is not FiringOutcome.FIRED:
-                    return BeginAnswer(BeginOutcome.SETTLED, next_ms=flow.next_execution_ms, revision=flow.revision)
-                name = RunName(flow.flow_id, firing.cycle, firing.run)
-                return BeginAnswer(BeginOutcome.DUPLICATE, name, firing.run_id, flow.next_execution_ms, flow.revision)
+            refusal = self._schedule_refusal(request, flow)
+            if refusal is not None:
+                return refusal
         if not same_revision:
             return BeginAnswer(BeginOutcome.REVISION_CHANGED, revision=flow.revision)
         if request.backfill is not None:
             outcome = advance(flow, request.backfill, self._data.now())
             return None if outcome is BeginOutcome.BEGUN else BeginAnswer(outcome, revision=flow.revision)
-        if flow.overlap is not OverlapPolicy.ALLOW and request.ahead and (flow.blocking_runs or flow.queued):
-            return BeginAnswer(BeginOutcome.EARLY, revision=flow.revision)
-        if flow.blocking_runs and flow.overlap is not OverlapPolicy.ALLOW and request.parent is None:
-            # The only firing of a flow that runs once is not given up: it comes again until it can begin.
-            once = request.shape.schedule.once and flow.overlap is OverlapPolicy.SKIP
-            if request.queued or not request.scheduled or once:
-                not_stopping = [name for name in flow.blocking_runs if not flow.open[name]]
-                blocking = max(not_stopping or flow.blocking_runs)
-                return BeginAnswer(BeginOutcome.OVERLAP, blocking, revision=flow.revision)
-        if request.queued and not flow.queued:
-            return BeginAnswer(BeginOutcome.SETTLED, revision=flow.revision)
-        return None
+        return _overlap_refusal(request, flow)
+
+    def _first_answer(self, request: BeginRequest, flow: Flow) -> BeginAnswer | None:
+        """Return the answer to a client's request that was made before."""
+        first = self._data.first_answer(flow.flow_id, request.request) if request.request is not None else None
+        if request.request is None or first is None:
+            return None
+        if first.payload != request.request.payload:
+            return BeginAnswer(BeginOutcome.REUSED, revision=flow.revision)
+        return BeginAnswer(BeginOutcome.DUPLICATE, first.run, first.run_id, revision=flow.revision)
+
+    def _schedule_refusal(self, request: BeginRequest, flow: Flow) -> BeginAnswer | None:
+        """Refuse a planned time of an earlier schedule, of a flow that is not running, or that has been answered."""
+        stale = request.schedule_epoch < flow.schedule_epoch
+        if stale and not request.queued and request.event is None:
+            return BeginAnswer(BeginOutcome.STALE_EPOCH, revision=flow.revision)
+        if flow.status is not FlowStatus.RUNNING:
+            return BeginAnswer(BeginOutcome.NOT_RUNNING, revision=flow.revision)
+        firing = None if request.queued else flow.firings.get(request.due_ms)
+        if firing is None:
+            return None
+        if flow.next_execution_ms == request.due_ms:
+            # Begun by a backfill, or planned by another schedule: this schedule goes on after that time.
+            later = request.planned_ms > request.due_ms
+            flow.next_execution_ms = request.planned_ms if later else request.next_ms
+            end_flow_that_is_over(flow, self._data.now(), FlowStatus.COMPLETED)
+        if firing.outcome is not FiringOutcome.FIRED:
+            return BeginAnswer(BeginOutcome.SETTLED, next_ms=flow.next_execution_ms, revision=flow.revision)
+        name = RunName(flow.flow_id, firing.cycle, firing.run)
+        return BeginAnswer(BeginOutcome.DUPLICATE, name, firing.run_id, flow.next_execution_ms, flow.revision)
 
     def _create(self, request: BeginRequest, flow: Flow, now: int) -> BeginAnswer:
         remembered, planned_ms = request.request, request.planned_ms
@@ -250,6 +252,23 @@ class MemoryCycles:
 
 def _event_id(request: BeginRequest) -> str:
     return request.event.event_id if request.event is not None else ""
+
+
+def _overlap_refusal(request: BeginRequest, flow: Flow) -> BeginAnswer | None:
+    """Refuse a request that open cycles, or planned times that wait, stand in the way of."""
+    allowed = flow.overlap is OverlapPolicy.ALLOW
+    if request.ahead and not allowed and (flow.blocking_runs or flow.queued):
+        return BeginAnswer(BeginOutcome.EARLY, revision=flow.revision)
+    if flow.blocking_runs and not allowed and request.parent is None:
+        # The only firing of a flow that runs once is not given up: it comes again until it can begin.
+        once = request.shape.schedule.once and flow.overlap is OverlapPolicy.SKIP
+        if request.queued or not request.scheduled or once:
+            not_stopping = [name for name in flow.blocking_runs if not flow.open[name]]
+            blocking = max(not_stopping or flow.blocking_runs)
+            return BeginAnswer(BeginOutcome.OVERLAP, blocking, revision=flow.revision)
+    if request.queued and not flow.queued:
+        return BeginAnswer(BeginOutcome.SETTLED, revision=flow.revision)
+    return None
 
 
 def _for_waiting(request: BeginRequest, waiting: Waiting) -> BeginRequest:
