@@ -144,14 +144,13 @@ class NodeTaskManagerHandlers(
         user_id, outputs = request.user_id, request.include_outputs
         if request.items_of:
             require_identifiers(items_of=request.items_of)
-            items = await self.records.items(run, user_id, request.items_of, after, limit, outputs=outputs)
-            return pb2.ListNodeTasksResponse(
-                node_tasks=[mapping.node_task(each) for each in items[0]], next_page_token=page_token(items[1] or None)
+            views, following = await self.records.items(run, user_id, request.items_of, after, limit, outputs=outputs)
+        else:
+            views, following = await self.records.node_tasks(
+                run, user_id, after, limit, outputs=outputs, only=request.node_ids
             )
-        views, following = await self.records.node_tasks(
-            run, user_id, after, limit, outputs=outputs, only=request.node_ids
-        )
-        signals = await self.records.signals(views, request.user_id) if request.include_signals else []
+        wants_signals = request.include_signals and not request.items_of
+        signals = await self.records.signals(views, user_id) if wants_signals else []
         return pb2.ListNodeTasksResponse(
             node_tasks=[mapping.node_task(each) for each in views],
             signals=mapping.signals(signals),

@@ -326,7 +326,7 @@ def _flat_outcomes(outcomes: Sequence[Outcome]) -> list[object]:
     return flat
 
 
-def _pieces(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) -> list[Sequence[Item]]:
+def _pieces(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) -> Sequence[Sequence[Item]]:
     """Cut items into pieces of at most 500 in total, but at least one item each; no items make one empty piece."""
     pieces: list[list[Item]] = [[]]
     taken = 0
@@ -336,7 +336,7 @@ def _pieces(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) ->
             pieces.append([])
             taken = size(item)
         pieces[-1].append(item)
-    return list(pieces)
+    return pieces
 
 
 def _joined(done: Sequence[Effects]) -> Effects:
