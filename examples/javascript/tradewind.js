@@ -265,7 +265,7 @@ export class Worker {
       flowId: assignment.flowId,
       cycle: assignment.cycle,
       attempt: assignment.attempt,
-      idempotencyKey: `${assignment.nodeTaskId}:${assignment.runId}`,
+      idempotencyKey: idempotencyKeyOf(assignment),
       progress: (progress, message = "") => this.#send({progress: [{token, progress, message: cut(message, PROGRESS_CHARACTERS)}]}),
       log: (message, level = "INFO") => this.#send({logs: [{token, level, message: cut(message, LOG_CHARACTERS)}]}),
     });
@@ -319,6 +319,11 @@ function isPassing({code, metadata}) {
   const details = metadata?.get("grpc-status-details-bin")[0];
   if (details?.includes("SESSION_REPLACED")) return false;
   return ![grpc.status.INVALID_ARGUMENT, grpc.status.UNAUTHENTICATED, grpc.status.PERMISSION_DENIED, grpc.status.UNIMPLEMENTED].includes(code);
+}
+
+// The same text for every attempt, whatever number the cycle has: `<run_id>:<node_id>[:<item>]`.
+function idempotencyKeyOf({flowId, nodeTaskId, runId}) {
+  return flowId ? [runId, ...nodeTaskId.split(":").slice(3)].join(":") : `${nodeTaskId}:${runId}`;
 }
 
 function outputsOf(outputs) {

@@ -133,6 +133,15 @@ class Attempt:
         self.timer_at = 0.0
         """When the timer goes off, by the loop's clock: uvloop's timers for what is due at once do not know."""
 
+    @property
+    def idempotency_key(self) -> str:
+        """The same text for every attempt of the node in its run, whatever the number of the cycle: see Context."""
+        given = self.assignment
+        if not given.flow_id:
+            return f"{given.node_task_id}:{given.run_id}"
+        item = f":{given.item}" if given.HasField("item") else ""
+        return f"{given.run_id}:{given.node_id}{item}"
+
     def redacted(self, text: str) -> str:
         """Return `text` without the values of this attempt's secrets."""
         return text if self.redact is None else self.redact(text)

@@ -115,10 +115,10 @@ class Context:
     def idempotency_key(self) -> str:
         """The same text for every attempt of this node in this run: pass it to systems that must not act twice.
 
-        It ends in the run's id, since a flow that is deleted and registered again counts its cycles from 0 again.
+        It does not contain the number of the cycle: a flow that is deleted and registered again counts from 0 again,
+        and a cycle may get another number if the store loses its last second.
         """
-        assignment = self._attempt.assignment
-        return f"{assignment.node_task_id}:{assignment.run_id}"
+        return self._attempt.idempotency_key
 
     @property
     def flow_id(self) -> str:

@@ -109,7 +109,7 @@ class NodeMemory:
             _TURNS.end(owner, turn)
 
     def _update_in_turn(self, name: str, change: Callable[[Any], Any], default: Any, once: bool) -> Steps[Any]:
-        key = f"{self._attempt.assignment.node_task_id}\n{name}"
+        key = f"{self._attempt.idempotency_key}\n{name}"
         request_id = hashlib.sha256(key.encode()).hexdigest()[:40] if once else ""
         deadline, backoff = time.monotonic() + _PATIENCE, Backoff(*_PAUSES)
         while True:

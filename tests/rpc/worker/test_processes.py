@@ -42,7 +42,7 @@ async def test_context_is_the_same_in_process() -> None:
     assert facts.pop("pid") != os.getpid()
     assert facts == {
         "product": 42,
-        "idempotency_key": "flow:0:0:t1:4f",
+        "idempotency_key": "4f:t1",
         "flow": ["momentum", 7, 0, "t1", 1],
         "planned_time": "2026-01-02T03:04:05Z",
         "main_thread": True,

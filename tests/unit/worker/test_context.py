@@ -56,10 +56,31 @@ async def test_context_has_facts_of_cycle_and_node() -> None:
         "planned_time": WHEN,
         "deadline": later,
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        "idempotency_key": "momentum:7:2:fast:4f",
+        "idempotency_key": "4f:fast",
         "stop_requested": False,
         "resumed": None,
     }
+
+
+@node("told")
+async def told(ctx: Context) -> str:
+    return ctx.idempotency_key
+
+
+@pytest.mark.parametrize(
+    ("facts", "key"),
+    [
+        ({"flow_id": "momentum", "cycle": 7, "run_id": "4f", "node_id": "buy"}, "4f:buy"),
+        ({"flow_id": "momentum", "cycle": 9, "run_id": "4f", "node_id": "buy"}, "4f:buy"),
+        ({"flow_id": "momentum", "cycle": 7, "run_id": "4f", "node_id": "buy", "item": 0}, "4f:buy:0"),
+        ({"flow_id": "momentum", "cycle": 7, "run": 1, "run_id": "5a", "node_id": "buy"}, "5a:buy"),
+        # The run id of an ad-hoc task or of a batch only says what is to be done.
+        ({"flow_id": "", "node_task_id": "task:t1", "run_id": "4f", "node_id": ""}, "task:t1:4f"),
+        ({"flow_id": "", "node_task_id": "batch:b1:5", "run_id": "4f", "node_id": "5"}, "batch:b1:5:4f"),
+    ],
+)
+async def test_idempotency_key_is_that_of_the_run_whatever_its_number(facts: dict[str, Any], key: str) -> None:
+    assert (await run_node(told, facts=facts)).output == key
 
 
 async def test_deadline_is_none_without_timeouts() -> None:

@@ -126,7 +126,7 @@ async def test_eager_node_combines_assignment_and_step() -> None:
     given.deadline.FromSeconds(int(time.time()) + 5)
     async with Bench([source, look]) as bench:
         await run(bench, given, 2)
-    assert seen == [(1, 3, "flow", 7, "n1", 1, "flow:7:0:n1:r7")]
+    assert seen == [(1, 3, "flow", 7, "n1", 1, "r7:n1")]
 
 
 async def test_eager_node_has_its_own_timeout() -> None:

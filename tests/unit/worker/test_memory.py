@@ -72,10 +72,12 @@ class Others(FakeMemory):
         return answer
 
 
-def memory_over(memories: FakeMemory) -> tuple[NodeMemory, Attempt]:
+def memory_over(memories: FakeMemory, cycle: int = 0, run_id: str = "r") -> tuple[NodeMemory, Attempt]:
     from tradewind.api.node_task_manager.v1 import work_pb2
 
-    assignment = work_pb2.NodeTaskAssignment(token="t", flow_id="f", node_task_id="f:0:0:n")
+    assignment = work_pb2.NodeTaskAssignment(
+        token="t", flow_id="f", cycle=cycle, run_id=run_id, node_id="n", node_task_id=f"f:{cycle}:0:n"
+    )
     attempt = Attempt(assignment, None)  # type: ignore[arg-type]
     attempt.memories = memories
     return NodeMemory(attempt, of_cycle=False), attempt
@@ -105,10 +107,12 @@ async def test_update_backs_off_under_contention(monkeypatch: pytest.MonkeyPatch
 
 async def test_update_with_once_is_not_repeated_by_next_attempt() -> None:
     kept = FakeMemory({}, {"position": 100})
-    for _ in range(2):
-        memory, _ = memory_over(kept)
+    # A run may get another number.
+    for cycle in (0, 0, 1):
+        memory, _ = memory_over(kept, cycle)
         assert await memory.update("position", lambda position: position + 50, once=True) == 150
-    assert kept.flow == {"position": 150}
+    memory, _ = memory_over(kept, 1, "another")
+    assert await memory.update("position", lambda position: position + 50, once=True) == 200
 
 
 async def test_concurrent_updates_lose_nothing() -> None:

@@ -1,6 +1,6 @@
 """The numbers of the cycles that this process has begun last: a store that has lost them would give them out again.
 
-Ids of node tasks, which are their idempotency keys, go by these numbers.
+Runs and node tasks have their names by these numbers.
 """
 
 from collections import OrderedDict

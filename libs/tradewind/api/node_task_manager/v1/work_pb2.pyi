@@ -82,8 +82,10 @@ class NodeTaskAssignment(_message.Message):
     token: _builtins.str
     """Fencing token of this attempt; the worker names it in everything that it reports about the attempt."""
     node_task_id: _builtins.str
-    """`<flow_id>:<cycle>:<run>:<node_id>[:<item>]`, `task:<id>` or `batch:<batch_id>:<index>`; the same for every attempt. Together
-    with run_id it serves as an idempotency key; alone it returns when a flow is deleted and registered again.
+    """`<flow_id>:<cycle>:<run>:<node_id>[:<item>]`, `task:<id>` or `batch:<batch_id>:<index>`; the same for every attempt. It is
+    no idempotency key: it returns when a flow is deleted and registered again, and a cycle gets another number if the store
+    has lost its last second and the number is taken. `<run_id>:<node_id>[:<item>]` is one for a node of a flow, and
+    `<node_task_id>:<run_id>` for an ad-hoc task or an item of a batch.
     """
     flow_id: _builtins.str
     """The flow; empty for an ad-hoc task or an item of a batch."""
