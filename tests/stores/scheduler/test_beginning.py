@@ -3,7 +3,7 @@
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Bench, names, redis_stores, request_of, shape
 from tradewind.scheduler.domain.beginning import BeginOutcome
-from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin, UpdateOutcome
+from tradewind.scheduler.domain.chain_state import STOP, ChainState, CycleOrigin, StopRequest, UpdateOutcome
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
@@ -204,6 +204,18 @@ async def test_run_with_a_conflicting_name_is_renumbered(bench: Bench) -> None:
     again = await bench.begin(await bench.scheduled_request(bench.now))
     assert (again.outcome, again.run) == (BeginOutcome.DUPLICATE, second.name)
     assert (await bench.begin(bench.request(request=request_of("r")))).run == second.name
+
+
+async def test_renumbered_run_is_asked_to_stop_as_it_was_before(bench: Bench) -> None:
+    await bench.register()
+    first = await bench.begun()
+    stop = StopRequest("ada", "not today", bench.now, request_id="r")
+    assert (await bench.stores.states.try_update(first._replace(stop=stop), {STOP})).ok
+    second = await bench.begun(bench.request(run_id=first.facts.run_id, replaces=first.name.cycle))
+    assert (second.name.cycle, second.version, second.stop) == (1, 1, stop)
+    assert await bench.state(second.name) == second
+    partition = partition_of("f")
+    assert (await bench.stores.open_runs.check([partition], 9))[partition].due == (second.name,)
 
 
 async def test_renumbering_replaces_only_a_run_with_the_same_id(bench: Bench) -> None:

@@ -39,6 +39,8 @@ class CycleRecords(Protocol):
         or an earlier planned time waits, it settles the planned time by the flow's overlap policy and answers
         `settled`. Otherwise it allocates the number after the latest, never one in use, and puts the run on record at
         version 1, among the open runs. A flow whose schedule has nothing left completes.
+
+        A run that replaces another is asked to stop if the other one was.
         """
         ...
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from tradewind.scheduler.domain.backfill import BackfillStep
-from tradewind.scheduler.domain.chain_state import REASON, STOP, ChainState, CycleOrigin, StopRequest
+from tradewind.scheduler.domain.chain_state import REASON, ChainState, CycleOrigin
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import Submission, SubmitAnswer, SubmitOutcome
@@ -159,28 +159,19 @@ class HandOver:
                 backfill=BackfillStep(facts.backfill_id) if facts.backfill_id else None,
                 parent=facts.parent,
             )
-            before = await self._states.load(state.name)
             (begun,) = await self._begin([request])
             if begun.answer.state is None:
                 return state, SubmitAnswer(SubmitOutcome.REFUSED, reason="FLOW_DELETING")
             _log.warning("cycle_renumbered", flow_id=state.name.flow_id, cycle=state.name.cycle)
             self._open_states.drop(state.name)
             state = begun.answer.state
-            if before is not None and before.stop is not None:
-                state = await self._stop_renumbered(state, before.stop)
+            if state.stop is not None:
+                # The mark must be there before the run is.
+                await stop_all(self._node_tasks, stop_orders(state))
             (answer,) = await self._send([PlannedRun(state, begun.planned or run.planned)])
             if not _name_is_taken(answer):
                 break
         return state, answer
-
-    async def _stop_renumbered(self, state: ChainState, stop: StopRequest) -> ChainState:
-        """Ask a renumbered run to stop, before it is submitted, as it was asked under its previous number."""
-        state = state._replace(stop=stop)
-        (result,) = await self._states.update_many([RunUpdate(state, (STOP,), check_in_ms=0)])
-        state = state._replace(version=result.version)
-        self._open_states.put([state])
-        await stop_all(self._node_tasks, stop_orders(state))
-        return state
 
     async def _give_up(self, state: ChainState, answer: SubmitAnswer) -> ChainState:
         """End a rerun that cannot go on: its name is taken, or the results that it was to keep are gone."""

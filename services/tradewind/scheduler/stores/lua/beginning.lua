@@ -2,6 +2,7 @@
 --!include backfilling
 -- Begins a cycle of a flow.
 local LOG_CYCLES = 100
+local STOP = {'stop_by', 'stop_reason', 'stop_at', 'stop_timeout', 'stop_request', 'stop_forced'}
 
 -- What this script has read of flows, as long as nothing but the number of their last cycle has changed.
 local flows = {}
@@ -18,12 +19,22 @@ local function flow_of(flow_id, scheduled)
     digest = v[5], logged = v[6], next_at = tonumber(v[7]), schedule_epoch = tonumber(v[8])}
 end
 
--- Removes a run. If the request that it was begun for is still remembered, forgets it and returns it, its payload's
--- hash and for how long it would have been remembered; else '', '' and 0. Returns nil when the run is not on record.
+local function add(fields, name, value)
+  local size = #fields
+  fields[size + 1], fields[size + 2] = name, value
+end
+
+-- Removes a run; returns the fields that ask it to stop, nil when the run is not on record. If the request that it was
+-- begun for is still remembered, forgets it and also returns it, its payload's hash and for how long it would have been
+-- remembered; else '', '' and 0.
 local function remove_run(flow_id, cycle, run_id)
   local key, name = run_key(flow_id, cycle, 0), cycle .. ':0'
-  local known = call('HMGET', key, 'run_id', 'request')
+  local known = call('HMGET', key, 'run_id', 'request', unpack(STOP))
   if known[1] ~= run_id then return nil end
+  local stop = {}
+  for at, field in ipairs(STOP) do
+    if known[at + 2] then add(stop, field, known[at + 2]) end
+  end
   call('DEL', key, logs_key(flow_id, cycle))
   call('ZREM', flow_key(flow_id) .. ':cycles', name)
   call('ZREM', flow_key(flow_id) .. ':filling', name)
@@ -36,8 +47,8 @@ local function remove_run(flow_id, cycle, run_id)
   local request = known[2] and base .. 'request:' .. known[2]
   local left = request and call('PTTL', request) or 0
   local first = request and call('GETDEL', request)
-  if not first then return '', '', 0 end
-  return known[2], string.match(first, '^%S+'), math.max(left, 1)
+  if not first then return stop, '', '', 0 end
+  return stop, known[2], string.match(first, '^%S+'), math.max(left, 1)
 end
 
 -- Whether the overlap policy counts an open run: reruns, backfills and runs for nodes of other flows do not count.
@@ -95,13 +106,8 @@ local function next_cycle(flow, at_least)
   return cycle, number, name
 end
 
-local function add(fields, name, value)
-  local size = #fields
-  fields[size + 1], fields[size + 2] = name, value
-end
-
 local function begin(flow_id, run_id, revision, digest, planned, check_in, timeout, facts, inputs, request, payload, request_ms, rare)
-  local plan, parent, backfill, replaces, at_least
+  local plan, parent, backfill, replaces, at_least, stop
   if rare then plan, parent, backfill, replaces, at_least = unpack(rare) end
   local flow = not rare and flows[flow_id] or flow_of(flow_id, plan)
   flows[flow_id] = not rare and flow or nil
@@ -109,9 +115,9 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   if flow.status == 'deleting' then return answer('deleting', flow.revision) end
   plan = plan and due.plan_of(plan, run_id)
   if replaces and replaces >= 0 then
-    request, payload, request_ms = remove_run(flow_id, replaces, run_id)
+    stop, request, payload, request_ms = remove_run(flow_id, replaces, run_id)
     -- It has been replaced before, by a call whose answer was lost.
-    if not request then return answer('not_found', flow.revision) end
+    if not stop then return answer('not_found', flow.revision) end
   else
     local same_revision, refused = revision == flow.revision and string.sub(flow.digest, 1, #digest) == digest, nil
     refused, planned, inputs = admit(flow, plan, backfill, parent, planned, same_revision, inputs, request, payload)
@@ -143,6 +149,10 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
     add(fields, 'backfill', backfill[1])
     backfills.begun(flow.key, backfill[1], planned, name, run_id)
   end
+  if stop and stop[1] then
+    for at = 1, #stop, 2 do add(fields, stop[at], stop[at + 1]) end
+    check_in = 0
+  end
   local run = flow.key .. ':cycle:' .. name
   call('HSET', run, 'flow_id', flow_id, 'cycle', number, unpack(fields))
   publish_change(flow_id, cycle, 0, 1, inputs == '' and fields or {})
@@ -158,6 +168,7 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
     last_cycles[flow.key] = number
   end
   if not rare then return cycle end
+  if stop then return {'begun', flow.revision, cycle, start, planned, plan and plan.next_at or 0, '', 0, '', false, stop} end
   if not plan then return {'begun', flow.revision, cycle, start, planned, 0} end
   if not plan.queued then return {'begun', flow.revision, cycle, start, planned, plan.next_at} end
   return {'begun', flow.revision, cycle, start, planned, plan.next_at, plan.inputs, 0, run_id}

@@ -11,7 +11,7 @@ from tradewind.scheduler.domain.beginning import (
     RerunRequest,
     begun_state,
 )
-from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.chain_state import ChainState, StopRequest
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.firing import FiringOutcome
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
@@ -59,7 +59,7 @@ class MemoryCycles:
             if replaced is None or replaced.state.facts.run_id != request.run_id:
                 return BeginAnswer(BeginOutcome.NOT_FOUND, revision=flow.revision)
             remembered = self._remove_replaced_run(flow, replaced, now)
-            return self._create(request._replace(request=remembered), flow, now)
+            return self._create(request._replace(request=remembered), flow, now, replaced.state.stop)
         refusal = self._refusal(request, flow)
         if refusal is not None:
             return refusal
@@ -164,17 +164,18 @@ class MemoryCycles:
         name = RunName(flow.flow_id, firing.cycle, firing.run)
         return BeginAnswer(BeginOutcome.DUPLICATE, name, firing.run_id, flow.next_execution_ms, flow.revision)
 
-    def _create(self, request: BeginRequest, flow: Flow, now: int) -> BeginAnswer:
+    def _create(self, request: BeginRequest, flow: Flow, now: int, stop: StopRequest | None = None) -> BeginAnswer:
         remembered, planned_ms = request.request, request.planned_ms
         cycle = max(flow.last_cycle + 1, request.at_least)
         while RunName(flow.flow_id, cycle) in flow.runs:
             cycle += 1
         name = RunName(flow.flow_id, cycle)
         state = begun_state(request, name, max(now, planned_ms) if request.ahead else now, planned_ms)
+        state = state._replace(stop=stop)
         flow.runs[name] = Run(state, remembered)
         flow.open[name] = False
         self._data.publish(state)
-        self._data.open[name] = now + request.check_in_ms
+        self._data.open[name] = now if stop is not None else now + request.check_in_ms
         flow.logs.pop(cycle - LOG_CYCLES, None)
         flow.last_cycle = cycle
         if request.backfill is not None:

@@ -12,7 +12,15 @@ from tradewind.scheduler.ports.cycles import Tidied
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.stores.redis.firing_codec import event_mark
 from tradewind.scheduler.stores.redis.ranks import OPEN, RUNS, STOPPING, rank
-from tradewind.scheduler.stores.redis.run_codec import facts_text, facts_text_of, parent_text, rerun_text
+from tradewind.scheduler.stores.redis.run_codec import (
+    Field,
+    as_mapping,
+    facts_text,
+    facts_text_of,
+    parent_text,
+    rerun_text,
+    state_after,
+)
 from tradewind.scheduler.stores.redis.scripts import Scripted, request_args, script
 from tradewind.scheduler.stores.redis.states import RedisStates
 
@@ -28,6 +36,7 @@ class _Begun(msgspec.Struct, array_like=True):
     run: int = 0
     run_id: str = ""
     stopping: bool = False
+    stop: tuple[Field, ...] = ()
 
 
 class _Rerun(msgspec.Struct, array_like=True):
@@ -200,4 +209,6 @@ def _answer(request: BeginRequest, at_ms: int, reply: int | _Begun) -> BeginAnsw
     if request.queued:
         request = request._replace(run_id=reply.run_id, inputs_json=reply.inputs or request.inputs_json)
     state = begun_state(request, run, reply.start, reply.planned)
+    if reply.stop:
+        state = state._replace(stop=state_after(state, as_mapping(reply.stop)).stop)
     return BeginAnswer(reply.outcome, run, request.run_id, reply.next_at, reply.revision, state)
