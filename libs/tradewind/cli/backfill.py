@@ -41,7 +41,7 @@ async def backfill(
     ],
     max_running: Annotated[int, typer.Option(min=1, max=50, help="How many cycles may run at once.")] = 1,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until all cycles have ended; exit with 1 if any failed.")
+        bool, typer.Option("--wait", help="Wait until all cycles have ended; exit with 1 if any did not complete.")
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
@@ -63,7 +63,7 @@ async def backfill(
             f"backfill {record.backfill_id} of {name}: {record.times} planned times, {_progress(record)}"
         )
     if wait and (record.failed or record.status != "completed"):
-        raise fail(f"backfill {record.backfill_id} is {record.status}; {record.failed} of its cycles failed")
+        raise fail(f"backfill {record.backfill_id} is {record.status}; {record.failed} of its cycles did not complete")
 
 
 @app.command()

@@ -130,6 +130,9 @@ async def test_invalid_backfill_requests_are_refused(scheduler: Client) -> None:
     request = backfill_request(1, max_running=51, request_id="a b")
     wrong = await refused(scheduler.stub.BackfillFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     assert sorted(path for path, _ in wrong.violations) == ["max_running", "request_id"]
+    backwards = pb2.BackfillFlowRequest(flow_id="none", max_running=51, start=request.end, end=request.start)
+    wrong = await refused(scheduler.stub.BackfillFlow(backwards), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert sorted(path for path, _ in wrong.violations) == ["end", "max_running"]
     future = backfill_request(1)
     future.end.FromMilliseconds(4_000_000_000_000)
     await refused(scheduler.stub.BackfillFlow(future), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")

@@ -74,6 +74,15 @@ async def test_deletion_without_wait_answers_at_once_and_continues(scheduler: Cl
     assert (await scheduler.stub.DeleteFlow(deletion())).done
 
 
+async def test_impossible_wait_for_a_deletion_is_refused(scheduler: Client) -> None:
+    await scheduler.register()
+    request = deletion(wait_s=-1)
+    request.flow_id = "f g"
+    error = await refused(scheduler.stub.DeleteFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert sorted(path for path, _ in error.violations) == ["flow_id", "wait"]
+    assert (await scheduler.flow()).status != flow_pb2.FLOW_STATUS_DELETING
+
+
 async def test_deletion_is_finished_by_the_next_scheduler(start: Start, peers: Peers, embedded: RedisServer) -> None:
     first = await start()
     await first.register()

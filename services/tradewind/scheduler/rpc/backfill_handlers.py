@@ -38,7 +38,7 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
         _, by, (start_ms, end_ms), _, most = every(
             lambda: require_identifiers(flow_id=request.flow_id),
             lambda: text("by", request.by, 128),
-            lambda: every(lambda: ms_of(request, "start"), lambda: ms_of(request, "end")),
+            lambda: _range(request),
             lambda: require(request_id_faults(request.request_id)),
             lambda: _max_running(request.max_running),
         )
@@ -66,6 +66,16 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
         by, reason = actor_and_reason(request)
         cancelled = await self.backfills.cancel(request.flow_id, request.backfill_id, by, reason)
         return pb2.CancelBackfillResponse(backfill=_message(cancelled))
+
+
+def _range(request: pb2.BackfillFlowRequest) -> tuple[int, int]:
+    """Return the bounds of the range to fill, in ms. Raises InvalidInput."""
+    start_ms, end_ms = every(lambda: ms_of(request, "start"), lambda: ms_of(request, "end"))
+    faults = [] if start_ms else [Violation("start", "is required")]
+    if end_ms <= start_ms:
+        faults.append(Violation("end", "is required, and must be after start"))
+    require(faults)
+    return start_ms, end_ms
 
 
 def _max_running(requested: int) -> int:

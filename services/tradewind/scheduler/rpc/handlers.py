@@ -18,7 +18,8 @@ from tradewind.scheduler.rpc.definition_handlers import DefinitionHandlers
 from tradewind.scheduler.rpc.job_handlers import JobHandlers
 from tradewind.scheduler.rpc.memory_handlers import MemoryHandlers
 from tradewind.scheduler.rpc.run_handlers import RunHandlers
-from tradewind.scheduler.rpc.times import ms_of, seconds_of
+from tradewind.scheduler.rpc.run_requests import wait_of
+from tradewind.scheduler.rpc.times import ms_of
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
 from tradewind.scheduler.use_cases.explain_flow import ExplainFlow
@@ -124,8 +125,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
         return response
 
     async def DeleteFlow(self, request: pb2.DeleteFlowRequest, context: Context) -> pb2.DeleteFlowResponse:
-        require_identifiers(flow_id=request.flow_id)
-        wait_s = max(0.0, seconds_of(request, "wait"))
+        _, wait_s = every(lambda: require_identifiers(flow_id=request.flow_id), lambda: wait_of(request))
         return pb2.DeleteFlowResponse(done=await self.change.delete(request.flow_id, wait_s))
 
     async def ListCycles(self, request: pb2.ListCyclesRequest, context: Context) -> pb2.ListCyclesResponse:

@@ -107,11 +107,7 @@ class BackfillFlows:
 
     async def _draft(self, flow: FlowRecord, from_ms: int, to_ms: int, max_running: int, by: str) -> BackfillDraft:
         faults: list[Violation] = []
-        if not from_ms:
-            faults.append(Violation("start", "is required"))
-        if not to_ms or to_ms <= from_ms:
-            faults.append(Violation("end", "is required, and must be after start"))
-        elif to_ms > self._clock.now_ms():
+        if to_ms > self._clock.now_ms():
             faults.append(Violation("end", "lies in the future, where the schedule begins cycles by itself"))
         if flow.schedule.on:
             events = flow.schedule.on.description

@@ -713,7 +713,7 @@ class DeleteFlowRequest(_message.Message):
     """The flow."""
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
-        """Answer when nothing is left, or after this time; at once when unset."""
+        """Answer when nothing is left, or after this time, at most 1 h; at once when unset."""
 
     def __init__(
         self,
