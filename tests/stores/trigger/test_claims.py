@@ -344,6 +344,21 @@ async def test_claims_of_the_previous_receiver_can_still_be_acked(bench: Bench) 
     assert (await bench.ack(due, session="old")).lost == frozenset()
 
 
+async def test_new_session_of_same_epoch_gets_what_the_one_before_had_claimed(bench: Bench) -> None:
+    await bench.save("tick", Schedule.every(1000, bench.now))
+    await bench.subscribe(5, "before")
+    (before,) = await bench.claim(epoch=5, session="before")
+
+    await bench.subscribe(5, "before")
+    assert await bench.claim(epoch=5, session="before") == []
+    assert await bench.subscribe(5, "after") == Survey(Heads(bench.now, None), bench.now * 1000)
+
+    (again,) = await bench.claim(epoch=5, session="after")
+    assert (again.trigger.planned_ms, again.trigger.failures) == (before.trigger.planned_ms, 0)
+    assert (await bench.ack(before, session="before")).lost == {before.token}
+    assert (await bench.ack(again, session="after")).lost == frozenset()
+
+
 async def test_partitions_are_independent(bench: Bench) -> None:
     await bench.save("tick", 0, partition=3)
     await bench.save("tick", 50, partition=4)

@@ -88,8 +88,10 @@ class ClaimStore(Protocol):
     async def subscribe(self, subscriptions: Sequence[Subscription]) -> Sequence[Survey | int]:
         """Make each session the receiver of its partition.
 
-        It replaces a receiver with a lower or the same epoch; a SHARED one replaces nobody. Returns for each the
-        partition's survey, or the higher epoch that holds the partition, where nothing then changed.
+        It replaces a receiver with a lower or the same epoch; a SHARED one replaces nobody. The same epoch is the same
+        receiver, over another stream: what it had claimed over the one before is due again, as after `give_back`,
+        because whoever served that stream may have died. Returns for each the partition's survey, or the higher epoch
+        that holds the partition, where nothing then changed.
         """
         ...
 

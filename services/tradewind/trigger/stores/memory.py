@@ -107,6 +107,9 @@ class MemoryTriggerStore:
             if lane.receiver and lane.receiver.epoch > subscription.epoch:
                 answers.append(lane.receiver.epoch)
                 continue
+            if lane.receiver and lane.receiver.epoch == subscription.epoch and lane.receiver != subscription:
+                for entry in lane.index(CLAIMED)[:REAP_LIMIT]:
+                    lane.queue_up(entry)
             lane.receiver = subscription
             self._publish(NewReceiver(subscription))
             answers.append(Survey(lane.heads(), now_ms * 1000))

@@ -214,9 +214,11 @@ class RedisTriggerStore:
         keys, partition = self._keys, subscription.partition
         return [keys.receiver(partition), keys.due(partition), keys.claimed(partition)], {
             "now_ms": self.clock(),
+            "prefix": keys.trigger(partition, ""),
             "epoch": subscription.epoch,
             "session": subscription.session,
             "channel": keys.wake(partition),
+            "give_back": REAP_LIMIT,
         }
 
     def _claim_call(self, order: ClaimOrder) -> tuple[list[str], dict[str, Any]]:

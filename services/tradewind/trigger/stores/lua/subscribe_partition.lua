@@ -1,16 +1,29 @@
--- Makes a session the receiver of a partition, unless a receiver with a newer epoch is known.
+-- Makes a session the receiver of a partition, unless a receiver with a newer epoch is known. What the same receiver had
+-- claimed in a session before is due again.
 -- KEYS: 1 receiver, 2 due, 3 claimed
--- args: now_ms, epoch (negative: one of the queue's receivers), session, channel
+-- args: now_ms, prefix, epoch (negative: one of the queue's receivers), session, channel, give_back (claims at most)
 -- Returns {known = newer epoch} or {survey}.
---!include heads
+--!include record
+--!include endings
 
+local now_ms = now(args.now_ms)
 if args.epoch < 0 then
-  return cmsgpack.pack({ survey = survey(KEYS[2], KEYS[3], now(args.now_ms)) })
+  return cmsgpack.pack({ survey = survey(KEYS[2], KEYS[3], now_ms) })
 end
-local known = tonumber(redis.call('HGET', KEYS[1], 'epoch') or -1)
+local receiver = redis.call('HMGET', KEYS[1], 'epoch', 'session')
+local known = tonumber(receiver[1] or -1)
 if known > args.epoch then
   return cmsgpack.pack({ known = known })
 end
+if known == args.epoch and receiver[2] ~= args.session then
+  for _, id in ipairs(redis.call('ZRANGE', KEYS[3], 0, args.give_back - 1)) do
+    local t = read(args.prefix .. id, id, now_ms)
+    if t and t.status == 'claimed' then
+      redis.call('ZREM', KEYS[3], id)
+      queue_up(KEYS[2], t, place_of(t))
+    end
+  end
+end
 redis.call('HSET', KEYS[1], 'epoch', args.epoch, 'session', args.session)
 redis.call('PUBLISH', args.channel, string.format('receiver %.0f %s', args.epoch, args.session))
-return cmsgpack.pack({ survey = survey(KEYS[2], KEYS[3], now(args.now_ms)) })
+return cmsgpack.pack({ survey = survey(KEYS[2], KEYS[3], now_ms) })
