@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import structlog
 
+from tradewind.server.access.authority import UNREACHABLE
 from tradewind.server.interception import Behavior, Context
 from tradewind.server.redis import outages
 
@@ -19,12 +20,14 @@ _CALLERS_OWN = frozenset(
 )
 """What callers have to see to themselves, and are told."""
 
+_SUMMARIZED = (UNREACHABLE, *outages.MESSAGES.values())
+
 
 class RequestLog:
     """Logs each call when it ends: DEBUG if it succeeded or its client left, else WARNING, or INFO if its caller is to
     blame.
 
-    Calls that fail because the store is away are summarized elsewhere.
+    Calls that fail because the store or the access service is away are summarized elsewhere.
     """
 
     def __init__(self) -> None:
@@ -43,7 +46,7 @@ class RequestLog:
                 response = await behavior(request, context)
             except grpc.aio.AbortError:
                 expected = context.code() is grpc.StatusCode.UNAVAILABLE and (
-                    self._draining or context.details() in outages.MESSAGES.values()
+                    self._draining or str(context.details()).startswith(_SUMMARIZED)
                 )
                 write = _log.debug if expected else _log.info if context.code() in _CALLERS_OWN else _log.warning
                 write("call", **_facts(method, context, begun), details=context.details())

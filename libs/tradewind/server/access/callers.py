@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tradewind.server.access.authority import Authority
+from tradewind.server.access.authority import UNREACHABLE, Authority
 from tradewind.server.access.certificates import CertificateRoles
 from tradewind.server.access.identity import SERVICE, Identity
 from tradewind.server.access.methods import is_read
@@ -121,9 +121,7 @@ class Callers:
             goes_on = answer.role is Role.WORKER and self._on_outage != "refuse"
             if goes_on or self.passes_in_outage(name):
                 return answer
-        raise Unavailable(
-            "PEER_UNAVAILABLE", "the access service cannot be reached to check your token; try again", _RETRY_S
-        )
+        raise Unavailable("PEER_UNAVAILABLE", f"{UNREACHABLE} to check your token; try again", _RETRY_S)
 
     def _lookup_done(self, digest: str, done: "asyncio.Task[Identity]") -> None:
         if self._lookups.get(digest) is done:

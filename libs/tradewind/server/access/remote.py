@@ -9,7 +9,7 @@ import structlog
 
 from tradewind.api.access.v1 import access_service_pb2 as pb2
 from tradewind.api.access.v1.access_service_pb2_grpc import AccessServiceStub
-from tradewind.server.access.authority import Changed, Reservation
+from tradewind.server.access.authority import UNREACHABLE, Changed, Reservation
 from tradewind.server.access.identity import Identity
 from tradewind.server.access.refusals import refusal_for
 from tradewind.server.access.role_messages import role_of
@@ -103,7 +103,7 @@ class RemoteAuthority:
             yield
         except grpc.aio.AioRpcError as error:
             self._outages.note(error.code().name, details=error.details())
-            raise Unavailable("PEER_UNAVAILABLE", "the access service cannot be reached") from error
+            raise Unavailable("PEER_UNAVAILABLE", UNREACHABLE) from error
 
     async def watch(self, changed: Changed) -> None:
         backoff = Backoff(*_BACKOFF_S)
