@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from structlog.testing import capture_logs
 
 from tests.unit.node_task_manager.conftest import Bench, held, outcome
 from tests.unit.node_task_manager.faulty_store import always
@@ -197,6 +198,16 @@ async def test_number_of_waiting_runs_is_bounded(bench: Bench, monkeypatch: pyte
     answered.set()
     await asyncio.gather(*waiting)
     bench.dispatcher.require_room()
+
+
+async def test_runs_that_cannot_be_stored_are_logged_once(bench: Bench) -> None:
+    plan = await bench.save("a")
+    bench.store.refused["submit"] = always
+    with capture_logs() as logged:
+        for at in range(3):
+            with pytest.raises(ConnectionError):
+                await bench.submit(plan, flow_id=f"f{at}")
+    assert [each["event"] for each in logged].count("runs_not_submitted") == 1
 
 
 async def test_submissions_are_split_by_bytes_and_cancelled_ones_are_skipped(bench: Bench) -> None:

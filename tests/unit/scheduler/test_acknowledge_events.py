@@ -13,7 +13,7 @@ from tradewind.scheduler.domain.chain_state import ComponentEnd
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
 from tradewind.scheduler.domain.submission import ComponentEvent
-from tradewind.scheduler.loops import acknowledging, event_queue
+from tradewind.scheduler.loops import acknowledging, event_queue, events
 from tradewind.scheduler.loops.acknowledging import Acks
 from tradewind.scheduler.loops.event_queue import EventQueue
 from tradewind.scheduler.loops.events import event_loop
@@ -182,6 +182,29 @@ async def test_last_event_is_acknowledged_when_an_earlier_one_is_handled_after_i
     background.begin(loop.run(), "events")
     await until(lambda: stream.acknowledged, "both are handled")
     assert stream.acknowledged == [["2"]]
+
+
+async def test_ends_that_cannot_be_put_on_record_are_logged_once(
+    acks: Acks, background: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "_BACKOFF_S", (0.001, 0.001))
+    stream = OneBatchStream([ComponentEvent(RunName("f", 0, 0), "r0", "0", ComponentEnd(), 0, 0, "1")])
+    tries = 0
+
+    async def fold(events: Sequence[ComponentEvent], epochs: Mapping[int, int]) -> set[int]:
+        nonlocal tries
+        tries += 1
+        if tries <= 3:
+            raise ConnectionError("the store is away")
+        return set()
+
+    peers: Any = SimpleNamespace(events=lambda: stream, collect=lambda event: None)
+    owner: Any = OwnerOfAll()
+    with capture_logs() as logged:
+        loop = event_loop(peers, fold, peers, owner, background, SlowSubFlows(), peers)  # type: ignore[arg-type]
+        background.begin(loop.run(), "events")
+        await until(lambda: stream.acknowledged, "it is on record")
+    assert [(each["event"], each["what"]) for each in logged] == [("events_not_applied", "the store is away")]
 
 
 async def test_reader_blocks_while_too_many_batches_wait(

@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
+
+from structlog.testing import capture_logs
 
 from tests.waiting import until
 from tradewind.scheduler.domain.due import DueAnswer, DueFlow
@@ -13,10 +16,10 @@ from tradewind.scheduler.use_cases.begin_due import BegunDue
 
 
 class Stream:
-    """Delivers these flows once, and keeps the answers."""
+    """Delivers these flows, one list after another, and keeps the answers."""
 
-    def __init__(self, due: list[DueFlow]) -> None:
-        self._due = [due]
+    def __init__(self, *due: list[DueFlow]) -> None:
+        self._due = list(due)
         self.answers: list[DueAnswer] = []
 
     async def subscribe(self, epochs: Mapping[int, int]) -> None: ...
@@ -53,6 +56,36 @@ class Begins:
         self.asked.append(list(due))
         early = [flow for flow in due if flow.planned_ms > flow.now_ms]
         return BegunDue([DueAnswer(flow.token) for flow in due if flow not in early], [], early)
+
+
+class PatientStream(Stream):
+    """Delivers the next flows only when the ones before are answered."""
+
+    async def receive(self) -> tuple[list[DueFlow], list[int], bool]:
+        delivered = 3 - len(self._due)
+        await until(lambda: len(self.answers) == delivered, "the flow before is answered")
+        return await super().receive()
+
+
+class Fails(Begins):
+    """Can begin nothing."""
+
+    async def __call__(self, due: Sequence[DueFlow], epochs: Epochs) -> BegunDue:
+        raise ConnectionError("the store is away")
+
+
+async def test_flows_that_cannot_begin_are_logged_once() -> None:
+    flow = DueFlow("f", 1_000, 1_000, 1, "t")
+    stream, begins, background = PatientStream([flow], [flow], [flow]), Fails(), Background()
+    anything = cast(Any, SimpleNamespace(due=lambda: stream)), cast(Any, begins), cast(Any, None), cast(Any, Owner())
+    with capture_logs() as logged:
+        running = asyncio.ensure_future(due_loop(*anything, background, lambda: None).run())
+        await until(lambda: len(stream.answers) == 3, "each is answered")
+        running.cancel()
+        await asyncio.wait([running])
+        await background.stop()
+    assert [(each["event"], each["what"]) for each in logged] == [("due_flows_not_begun", "the store is away")]
+    assert [answer.retry_ms for answer in stream.answers] == [1_000, 1_000, 1_000]
 
 
 async def test_early_flows_begin_together_when_due() -> None:

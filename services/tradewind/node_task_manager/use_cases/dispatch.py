@@ -82,6 +82,7 @@ class Dispatcher:
         self._idle = False
         """Whether `_run` waits for something to do: then a plain report begins a flush by itself."""
         self._failing = IncidentLog(_log, "flush_failed", "flush_recovered")
+        self._runs_failing = IncidentLog(_log, "runs_not_submitted", "runs_submitted_again")
         self._error: Exception | None = None
         """What a flush outside `_run` has raised, until `_run` takes it."""
         self._context = Context()
@@ -298,7 +299,7 @@ class Dispatcher:
             if not isinstance(error, Exception):
                 refuse(batch, _shutting_down())
                 raise
-            _log.warning("runs_not_submitted", shard=self.shard.number, count=len(batch), error=error)
+            self._runs_failing.note(str(error), shard=self.shard.number, count=len(batch), error=error)
             refuse(batch, error)
             return False
         if self._traces is not None:

@@ -15,6 +15,7 @@ from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.begin_due import BeginDue
 from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.server.incidents import IncidentLog
 
 _STORE_RETRY_MS = 1_000
 _planned_ms = attrgetter("planned_ms")
@@ -36,6 +37,8 @@ def due_loop(
     when somebody has begun to listen to ends of cycles.
     """
 
+    failing = IncidentLog(_log, "due_flows_not_begun", "due_flows_begun_again")
+
     async def receive(stream: DueStream) -> tuple[list[DueFlow], list[int]]:
         due, ended, new_listener = await stream.receive()
         if new_listener:
@@ -47,7 +50,7 @@ def due_loop(
         try:
             begun = await begin_due(due, ownership.epochs)
         except Exception as error:
-            _log.warning("due_flows_not_begun", flows=len(due), error=error)
+            failing.note(str(error), flows=len(due), error=error)
             await stream.answer([_retry(flow) for flow in due])
             return
         if begun.runs:

@@ -15,6 +15,7 @@ from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_ended_runs import StopEndedRuns
 from tradewind.scheduler.use_cases.sub_flows import SubFlows
 from tradewind.server.backoff import Backoff
+from tradewind.server.incidents import IncidentLog
 
 _BACKOFF_S = (0.05, 2.0)
 
@@ -32,6 +33,7 @@ def event_loop(
 ) -> OwnedStream[Event, EventStream]:
     """Return the loop that folds events into chain states, does what else they ask for, and acknowledges them."""
 
+    failing = IncidentLog(_log, "events_not_applied", "events_applied_again")
     acks = Acks(background)
     nodes_that_run_flows = EventQueue(sub_flows.handle, background, "nodes that run flows")
     open_components = EventQueue(stop_ended_runs, background, "open components")
@@ -63,7 +65,7 @@ def event_loop(
                 return not_folded, await fold(mine, ownership.epochs)
             except Exception as error:
                 # Events must be on record before they are acknowledged, so all that can be done is to try again.
-                _log.warning("events_not_applied", events=len(mine), error=error)
+                failing.note(str(error), events=len(mine), error=error)
                 await backoff.pause()
 
     return OwnedStream("events", node_tasks.events, lambda stream: stream.receive(), work, ownership)
