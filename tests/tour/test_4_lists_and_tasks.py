@@ -36,11 +36,11 @@ async def test_a_mapped_node_runs_once_for_each_item() -> None:
 
 async def test_a_task_runs_one_node_by_itself() -> None:
     async with running_stack([drawdown]) as client:
-        task = await client.submit_task("drawdown", {"share": "IBM"})
+        task = await client.submit_task(drawdown, {"share": "IBM"})
         assert await task.result(30) == {"drawdown": 0.25}
 
 
 async def test_a_batch_runs_a_node_type_for_many_sets_of_parameters() -> None:
     async with running_stack([drawdown]) as client:
-        batch = await client.submit_batch("drawdown", [{"share": share} for share in ("AAPL", "IBM", "AAPL")])
+        batch = await client.submit_batch(drawdown, [{"share": share} for share in ("AAPL", "IBM", "AAPL")])
         assert [each["drawdown"] for each in await batch.result(30)] == [0.5, 0.25, 0.5]

@@ -15,6 +15,7 @@ from tradewind.client.messages import build, describe_value
 from tradewind.client.node_tasks import NodeTaskRecord, NodeTaskStatus, node_task_from
 from tradewind.client.task_events import WatchedTask, watched_task_from
 from tradewind.client.wire import numbers_of, object_json
+from tradewind.flow.node_type import NodeType, name_of
 
 PAGE = 500
 MESSAGE_BYTES = 1024 * 1024
@@ -159,12 +160,12 @@ class AdHocCalls:
             after = page.logs[-1].log_id
 
     async def _submit_task(
-        self, node_type: str, parameters: Parameters | None, request_id: str | None, options: pb.TaskOptions
+        self, node_type: str | NodeType, parameters: Parameters | None, request_id: str | None, options: pb.TaskOptions
     ) -> pb.SubmitTaskResponse:
         request = build(
             pb.SubmitTaskRequest,
             user_id=self._user_id,
-            node_type=node_type,
+            node_type=name_of(node_type),
             parameters_json=object_json(parameters, "parameters"),
             request_id=request_id or new_request_id(),
             options=options,
@@ -173,7 +174,7 @@ class AdHocCalls:
 
     async def _submit_batch(
         self,
-        node_type: str,
+        node_type: str | NodeType,
         parameters: Iterable[Parameters | None],
         request_id: str | None,
         options: pb.TaskOptions,
@@ -191,7 +192,7 @@ class AdHocCalls:
         head = build(
             pb.BatchHead,
             user_id=self._user_id,
-            node_type=node_type,
+            node_type=name_of(node_type),
             total=len(whole.parameters_json),
             request_id=request_id or new_request_id(),
             options=options,

@@ -36,6 +36,7 @@ from tradewind.client.trigger_calls import TriggerCalls
 from tradewind.client.wire import Seconds, seconds_of
 from tradewind.codec import Codec, codec_of
 from tradewind.flow import Cache, Retry, Timeouts
+from tradewind.flow.node_type import NodeType
 from tradewind.grpc_engine.bearer import token_of
 from tradewind.tls import Security, security_of
 
@@ -212,7 +213,7 @@ class Client(
 
     async def submit_task(
         self,
-        node_type: str,
+        node_type: str | NodeType,
         parameters: Parameters | None = None,
         *,
         require_worker: bool = False,
@@ -226,11 +227,12 @@ class Client(
     ) -> TaskHandle:
         """Run one node by itself; `handle.result()` waits for what it emits.
 
-        `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry`, `priority`, `concurrency`,
-        `rate` and `cache` work as for such a node, except that by default the task waits for a worker as long as it
-        takes. Raises InvalidInput, including for parameters that do not match what live workers have declared; Conflict
-        when `request_id` was used for something else; Exhausted. If no live worker offers the node type, raises
-        NotFound with `require_worker`; without it, the handle has a warning.
+        `node_type` is its name, or the `@node` function itself. `parameters` reach the node as the config of a flow's
+        node does; `timeouts`, `retry`, `priority`, `concurrency`, `rate` and `cache` work as for such a node, except
+        that by default the task waits for a worker as long as it takes. Raises InvalidInput, including for parameters
+        that do not match what live workers have declared; Conflict when `request_id` was used for something else;
+        Exhausted. If no live worker offers the node type, raises NotFound with `require_worker`; without it, the handle
+        has a warning.
         """
         options = options_of(
             require_worker=require_worker,
@@ -247,7 +249,7 @@ class Client(
 
     async def submit_batch(
         self,
-        node_type: str,
+        node_type: str | NodeType,
         parameters: Iterable[Parameters | None],
         *,
         require_worker: bool = False,
@@ -261,7 +263,7 @@ class Client(
     ) -> BatchHandle:
         """Run one node type once for each of `parameters`: 1 to 10 000 items, 8 MiB in all, accepted all or none.
 
-        `handle.result()` waits for what they emit, in order. Options and errors are those of submit_task, for
+        `handle.result()` waits for what they emit, in order. Node type, options and errors are as in submit_task, for
         each item; InvalidInput has the faults of all items, at most 100.
         """
         options = options_of(

@@ -3,12 +3,13 @@
 import inspect
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, Never, Protocol, Self
+from typing import Any, Literal, Never, Self
 
 from tradewind.flow import drawing
 from tradewind.flow.cache import Cache
 from tradewind.flow.errors import FlowError
 from tradewind.flow.node import DEFAULT_OUTPUT, Handle, Node
+from tradewind.flow.node_type import NodeType, name_of
 from tradewind.flow.retry import Retry
 from tradewind.flow.rules import check_rule
 from tradewind.flow.timeouts import Timeouts
@@ -18,15 +19,6 @@ from tradewind.server.nearest_name import NearestName
 RunIf = Literal["all_succeeded", "any_succeeded", "all_done"]
 Overlap = Literal["skip", "queue_one", "queue_all", "cancel_running", "allow"]
 FailurePolicy = Literal["skip_downstream", "fail_fast", "continue"]
-
-
-class NodeType(Protocol):
-    """Anything that names a node type, such as a function under `@node`."""
-
-    @property
-    def type(self) -> str:
-        """The name."""
-        ...
 
 
 class Flow:
@@ -140,10 +132,10 @@ class Flow:
         path = f"nodes[{len(self._nodes)}]"
         if node_id in self._by_id:
             raise FlowError(f'there is already a node "{node_id}"', f"{path}.id")
-        node_type = type if isinstance(type, str) else getattr(type, "type", None)
-        if not isinstance(node_type, str):
-            message = f"{type!r} is not a node type: give its name, or a function that is decorated with @node"
-            raise FlowError(message, f"{path}.type")
+        try:
+            node_type = name_of(type)
+        except TypeError as error:
+            raise FlowError(str(error), f"{path}.type") from None
         weather: dict[str, Any] = {"id": node_id, "type": node_type}
         plain = {
             "config": config,

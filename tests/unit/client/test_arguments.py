@@ -85,6 +85,7 @@ async def test_unknown_status_error_lists_known_ones(client: Client, status: str
             ValueError,
             "to change it, register the flow again",
         ),
+        (lambda client: client.submit_task(5), TypeError, "5 is not a node type: give its name, or a function that"),
         (lambda client: client.submit_task("feed", retry=3), ValueError, "retry: must be a Retry, such as Retry(3)"),
         (lambda client: client.submit_task("feed", cache=3), ValueError, "cache: must be a Cache"),
         (lambda client: client.submit_batch("feed", {"x": 1}), TypeError, "{'x': 1} is a dict (submit_task takes"),
