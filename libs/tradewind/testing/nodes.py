@@ -215,8 +215,9 @@ def _assignment(
             getattr(assignment, name).FromDatetime(value)
         else:
             setattr(assignment, name, value)
+    item = f":{assignment.item}" if assignment.HasField("item") else ""
     assignment.node_task_id = assignment.node_task_id or (
-        f"{assignment.flow_id}:{assignment.cycle}:{assignment.run}:{assignment.node_id}"
+        f"{assignment.flow_id}:{assignment.cycle}:{assignment.run}:{assignment.node_id}{item}"
     )
     gathering = {parameter.name for parameter in node.signature.parameters if parameter.gather}
     for handle, value in inputs.items():

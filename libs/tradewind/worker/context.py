@@ -121,6 +121,11 @@ class Context:
         return self._attempt.idempotency_key
 
     @property
+    def node_task_id(self) -> str:
+        """Id of the node task, by which signals reach it: `<flow>:<cycle>:<run>:<node>[:<item>]`, or `task:<id>`."""
+        return self._attempt.assignment.node_task_id
+
+    @property
     def flow_id(self) -> str:
         """Id of the flow."""
         return self._attempt.assignment.flow_id

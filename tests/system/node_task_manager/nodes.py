@@ -19,10 +19,8 @@ def read_ledger(ledger: Path) -> list[tuple[str, str, str]]:
 
 def record(ctx: Context, event: str) -> None:
     """Append a line; a single write to a file opened for appending is never torn."""
-    item = () if ctx.item is None else (ctx.item,)
-    node_task = ":".join(map(str, (ctx.flow_id, ctx.cycle, ctx.run, ctx.node_id, *item)))
     with open(os.environ[LEDGER], "a", buffering=1, encoding="utf-8") as ledger:
-        ledger.write(f"{node_task} {ctx.attempt} {event}\n")
+        ledger.write(f"{ctx.node_task_id} {ctx.attempt} {event}\n")
 
 
 @node("step")

@@ -57,6 +57,7 @@ async def test_context_has_facts_of_cycle_and_node() -> None:
         "deadline": later,
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         "idempotency_key": "4f:fast",
+        "node_task_id": "momentum:7:2:fast",
         "stop_requested": False,
         "resumed": None,
     }
@@ -81,6 +82,15 @@ async def told(ctx: Context) -> str:
 )
 async def test_idempotency_key_is_that_of_the_run_whatever_its_number(facts: dict[str, Any], key: str) -> None:
     assert (await run_node(told, facts=facts)).output == key
+
+
+async def test_node_task_id_of_an_item_ends_in_its_place() -> None:
+    @node("item")
+    async def item(ctx: Context) -> str:
+        return ctx.node_task_id
+
+    facts = {"flow_id": "momentum", "cycle": 7, "node_id": "fast", "item": 12}
+    assert (await run_node(item, facts=facts)).output == "momentum:7:0:fast:12"
 
 
 async def test_deadline_is_none_without_timeouts() -> None:
