@@ -82,7 +82,10 @@ class Node:
     # Otherwise Python would iterate over anything that can be indexed, by 0, 1, 2 and so on forever.
     __iter__ = None
 
-    if not TYPE_CHECKING:  # A type checker would take any attribute for granted.
+    if not TYPE_CHECKING:  # A type checker would take any source and any attribute for granted.
+
+        def __rrshift__(self, sources: object) -> NoReturn:
+            raise FlowError(f'which handle of "{self.id}" receives? Write [...] >> {self.id}["<handle>"]')
 
         def __getattr__(self, name: str) -> NoReturn:
             hint = "" if name.startswith("_") else f'; if it is one of its handles, write {self.id}["{name}"]'

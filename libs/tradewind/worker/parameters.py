@@ -82,7 +82,10 @@ def read_signature(function: Callable[..., Any], label: str) -> Signature:
                 f"{label}: parameter {parameter} cannot be filled by name; give the node one parameter for each handle"
             )
         if name in ("self", "cls") and not parameters:
-            raise NodeDefinitionError(f"{label}: a node is a function, not a method; decorate a function")
+            raise NodeDefinitionError(
+                f"{label}: a node is a function, or a method of an object that exists: "
+                f"node(...)(Thing().{function.__name__})"
+            )
         if name == "ctx" and name not in hints:
             raise NodeDefinitionError(f"{label}: parameter ctx would be an input; for the context, write ctx: Context")
         annotation = hints.get(name, Any)

@@ -190,6 +190,8 @@ def test_invalid_arrows_are_refused(flow: Flow) -> None:
     arrow: Any = a
     with pytest.raises(FlowError, match=r'which handle of "b" receives'):
         arrow >> b
+    with pytest.raises(FlowError, match=r'which handle of "b" receives\? Write \[...\] >> b\["<handle>"\]'):
+        [arrow] >> b  # type: ignore[operator]
     with pytest.raises(FlowError, match=r'"a" is text: write flow\["a"\] >> b'):
         "a" >> b["x"]  # type: ignore[operator]
     with pytest.raises(FlowError, match=r'"b.prices" is text: write a\[\'output\'\] >> flow'):

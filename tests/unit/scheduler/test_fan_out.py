@@ -87,7 +87,9 @@ def test_invalid_fan_out_is_reported_with_its_path(fields: dict[str, Any], fault
 
 def test_mapped_input_needs_exactly_one_edge() -> None:
     entry = flow(nodes=[node("a", map="in"), node("b")])
-    assert faults_of(entry) == [("nodes[0].map", 'no edge leads into input "in", whose list the node is to run over')]
+    needs_node = "; a list known beforehand comes from a node too"
+    message = f'no edge leads into input "in", whose list the node is to run over{needs_node}'
+    assert faults_of(entry) == [("nodes[0].map", message)]
     twice = flow(nodes=[node("a"), node("b", map="in")], edges=[edge("a", "b"), edge("a", "b", "more")])
     assert faults_of(twice) == [("nodes[1].map", '2 edges lead into input "in"; exactly one must bring the list')]
 

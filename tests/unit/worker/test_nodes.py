@@ -143,10 +143,13 @@ async def test_node_is_callable_like_its_function() -> None:
     assert repr(double).startswith("<node double: test_node_is_callable_like_its_function")
 
 
-def test_partials_and_callable_objects_can_be_nodes() -> None:
+def test_partials_methods_and_callable_objects_can_be_nodes() -> None:
     class Scale:
         async def __call__(self, value: float) -> float:
             return value
+
+        def twice(self, number: float) -> float:
+            return 2 * number
 
     def scale(value: float, factor: float) -> float:
         return factor * value
@@ -160,6 +163,7 @@ def test_partials_and_callable_objects_can_be_nodes() -> None:
     ]
     assert instance.is_async
     assert [handle.name for handle in instance.declaration().inputs] == ["value"]
+    assert [handle.name for handle in node("twice")(Scale().twice).declaration().inputs] == ["number"]
 
 
 class Unreadable:
@@ -182,7 +186,7 @@ def test_invalid_node_is_refused_with_reason() -> None:
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (several, {}, "parameter *values: int cannot be filled by name"),
         (by_position, {}, "cannot be filled by name"),
-        (method, {}, "a node is a function, not a method"),
+        (method, {}, "a node is a function, or a method of an object that exists: node(...)(Thing().method)"),
         (unannotated, {}, "parameter ctx would be an input; for the context, write ctx: Context"),
         (private, {}, "parameter _value cannot be a handle"),
         (foreign, {}, "use Any, numbers, str, list, dict"),

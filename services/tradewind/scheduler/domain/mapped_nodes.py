@@ -22,7 +22,8 @@ def check_mapped_nodes(nodes: Iterable[NodeDraft], edges: Iterable[EdgeDraft], f
         count = incoming[node.node_id, handle]
         if not count:
             names = sorted(name for target, name in incoming if target == node.node_id and name is not None)
-            hint = NearestName(names).hint(handle, f"; edges lead into {listed(names)}" if names else "")
+            others = f"edges lead into {listed(names)}" if names else "a list known beforehand comes from a node too"
+            hint = NearestName(names).hint(handle, f"; {others}")
             faults.add(path, f"no edge leads into input {quoted(handle)}, whose list the node is to run over{hint}")
         elif count > 1:
             faults.add(path, f"{count} edges lead into input {quoted(handle)}; exactly one must bring the list")
