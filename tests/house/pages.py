@@ -1,5 +1,6 @@
-"""The code on pages, as modules that run."""
+"""Documents, and the code on them as modules that run."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +9,16 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.house.project import ROOT, project_files
+
+DOCUMENTS = {name.as_posix(): (ROOT / name).read_text("utf-8") for name in project_files() if name.suffix == ".md"}
+"""The text of each document, by its path."""
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Return a document's code blocks in a language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 @contextmanager

@@ -1,10 +1,8 @@
-"""docs/memory.md is right: its nodes run in the worker, in a thread and in a process; its commands exist."""
+"""docs/memory.md is right: its nodes run in the worker, in a thread and in a process."""
 
 import asyncio
 import json
 import re
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,14 +51,6 @@ async def test_nodes_of_the_page_remember_across_cycles(shown: ModuleType, capsy
         await asyncio.wait_for(outside(client), 30)
         assert capsys.readouterr().out == PRINTED
         assert (await client.get_memory("trades")).variables == {"cursor": 0}
-
-
-def test_command_of_the_page_exists_with_its_options() -> None:
-    ran = subprocess.run([sys.executable, "-m", "tradewind.cli", "flow", "memory", "--help"], capture_output=True)
-    assert ran.returncode == 0, ran.stderr.decode()
-    options = set(re.findall(r"^\$ tradewind .*$", PAGE, re.MULTILINE))
-    named = {option for line in options for option in re.findall(r"--[a-z]+", line)}
-    assert sorted(option for option in named if option not in ran.stdout.decode()) == []
 
 
 def test_numbers_and_requests_of_the_page_are_right() -> None:
