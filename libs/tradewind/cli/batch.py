@@ -152,7 +152,13 @@ async def results(
 @asynchronous
 async def list_(
     session: Session,
-    status: Annotated[list[str] | None, typer.Option(help="Only batches in this status; may be repeated.")] = None,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="queued|running|completed|partial|failed|cancelled",
+            help="Only batches in this status; may be repeated.",
+        ),
+    ] = None,
     limit: Newest = 20,
     output: Output = Format.TEXT,
 ) -> None:

@@ -147,9 +147,9 @@ def _show(screen: Screen, config: "SystemConfig", output: Format) -> None:
     if output is Format.JSON:
         screen.json(config)
         return
-    screen.facts([(name, str(getattr(config, name) or "none")) for name in _LIMITS])
-    screen.facts([("enable_cache", str(config.enable_cache).lower()), ("cache_ttl", _length(config.cache_ttl))])
-    for name, cache in sorted(config.caches.items()):
-        screen.facts([(f"caches.{name}", _length(cache.ttl or config.cache_ttl))])
+    facts = [(name, str(getattr(config, name) or "none")) for name in _LIMITS]
+    facts += [("enable_cache", str(config.enable_cache).lower()), ("cache_ttl", _length(config.cache_ttl))]
+    facts += [(f"caches.{name}", _length(each.ttl or config.cache_ttl)) for name, each in sorted(config.caches.items())]
     for name in ("max_running_per_node_type", "user_weights", "rates"):
-        screen.facts([(f"{name}.{key}", str(value)) for key, value in sorted(getattr(config, name).items())])
+        facts += [(f"{name}.{key}", str(value)) for key, value in sorted(getattr(config, name).items())]
+    screen.facts(facts)

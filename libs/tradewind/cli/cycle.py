@@ -150,7 +150,13 @@ def _no_node(flow: str, node: str, described: "CycleDescription") -> typer.Exit:
 async def list_(
     session: Session,
     flow: Flow,
-    status: Annotated[list[str] | None, typer.Option(help="Only cycles in this status; may be repeated.")] = None,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="running|completed|partial|failed|timeout|cancelled",
+            help="Only cycles in this status; may be repeated.",
+        ),
+    ] = None,
     started_after: StartedAfter = None,
     started_before: StartedBefore = None,
     limit: Newest = 20,

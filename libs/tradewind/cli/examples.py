@@ -1,8 +1,25 @@
-"""A line to copy for each command that operators use, shown at the end of the command's help."""
+"""A line to copy for commands that operators use or that have much to say, shown at the end of the command's help."""
 
 import typer
 
 EXAMPLES = {
+    "init": "init hello",
+    "up": "up --port 7800 --data /var/lib/tradewind",
+    "worker run": "worker run my.module",
+    "flow register": "flow register momentum momentum.json",
+    "flow plan": "flow plan momentum.json",
+    "flow run": "flow run momentum --input month=2001-04 --wait",
+    "flow update": "flow update momentum interval=30s overlap=queue_one --note 'twice as often'",
+    "flow memory": "flow memory trades --set cursor=0",
+    "flow logs": "flow logs momentum --level warning --follow",
+    "cycle show": "cycle show momentum",
+    "cycle approve": "cycle approve release 0 ask --value size=100",
+    "task submit": "task submit screen_share --param share=IBM --param until=2005-06 --wait",
+    "task signal": "task signal shop:0:0:pay --signal paid --payload '{\"euros\": 5}'",
+    "batch submit": "batch submit screen_share items.jsonl --watch",
+    "trigger save": "trigger save nightly -q reports --cron '30 2 * * *'",
+    "event publish": "event publish price --field symbol=AAPL --id quote-7",
+    "notification send": "notification send 'maintenance at noon' --severity warning --user ann",
     "login": "login --token-file .tradewind/admin.token",
     "logout": "logout",
     "whoami": "whoami",

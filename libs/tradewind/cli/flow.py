@@ -305,7 +305,13 @@ async def delete(
 @asynchronous
 async def list_(
     session: Session,
-    status: Annotated[list[str] | None, typer.Option(help="Only flows in this status; may be repeated.")] = None,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="registered|running|paused|stopped|completed|failed|deleting",
+            help="Only flows in this status; may be repeated.",
+        ),
+    ] = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only flows with this label; may be repeated.")
     ] = None,

@@ -17,7 +17,12 @@ app = typer.Typer(no_args_is_help=True, help="Rerun or stop many cycles.", rich_
 
 Flows = Annotated[list[str], typer.Argument(metavar="FLOW", help="Names of flows, or patterns with * and ?.")]
 Statuses = Annotated[
-    list[str] | None, typer.Option("--status", help="Take cycles in this status instead; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--status",
+        metavar="running|completed|partial|failed|timeout|cancelled",
+        help="Take cycles in this status instead; may be repeated.",
+    ),
 ]
 Limit = Annotated[int, typer.Option(min=0, help="Most cycles to take; 0 means 1000.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list the matching cycles.")]

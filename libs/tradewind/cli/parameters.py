@@ -76,7 +76,11 @@ RequestId = Annotated[
 ]
 ConcurrencyText = Annotated[
     str | None,
-    typer.Option("--concurrency", metavar="KEY:MAX[:WHEN_FULL]", help="Run at most MAX at once under this key."),
+    typer.Option(
+        "--concurrency",
+        metavar="KEY:MAX[:WHEN_FULL]",
+        help="Run at most MAX at once under this key; WHEN_FULL: wait, drop_new, cancel_oldest, keep_newest.",
+    ),
 ]
 RateText = Annotated[
     str | None,

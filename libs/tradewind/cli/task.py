@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Run single nodes; show and stop node tasks.", rich_markup_mode=None)
 
-TaskId = Annotated[str, typer.Argument(metavar="TASK", help="Id of the node task: FLOW:CYCLE:RUN:NODE or task:ID.")]
+TaskId = Annotated[
+    str,
+    typer.Argument(metavar="TASK", help="Id of the node task: FLOW:CYCLE:RUN:NODE[:ITEM], task:ID or batch:ID:ITEM."),
+]
 
 AD_HOC = "task:"
 
@@ -137,7 +140,13 @@ async def watch(
 @asynchronous
 async def list_(
     session: Session,
-    status: Annotated[list[str] | None, typer.Option(help="Only tasks in this status; may be repeated.")] = None,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="registered|pending|running|suspended|completed|failed|terminated|skipped",
+            help="Only tasks in this status; may be repeated.",
+        ),
+    ] = None,
     limit: Newest = 20,
     output: Output = Format.TEXT,
 ) -> None:

@@ -51,7 +51,8 @@ async def save(
     trigger_id: TriggerName,
     queue: Queue,
     at: Annotated[
-        list[str] | None, typer.Option(help="Fire at this time, local unless it has an offset; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="TIME", help="Fire at this time, local unless it has an offset; may be repeated."),
     ] = None,
     after: Annotated[
         float | None,
@@ -82,14 +83,22 @@ async def save(
     ] = None,
     status: Annotated[
         list[str] | None,
-        typer.Option(help="With --on-finished: only cycles that ended with this status; may be repeated."),
+        typer.Option(
+            metavar="completed|partial|failed|timeout|cancelled",
+            help="With --on-finished: only cycles that ended with this status; may be repeated.",
+        ),
     ] = None,
     payload_json: Json = None,
     jitter: Annotated[
         float, typer.Option(metavar="TIME", parser=parse_duration, help="Fire up to this much later, to spread load.")
     ] = 0.0,
-    start: Annotated[str | None, typer.Option(help="Do not fire before this time.")] = None,
-    end: Annotated[str | None, typer.Option(help="Do not fire at or after this time.")] = None,
+    start: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Do not fire before this time, local unless it has an offset.")
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Do not fire at or after this time, local unless it has an offset."),
+    ] = None,
     max_firings: Annotated[int, typer.Option(min=0, help="Fire at most this many times; 0 means no limit.")] = 0,
     epoch: Annotated[int, typer.Option(min=0, help="A higher epoch restarts a completed trigger.")] = 0,
     output: Output = Format.TEXT,

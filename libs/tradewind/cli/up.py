@@ -30,7 +30,8 @@ def up(
 ) -> None:
     """Run the whole stack, until Ctrl-C.
 
-    Runs every service and a store in one process; the data is kept.
+    Runs every service and a store in one process; the data is kept. Settings of services come from the environment:
+    docs/operations.md says which.
     """
     from tradewind.standalone import Standalone
     from tradewind.standalone.process import run

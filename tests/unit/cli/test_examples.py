@@ -10,6 +10,7 @@ from typer.main import get_command
 from tests.unit.cli.shell import Shell
 from tradewind.cli.app import app
 from tradewind.cli.examples import EXAMPLES
+from tradewind.client import BatchStatus, CycleStatus, FlowStatus, NodeTaskStatus
 
 OPERATOR_GROUPS = {"token", "user", "job", "dead-letters", "config", "backup"}
 OPERATOR_COMMANDS = {"login", "logout", "whoami", "doctor", "explain", "queue", "worker list", "worker drain"}
@@ -58,3 +59,19 @@ def test_command_summaries_are_not_truncated(group: str, shell: Shell) -> None:
 @pytest.mark.parametrize("words", [(), ("flow",), ("flow", "run"), ("worker",)])
 def test_short_help_option_equals_long_one(shell: Shell, words: tuple[str, ...]) -> None:
     assert shell(*words, "-h") == shell(*words, "--help")
+
+
+STATUSES = {
+    "flow list": FlowStatus,
+    "cycle list": CycleStatus,
+    "job rerun": CycleStatus,
+    "job stop": CycleStatus,
+    "task list": NodeTaskStatus,
+    "batch list": BatchStatus,
+}
+
+
+@pytest.mark.parametrize("name", STATUSES)
+def test_help_lists_the_statuses_to_filter_by(name: str) -> None:
+    (option,) = [each for each in COMMANDS[name].params if "--status" in each.opts]
+    assert option.metavar == "|".join(each for each in STATUSES[name] if each != "unknown")

@@ -20,10 +20,10 @@ def test_config_get_and_set_limits_and_caches(shell: Shell) -> None:
         "max_running_per_user  none",
         "max_running_per_flow  none",
         "max_concurrent_tasks  none",
-        "enable_cache  true",
-        "cache_ttl     1h",
-        "caches.screening  1h",
-        "user_weights.ann  2.0",
+        "enable_cache          true",
+        "cache_ttl             1h",
+        "caches.screening      1h",
+        "user_weights.ann      2.0",
     ]
     changed = shell(
         "config",
