@@ -1,4 +1,4 @@
-"""Every line of the runbook in docs/operations.md, as written there, against a stack that has what the lines name."""
+"""Every line of docs/runbook.md, as written there, against a stack that has what the lines name."""
 
 import platform
 import re
@@ -17,8 +17,7 @@ from tradewind.flow import Flow, Retry
 from tradewind.standalone import Standalone
 from tradewind.worker import Worker, load_nodes
 
-PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-RUNBOOK, GUARDED = PAGE.split("## Runbook\n")[1].split("\n## ")[0].split("\n### Where access is on\n")
+RUNBOOK, GUARDED = (ROOT / "docs/runbook.md").read_text(encoding="utf-8").split("\n## Where access is on\n")
 TASK = re.compile(r"^\*\*(.+?)\*\*.*?```console\n(.*?)```", re.MULTILINE | re.DOTALL)
 TASKS, GUARDED_TASKS = TASK.findall(RUNBOOK), TASK.findall(GUARDED)
 DEAD, BATCH, JOB = "task:0a1b", "8be0f2", "job-0a1b"
