@@ -2,11 +2,12 @@
 -- The retry budget of a flow: how many further attempts it may have depends on how many attempts began, counted in
 -- buckets of five seconds over the current one and the minute before it. Only nodes with a retry policy are counted, and
 -- no attempts after a time that the node itself asked for. Runs outside any flow have no budget.
-local spenders = {}
-fresh(function() if next(spenders) then spenders = {} end end)
 local retry_budget = {}
 do
   local BUCKET, BUCKETS = 5000, 13
+  local spenders = {}
+  fresh(function() if next(spenders) then spenders = {} end end)
+
   local function spender_of(comp)
     local flow = string.match(comp.run, '^[^:]+')
     if not spenders[flow] then spenders[flow] = {key = base .. 'retries:' .. flow, flow = flow, begun = 0, retried = 0} end
@@ -51,6 +52,7 @@ do
   end
 
   function retry_budget.write()
+    if not next(spenders) then return end
     local bucket = string.format('%.0f', math.floor(time / BUCKET))
     for _, spender in pairs(spenders) do
       if spender.begun > 0 then call('HINCRBY', spender.key, 'b' .. bucket, spender.begun) end

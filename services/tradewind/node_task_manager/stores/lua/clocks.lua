@@ -1,19 +1,55 @@
 --!include records
 -- The clocks of a running attempt: its lease, its own time limit, and how long it may be silent.
+local clocks = {}
+do
+  local lease_end
+  fresh(function() lease_end = nil end)
 
--- Returns when a lease that is renewed now lapses: no renewal outlasts the attempt's other clocks.
-local function lease_until(record)
-  local close_at, beat_by = record.close_at or 0, tonumber(read_rest(record).beat_by)
-  local till = time + limits.lease
-  if close_at > 0 then till = math.min(till, close_at + limits.stop_grace) end
-  return beat_by and math.min(till, beat_by) or till
-end
+  -- Formats a length of time for people: `5 min` for 300000.
+  function clocks.duration_text(ms)
+    for _, unit in ipairs({{3600000, 'h'}, {60000, 'min'}, {1000, 's'}}) do
+      if ms > 0 and ms % unit[1] == 0 then return string.format('%.0f %s', ms / unit[1], unit[2]) end
+    end
+    return string.format('%.0f ms', ms)
+  end
 
-local function renew(record) leasing.begin(record, lease_until(record)) end
+  -- Returns when an attempt that begins now starts, when its time is over (0 for never), and when its lease lapses. An
+  -- attempt of a cycle that is due in a moment starts at the planned time.
+  function clocks.begin(record, entry, comp, attempt)
+    local early = comp.planned and comp.planned > time
+    local close, plain = entry.close, not early and attempt == 1 and not entry.total and not entry.beat
+    if plain and (close == 0 or close + limits.stop_grace >= limits.lease) then
+      lease_end = lease_end or string.format('%.0f', time + limits.lease)
+      return stamp, close > 0 and time + close or 0, lease_end
+    end
+    local begin = early and math.min(comp.planned, time + limits.lead) or time
+    local close_at = close > 0 and begin + close or 0
+    if entry.total then
+      local total_at = tonumber(read_rest(record).total_at)
+      close_at = close_at > 0 and math.min(close_at, total_at) or total_at
+    end
+    local deadline = time + limits.lease
+    if close_at > 0 then deadline = math.min(deadline, close_at + limits.stop_grace) end
+    if entry.beat then
+      note(record, 'beat', entry.beat)
+      note(record, 'beat_by', begin + entry.beat)
+      deadline = math.min(deadline, begin + entry.beat)
+    end
+    return early and string.format('%.0f', begin) or stamp, close_at, deadline
+  end
 
--- Notes a sign of life: the attempt may be silent for another `beat` ms.
-local function record_heartbeat(record, beat)
-  if record.stop then return end
-  set(record, 'beat_by', time + beat)
-  renew(record)
+  -- Renews a lease; none outlasts the attempt's other clocks.
+  function clocks.renew(record)
+    local close_at, beat_by = record.close_at or 0, tonumber(read_rest(record).beat_by)
+    local till = time + limits.lease
+    if close_at > 0 then till = math.min(till, close_at + limits.stop_grace) end
+    leasing.begin(record, beat_by and math.min(till, beat_by) or till)
+  end
+
+  -- Notes a sign of life: the attempt may be silent for another `beat` ms.
+  function clocks.note_heartbeat(record, beat)
+    if record.stop then return end
+    set(record, 'beat_by', time + beat)
+    clocks.renew(record)
+  end
 end

@@ -1,11 +1,11 @@
 --!include release
 -- The history of attempts that did not succeed, kept with the node task; and dead letters: node tasks that were given
 -- up.
-local buried = {}
-fresh(function() if next(buried) then buried = {} end end)
 local dead_letters = {}
 do
   local HISTORY, DEAD_LETTERS = 20, 10000
+  local buried = {}
+  fresh(function() if next(buried) then buried = {} end end)
 
   function dead_letters.add_to_history(record, how)
     local past = read_rest(record).history and cmsgpack.unpack(record.history) or {}

@@ -106,7 +106,7 @@ do
     local names = {}
     if limits.user_running then names[1] = 'user:' .. comp.user_id end
     if limits.type_running and limits.type_running[entry.type] then names[#names + 1] = 'type:' .. entry.type end
-    for _, limit in ipairs(own_limits(entry, comp) or {}) do
+    for _, limit in ipairs(slots.own_limits(entry, comp) or {}) do
       if not limit[3] then names[#names + 1] = limit[1] end
     end
     for _, limit in ipairs(names) do

@@ -28,7 +28,7 @@ do
     if entry.map or entry.wait then return 'this node does not run on workers' end
     if record.stop or comp.stop then return 'it is being stopped' end
     if not feeds(source, record, comp, entry) then return 'it does not follow the node task that was reported before it' end
-    if limits.bounded or own_limits(entry, comp) then return 'limits are set, so it has to wait for its turn' end
+    if limits.bounded or slots.own_limits(entry, comp) then return 'limits are set, so it has to wait for its turn' end
   end
 
   -- Begins a ready node task that has had no attempt; returns why not, or nil and when its lease lapses.
@@ -37,11 +37,11 @@ do
     if reason then return reason end
     local entry = record.entry or node(comp.plan, record.index)
     leave_queue(record, entry, comp)
-    take_slots(record)
+    slots.take(record)
     record.status, record.attempt, record.nonce, record.worker_id = 'running', 1, nonce, worker_id
     record.noted, record.entry = true, entry
     local till
-    record.started_at, record.close_at, till = clocks_of(record, entry, comp, 1)
+    record.started_at, record.close_at, till = clocks.begin(record, entry, comp, 1)
     changed(comp, 1, record, 'running')
     if entry.retry then retry_budget.count(comp) end
     return nil, till

@@ -1,5 +1,4 @@
 --!include claim
---!include clocks
 -- Renews the leases that a worker names.
 
 -- Returns why a named attempt that holds no lease is lost; nil when its end was reported.
@@ -14,5 +13,5 @@ end
 local function extend(record, back)
   if record.stop then return stopping.add_termination(record, record.stop) end
   local beat = back and tonumber(read_rest(record).beat)
-  if beat then record_heartbeat(record, beat) else renew(record) end
+  if beat then clocks.note_heartbeat(record, beat) else clocks.renew(record) end
 end

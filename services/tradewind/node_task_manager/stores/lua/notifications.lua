@@ -1,10 +1,10 @@
 --!include records
 -- Notifications of users, in a stream for each user that holds the newest. Uses args, base, limits, time, stamp.
-local notified = {}
-fresh(function() if next(notified) then notified = {} end end)
 local notices = {}
 do
   local BRIEF = 500
+  local notified = {}
+  fresh(function() if next(notified) then notified = {} end end)
 
   -- Returns the beginning of a text that may be long, without cutting a character in two.
   function notices.brief(text)
@@ -38,8 +38,8 @@ do
         message = stop and notices.brief(stop.reason) or nil})
     end
   end
-end
 
-local function publish_notices()
-  for user in pairs(notified) do call('PUBLISH', base .. 'wake', 'n:' .. user) end
+  function notices.publish()
+    for user in pairs(notified) do call('PUBLISH', base .. 'wake', 'n:' .. user) end
+  end
 end

@@ -7,5 +7,5 @@ for i, each in ipairs(args.notifications) do
   kept[i] = each.key == '' or notices.once(each.user_id, 'key:' .. each.key, limits.retention)
   if kept[i] then notices.notify(each.user_id, each.fact) end
 end
-publish_notices()
+notices.publish()
 return cmsgpack.pack(kept)

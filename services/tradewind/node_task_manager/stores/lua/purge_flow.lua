@@ -122,8 +122,6 @@ if done then
   call('UNLINK', cycles)
   call('ZREM', base .. 'to_clean', 'flow:' .. flow)
 end
-reopen()
-write_queues(queues)
-leave_waiting()
+queue_all()
 write_all()
 return cmsgpack.pack({removed = removed, done = done, effects = effects})

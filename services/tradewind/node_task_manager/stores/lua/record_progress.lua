@@ -18,7 +18,7 @@ for _, entry in ipairs(args.progress) do
   if holds_lease(record, entry.nonce) then
     kept = kept + 1
     local before = stored_all(record, {'progress', 'beat'})
-    if before[2] then record_heartbeat(record, tonumber(before[2])) end
+    if before[2] then clocks.note_heartbeat(record, tonumber(before[2])) end
     if (record.progress or tonumber(before[1] or 0)) <= entry.progress then
       set(record, 'progress', entry.progress)
       note(record, 'message', entry.message)

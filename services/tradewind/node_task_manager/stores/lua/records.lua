@@ -1,45 +1,14 @@
 --!include packing
+--!include plans
+--!include leasing
+--!include flow_runs
 -- Records of node tasks and components; each is read once and written once per script.
--- Uses args: base (key prefix with its tag), now (ms, 0 for the server's time), limits (JSON).
-local call = redis.call
-local base, limits, time, stamp, budget, effects
 local records, components = {}, {}
 -- What this script knows of each run, and changes about it.
 local sheets = {}
--- Kept from script to script: the limits with their text, and nodes by plan and place, one edition of each plan.
-local plans, editions, known_nodes = {}, {}, 0
-do
-  local MAX_KNOWN, limits_text = 5000, nil
-  fresh(function()
-    if not limits or args.limits ~= limits_text then limits, limits_text = cjson.decode(args.limits or '{}'), args.limits end
-    base, time = args.base, args.now and now(args.now)
-    stamp = time and string.format('%.0f', time)
-    budget = limits.records
-    effects = {assignments = {}, results = {}, todo = 0}
-    records, components, sheets = {}, {}, {}
-    if known_nodes > MAX_KNOWN then plans, editions, known_nodes = {}, {}, 0 end
-  end)
-end
+fresh(function() records, components, sheets = {}, {}, {} end)
 
-local function use_edition(plan, edition)
-  if editions[plan] ~= edition then plans[plan], editions[plan] = nil, edition end
-end
-
--- Lists of a plan (ids, entries, edges out of a node) are stored in pieces of this many, as redis_plans.py writes them.
-local PIECE = 500
--- Small numbers as text, kept from script to script: Lua takes longer to write a number than to join two texts.
-local digits = setmetatable({}, {__index = function(known, number)
-  known[number] = string.format('%d', number)
-  return known[number]
-end})
 local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
--- Formats a length of time for people: `5 min` for 300000.
-local function duration_text(ms)
-  for _, unit in ipairs({{3600000, 'h'}, {60000, 'min'}, {1000, 's'}}) do
-    if ms > 0 and ms % unit[1] == 0 then return string.format('%.0f %s', ms / unit[1], unit[2]) end
-  end
-  return string.format('%.0f ms', ms)
-end
 
 -- The id of a node task, which is its run's id when the run is an ad-hoc task; and the run in such an id.
 local function task_of(run, node_id) return node_id == '' and run or run .. ':' .. node_id end
@@ -200,24 +169,6 @@ local function holds_lease(record, nonce) return record and record.status == 'ru
 
 local function component_of(record) return record.comp or component(record.run, record.component_id) end
 
--- `flow_runs:<flow>` holds the latest run `<cycle>:<run>` of each cycle by number. Open runs score OPEN more, above all
--- others, until the cleaner has seen that they have ended.
-local flow_runs = {EACH = 1024, OPEN = 2 ^ 46}
-
--- Returns the flow of a run, and the name of the run within it.
-function flow_runs.names(run) return string.match(run, '^([^:]+):(.+)$') end
-
-function flow_runs.number(name)
-  local cycle, run = string.match(name, '^(%d+):(%d+)$')
-  return cycle * flow_runs.EACH + run
-end
-
--- Returns when a component of a run began.
-function flow_runs.begun_at(run, id)
-  local PLACE = 10
-  return (select(PLACE, cmsgpack.unpack(call('HGET', base .. 'run:' .. run, id .. '/facts'))))
-end
-
 -- Changes are collected as the arguments of one HSET for each run; the last value of a field counts. The states of
 -- node tasks and components, signals, and rarer counts are written from the records themselves.
 local function write(record, field, value)
@@ -251,121 +202,6 @@ local function set_eventful(comp, field, value)
   write(comp, field, value)
 end
 
--- Returns a node of a plan: id, type, run_if, inputs and outputs (how many edges), into (places of the edges, absent
--- when there are more than a piece of them) and fields (that hold their values: `input` for a single edge, else
--- `in:<edge>`), out (the first piece of {handle, target, field of the target}), start, close (ms).
-local function node(plan, index)
-  local known = plans[plan]
-  if not known then known = {} plans[plan] = known end
-  local entry = known[index]
-  if not entry then
-    entry = cmsgpack.unpack(call('HGET', base .. 'plan:' .. plan, 'n:' .. index))
-    known[index], known_nodes = entry, known_nodes + 1
-  end
-  return entry
-end
-
--- Returns the field that holds the value of an edge into a node.
-local function field_of(entry, edge) return entry.inputs == 1 and entry.fields[1] or 'in:' .. edge end
-
--- Returns the piece of a plan's list (`ids`, `entries`, `out:<place>`) that holds place `at` (counted from 0), and the
--- number to subtract from a place to find its item in the piece.
-local piece_of
-do
-  local pieces = {}
-  fresh(function() if next(pieces) then pieces = {} end end)
-
-  function piece_of(plan, list, at)
-    local number = math.floor(at / PIECE)
-    local field = list .. ':' .. digits[number]
-    local name = plan .. field
-    local piece = pieces[name]
-    if not piece then
-      piece = cmsgpack.unpack(call('HGET', base .. 'plan:' .. plan, field))
-      pieces[name] = piece
-    end
-    return piece, number * PIECE - 1
-  end
-end
-
-local function in_pieces(command, key, items)
-  local n = #items
-  if n > 0 and n <= 1000 then return call(command, key, unpack(items)) end
-  for first = 1, n, 1000 do call(command, key, unpack(items, first, math.min(first + 999, n))) end
-end
-
--- Members to remove from sorted sets and to add to them at the end of the script, in this order.
-local added, removed = {}, {}
-
-local function put(key, member, score)
-  local items = added[key]
-  if not items then items = {} added[key] = items end
-  local n = #items
-  items[n + 1] = score
-  items[n + 2] = member
-end
-
--- Takes a member out of a list of scores and members; returns whether it was there.
-local function withdraw(items, member)
-  local found = false
-  for at = items and #items or 0, 2, -2 do
-    if items[at] == member then
-      table.remove(items, at)
-      table.remove(items, at - 1)
-      found = true
-    end
-  end
-  return found
-end
-
-local function remove(key, member)
-  local items = removed[key]
-  if not items then items = {} removed[key] = items end
-  items[#items + 1] = member
-end
-
--- Leases that end and begin, written in the same way: each is in `inflight` and in the list of its worker.
-local leasing = {}
-do
-  local ended, begun
-  fresh(function() ended, begun = {}, {} end)
-
-  function leasing.begin(record, till)
-    local items = begun[record.worker_id]
-    if not items then items = {} begun[record.worker_id] = items end
-    local n = #items
-    items[n + 1] = till
-    items[n + 2] = record.id
-  end
-
-  -- Ends a lease, even one that this script has begun or has moved to the end of a stop's grace.
-  function leasing.finish(record)
-    withdraw(begun[record.worker_id], record.id)
-    withdraw(added.inflight, record.id)
-    local ids = ended[record.worker_id]
-    if not ids then ids = {} ended[record.worker_id] = ids end
-    ids[#ids + 1] = record.id
-  end
-
-  local function write(command, by_worker)
-    local worker_id, all = next(by_worker)
-    if not worker_id then return end
-    if next(by_worker, worker_id) then
-      all = {}
-      for _, items in pairs(by_worker) do
-        for i = 1, #items do all[#all + 1] = items[i] end
-      end
-    end
-    in_pieces(command, base .. 'inflight', all)
-    for worker, items in pairs(by_worker) do in_pieces(command, base .. 'worker_tasks:' .. worker, items) end
-  end
-
-  function leasing.write()
-    write('ZREM', ended)
-    write('ZADD', begun)
-  end
-end
-
 -- Keys of ended runs, which get their time to live once everything is written.
 local expiring = {}
 -- Called before records are written; see fan_out.
@@ -374,19 +210,9 @@ local before_writing
 -- How many node tasks ended in this script, by status, and how many failed, by `failed:<code>` of the error.
 local totals = {}
 fresh(function()
-  added, totals = {}, {}
-  if next(removed) then removed = {} end
+  totals = {}
   if #expiring > 0 then expiring = {} end
 end)
-
-local function count_failure(code)
-  local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,
-    SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true, TOTAL_TIMEOUT = true,
-    WORKER_LOST = true, PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, UNKNOWN_HANDLE = true, RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true,
-    WAIT_TIMEOUT = true, SUB_FLOW_FAILED = true}
-  local name = 'failed:' .. (CODES[code] and code or 'OTHER')
-  totals[name] = (totals[name] or 0) + 1
-end
 
 local write_all
 do

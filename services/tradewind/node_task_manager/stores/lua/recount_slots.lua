@@ -14,7 +14,7 @@ local function recount(record, entry, comp)
   end
   if limits.user_running then need('user:' .. comp.user_id) end
   if limits.type_running and limits.type_running[entry.type] then need('type:' .. entry.type) end
-  for _, limit in ipairs(own_limits(entry, comp) or {}) do
+  for _, limit in ipairs(slots.own_limits(entry, comp) or {}) do
     if not limit[3] then need(limit[1]) end
   end
   if names ~= had then set_state(record, 'slots', names) end

@@ -18,7 +18,7 @@ local function later(kind, comp, index, offset, source)
 end
 
 local function release_lease(record)
-  free_slots(record)
+  slots.free(record)
   leasing.finish(record)
 end
 
@@ -88,11 +88,23 @@ do
   end
 end
 
--- Fails a node task for good, with an error {code, message, ...}.
-local function fail(record, comp, error)
-  set(record, 'error', cmsgpack.pack(error))
-  count_failure(error.code)
-  finish(record, comp, 'failed')
+local fail
+do
+  local function count_failure(code)
+    local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,
+      SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true, TOTAL_TIMEOUT = true,
+      WORKER_LOST = true, PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, UNKNOWN_HANDLE = true, RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true,
+      WAIT_TIMEOUT = true, SUB_FLOW_FAILED = true}
+    local name = 'failed:' .. (CODES[code] and code or 'OTHER')
+    totals[name] = (totals[name] or 0) + 1
+  end
+
+  -- Fails a node task for good, with an error {code, message, ...}.
+  function fail(record, comp, error)
+    set(record, 'error', cmsgpack.pack(error))
+    count_failure(error.code)
+    finish(record, comp, 'failed')
+  end
 end
 
 local function create(comp, id, entry, index)

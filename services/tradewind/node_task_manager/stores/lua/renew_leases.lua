@@ -33,7 +33,7 @@ if current and args.session ~= 0 and args.named then
       and tonumber(record.started_at) + limits.unnamed <= time then
       local comp = component_of(record)
       if comp then
-        add_assignment(record, comp, node(comp.plan, record.index), record.close_at or 0, 0)
+        assignments.add(record, comp, node(comp.plan, record.index), record.close_at or 0, 0)
       end
     end
     if #effects.assignments == RESENT then break end

@@ -6,27 +6,24 @@
 -- queued again. If it takes no slot after all, it makes room for another one of its group: that room is `spared`, or
 -- `owed` to the next script.
 local HUGE = math.huge
-local freed, spared, owed, leases = {}, {}, {}, 0
--- The time (in us) at which the bucket of a rate is full again, which is all its state; every node task that begins
--- moves it on. A bucket is named by a node type, or `<user>:<key>`.
-local full_at, spent = {}, {}
+local freed, spared, owed = {}, {}, {}
 -- When to check node tasks that wait for the rate of a key again: one entry in `delayed` for each rate.
 local paced = {}
-fresh(function()
-  leases = 0
-  if next(freed) then freed = {} end
-  if next(spared) then spared = {} end
-  if next(owed) then owed = {} end
-  if next(full_at) then full_at, spent = {}, {} end
-  if next(paced) then paced = {} end
-end)
-
 local slots = {}
 do
-  local held, leased = {}, nil
+  -- How many hold slots of each limit, and how many more node tasks run than before this script, of `leased` then.
+  local held, leases, leased = {}, 0, nil
+  -- The time (in us) at which the bucket of a rate is full again, which is all its state; every node task that begins
+  -- moves it on. A bucket is named by a node type, or `<user>:<key>`.
+  local full_at, spent = {}, {}
   fresh(function()
-    leased = nil
+    leases, leased = 0, nil
+    if next(freed) then freed = {} end
+    if next(spared) then spared = {} end
+    if next(owed) then owed = {} end
     if next(held) then held = {} end
+    if next(full_at) then full_at, spent = {}, {} end
+    if next(paced) then paced = {} end
   end)
 
   -- Returns how many hold a slot at this point of the script; the sets are written at its end.
@@ -92,9 +89,7 @@ do
     return limit
   end
 
-  -- Takes a slot of every limit that a node task runs under, including its `own`, and notes which, so that freeing them
-  -- needs no config.
-  function slots.take(record, entry, comp, own)
+  local function take_each(record, entry, comp, own)
     local names, rate = nil, limits.type_rates and limits.type_rates[entry.type]
     if rate then
       full_at[entry.type] = full_at_of(entry.type) + rate[1]
@@ -115,6 +110,13 @@ do
     if names or record.slots then set_state(record, 'slots', names or '') end
   end
 
+  -- Takes a slot of every limit that a node task runs under, including its `own`, and notes which, so that freeing them
+  -- needs no config.
+  function slots.take(record, entry, comp, own)
+    leases = leases + 1
+    if own or limits.bounded or record.slots then take_each(record, entry, comp, own) end
+  end
+
   function slots.release(limit, id)
     held[limit] = slots.held(limit) - 1
     freed[limit] = (freed[limit] or 0) + 1
@@ -122,6 +124,8 @@ do
   end
 
   function slots.free(record)
+    leases = leases - 1
+    if not record.slots or record.slots == '' then return end
     for limit in string.gmatch(record.slots, '%S+') do slots.release(limit, record.id) end
     -- While a node task does not run, the slots noted in its record mean nothing.
     record.slots = ''
@@ -172,56 +176,46 @@ do
     for _, limit in ipairs(own or {}) do spare(spared, limit, entry, comp) end
     return false
   end
-end
 
-local function write_rates()
-  local SPARE_MS = 60000
-  for node_type in pairs(spent) do
-    call('SET', base .. 'bucket:' .. node_type, string.format('%.0f', full_at[node_type]), 'PX',
-      string.format('%.0f', math.ceil(full_at[node_type] / 1000 - time) + SPARE_MS))
+  function slots.write_rates()
+    local SPARE_MS = 60000
+    for node_type in pairs(spent) do
+      call('SET', base .. 'bucket:' .. node_type, string.format('%.0f', full_at[node_type]), 'PX',
+        string.format('%.0f', math.ceil(full_at[node_type] / 1000 - time) + SPARE_MS))
+    end
   end
-end
 
--- Returns how many more node tasks of a type may run under the limits on all node tasks and on the type.
-local function room_of_type(node_type)
-  if not limits.bounded then return HUGE end
-  local room = limits.running and limits.running - slots.running() or HUGE
-  local most, rate = limits.type_running and limits.type_running[node_type], limits.type_rates and limits.type_rates[node_type]
-  if rate then room = math.min(room, slots.tokens(node_type, rate)) end
-  return most and math.min(room, most - slots.held('type:' .. node_type)) or room
-end
-
-local function room_of_user(user)
-  return limits.user_running and limits.user_running - slots.held('user:' .. user) or HUGE
-end
-
--- Returns a node task's own limits, with how many each lets run; nil or false when there are none.
-local function own_limits(entry, comp)
-  if not (entry.flow_max or entry.key or entry.pace or limits.flow_running or limits.adhoc) then return nil end
-  -- All nodes of a component that have no key are under the same limits.
-  if comp.own_limits ~= nil and not entry.key and not entry.pace then return comp.own_limits end
-  local found, flow = {}, string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
-  if flow then
-    local most = math.min(entry.flow_max or HUGE, limits.flow_running or HUGE)
-    if most < HUGE then found[1] = {'flow:' .. flow, most} end
-  elseif limits.adhoc then
-    found[1] = {'adhoc:' .. comp.user_id, limits.adhoc}
+  -- Returns how many more node tasks of a type may run under the limits on all node tasks and on the type.
+  function slots.room_of_type(node_type)
+    if not limits.bounded then return HUGE end
+    local room = limits.running and limits.running - slots.running() or HUGE
+    local most, rate = limits.type_running and limits.type_running[node_type], limits.type_rates and limits.type_rates[node_type]
+    if rate then room = math.min(room, slots.tokens(node_type, rate)) end
+    return most and math.min(room, most - slots.held('type:' .. node_type)) or room
   end
-  if not entry.key and not entry.pace then
-    comp.own_limits = #found > 0 and found
-    return comp.own_limits
+
+  function slots.room_of_user(user)
+    return limits.user_running and limits.user_running - slots.held('user:' .. user) or HUGE
   end
-  if entry.key then found[#found + 1] = {'key:' .. comp.user_id .. ':' .. entry.key, entry.key_max} end
-  if entry.pace then found[#found + 1] = {'pace:' .. comp.user_id .. ':' .. entry.pace, entry.pace_group, true} end
-  return found
-end
 
-local function take_slots(record, entry, comp, own)
-  leases = leases + 1
-  if own or limits.bounded or record.slots then slots.take(record, entry, comp, own) end
-end
-
-local function free_slots(record)
-  leases = leases - 1
-  if record.slots and record.slots ~= '' then slots.free(record) end
+  -- Returns a node task's own limits, with how many each lets run; nil or false when there are none.
+  function slots.own_limits(entry, comp)
+    if not (entry.flow_max or entry.key or entry.pace or limits.flow_running or limits.adhoc) then return nil end
+    -- All nodes of a component that have no key are under the same limits.
+    if comp.own_limits ~= nil and not entry.key and not entry.pace then return comp.own_limits end
+    local found, flow = {}, string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
+    if flow then
+      local most = math.min(entry.flow_max or HUGE, limits.flow_running or HUGE)
+      if most < HUGE then found[1] = {'flow:' .. flow, most} end
+    elseif limits.adhoc then
+      found[1] = {'adhoc:' .. comp.user_id, limits.adhoc}
+    end
+    if not entry.key and not entry.pace then
+      comp.own_limits = #found > 0 and found
+      return comp.own_limits
+    end
+    if entry.key then found[#found + 1] = {'key:' .. comp.user_id .. ':' .. entry.key, entry.key_max} end
+    if entry.pace then found[#found + 1] = {'pace:' .. comp.user_id .. ':' .. entry.pace, entry.pace_group, true} end
+    return found
+  end
 end

@@ -1,4 +1,5 @@
 --!include fan_out
+--!include clocks
 --!include logs
 -- Node tasks that wait for a signal or a time, without a worker: the field `wait` of their record says for what, and
 -- they are in `delayed` if a time ends the wait. Signals that come before a node task waits are kept in a field of its
@@ -115,7 +116,7 @@ do
     if comp.stop then return end
     if entry.total and tonumber(read_rest(record).total_at) <= time then
       suspension.abandon(record, comp)
-      return suspension.time_out(record, comp, 'TOTAL_TIMEOUT', 'it was still waiting when the total time of ' .. duration_text(entry.total) .. ' ended')
+      return suspension.time_out(record, comp, 'TOTAL_TIMEOUT', 'it was still waiting when the total time of ' .. clocks.duration_text(entry.total) .. ' ended')
     end
     local wait, resumed = suspension.of(record), {at = time, signal = '', payload = 'null', by = ''}
     if wait.late_error ~= '' then return suspension.time_out(record, comp, 'WAIT_TIMEOUT', wait.late_error) end

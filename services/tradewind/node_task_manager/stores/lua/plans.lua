@@ -1,0 +1,51 @@
+--!include shard
+-- Plans: the nodes and edges of components.
+
+-- Lists of a plan (ids, entries, edges out of a node) are stored in pieces of this many, as redis_plans.py writes them.
+local PIECE = 500
+local use_edition, node, piece_of
+do
+  -- Kept from script to script: nodes by plan and place, one edition of each plan.
+  local MAX_KNOWN = 5000
+  local plans, editions, known_nodes = {}, {}, 0
+  local pieces = {}
+  fresh(function()
+    if known_nodes > MAX_KNOWN then plans, editions, known_nodes = {}, {}, 0 end
+    if next(pieces) then pieces = {} end
+  end)
+
+  function use_edition(plan, edition)
+    if editions[plan] ~= edition then plans[plan], editions[plan] = nil, edition end
+  end
+
+  -- Returns a node of a plan: id, type, run_if, inputs and outputs (how many edges), into (places of the edges, absent
+  -- when there are more than a piece of them) and fields (that hold their values: `input` for a single edge, else
+  -- `in:<edge>`), out (the first piece of {handle, target, field of the target}), start, close (ms).
+  function node(plan, index)
+    local known = plans[plan]
+    if not known then known = {} plans[plan] = known end
+    local entry = known[index]
+    if not entry then
+      entry = cmsgpack.unpack(call('HGET', base .. 'plan:' .. plan, 'n:' .. index))
+      known[index], known_nodes = entry, known_nodes + 1
+    end
+    return entry
+  end
+
+  -- Returns the piece of a plan's list (`ids`, `entries`, `out:<place>`) that holds place `at` (counted from 0), and the
+  -- number to subtract from a place to find its item in the piece.
+  function piece_of(plan, list, at)
+    local number = math.floor(at / PIECE)
+    local field = list .. ':' .. digits[number]
+    local name = plan .. field
+    local piece = pieces[name]
+    if not piece then
+      piece = cmsgpack.unpack(call('HGET', base .. 'plan:' .. plan, field))
+      pieces[name] = piece
+    end
+    return piece, number * PIECE - 1
+  end
+end
+
+-- Returns the field that holds the value of an edge into a node.
+local function field_of(entry, edge) return entry.inputs == 1 and entry.fields[1] or 'in:' .. edge end

@@ -1,0 +1,27 @@
+-- What every script of a shard has. Uses args: base (key prefix with its tag), now (ms, 0 for the server's time), limits
+-- (JSON).
+local call = redis.call
+local base, limits, time, stamp, budget, effects
+do
+  -- The limits are kept from script to script, with their text.
+  local limits_text
+  fresh(function()
+    if not limits or args.limits ~= limits_text then limits, limits_text = cjson.decode(args.limits or '{}'), args.limits end
+    base, time = args.base, args.now and now(args.now)
+    stamp = time and string.format('%.0f', time)
+    budget = limits.records
+    effects = {assignments = {}, results = {}, todo = 0}
+  end)
+end
+
+-- Small numbers as text, kept from script to script: Lua takes longer to write a number than to join two texts.
+local digits = setmetatable({}, {__index = function(known, number)
+  known[number] = string.format('%d', number)
+  return known[number]
+end})
+
+local function in_pieces(command, key, items)
+  local n = #items
+  if n > 0 and n <= 1000 then return call(command, key, unpack(items)) end
+  for first = 1, n, 1000 do call(command, key, unpack(items, first, math.min(first + 999, n))) end
+end
