@@ -30,7 +30,8 @@ local scripts = {{}}
 {scripts}
 return function(name, keys, argv)
   KEYS, args = keys, cmsgpack.unpack(argv[1])
-  for i = 1, #resets do resets[i]() end
+  local all = resets
+  for i = 1, #all do all[i]() end
   return scripts[name]()
 end
 end

@@ -15,7 +15,7 @@ do
   -- Whether the inputs are too large together for further assignments.
   function assignments.are_large() return carried >= CLAIM_BYTES end
 
-  -- Notes the inputs of a run that this script submits, false for none.
+  -- Notes the inputs of a run that this script submits.
   function assignments.note_inputs(run, inputs) inputs_of_runs[run] = inputs end
 
   -- Returns the values of the live edges into a node, in the order of the plan, and whether they are to be read outside

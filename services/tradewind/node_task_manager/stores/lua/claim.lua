@@ -8,11 +8,7 @@ do
   local HEADS = 32
   -- How many more node tasks this script may claim, how many of each type their own limits held back, and when (in ms)
   -- a type has a token again.
-  local claims, held_back, next_token = 0, {}, nil
-  fresh(function()
-    claims, next_token = 0, nil
-    if next(held_back) then held_back = {} end
-  end)
+  local claims, held_back, next_token
 
   -- Returns when each type that has both takers and waiting node tasks was last served.
   local function served_at(takers)
@@ -138,7 +134,7 @@ do
       for i, queue in ipairs(fresh) do
         local record = lists[i][at] and records[lists[i][at]]
         if record and record.status == 'pending' then
-          if record.comp.stop or assignments.are_large() or slots.room_of_user(queue.user) <= 0 then
+          if record.comp.stop or assignments.are_large() or limits.bounded and slots.room_of_user(queue.user) <= 0 then
             table.insert(queue.added, record.rank)
             table.insert(queue.added, record.id)
             left = true
@@ -188,7 +184,7 @@ do
   -- first type whose rate is used up has a token again, nil when there is none.
   function claim()
     local LEAST_CLAIMS = 100
-    claims = math.max(budget, LEAST_CLAIMS)
+    claims, held_back, next_token = math.max(budget, LEAST_CLAIMS), {}, nil
     readmission.use_room()
     local takers = vacancies.by_type()
     local served = served_at(takers)

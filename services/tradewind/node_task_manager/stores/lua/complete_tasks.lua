@@ -86,7 +86,7 @@ local function complete_eager(worker_id, source, refused, task_id, attempt, nonc
 end
 
 budget = budget - args.count
-local given, at, begun, before = args.outcomes, 1, args.eager, nil
+local given, at, begun, before, results = args.outcomes, 1, args.eager, nil, effects.results
 for i = 1, args.count do
   local count = given[at + 4]
   local outputs, last = count > 0 and {{given[at + 5], given[at + 6]}} or {}, at + 4 + 2 * count
@@ -95,10 +95,9 @@ for i = 1, args.count do
   local error, retry_request, cache, wait = nil, nil, '', nil
   if rest then error, retry_request, cache, wait = unpack(rest, 1, 4) end
   if begun and begun[i] then
-    local refused = effects.results[i - 1]
-    effects.results[i] = complete_eager(begun[i], before, refused, id, attempt, nonce, kind, outputs, error, retry_request, cache, wait)
+    results[i] = complete_eager(begun[i], before, results[i - 1], id, attempt, nonce, kind, outputs, error, retry_request, cache, wait)
   else
-    effects.results[i] = complete(id, attempt, nonce, kind, outputs, error, retry_request, cache, wait)
+    results[i] = complete(id, attempt, nonce, kind, outputs, error, retry_request, cache, wait)
   end
   before, at = id, last + 2
 end

@@ -15,11 +15,12 @@ do
 
   -- Ends a lease, even one that this script has begun or has moved to the end of a stop's grace.
   function leasing.finish(record)
-    withdraw(begun[record.worker_id], record.id)
-    withdraw(added.inflight, record.id)
-    local ids = ended[record.worker_id]
-    if not ids then ids = {} ended[record.worker_id] = ids end
-    ids[#ids + 1] = record.id
+    local id, worker = record.id, record.worker_id
+    if begun[worker] then withdraw(begun[worker], id) end
+    if added.inflight then withdraw(added.inflight, id) end
+    local ids = ended[worker]
+    if not ids then ids = {} ended[worker] = ids end
+    ids[#ids + 1] = id
   end
 
   local function write(command, by_worker)

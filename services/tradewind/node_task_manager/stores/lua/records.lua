@@ -6,7 +6,16 @@
 local records, components = {}, {}
 -- What this script knows of each run, and changes about it.
 local sheets = {}
-fresh(function() records, components, sheets = {}, {}, {} end)
+-- Keys of ended runs, which get their time to live once everything is written.
+local expiring = {}
+-- How many node tasks ended in this script, by status, and how many failed, by `failed:<code>` of the error.
+local totals = {}
+-- Called before records are written; see fan_out.
+local before_writing
+fresh(function()
+  records, components, sheets, totals = {}, {}, {}, {}
+  if #expiring > 0 then expiring = {} end
+end)
 
 local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
 
@@ -201,18 +210,6 @@ local function set_eventful(comp, field, value)
   comp.eventful, comp.moved, comp[field] = true, true, value
   write(comp, field, value)
 end
-
--- Keys of ended runs, which get their time to live once everything is written.
-local expiring = {}
--- Called before records are written; see fan_out.
-local before_writing
-
--- How many node tasks ended in this script, by status, and how many failed, by `failed:<code>` of the error.
-local totals = {}
-fresh(function()
-  totals = {}
-  if #expiring > 0 then expiring = {} end
-end)
 
 local write_all
 do

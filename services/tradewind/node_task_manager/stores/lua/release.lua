@@ -39,7 +39,10 @@ end
 -- Notes the outputs of a node task, each a handle and its text.
 local function emit(record, outputs)
   record.outputs = outputs
-  for i = 1, #outputs do note(record, 'out:' .. outputs[i][1], outputs[i][2]) end
+  for i = 1, #outputs do
+    local output = outputs[i]
+    note(record, 'out:' .. output[1], output[2])
+  end
 end
 
 local finish

@@ -17,7 +17,7 @@ end
 -- Takes a member out of a list of scores and members; returns whether it was there.
 local function withdraw(items, member)
   local found = false
-  for at = items and #items or 0, 2, -2 do
+  for at = #items, 2, -2 do
     if items[at] == member then
       table.remove(items, at)
       table.remove(items, at - 1)

@@ -177,8 +177,10 @@ do
     local own = {at = '', sheet = sheets[run.run]}
     write(own, 'run_id', run.run_id)
     write(own, 'components', cmsgpack.pack(ids))
-    assignments.note_inputs(run.run, run.inputs_json ~= '' and run.inputs_json)
-    if run.inputs_json ~= '' then write(own, 'inputs', run.inputs_json) end
+    if run.inputs_json ~= '' then
+      assignments.note_inputs(run.run, run.inputs_json)
+      write(own, 'inputs', run.inputs_json)
+    end
     if rare.keep_cycles + rare.keep_for_ms > 0 then write(own, 'keep', rare.keep_cycles .. ' ' .. rare.keep_for_ms) end
     begun[run.run] = run.run_id
     -- Written at once: components that end in this script are counted down there.
