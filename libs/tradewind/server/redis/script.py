@@ -16,8 +16,8 @@ These run in the order of the files, before every script of the folder, whatever
 
 A script returns `cmsgpack.pack(...)` of one value. Note that cmsgpack has no `bin` (pass `str`, never `bytes`), and
 writes an empty table as an empty array (declare a mapping in a reply as a list of pairs) and integral floats as
-integers. A folder's included files together have room for 200 locals, of which a test keeps 40 free, and a function for 60
-locals from outside it.
+integers. A folder's included files together have room for 200 locals, of which a test keeps 40 free, and a function for
+60 locals from outside it.
 """
 
 import asyncio
