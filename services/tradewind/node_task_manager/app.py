@@ -55,7 +55,7 @@ from tradewind.node_task_manager.use_cases.waits import ExplainPending
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
-from tradewind.node_task_manager.use_cases.workers import WorkerPool
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.channels import OpenChannel, channels_of
 from tradewind.server.doctor import doctor_of
 from tradewind.server.errors import ErrorTable

@@ -8,9 +8,10 @@ import structlog
 
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.clean import Cleaner
+from tradewind.node_task_manager.use_cases.connected_worker import UNANSWERED_PINGS
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.reaper import Reaper
-from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, WorkerPool
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.beats import beat
 from tradewind.server.clock import Clock
 from tradewind.server.incidents import IncidentLog

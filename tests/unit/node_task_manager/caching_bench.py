@@ -14,7 +14,7 @@ from tradewind.node_task_manager.ports.caches import CacheLookup
 from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
 from tradewind.node_task_manager.use_cases.cache_statistics import CacheCounts
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
+from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 
 SCREENING = CacheUse("screening")
 FLIGHT_MS = 30_000

@@ -22,10 +22,11 @@ from tradewind.node_task_manager.use_cases import dispatch
 from tradewind.node_task_manager.use_cases.cache_statistics import CacheCounts
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.connect import Connections
+from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker, Offer
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import Shard
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Offer, WorkerPool
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.clock import ManualClock
 
 

@@ -16,7 +16,7 @@ from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.ports.caches import CacheLookup
 from tradewind.node_task_manager.ports.work import OutcomeKind
 from tradewind.node_task_manager.use_cases.breaker import Breaker
-from tradewind.node_task_manager.use_cases.workers import Offer
+from tradewind.node_task_manager.use_cases.connected_worker import Offer
 
 COMPLETED, RUNNING, PENDING = NodeTaskStatus.COMPLETED, NodeTaskStatus.RUNNING, NodeTaskStatus.PENDING
 

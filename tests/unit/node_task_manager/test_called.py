@@ -19,7 +19,7 @@ from tradewind.node_task_manager.use_cases import called as called_workers
 from tradewind.node_task_manager.use_cases.called import CalledWorkers
 from tradewind.node_task_manager.use_cases.called_connection import CalledConnection
 from tradewind.node_task_manager.use_cases.called_line import CalledLine
-from tradewind.node_task_manager.use_cases.workers import WorkerPool
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 
 WORKERS = [f"w{at}" for at in range(300)]
 

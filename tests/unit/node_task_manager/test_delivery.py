@@ -13,7 +13,7 @@ from tradewind.node_task_manager.domain.handles import unknown_handles
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
 from tradewind.node_task_manager.ports.work import Effects
-from tradewind.node_task_manager.use_cases.workers import Offer
+from tradewind.node_task_manager.use_cases.connected_worker import Offer
 
 
 async def test_node_is_assigned_once_its_plan_can_be_read(bench: Bench) -> None:

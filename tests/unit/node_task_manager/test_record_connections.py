@@ -12,8 +12,9 @@ from tests.waiting import until
 from tradewind.node_task_manager.ports.connected import ConnectionChanges, LastOffer
 from tradewind.node_task_manager.stores.memory.connected import MemoryConnectedWorkers
 from tradewind.node_task_manager.use_cases import record_connections
+from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 from tradewind.node_task_manager.use_cases.record_connections import RecordConnections
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.clock import ManualClock
 from tradewind.server.ending import end_tasks
 

@@ -13,8 +13,8 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.rpc import outgoing_line
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
+from tradewind.node_task_manager.use_cases.connected_worker import UNANSWERED_PINGS, ConnectedWorker
 from tradewind.node_task_manager.use_cases.report import Report
-from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, ConnectedWorker
 from tradewind.server.clock import SystemClock
 
 TOKENS = [f"0~task:none{place}~1~none" for place in range(100)]

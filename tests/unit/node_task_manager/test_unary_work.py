@@ -13,8 +13,8 @@ from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.workers import Ready
+from tradewind.node_task_manager.use_cases.connected_worker import Offer
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
-from tradewind.node_task_manager.use_cases.workers import Offer
 
 PENDING, FAILED = NodeTaskStatus.PENDING, NodeTaskStatus.FAILED
 FAN = Plan(

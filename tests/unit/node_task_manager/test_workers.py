@@ -2,7 +2,8 @@
 
 from tests.unit.node_task_manager.conftest import Bench, Line
 from tests.waiting import until
-from tradewind.node_task_manager.use_cases.workers import MAX_VACANCIES, UNANSWERED_PINGS, ConnectedWorker, WorkerPool
+from tradewind.node_task_manager.use_cases.connected_worker import UNANSWERED_PINGS, ConnectedWorker
+from tradewind.node_task_manager.use_cases.worker_pool import MAX_VACANCIES, WorkerPool
 
 
 def connected(pool: WorkerPool, worker_id: str, *node_types: str, capacity: int = 1) -> ConnectedWorker:

@@ -13,7 +13,7 @@ from tradewind.api.registry.v1 import registry_service_pb2 as pb2
 from tradewind.api.registry.v1.node_type_pb2 import NodeType
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tradewind.node_task_manager.ports.workers import Declaration
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
+from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 from tradewind.server.nearest_name import NearestName
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.rpc.cache_mapping import cache_faults, cache_use
-from tradewind.node_task_manager.use_cases.workers import Offer
+from tradewind.node_task_manager.use_cases.connected_worker import Offer
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier
 

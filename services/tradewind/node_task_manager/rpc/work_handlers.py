@@ -19,13 +19,13 @@ from tradewind.node_task_manager.rpc.times import timestamp
 from tradewind.node_task_manager.rpc.unknown_tokens import remove_unknown_tokens
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.connect import Connections
+from tradewind.node_task_manager.use_cases.connected_worker import Offer
 from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.record_connections import RecordConnections
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
-from tradewind.node_task_manager.use_cases.workers import Offer
 from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition, InvalidInput
 from tradewind.server.identifiers import require_identifiers

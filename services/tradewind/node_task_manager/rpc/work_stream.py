@@ -16,9 +16,9 @@ from tradewind.node_task_manager.rpc.eager_mapping import any_begun, with_eager
 from tradewind.node_task_manager.rpc.offer_mapping import offer_faults, offers
 from tradewind.node_task_manager.rpc.outgoing_line import OutgoingLine
 from tradewind.node_task_manager.use_cases.connect import Connections
+from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
 from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition, InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier

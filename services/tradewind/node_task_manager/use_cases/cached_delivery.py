@@ -6,8 +6,9 @@ from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind, Postponed
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.caches import Busy, Hit, ResultCaches
+from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 from tradewind.node_task_manager.use_cases.report import Report
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.side_tasks import SideTasks
 
 

@@ -24,7 +24,8 @@ from tradewind.node_task_manager.use_cases.breaker import Breaker
 from tradewind.node_task_manager.use_cases.cache_names import name_of, size_of
 from tradewind.node_task_manager.use_cases.cache_statistics import CacheCounts
 from tradewind.node_task_manager.use_cases.cache_waiters import CacheWaiters
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Offer, WorkerPool
+from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker, Offer
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)

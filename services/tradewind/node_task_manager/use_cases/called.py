@@ -11,11 +11,12 @@ from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.ports.workers import Answer, CalledWorkerDirectory, Ready, Replicas, WorkerCalls
 from tradewind.node_task_manager.use_cases.called_connection import CalledConnection
 from tradewind.node_task_manager.use_cases.called_line import CalledLine
+from tradewind.node_task_manager.use_cases.connected_worker import Offer
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.reclaim import reclaim
 from tradewind.node_task_manager.use_cases.report import Report
 from tradewind.node_task_manager.use_cases.shard import by_shard
-from tradewind.node_task_manager.use_cases.workers import Offer, WorkerPool
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.ending import end_tasks
 from tradewind.server.side_tasks import SideTasks
 

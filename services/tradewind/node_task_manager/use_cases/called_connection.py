@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tradewind.node_task_manager.domain.called import CalledWorker, RefusalBackoff
 from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.use_cases.called_line import CalledLine
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
+from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 
 
 @dataclass(eq=False)

@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tradewind.node_task_manager.ports.work import Held, Outcome, in_pieces
 from tradewind.node_task_manager.ports.workers import WorkerDirectory
+from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.reclaim import reclaim
 from tradewind.node_task_manager.use_cases.report import MAX_OUTCOMES, Report
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.faults import NotFound
 from tradewind.server.side_tasks import SideTasks
 

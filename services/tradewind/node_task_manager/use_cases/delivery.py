@@ -12,6 +12,7 @@ from tradewind.node_task_manager.ports.work import Assignment, Effects, Held, Te
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.cached_delivery import CachedDelivery
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
+from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 from tradewind.node_task_manager.use_cases.inputs import (
     InputsTooLarge,
     has_all_inputs,
@@ -23,7 +24,7 @@ from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.report import Report
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)

@@ -18,6 +18,7 @@ from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.use_cases.alarm import Alarm
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
+from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 from tradewind.node_task_manager.use_cases.delivery import Delivery
 from tradewind.node_task_manager.use_cases.fan_out import FanOuts
 from tradewind.node_task_manager.use_cases.plans import PlanCache
@@ -26,7 +27,7 @@ from tradewind.node_task_manager.use_cases.report_flush import ReportFlush
 from tradewind.node_task_manager.use_cases.run_queue import RunQueue, refuse
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, RoomOffer, WorkerPool
+from tradewind.node_task_manager.use_cases.worker_pool import RoomOffer, WorkerPool
 from tradewind.server.backoff import Backoff
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Unavailable

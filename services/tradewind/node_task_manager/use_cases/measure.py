@@ -10,7 +10,7 @@ from tradewind.node_task_manager.metrics import (
     node_type_label,
 )
 from tradewind.node_task_manager.use_cases.shard import Shard
-from tradewind.node_task_manager.use_cases.workers import WorkerPool
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.clock import Clock
 
 

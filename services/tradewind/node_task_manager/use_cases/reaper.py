@@ -7,7 +7,7 @@ import structlog
 
 from tradewind.node_task_manager.metrics import REAPED
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
-from tradewind.node_task_manager.use_cases.workers import WorkerPool
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.clock import Clock
 from tradewind.server.stalls import StallDetector
 

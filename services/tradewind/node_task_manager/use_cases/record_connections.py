@@ -8,7 +8,7 @@ from contextlib import suppress
 import structlog
 
 from tradewind.node_task_manager.ports.connected import ConnectedWorkers, ConnectionChanges, LastOffer
-from tradewind.node_task_manager.use_cases.workers import WorkerPool
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.beats import beat, next_beat
 from tradewind.server.clock import Clock
 from tradewind.server.incidents import IncidentLog

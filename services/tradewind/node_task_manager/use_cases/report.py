@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from tradewind.node_task_manager.ports.work import Held, Outcome, Postponed
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
+from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 
 MAX_OUTCOMES = 25
 """How many outcomes one script takes. With more, all running node tasks would go round as one batch: workers would wait

@@ -9,10 +9,11 @@ import structlog
 from tradewind.node_task_manager.metrics import LEASES_LOST, count_ended
 from tradewind.node_task_manager.ports.work import Effects, Held, OutcomeKind
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
+from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 from tradewind.node_task_manager.use_cases.report import Report, ReportQueue
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, RoomOffer, WorkerPool
+from tradewind.node_task_manager.use_cases.worker_pool import RoomOffer, WorkerPool
 
 _log = structlog.get_logger(__name__)
 _MAX_TRIES = 50

@@ -11,6 +11,7 @@ from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, Po
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.cached_delivery import cached_outcome
 from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches
+from tradewind.node_task_manager.use_cases.connected_worker import Offer, declared_by
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.inputs import (
     InputsTooLarge,
@@ -22,7 +23,6 @@ from tradewind.node_task_manager.use_cases.inputs import (
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import by_shard
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
-from tradewind.node_task_manager.use_cases.workers import Offer, declared_by
 
 
 class UnaryWork:
