@@ -6,16 +6,15 @@ from typing import Any
 
 import structlog
 
-from tradewind.node_task_manager.domain.called import MAX_CANDIDATES, CalledWorker, caller_of
+from tradewind.node_task_manager.domain.called import CalledWorker, caller_of
 from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.ports.workers import Answer, CalledWorkerDirectory, Ready, Replicas, WorkerCalls
 from tradewind.node_task_manager.use_cases.called_connection import CalledConnection
 from tradewind.node_task_manager.use_cases.called_line import CalledLine
 from tradewind.node_task_manager.use_cases.connected_worker import Offer
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.pass_on import PassOnRefused
 from tradewind.node_task_manager.use_cases.reclaim import reclaim
-from tradewind.node_task_manager.use_cases.report import Report
-from tradewind.node_task_manager.use_cases.shard import by_shard
 from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.ending import end_tasks
 from tradewind.server.side_tasks import SideTasks
@@ -59,6 +58,7 @@ class CalledWorkers:
         self._workers: dict[str, CalledConnection] = {}
         self._departing: set[CalledConnection] = set()
         self._tasks = SideTasks()
+        self._pass_on = PassOnRefused(dispatchers, pool, self._workers)
         self._passing_on = SideTasks()
         self._shutting_down = False
 
@@ -257,54 +257,6 @@ class CalledWorkers:
     def _end_back_off(self, worker: CalledConnection) -> None:
         worker.backing_off = False
         self._refresh_room(worker)
-
-    async def _pass_on(
-        self, worker: CalledConnection, refused: Sequence[Ready], tried: Mapping[str, frozenset[str]]
-    ) -> None:
-        """Offer each node task to the next candidate; give back those that enough candidates have been offered."""
-        given_back: list[tuple[int, Held]] = []
-        for each in refused:
-            held = each.assignment.held
-            before = tried[each.nonce] | {worker.worker_id}
-            candidate = self._candidate(each.node.node_type, before)
-            if candidate is None or not await self._hand_over(worker, held, each.shard, candidate, before):
-                given_back.append((each.shard, held))
-        for number, tokens in by_shard(given_back).items():
-            self._dispatchers[number].report(Report(worker, given_back=tokens))
-
-    def _candidate(self, node_type: str, tried: frozenset[str]) -> CalledConnection | None:
-        """Return the least loaded worker that was not tried yet, None when there is none or enough were tried."""
-        fit = [
-            worker
-            for worker in self._workers.values()
-            if node_type in worker.node_types
-            and worker.worker_id not in tried
-            and worker in self._pool
-            and worker.accepts
-        ]
-        return min(fit, key=lambda worker: worker.load) if fit and len(tried) < MAX_CANDIDATES else None
-
-    async def _hand_over(
-        self, worker: CalledConnection, held: Held, shard: int, candidate: CalledConnection, tried: frozenset[str]
-    ) -> bool:
-        """Give a node task to the candidate; return whether the candidate got it."""
-        dispatcher = self._dispatchers[shard]
-        candidate.incoming += 1
-        try:
-            effects = await dispatcher.shard.tasks.pass_on(worker.worker_id, held, candidate.worker_id)
-        except Exception as error:
-            _log.warning("node_task_not_passed_on", node_task=held.task_id, error=error)
-            return False
-        finally:
-            candidate.incoming -= 1
-        worker.forget(shard, [held])
-        self._pool.refresh(worker)
-        for assignment in effects.assignments:
-            candidate.tried[assignment.nonce] = tried
-        dispatcher.apply(effects, recipient=candidate)
-        self._pool.refresh(candidate)
-        # A node task that is to stop goes to nobody: giving it back ends it.
-        return bool(effects.assignments)
 
     def _refresh_room(self, worker: CalledConnection) -> None:
         self._pool.refresh(worker)
