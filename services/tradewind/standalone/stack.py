@@ -218,7 +218,7 @@ class Standalone:
                 await store.stop()
                 await store.start()
             except (EmbeddedStoreError, RedisError, OSError) as error:
-                _log.error("store_does_not_start", error=str(error))
+                _log.error("store_does_not_start", error=error)
 
 
 def _stored_shards(path: Path, requested: int | None) -> int:

@@ -42,7 +42,7 @@ class StoreClock:
             try:
                 await self.sync()
             except OSError as error:
-                _log.debug("store_time_unknown", error=str(error))
+                _log.debug("store_time_unknown", error=error)
 
 
 def _local_us() -> int:

@@ -71,9 +71,9 @@ class StoreWatch:
                         read = self._client.ping
                     if refused and not warned:
                         warned = True
-                        _log.warning("store_info_denied", error=str(error), hint=_HINT)
+                        _log.warning("store_info_denied", error=error, hint=_HINT)
                     elif not refused:
-                        _log.debug("store_check_failed", error=str(error))
+                        _log.debug("store_check_failed", error=error)
                 await asyncio.sleep(self._every_s)
         finally:
             await self._client.end()

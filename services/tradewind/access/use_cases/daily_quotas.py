@@ -82,6 +82,6 @@ class DailyQuotas:
             if time_zone not in self._unknown_zones:
                 self._unknown_zones.add(time_zone)
                 hint = "the calls of its users count by UTC here; update tzdata on this machine"
-                _log.error("time_zone_unknown", time_zone=time_zone, error=str(error), hint=hint)
+                _log.error("time_zone_unknown", time_zone=time_zone, error=error, hint=hint)
             # It keeps the user's time zone, since the store counts for days of no other.
             return replace(day_of("UTC", now_ms), time_zone=time_zone)

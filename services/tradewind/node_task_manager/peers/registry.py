@@ -27,7 +27,7 @@ class RegistryDirectory:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.NOT_FOUND:
                 return False
-            _log.warning("registry_unavailable", worker_id=worker_id, error=error.details())
+            _log.warning("registry_unavailable", worker_id=worker_id, code=error.code().name, details=error.details())
         return True
 
 
@@ -48,7 +48,7 @@ class RegistryCalledWorkers:
                 page = await self._registry.ListWorkers(request, timeout=_CALL_S)
             except grpc.aio.AioRpcError as error:
                 if not self._unavailable:
-                    _log.warning("registry_unavailable", error=error.details())
+                    _log.warning("registry_unavailable", code=error.code().name, details=error.details())
                 self._unavailable = True
                 return None
             self._unavailable = False

@@ -80,5 +80,5 @@ class PublishEnds:
             _log.warning("end_not_published", run=str(end.run), error=error.detail)
             return False
         except PeerRefused as error:
-            _log.error("end_refused", run=str(end.run), error=str(error))
+            _log.error("end_refused", run=str(end.run), error=error)
         return True

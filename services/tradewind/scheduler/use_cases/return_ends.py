@@ -55,7 +55,7 @@ class ReturnEnds:
                 await self.report(ended)
             except PeerRefused as error:
                 # Other ends must not wait behind these: looking after the parent runs reports them again.
-                _log.error("ends_refused", runs=[str(end.run) for end in ends], error=str(error))
+                _log.error("ends_refused", runs=[str(end.run) for end in ends], error=error)
             await self._returns.remove(ends)
 
     async def report(self, ended: Sequence[ChainState]) -> None:

@@ -46,7 +46,7 @@ class StopEndedRuns:
             await stop_all(self._node_tasks, orders)
         except PeerRefused as error:
             # The node task manager asks again.
-            _log.warning("ended_runs_not_stopped", components=len(orders), error=str(error))
+            _log.warning("ended_runs_not_stopped", components=len(orders), error=error)
 
     def _is_over(self, event: OpenComponentEvent, state: ChainState | None) -> bool:
         long_ago_ms = self._clock.now_ms() - _PATIENCE_MS

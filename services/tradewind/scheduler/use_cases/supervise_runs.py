@@ -128,7 +128,7 @@ class SuperviseRuns:
             try:
                 await self._release_handlers(state, withheld)
             except PeerRefused as error:
-                _log.warning("handlers_not_released", run=str(state.name), error=str(error))
+                _log.warning("handlers_not_released", run=str(state.name), error=error)
 
     async def _compare(self, states: Sequence[ChainState], epochs: Epochs) -> None:
         """Compare runs with the node task manager's view of their components."""
@@ -179,7 +179,7 @@ class SuperviseRuns:
                 await self._sub_flows.check(state)
             except PeerRefused as error:
                 # The other runs must not wait for this one; the next check tries again.
-                _log.warning("sub_flows_not_supervised", run=str(state.name), error=str(error))
+                _log.warning("sub_flows_not_supervised", run=str(state.name), error=error)
 
     async def _submit_again(self, states: Sequence[ChainState], epochs: Epochs) -> None:
         runs: list[PlannedRun] = []

@@ -35,22 +35,23 @@ class ReturnClaims:
             except Exception as error:
                 if not tries_left or not await self._receivers.pause(_RETRY_S):
                     # Nothing is lost: the leases lapse, and the receiver of that time gets the triggers.
-                    _log.warning("claims_not_given_back", count=len(tokens), error=str(error))
+                    _log.warning("claims_not_given_back", count=len(tokens), error=error)
                     return
 
     async def withdraw(self, orders: Sequence[ClaimOrder]) -> None:
         """Withdraw orders until the store has answered twice: when it wakes, it may see the first before the orders."""
-        answers_left, last_error = 2, ""
+        answers_left = 2
+        last_error: Exception | None = None
         # Count tries, not seconds: with a store that hangs, a try takes longer, and leases begin only when it wakes.
         for _ in range(max(answers_left, self._lease_ms // 1000)):
             try:
                 await self._store.withdraw(orders)
-                answers_left, last_error = answers_left - 1, ""
+                answers_left, last_error = answers_left - 1, None
             except Exception as error:
-                last_error = str(error)
+                last_error = error
             if not answers_left or not await self._receivers.pause(_RETRY_S):
                 return
-        if last_error:
+        if last_error is not None:
             # Nothing is lost: as with claims that are not given back, the leases lapse.
             partitions = [each.subscription.partition for each in orders]
             _log.warning("orders_not_withdrawn", partitions=partitions, error=last_error)
