@@ -29,7 +29,7 @@ class HungStore(CountingStore):
             self._unanswered.append(orders)
             if self._at_once:
                 await self.carry_out()
-            raise TimeoutError("the store has not answered")
+            raise TimeoutError
         return await super().claim_due(orders)
 
     async def carry_out(self) -> None:
@@ -40,7 +40,7 @@ class HungStore(CountingStore):
     async def withdraw(self, orders: Sequence[ClaimOrder]) -> None:
         self.calls["withdraw"] += 1
         if self.hangs:
-            raise TimeoutError("the store has not answered")
+            raise TimeoutError
         await super().withdraw(orders)
 
 
