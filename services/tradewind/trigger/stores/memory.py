@@ -120,15 +120,9 @@ class MemoryTriggerStore:
 
     def _claim(self, order: ClaimOrder) -> Claims:
         now_ms, lane = self.lane_at(order.subscription.partition)
-        receiver = lane.receiver
-        if order.subscription.epoch != SHARED and (receiver is None or receiver.epoch < order.subscription.epoch):
-            lane.receiver = order.subscription
-        elif order.subscription.epoch != SHARED and receiver != order.subscription:
+        if not _may_claim(lane, order.subscription):
             return Claims(survey=None)
-        dead: list[DeadLetter] = []
-        for entry in [entry for entry in lane.index(CLAIMED) if entry.place_ms <= now_ms][:REAP_LIMIT]:
-            delay_ms = self.policy.backoff_ms(entry.trigger.failures)
-            self._fail(lane, entry, "the lease lapsed before an answer came", delay_ms, now_ms, dead)
+        dead = self._take_back_lapsed(lane, now_ms)
         due: list[DueTrigger] = []
         size = 0
         within = [entry for entry in lane.index(SCHEDULED) if entry.place_ms <= now_ms + order.lead.max_ms]
@@ -146,8 +140,15 @@ class MemoryTriggerStore:
             lane.entries[entry.trigger.id] = claimed
             owner = parent.trigger if parent and entry.trigger.event else None
             due.append(DueTrigger(claimed.trigger, token, claimed.place_ms, now_ms, owner))
-            size += sum(map(size_of, (claimed.trigger, owner) if owner else (claimed.trigger,)))
+            size += size_of(claimed.trigger) + (size_of(owner) if owner else 0)
         return Claims(Survey(lane.heads(), now_ms * 1000, lead_ms), tuple(due), tuple(dead))
+
+    def _take_back_lapsed(self, lane: Lane, now_ms: int) -> list[DeadLetter]:
+        dead: list[DeadLetter] = []
+        for entry in [entry for entry in lane.index(CLAIMED) if entry.place_ms <= now_ms][:REAP_LIMIT]:
+            delay_ms = self.policy.backoff_ms(entry.trigger.failures)
+            self._fail(lane, entry, "the lease lapsed before an answer came", delay_ms, now_ms, dead)
+        return dead
 
     async def ack(self, acks: Sequence[Ack], session: str) -> Settlement:
         def settle(lane: Lane, entry: Entry, ack: Ack, now_ms: int, _: list[DeadLetter]) -> None:
@@ -307,7 +308,7 @@ class MemoryTriggerStore:
         postponed: bool = False,
     ) -> None:
         trigger = entry.trigger
-        failures = trigger.failures + (not postponed)
+        failures = trigger.failures if postponed else trigger.failures + 1
         if postponed or failures < self.policy.max_failures:
             changed = replace(trigger, failures=failures, last_error=error)
             lane.queue_up(replace(entry, trigger=changed), now_ms + delay_ms if delay_ms > 0 else None)
@@ -339,6 +340,15 @@ class MemoryTriggerStore:
     def _publish(self, wake: Wake) -> None:
         for on_wake in self._subscribers:
             on_wake(wake)
+
+
+def _may_claim(lane: Lane, subscription: Subscription) -> bool:
+    """Say whether a receiver may claim; one with a higher epoch takes the place of the receiver so far."""
+    if subscription.epoch == SHARED:
+        return True
+    if lane.receiver is None or lane.receiver.epoch < subscription.epoch:
+        lane.receiver = subscription
+    return lane.receiver == subscription
 
 
 def _refuse_stale(lane: Lane, trigger_id: str, epoch: int) -> None:
