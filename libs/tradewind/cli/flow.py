@@ -352,6 +352,9 @@ def _require_node(flow: "FlowRecord", node: str) -> None:
 
 
 def _show_change(session: Session, flow: "FlowRecord", output: Format) -> None:
-    following = f", begins on {flow.begins_on}" if flow.begins_on and flow.status == "running" else ""
-    following = f", next cycle {session.screen.when(flow.next_execution)}" if flow.next_execution else following
+    following = ""
+    if flow.next_execution:
+        following = f", next cycle {session.screen.when(flow.next_execution)}"
+    elif flow.begins_on and flow.status == "running":
+        following = f", begins on {flow.begins_on}"
     session.screen.result(output, flow, f"{flow.flow_id} is {flow.status}{following}")
