@@ -114,12 +114,12 @@ class _Recorder:
         self.run = NodeRun()
 
     def complete(
-        self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
+        self, token: str, ending: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
     ) -> None:
-        if isinstance(outputs, Suspension):
-            self.run.wait = NodeWait.of(outputs)
+        if isinstance(ending, Suspension):
+            self.run.wait = NodeWait.of(ending)
             return
-        self.run.outputs = {handle: json.loads(text) for handle, text in outputs}
+        self.run.outputs = {handle: json.loads(text) for handle, text in ending}
 
     def fail(self, failure: work_pb2.NodeTaskFailure) -> None:
         self.run.error = NodeFailure.of(failure)

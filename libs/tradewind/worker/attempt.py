@@ -31,11 +31,11 @@ class Reports(NodeReports, Protocol):
     """Takes reports on attempts, by token. Apart from `progress` and `log`, only the loop's thread may call it."""
 
     def complete(
-        self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
+        self, token: str, ending: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
     ) -> None:
-        """Report that the node ran, in the span `traceparent`, and emits `outputs`.
+        """Report how the node returned, in the span `traceparent`.
 
-        `eager_token` is that of an eager node that goes on with them.
+        `eager_token` is that of an eager node that goes on with its outputs.
         """
         ...
 

@@ -233,13 +233,13 @@ class Executor:
     async def _run(self, attempt: Attempt, node: AnyNode) -> work_pb2.NodeTaskFailure | None:
         attempt.begun_ns = time.perf_counter_ns()
         try:
-            outputs = await self._runner.run(attempt, node)
+            ending = await self._runner.run(attempt, node)
         except BaseException as error:
             if self._loop_is_ending(attempt, error):
                 self._forget(attempt)
                 raise
             return self._settle(attempt, None, error)
-        return self._settle(attempt, outputs, None)
+        return self._settle(attempt, ending, None)
 
     def _loop_is_ending(self, attempt: Attempt, error: BaseException) -> bool:
         """Return whether the whole loop is ending; otherwise a node that cancels itself or raises this has failed."""
@@ -248,7 +248,7 @@ class Executor:
         return isinstance(error, GeneratorExit) and self._loop.is_closed()
 
     def _settle(
-        self, attempt: Attempt, outputs: Ending | None, error: BaseException | None
+        self, attempt: Attempt, ending: Ending | None, error: BaseException | None
     ) -> work_pb2.NodeTaskFailure | None:
         """Report how an attempt ended; return the failure if it is one."""
         if attempt.settled:
@@ -256,10 +256,10 @@ class Executor:
         attempt.settled = True
         self._forget(attempt)
         stop = attempt.stop
-        if outputs is not None and (stop is None or (stop.kind is StopKind.GIVEN_BACK and not attempt.stop_seen)):
+        if ending is not None and (stop is None or (stop.kind is StopKind.GIVEN_BACK and not attempt.stop_seen)):
             duration_ns = time.perf_counter_ns() - attempt.begun_ns
-            eager_token = self._hold_successor(attempt, outputs) if attempt.steps else ""
-            self._reports.complete(attempt.token, outputs, duration_ns, attempt.traceparent, eager_token)
+            eager_token = self._hold_successor(attempt, ending) if attempt.steps else ""
+            self._reports.complete(attempt.token, ending, duration_ns, attempt.traceparent, eager_token)
             self._count(attempt, "completed")
             return None
         if stop is not None and stop.kind is StopKind.LEASE_LOST:
@@ -276,11 +276,11 @@ class Executor:
         self._count(attempt, "terminated" if failure.terminated else "failed")
         return failure
 
-    def _hold_successor(self, attempt: Attempt, outputs: Ending) -> str:
+    def _hold_successor(self, attempt: Attempt, ending: Ending) -> str:
         """Hold the eager node that continues with these outputs; return its token, "" if there is none."""
         if not self.eager_enabled or attempt.stop is not None or attempt.task is None or attempt.task.cancelling():
             return ""
-        assignment = next_assignment(attempt.assignment, attempt.steps, outputs, self._now)
+        assignment = next_assignment(attempt.assignment, attempt.steps, ending, self._now)
         node = self._nodes.get(assignment.node_type) if assignment is not None else None
         if assignment is None or node is None or not node.eager:
             return ""

@@ -61,10 +61,10 @@ class Outbox:
         """The tokens whose outcomes were acknowledged last, the newest at the end."""
 
     def complete(
-        self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
+        self, token: str, ending: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
     ) -> None:
         """Report that a node ran, and that another was begun with its outputs under `eager_token`, if not ""."""
-        self._completions.append(Completion(token, outputs, duration_ns, traceparent, eager_token))
+        self._completions.append(Completion(token, ending, duration_ns, traceparent, eager_token))
         if eager_token:
             self._unconfirmed[eager_token] = 0
         self._end(token)

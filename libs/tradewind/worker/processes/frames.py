@@ -64,9 +64,9 @@ class Log(msgspec.Struct, tag=True, frozen=True):
 
 
 class Completed(msgspec.Struct, tag=True, frozen=True):
-    """From the child: the node has returned, and this is what it emits."""
+    """From the child: the node has returned."""
 
-    outputs: Ending
+    ending: Ending
     stop_seen: bool
     """Whether the node knew that it should stop."""
 

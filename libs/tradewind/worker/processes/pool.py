@@ -138,7 +138,7 @@ class ProcessPool:
 def _outcome(attempt: Attempt, reply: frames.Reply) -> Ending:
     if isinstance(reply, frames.Completed):
         attempt.stop_seen = attempt.stop_seen or reply.stop_seen
-        return reply.outputs
+        return reply.ending
     if isinstance(reply, frames.Stopped):
         attempt.stop_seen = True
         raise NodeStopExecution(reply.reason, reply.source)

@@ -118,13 +118,13 @@ class NodeServer:
             node = Target(run.module, run.name).load(attempt.assignment.node_type)
             arguments = _arguments(attempt, node, run.config_json)
             with self._traced(run.traceparent):
-                outputs = self._call(attempt, node, arguments)
+                ending = self._call(attempt, node, arguments)
         except BaseException as error:
             reply = _failed(attempt, error)
             # The traceback holds the node's frames, which may hold the error: that cycle would keep all their objects.
             error.__traceback__ = None
         else:
-            reply = frames.Completed(outputs, attempt.stop_seen)
+            reply = frames.Completed(ending, attempt.stop_seen)
         attempt.settled = True
         return reply
 
@@ -137,12 +137,12 @@ class NodeServer:
 
     def _call(self, attempt: Attempt, node: AnyNode, arguments: Arguments) -> Ending:
         if node.is_async:
-            outputs, error = run_to_end(
+            ending, error = run_to_end(
                 self._runner.get_loop(), self._call_async(attempt, node, arguments), contextvars.copy_context()
             )
             if error is not None:
                 raise error
-            return outputs
+            return ending
         self._interruptible = True
         try:
             return contextvars.copy_context().run(call_plain, attempt, node, arguments)
@@ -152,14 +152,14 @@ class NodeServer:
     async def _call_async(
         self, attempt: Attempt, node: AnyNode, arguments: Arguments
     ) -> tuple[Ending, BaseException | None]:
-        outputs: Ending = []
+        ending: Ending = []
         raised = None
         # _stop sets the stop before it looks for the task, so one of the two sides always sees the other.
         self._task = asyncio.current_task()
         try:
             if attempt.stop is not None:
                 raise attempt.stop.exception()
-            outputs = encode_outputs(
+            ending = encode_outputs(
                 await stoppable(node.function(**arguments), attempt), node.outputs, node.return_check
             )
         except BaseException as error:
@@ -171,7 +171,7 @@ class NodeServer:
         if leftover:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait(leftover, timeout=CLEANUP_TIMEOUT)
-        return outputs, raised
+        return ending, raised
 
     def _send(self, frame: frames.FromChild) -> None:
         connection = self._connection
