@@ -32,8 +32,8 @@ JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
 _ENDS = "With --wait, exits with 1 when the job is cancelled or fails for a cycle."
 
 
-def _starts(action: str, purpose: str) -> None:
-    @app.command(action, help=purpose)
+def _add_command(action: str, help: str) -> None:
+    @app.command(action, help=help)
     @asynchronous
     async def start(
         session: Session,
@@ -70,8 +70,8 @@ def _starts(action: str, purpose: str) -> None:
             raise typer.Exit(FAILED)
 
 
-_starts("rerun", f"Rerun cycles that failed, were partial or timed out.\n\n{_ENDS}")
-_starts("stop", f"Stop running cycles.\n\n{_ENDS}")
+_add_command("rerun", f"Rerun cycles that failed, were partial or timed out.\n\n{_ENDS}")
+_add_command("stop", f"Stop running cycles.\n\n{_ENDS}")
 
 
 @app.command()

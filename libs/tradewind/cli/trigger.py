@@ -11,7 +11,7 @@ from tradewind.cli.screen import Format, Screen, planned
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
-    from tradewind.client import TriggerRecord
+    from tradewind.client import DueTrigger, TriggerRecord
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,11 +22,11 @@ app = typer.Typer(
 Queue = Annotated[str, typer.Option("--queue", "-q", metavar="QUEUE", help="Queue from which triggers are received.")]
 TriggerName = Annotated[str, typer.Argument(metavar="ID", help="Id of the trigger.")]
 Limit = Annotated[int, typer.Option(min=1, help="Show at most this many.")]
-Json = Annotated[
+PayloadJson = Annotated[
     str | None, typer.Option("--payload-json", metavar="JSON", help="Payload for the receiver; - reads stdin.")
 ]
 
-_ANY = "*"
+_ANY_FLOW = "*"
 """Stands for any flow; no flow can have this name."""
 
 
@@ -88,7 +88,7 @@ async def save(
             help="With --on-finished: only cycles that ended with this status; may be repeated.",
         ),
     ] = None,
-    payload_json: Json = None,
+    payload_json: PayloadJson = None,
     jitter: Annotated[
         float, typer.Option(metavar="TIME", parser=parse_duration, help="Fire up to this much later, to spread load.")
     ] = 0.0,
@@ -123,7 +123,7 @@ async def save(
             time_zone=time_zone,
             event=event,
             filter=parse_object(where, "--filter"),
-            on_finished=[] if _ANY in (on_finished or ()) else on_finished,
+            on_finished=[] if _ANY_FLOW in (on_finished or ()) else on_finished,
             statuses=status or (),
             payload=parse_json(payload_json, "--payload-json"),
             jitter=jitter,
@@ -285,26 +285,30 @@ async def listen(
     output: Output = Format.TEXT,
 ) -> None:
     """Receive, print and acknowledge due triggers of a queue."""
-    screen, received = session.screen, 0
+    received = 0
     async with session.client() as client:
         client.patience = session.patience
         async with client.receive_due(queue, receiver="tradewind trigger listen") as due_triggers:
             async for due in due_triggers:
                 received += 1
-                if output is Format.JSON:
-                    record = {
-                        "trigger_id": due.trigger_id,
-                        "planned_time": due.planned_time,
-                        "payload": due.payload,
-                        "event_id": due.event_id,
-                        "event": due.event,
-                    }
-                    screen.json_line(record)
-                else:
-                    event = f" for event {due.event_id}" if due.event_id else ""
-                    given = "".join(f": {json.dumps(each)}" for each in (due.payload, due.event) if each is not None)
-                    screen.line(f"{due.trigger_id}, planned {planned(due.planned_time)}{event}{given}")
-                screen.flush()
+                _show_due(session.screen, due, output)
                 await due.ack()
                 if received == count:
                     return
+
+
+def _show_due(screen: Screen, due: "DueTrigger", output: Format) -> None:
+    if output is Format.JSON:
+        record = {
+            "trigger_id": due.trigger_id,
+            "planned_time": due.planned_time,
+            "payload": due.payload,
+            "event_id": due.event_id,
+            "event": due.event,
+        }
+        screen.json_line(record)
+    else:
+        event = f" for event {due.event_id}" if due.event_id else ""
+        given = "".join(f": {json.dumps(each)}" for each in (due.payload, due.event) if each is not None)
+        screen.line(f"{due.trigger_id}, planned {planned(due.planned_time)}{event}{given}")
+    screen.flush()
