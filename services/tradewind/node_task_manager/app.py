@@ -71,7 +71,7 @@ _CACHE_TIMEOUT_S, _STORE_TIMEOUT_S = 2.0, 10.0
 
 
 class NodeTaskManager:
-    """The service, to be bound to a server."""
+    """The node task manager; bind it to a server."""
 
     names: Sequence[str] = ("tradewind.api.node_task_manager.v1.NodeTaskManagerService", EXTERNAL_SCALER)
 
@@ -84,7 +84,7 @@ class NodeTaskManager:
         stores: Stores | None = None,
         open_channel: OpenChannel | None = None,
     ) -> None:
-        """Take `stores` to use in place of those in Redis that the settings name."""
+        """Use `stores`, if given, instead of the Redis stores that the settings name."""
         open_channel = open_channel or channels_of(settings)
         limits = settings.limits()
         self._stores = stores = stores or RedisStores(settings, limits)
@@ -209,7 +209,7 @@ class NodeTaskManager:
         )
 
     async def owners(self, request: Any) -> Collection[str]:
-        """Return to whom the runs belong that a request names; for the gate.
+        """Return the owners of the runs that a request names; for the gate.
 
         Raises InvalidInput for too many, NotFound for ad-hoc tasks and batches of another user.
         """
@@ -222,12 +222,12 @@ class NodeTaskManager:
         return set().union(*owners)
 
     def bind(self, server: grpc.aio.Server) -> None:
-        """Serve on this server."""
+        """Add the service to a server."""
         pb2_grpc.add_NodeTaskManagerServiceServicer_to_server(self._handlers, server)
         add_ExternalScalerServicer_to_server(self._scaler, server)
 
     async def start(self) -> None:
-        """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
+        """Begin to work. Raises ConnectionError or UnsafeStore when the store cannot be used."""
         await self._stores.open()
         for shard in self._dispatchers:
             await self._stores.listen(shard, partial(self._replica_listener, shard), self._on_reconnect)
@@ -242,7 +242,7 @@ class NodeTaskManager:
         await self._called.leave()
 
     async def stop(self) -> None:
-        """Store what was reported and end; what workers hold stays theirs until its lease lapses."""
+        """Store what was reported and stop working; workers keep what they hold until its lease lapses."""
         async with AsyncExitStack() as last_to_first:
             last_to_first.push_async_callback(self._stores.close)
             if self._channel is not None:
@@ -262,7 +262,7 @@ class NodeTaskManager:
         await asyncio.gather(*(dispatcher.stop() for dispatcher in self._dispatchers.values()))
 
     async def not_ready(self) -> str | None:
-        """Return why calls would fail now, None when they would not."""
+        """Return why calls would fail at present, None when they would not."""
         return await self._stores.not_ready()
 
     def _publish_events(self, shard: int, events: Sequence[NewEvent]) -> None:
@@ -273,7 +273,7 @@ class NodeTaskManager:
         self._stream_watch.notify(name)
 
     def _on_reconnect(self) -> None:
-        """The store was lost for a moment, and with it perhaps news, replies, and its own last second."""
+        """Catch up: while the store was away, messages and replies may have been lost, and its own last second."""
         for dispatcher in self._dispatchers.values():
             dispatcher.request_claim()
             dispatcher.recovered()

@@ -94,7 +94,7 @@ NAME = "tradewind-scheduler"
 
 
 class Scheduler:
-    """The service, to be bound to a server."""
+    """The scheduler; bind it to a server."""
 
     names: Sequence[str] = ("tradewind.api.scheduler.v1.SchedulerService",)
 
@@ -103,7 +103,7 @@ class Scheduler:
     def __init__(
         self, settings: SchedulerSettings, *, stores: Stores | None = None, open_channel: OpenChannel | None = None
     ) -> None:
-        """Take `stores` to use in place of those in Redis that the settings name."""
+        """Use `stores`, if given, instead of the Redis stores that the settings name."""
         open_channel = open_channel or channels_of(settings)
         replica = f"scheduler-{new_run_id()}"
         self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
@@ -258,7 +258,7 @@ class Scheduler:
         )
 
     async def owners(self, request: Any) -> Collection[str]:
-        """Return to whom the flows belong that a request names; for the gate."""
+        """Return the owners of the flows that a request names; for the gate."""
         return await self._read.owners(flow_ids_in(request))
 
     async def has_flows(self) -> bool:
@@ -271,11 +271,11 @@ class Scheduler:
         return self._publish_ends.has_listeners
 
     def bind(self, server: grpc.aio.Server) -> None:
-        """Serve on this server."""
+        """Add the service to a server."""
         pb2_grpc.add_SchedulerServiceServicer_to_server(self._handlers, server)
 
     async def start(self) -> None:
-        """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
+        """Begin to work. Raises ConnectionError or UnsafeStore when the store cannot be used."""
         await self._link.open()
         self._stop_listening = await self._wakes.listen(self._wake.receive, self._wake.missed)
         for loop in self._loops:
@@ -295,7 +295,7 @@ class Scheduler:
             return
 
     async def stop(self) -> None:
-        """End."""
+        """Stop working; running cycles stay on record, and go on when a scheduler is back."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._link.close)
             for channel in self._channels:
@@ -309,5 +309,5 @@ class Scheduler:
                 stack.callback(self._stop_listening)
 
     async def not_ready(self) -> str | None:
-        """Return why calls would fail now, None when they would not."""
+        """Return why calls would fail at present, None when they would not."""
         return await self._link.not_ready()
