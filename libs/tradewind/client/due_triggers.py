@@ -146,17 +146,17 @@ class DueTriggers:
         self._absence = Absence()
 
     async def __aenter__(self) -> Self:
-        """Return it."""
+        """Return the iterator itself."""
         return self
 
     async def __aexit__(
         self, type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End it."""
+        """End the connection, as `close` does."""
         await self.close()
 
     def __aiter__(self) -> AsyncIterator[DueTrigger]:
-        """Return it."""
+        """Return the iterator itself."""
         return self
 
     async def __anext__(self) -> DueTrigger:

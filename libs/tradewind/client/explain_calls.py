@@ -8,7 +8,7 @@ from tradewind.client.reasons import Reason, reasons_from
 
 
 class ExplainCalls:
-    """Reasons."""
+    """Why flows and node tasks are in the state that they are in."""
 
     _connection: Connection
     _user_id: str

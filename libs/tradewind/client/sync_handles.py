@@ -13,12 +13,12 @@ class SyncCycleHandle(SyncFace[CycleHandle]):
 
     @property
     def flow_id(self) -> str:
-        """The flow."""
+        """The id of the flow."""
         return self._inner.flow_id
 
     @property
     def cycle(self) -> int:
-        """Its number."""
+        """The number of the cycle."""
         return self._inner.cycle
 
     @property
@@ -51,7 +51,7 @@ class SyncFlowHandle(SyncFace[FlowHandle]):
 
     @property
     def flow_id(self) -> str:
-        """Its id."""
+        """The id of the flow."""
         return self._inner.flow_id
 
     register = waits(FlowHandle.register)
@@ -75,7 +75,7 @@ class SyncTaskHandle(SyncFace[TaskHandle]):
 
     @property
     def task_id(self) -> str:
-        """Its id."""
+        """The id of the task."""
         return self._inner.task_id
 
     @property
@@ -102,7 +102,7 @@ class SyncBatchHandle(SyncFace[BatchHandle]):
 
     @property
     def batch_id(self) -> str:
-        """Its id."""
+        """The id of the batch."""
         return self._inner.batch_id
 
     @property

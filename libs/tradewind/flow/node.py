@@ -58,12 +58,12 @@ class Node:
 
     @property
     def id(self) -> str:
-        """Its id in the flow."""
+        """The id of the node in its flow."""
         return str(self._weather.get("id", ""))
 
     @property
     def type(self) -> str:
-        """Its node type."""
+        """The name of its node type."""
         return str(self._weather.get("type", ""))
 
     def __getitem__(self, handle: str) -> Handle:

@@ -13,7 +13,7 @@ class AnswerType(Protocol[Answer]):
     """The RunDoctorResponse of a service."""
 
     def __call__(self, *, findings: list[FindingMessage], examined: int, found_before: dict[str, int]) -> Answer:
-        """Make one."""
+        """Return a response with these fields."""
         ...
 
 

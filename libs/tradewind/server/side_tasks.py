@@ -14,7 +14,7 @@ class SideTasks(set["asyncio.Task[Any]"]):
     """The tasks that have not ended yet: an event loop alone does not keep its tasks from the garbage collector."""
 
     def begin(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Begin `work`."""
+        """Begin `work`, whose result and exception nobody needs."""
         _ = self.task(work)
 
     def task(self, work: Coroutine[Any, Any, Result], context: Context | None = None) -> "asyncio.Task[Result]":

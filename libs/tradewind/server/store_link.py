@@ -36,15 +36,15 @@ class NoLink:
     clock: Clock = SystemClock()
 
     async def open(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def not_ready(self) -> str | None:
-        """Return None."""
+        """Return None: nothing keeps calls from succeeding."""
         return None
 
     async def write_refusal(self) -> str:
-        """Return ""."""
+        """Return "": all writes are taken."""
         return ""

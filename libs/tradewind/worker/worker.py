@@ -157,7 +157,7 @@ class Worker:
 
     @property
     def worker_id(self) -> str:
-        """Its id."""
+        """The id of this worker."""
         return self._identity.worker_id
 
     @property

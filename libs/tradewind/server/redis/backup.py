@@ -43,7 +43,7 @@ class Backup:
 
     @property
     def bytes(self) -> int:
-        """Its size."""
+        """The size of all its files."""
         return sum(size for size, _ in self.files.values())
 
 

@@ -80,7 +80,7 @@ class NodeProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The id of the process."""
         return self._process.pid
 
     @property

@@ -81,7 +81,7 @@ class MemoryAccess:
 
 @dataclass(frozen=True, slots=True)
 class MemorySessions:
-    """See `SessionStore`."""
+    """Implements SessionStore."""
 
     access: MemoryAccess
 
@@ -138,7 +138,7 @@ class MemorySessions:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUsers:
-    """See `UserStore`."""
+    """Implements UserStore."""
 
     access: MemoryAccess
 
@@ -159,7 +159,7 @@ class MemoryUsers:
 
 @dataclass(frozen=True, slots=True)
 class MemoryCallCounts:
-    """See `CallCounts`."""
+    """Implements CallCounts."""
 
     access: MemoryAccess
 
@@ -176,7 +176,7 @@ class MemoryCallCounts:
 
 @dataclass(frozen=True, slots=True)
 class MemoryQuotaCounts:
-    """See `QuotaCounts`; no day is forgotten."""
+    """Implements QuotaCounts; no day is forgotten."""
 
     access: MemoryAccess
 
@@ -207,7 +207,7 @@ class MemoryQuotaCounts:
 
 @dataclass(frozen=True, slots=True)
 class MemoryChanges:
-    """See `Changes`; nothing is ever lost."""
+    """Implements Changes; nothing is ever lost."""
 
     access: MemoryAccess
 

@@ -78,7 +78,7 @@ class RedisAccess:
 
 
 class RedisSessions:
-    """See `SessionStore`."""
+    """Implements SessionStore."""
 
     def __init__(self, access: RedisAccess) -> None:
         self._access = access
@@ -126,7 +126,7 @@ class RedisSessions:
 
 
 class RedisUsers:
-    """See `UserStore`."""
+    """Implements UserStore."""
 
     def __init__(self, access: RedisAccess) -> None:
         self._access = access
@@ -150,7 +150,7 @@ class RedisUsers:
 
 
 class RedisCallCounts:
-    """See `CallCounts`."""
+    """Implements CallCounts."""
 
     def __init__(self, access: RedisAccess) -> None:
         self._access = access
@@ -163,7 +163,7 @@ class RedisCallCounts:
 
 
 class RedisQuotaCounts:
-    """See `QuotaCounts`."""
+    """Implements QuotaCounts."""
 
     def __init__(self, access: RedisAccess) -> None:
         self._access = access
@@ -195,7 +195,7 @@ class RedisQuotaCounts:
 
 
 class RedisChanges:
-    """See `Changes`: pub/sub, one connection for all subscriptions."""
+    """Implements Changes: pub/sub, one connection for all subscriptions."""
 
     def __init__(self, keys: Keys, subscriber: Subscriber | None) -> None:
         self._keys = keys

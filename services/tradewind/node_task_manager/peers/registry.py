@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 
 class RegistryDirectory:
-    """A WorkerDirectory."""
+    """Implements WorkerDirectory."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._registry = registry_service_pb2_grpc.RegistryServiceStub(channel)

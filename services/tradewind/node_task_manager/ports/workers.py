@@ -49,7 +49,7 @@ class WorkerLine(Protocol):
         ...
 
     def assign(self, ready: Sequence[Ready]) -> None:
-        """Give node tasks."""
+        """Give the worker node tasks."""
         ...
 
     def terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
@@ -85,7 +85,7 @@ class WorkerLine(Protocol):
 
 
 class WorkerDirectory(Protocol):
-    """Who is registered."""
+    """Says which workers are registered."""
 
     async def knows(self, worker_id: str) -> bool:
         """Say whether a worker is registered; True also when nobody can tell."""
@@ -93,7 +93,7 @@ class WorkerDirectory(Protocol):
 
 
 class CalledWorkerDirectory(Protocol):
-    """Which workers want to be called."""
+    """Says which workers want to be called."""
 
     async def called(self) -> Sequence[CalledWorker] | None:
         """Return the live workers that have an api_url, in any order; None when nobody can tell."""

@@ -21,7 +21,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 @dataclass(eq=False, kw_only=True)
 class DeadLetterHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
-    """Dead letters."""
+    """The calls about dead letters."""
 
     dead_letters: DeadLetters
 

@@ -24,7 +24,7 @@ class TaskView:
 
     @property
     def node(self) -> PlanNode:
-        """Its node."""
+        """The node in the plan."""
         return self.plan.nodes[self.task.index]
 
     @property

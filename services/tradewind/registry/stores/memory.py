@@ -90,7 +90,7 @@ class MemoryRegistry:
 
 @dataclass(frozen=True, slots=True)
 class MemoryWorkers:
-    """See `WorkerStore`."""
+    """Implements WorkerStore."""
 
     registry: MemoryRegistry
 
@@ -174,7 +174,7 @@ class MemoryWorkers:
 
 @dataclass(frozen=True, slots=True)
 class MemoryNodeTypes:
-    """See `NodeTypeStore`."""
+    """Implements NodeTypeStore."""
 
     registry: MemoryRegistry
 

@@ -54,7 +54,7 @@ class RedisRegistry:
 
 
 class RedisWorkers:
-    """See `WorkerStore`."""
+    """Implements WorkerStore."""
 
     def __init__(self, registry: RedisRegistry) -> None:
         self._registry = registry
@@ -128,7 +128,7 @@ class RedisWorkers:
 
 
 class RedisNodeTypes:
-    """See `NodeTypeStore`."""
+    """Implements NodeTypeStore."""
 
     def __init__(self, registry: RedisRegistry) -> None:
         self._registry = registry

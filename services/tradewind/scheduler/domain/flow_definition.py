@@ -57,7 +57,7 @@ class FlowDefinition:
     last: tuple[str, ...] = ()
 
     def structure(self) -> FlowStructure:
-        """Return its components."""
+        """Return the flow's components."""
         node_ids = [node.node_id for node in self.nodes]
         return structure_of(node_ids, ((edge.source, edge.target) for edge in self.edges))
 

@@ -66,7 +66,7 @@ class EventStream(PartitionStream, Protocol):
 
 
 class DueStream(PartitionStream, Protocol):
-    """Due triggers."""
+    """Delivers due triggers, and takes the answers to them."""
 
     async def receive(self) -> tuple[list[DueFlow], list[int], bool]:
         """Wait for due triggers.

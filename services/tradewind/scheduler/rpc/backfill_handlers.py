@@ -30,7 +30,7 @@ _STATUS = {
 
 @dataclass(eq=False, kw_only=True)
 class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
-    """Backfills."""
+    """The calls about backfills."""
 
     backfills: BackfillFlows
 

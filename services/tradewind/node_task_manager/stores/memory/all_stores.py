@@ -14,7 +14,7 @@ from tradewind.server.store_link import NoLink
 
 
 class MemoryConfigStore:
-    """A ConfigStore."""
+    """Implements ConfigStore."""
 
     def __init__(self) -> None:
         self._config = SystemConfig()

@@ -80,7 +80,7 @@ class MemoryCacheStore:
 
 
 class MemoryCacheStatistics:
-    """CacheStatistics."""
+    """Implements CacheStatistics."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()

@@ -4,7 +4,7 @@ from tradewind.node_task_manager.ports.events import FIRST, Event, NewEvent, pos
 
 
 class MemoryEvents:
-    """An EventLog."""
+    """Implements EventLog."""
 
     def __init__(self) -> None:
         self._events: dict[int, list[Event]] = {}
