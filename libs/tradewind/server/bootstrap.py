@@ -18,7 +18,7 @@ from tradewind.server.health import Health
 from tradewind.server.interception import CallInterceptor, Middleware
 from tradewind.server.metrics import SWITCH, CallMetrics
 from tradewind.server.peer_identity import AllowedCallers
-from tradewind.server.redis.client import UnsafeStore
+from tradewind.server.redis.checks import UnsafeStore
 from tradewind.server.request_log import RequestLog
 from tradewind.server.settings import TlsSettings, parts_of
 from tradewind.server.streams import StockStreams

@@ -19,7 +19,7 @@ from tradewind.server.bootstrap import Server, StartError
 from tradewind.server.channels import open_channel
 from tradewind.server.faults import NotFound
 from tradewind.server.health import Health
-from tradewind.server.redis.client import UnsafeStore
+from tradewind.server.redis.checks import UnsafeStore
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

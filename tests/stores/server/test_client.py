@@ -10,7 +10,8 @@ from redis.exceptions import TimeoutError as StoreTimeoutError
 from tests.ports import free_port
 from tests.servers import RedisServer
 from tests.waiting import until
-from tradewind.server.redis.client import UnsafeStore, connect, require_reachable, require_safe_policy
+from tradewind.server.redis.checks import UnsafeStore, require_reachable, require_safe_policy
+from tradewind.server.redis.client import connect
 from tradewind.server.redis.connections import StoreRefuses
 
 # Commands that reach beyond a service's own keys.

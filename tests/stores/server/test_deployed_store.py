@@ -10,7 +10,8 @@ from redis.exceptions import NoPermissionError, RedisError
 from tests.house.manifests import SERVICES
 from tests.house.project import ROOT
 from tests.servers import BINARIES
-from tradewind.server.redis.client import connect, require_safe_policy
+from tradewind.server.redis.checks import require_safe_policy
+from tradewind.server.redis.client import connect
 from tradewind.server.redis.embedded import EmbeddedStore
 
 OVERRIDDEN = ("bind", "port", "dir", "aclfile")

@@ -30,7 +30,8 @@ from tradewind.server.ending import end_tasks
 from tradewind.server.metrics import REGISTRY
 from tradewind.server.process import store_watch_of
 from tradewind.server.redis.acl import ADMIN
-from tradewind.server.redis.client import Client, connect, connect_single, require_reachable
+from tradewind.server.redis.checks import require_reachable
+from tradewind.server.redis.client import Client, connect, connect_single
 from tradewind.server.redis.embedded import EmbeddedStore
 from tradewind.server.redis.snapshot import SnapshotError, fetch_snapshot
 from tradewind.server.redis.subscriber import Subscriber

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from redis.exceptions import NoPermissionError
 
-from tradewind.server.redis.client import CHECK_USER, REDIS_ERRORS, Client, UnsafeStore
+from tradewind.server.redis.checks import CHECK_USER, UnsafeStore
+from tradewind.server.redis.client import REDIS_ERRORS, Client
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from redis.exceptions import OutOfMemoryError, ReadOnlyError
 
 from tradewind.server.health import ReadOnly
-from tradewind.server.redis.client import REDIS_ERRORS, connect, require_reachable, require_safe_policy
+from tradewind.server.redis.checks import require_reachable, require_safe_policy
+from tradewind.server.redis.client import REDIS_ERRORS, connect
 from tradewind.server.redis.connections import StoreRefuses
 from tradewind.server.redis.data_version import DataVersion, require_data_version
 from tradewind.server.redis.outages import message_of

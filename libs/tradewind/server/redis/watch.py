@@ -11,7 +11,8 @@ from redis.exceptions import NoPermissionError
 
 from tradewind.server.metrics import REGISTRY
 from tradewind.server.redis.acl import AclUser
-from tradewind.server.redis.client import REDIS_ERRORS, connect, refuses_user
+from tradewind.server.redis.checks import refuses_user
+from tradewind.server.redis.client import REDIS_ERRORS, connect
 from tradewind.tls import TlsFiles
 
 METRICS = AclUser("metrics", (), commands="-@all +info +ping +cluster|slots +command")

@@ -1,0 +1,78 @@
+"""Checks of a store before a server works with it: that it answers, and that it evicts nothing."""
+
+import structlog
+from redis import asyncio as aioredis
+from redis.asyncio.sentinel import MasterNotFoundError
+from redis.exceptions import AuthenticationError, NoPermissionError
+
+from tradewind.server.redis.client import REDIS_ERRORS, Client
+
+CHECK_USER = "check TRADEWIND_STORE_USER and TRADEWIND_STORE_PASSWORD, or the user in TRADEWIND_STORE_URL"
+"""What to do when the store refuses a user."""
+
+_NO_MASTER = (
+    "no Sentinel names a master: check that Sentinels run at TRADEWIND_STORE_URL, ask for no password, may log in to "
+    "the stores, and know the name at its end"
+)
+
+_log = structlog.get_logger(__name__)
+
+
+class UnsafeStore(Exception):
+    """The store would discard state under memory pressure."""
+
+
+async def require_safe_policy(client: Client) -> None:
+    """Check that the store never evicts keys by itself.
+
+    Raises UnsafeStore when its maxmemory-policy is not `noeviction`. A user without the right to INFO cannot check;
+    that is then left to whoever runs the store.
+    """
+    try:
+        if isinstance(client, aioredis.RedisCluster):
+            await client.initialize()
+            # One by one: if all were asked at once and one refused, the others' connections would be left behind.
+            sections = [await client.info("memory", target_nodes=node) for node in client.get_nodes()]
+        else:
+            sections = [await client.info("memory")]
+    except NoPermissionError:
+        _log.debug(
+            "store_policy_unknown",
+            hint="this ACL user may not call INFO; make sure that maxmemory-policy is noeviction",
+        )
+        return
+    for section in sections:
+        policy = str(section.get("maxmemory_policy", "noeviction"))
+        if policy != "noeviction":
+            raise UnsafeStore(
+                f'the store evicts keys when memory is short (maxmemory-policy is "{policy}"): set it to "noeviction", '
+                "so that no state is lost"
+            )
+
+
+async def require_reachable(client: Client) -> None:
+    """Check that the store answers.
+
+    Raises ConnectionError with a sentence for people when it does not, or refuses the user.
+    """
+    try:
+        await client.ping()
+    except (*REDIS_ERRORS, OSError) as error:
+        if refuses_user(error):
+            raise ConnectionError(f"the store refuses the user: {_sentence_of(error)}; {CHECK_USER}") from error
+        if isinstance(error, MasterNotFoundError):
+            raise ConnectionError(_NO_MASTER) from error
+        advice = "start it, or set TRADEWIND_STORE_URL to its address"
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            advice = "set TRADEWIND_STORE_TLS_CA to the file of its CA"
+        raise ConnectionError(f"the store does not answer: {_sentence_of(error)}; {advice}") from error
+
+
+def refuses_user(error: Exception) -> bool:
+    """Return whether the store answered, but does not know the user or the password; a cluster wraps that error."""
+    return isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError)
+
+
+def _sentence_of(error: Exception) -> str:
+    """Return the message of an error without the full stop that Redis ends some with."""
+    return str(error).rstrip(" .")
