@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: ad-hoc tasks and batches."""
+"""Maps between Protobuf and the domain: ad-hoc tasks and batches."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum

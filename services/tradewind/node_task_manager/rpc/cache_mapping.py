@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: caches."""
+"""Maps between Protobuf and the domain: caches."""
 
 from collections.abc import Collection, Iterator
 

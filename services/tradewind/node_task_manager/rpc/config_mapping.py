@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: the system's configuration."""
+"""Maps between Protobuf and the domain: the system's configuration."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: node tasks that workers go on with by themselves."""
+"""Maps between Protobuf and the domain: node tasks that workers go on with by themselves."""
 
 import functools
 import re

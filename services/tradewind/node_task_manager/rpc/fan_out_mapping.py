@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: nodes that run once for each item of a list."""
+"""Maps between Protobuf and the domain: nodes that run once for each item of a list."""
 
 from collections.abc import Iterator
 

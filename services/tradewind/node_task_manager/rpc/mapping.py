@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: node tasks, components and events."""
+"""Maps between Protobuf and the domain: node tasks, components and events."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: notifications and events of tasks."""
+"""Maps between Protobuf and the domain: notifications and events of tasks."""
 
 from collections.abc import Iterable, Iterator
 

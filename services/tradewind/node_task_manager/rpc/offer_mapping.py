@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: what workers say about the node types that they offer."""
+"""Maps between Protobuf and the domain: what workers say about the node types that they offer."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: queues."""
+"""Maps between Protobuf and the domain: queues."""
 
 from tradewind.api.node_task_manager.v1 import queue_pb2
 from tradewind.node_task_manager.rpc.times import timestamp

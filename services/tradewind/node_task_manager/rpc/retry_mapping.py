@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: retries."""
+"""Maps between Protobuf and the domain: retries."""
 
 from collections.abc import Iterator
 

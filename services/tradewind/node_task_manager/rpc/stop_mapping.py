@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: stops, and who asks for something."""
+"""Maps between Protobuf and the domain: stops, and who asks for something."""
 
 from tradewind.api.node_task_manager.v1 import batch_pb2, node_task_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2

@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: node tasks that wait for cycles of other flows."""
+"""Maps between Protobuf and the domain: node tasks that wait for cycles of other flows."""
 
 from collections.abc import Iterator
 

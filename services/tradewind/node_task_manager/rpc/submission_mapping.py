@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: submitted runs and their plans."""
+"""Maps between Protobuf and the domain: submitted runs and their plans."""
 
 from tradewind.api.node_task_manager.v1 import batch_pb2, component_pb2, node_task_pb2
 from tradewind.node_task_manager.domain.built_in_waits import wait_of

@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: waits and signals."""
+"""Maps between Protobuf and the domain: waits and signals."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: messages to and from workers.
+"""Maps between Protobuf and the domain: messages to and from workers.
 
 Whatever is parsed holds a token, which must name one of the existing `shards`; else InvalidInput is raised.
 """
