@@ -1,1 +1,1 @@
-"""Node tasks, plans, components and leases; pure."""
+"""Node tasks, plans, components and leases, without any I/O."""

@@ -1,1 +1,1 @@
-"""The gRPC face of the node task manager."""
+"""The gRPC side of the node task manager."""

@@ -58,7 +58,7 @@ class NodeTaskManagerHandlers(
     SubFlowHandlers,
     WorkHandlers,
 ):
-    """The gRPC face of the node task manager."""
+    """The gRPC side of the node task manager."""
 
     submit: SubmitRuns
     control: ControlRuns

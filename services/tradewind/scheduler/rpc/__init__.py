@@ -1,1 +1,1 @@
-"""The gRPC interface of the scheduler."""
+"""The gRPC side of the scheduler."""
