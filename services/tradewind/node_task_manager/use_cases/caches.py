@@ -31,6 +31,8 @@ from tradewind.server.side_tasks import SideTasks
 _log = structlog.get_logger(__name__)
 _LONGEST_WAIT_MS = 10_000
 """How long a node task waits before it checks again, in case the message that the result is there was lost."""
+_RENEWED_SHARE = 2 / 3
+"""A flight is renewed once less than this share of its time is left."""
 _BIG = 64 * 1024
 """Inputs above this size (bytes) take too long to read on the event loop."""
 
@@ -192,6 +194,16 @@ class ResultCaches:
         counts. Return whether there was nothing to do."""
         quiet = not (self._flights or self._unsettled or self.waiters or self.counts.unsaved)
         now = self._clock()
+        await asyncio.gather(*map(self._renew_flight, self._due_flights(now)))
+        if self._unsettled and not self._breaker.is_open:
+            unsettled, self._unsettled = self._unsettled, []
+            await asyncio.gather(*(self._settle(flight, None) for flight in unsettled if now < flight.until))
+        self.waiters.expire()
+        await self.counts.flush()
+        return quiet
+
+    def _due_flights(self, now: float) -> list[_Flight]:
+        """Return the flights that are due for renewal, after ending those that have lapsed or lost their attempt."""
         due = []
         for nonce, flight in list(self._flights.items()):
             if now >= flight.until:
@@ -199,15 +211,9 @@ class ResultCaches:
             elif flight.holder is not None and not flight.ending:
                 if not self._holds(flight.holder.worker_id, nonce):
                     self.dropped(nonce)
-                elif flight.until - now < self._flight_ms / 1500:
+                elif flight.until - now < self._flight_ms / 1000 * _RENEWED_SHARE:
                     due.append(flight)
-        await asyncio.gather(*map(self._renew_flight, due))
-        if self._unsettled and not self._breaker.is_open:
-            unsettled, self._unsettled = self._unsettled, []
-            await asyncio.gather(*(self._settle(flight, None) for flight in unsettled if now < flight.until))
-        self.waiters.expire()
-        await self.counts.flush()
-        return quiet
+        return due
 
     def settled_elsewhere(self, entry: Entry, *, filled: bool) -> None:
         """Take the message of a replica that a result is there (`filled`), or will not come."""

@@ -23,7 +23,8 @@ from tradewind.server.identifiers import new_run_id
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MANY = 200
+_LARGE = 200
+"""With more items than this, work is handled in a thread."""
 _MAX_STORED = 10_000
 
 
@@ -47,7 +48,7 @@ class SubmitAdHoc:
         self._node_types = node_types
         # As long as the records of a run that ends as soon as it is submitted, and a little more.
         self._keep_ms = limits.retention_ms + limits.tombstone_ms
-        self._stored_s = limits.tombstone_ms / 2000
+        self._stored_for_s = limits.tombstone_ms / 1000 / 2
         self._stored: dict[tuple[int, str], float] = {}
         """Plans by shard and digest, until when they need not be stored again."""
 
@@ -97,7 +98,7 @@ class SubmitAdHoc:
         await dispatcher.shard.plans.save(plan, self._keep_ms)
         if len(self._stored) >= _MAX_STORED:
             self._stored.clear()
-        self._stored[name] = now + self._stored_s
+        self._stored[name] = now + self._stored_for_s
         return await dispatcher.submit(work.submission(run))
 
     async def _was_submitted(self, dispatcher: Dispatcher, run: RunName, work: AdHocWork) -> bool:
@@ -110,7 +111,7 @@ class SubmitAdHoc:
 
 async def _in_thread_if_large(work: AdHocWork, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
     """Call `function`, in a thread if the work has so many items that it would hold up everybody else."""
-    if len(work.parameters) > _MANY:
+    if len(work.parameters) > _LARGE:
         return await asyncio.to_thread(function, *args, **options)
     return function(*args, **options)
 
