@@ -57,23 +57,8 @@ def counts_text(counts: StatusCounts) -> str:
 
 def show_cycle(screen: Screen, described: CycleDescription) -> None:
     """Print a cycle and its nodes."""
-    cycle = described.cycle
-    screen.line(f"{cycle.flow_id} cycle {cycle_text(cycle, described.statistics)}")
-    if cycle.start_time is not None:
-        late = cycle.start_time - (cycle.planned_time or cycle.start_time) >= timedelta(seconds=1)
-        begun = f"{cycle.origin}, planned for {planned(cycle.planned_time)}" if late else cycle.origin
-        screen.line(f"started {screen.when(cycle.start_time)} by {begun}, revision {cycle.revision}", "dim")
-    if cycle.parent is not None:
-        parent = cycle.parent
-        screen.line(f"runs for node {parent.node_id} of {parent.flow_id} cycle {parent.cycle} run {parent.run}", "dim")
-    if cycle.rerun is not None:
-        screen.line(_rerun_text(cycle, cycle.rerun), "dim")
-    if cycle.phase and not cycle.ended:
-        screen.line(f"phase {cycle.phase}", "dim")
-    if cycle.stop is not None:
-        screen.line(f"stopped {stop_text(screen, cycle.stop)}", "yellow")
-    if cycle.inputs_json:
-        screen.line(f"inputs {cycle.inputs_json}")
+    screen.line(f"{described.cycle.flow_id} cycle {cycle_text(described.cycle, described.statistics)}")
+    _show_facts(screen, described.cycle)
     if described.gone:
         screen.line(described.gone, "yellow")
         return
@@ -99,6 +84,25 @@ def show_cycle(screen: Screen, described: CycleDescription) -> None:
             screen.line()
             command = f"tradewind cycle show {node.flow_id} {node.cycle} --items {node.node_id}"
             screen.line(f"items of {node.node_id}, and what they ask: {command}", "dim")
+
+
+def _show_facts(screen: Screen, cycle: CycleRecord) -> None:
+    """Print how a cycle began, for what, with which inputs, and who stopped it."""
+    if cycle.start_time is not None:
+        late = cycle.start_time - (cycle.planned_time or cycle.start_time) >= timedelta(seconds=1)
+        begun = f"{cycle.origin}, planned for {planned(cycle.planned_time)}" if late else cycle.origin
+        screen.line(f"started {screen.when(cycle.start_time)} by {begun}, revision {cycle.revision}", "dim")
+    if cycle.parent is not None:
+        parent = cycle.parent
+        screen.line(f"runs for node {parent.node_id} of {parent.flow_id} cycle {parent.cycle} run {parent.run}", "dim")
+    if cycle.rerun is not None:
+        screen.line(_rerun_text(cycle, cycle.rerun), "dim")
+    if cycle.phase and not cycle.ended:
+        screen.line(f"phase {cycle.phase}", "dim")
+    if cycle.stop is not None:
+        screen.line(f"stopped {stop_text(screen, cycle.stop)}", "yellow")
+    if cycle.inputs_json:
+        screen.line(f"inputs {cycle.inputs_json}")
 
 
 def _show_form(screen: Screen, node: NodeTaskRecord) -> None:
