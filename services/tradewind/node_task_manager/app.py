@@ -89,6 +89,7 @@ class NodeTaskManager:
         limits = settings.limits()
         self._stores = stores = stores or RedisStores(settings, limits)
         shards = stores.shards
+
         plans, pool = PlanCache(), WorkerPool()
         # Without the store itself nothing goes on anyway.
         timeout_s = _CACHE_TIMEOUT_S if settings.cache_url else _STORE_TIMEOUT_S
@@ -105,6 +106,7 @@ class NodeTaskManager:
         )
         self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         traces = TraceNodes.for_tracing(self.tracing)
+
         self._feed = EventFeed(shards, publisher.publish_owner, settings.node_task_manager_poll_seconds)
         self._dispatchers = {
             at: Dispatcher(shard, pool, plans, self._publish_events, publisher.publish_workers, caches, traces)
@@ -115,6 +117,7 @@ class NodeTaskManager:
         self._replica_listener = ReplicaListener(
             self._dispatchers, pool, self._feed, self._config, caches, self._notify_watchers
         )
+
         lease_s = limits.lease_ms / 1000
         replica, every_s = new_run_id(), settings.node_task_manager_clean_seconds
         pace = settings.node_task_manager_clean_keys_per_second
@@ -137,6 +140,7 @@ class NodeTaskManager:
             stores.clock,
             settings.node_task_manager_poll_seconds,
         )
+
         known = settings.registry_address not in ("", "none")
         token = text_of(settings.service_token)
         self._channel = with_token(open_channel(settings.registry_address), token) if known else None
@@ -160,6 +164,7 @@ class NodeTaskManager:
         self._loops.run_alongside(self._record_connections.run)
         if settings.metrics_port:
             self._loops.repeat(MeasureQueues(shards, pool, stores.clock), settings.metrics_seconds)
+
         self._notes = Notes(shards)
         self._streams = OpenStreams()
         self._records = records = NodeTaskRecords(shards, plans, ExplainPending(self._config.share, stores.connected))
@@ -169,6 +174,7 @@ class NodeTaskManager:
         submit_ad_hoc = SubmitAdHoc(self._dispatchers, plans, node_types, limits)
         count_queues = CountQueues(shards, plans)
         self._scaler = ExternalScalerHandlers(Demand(count_queues), self._streams)
+
         self._handlers = NodeTaskManagerHandlers(
             submit=SubmitRuns(self._dispatchers, plans),
             control=ControlRuns(self._dispatchers, records, limits, stores.clock),

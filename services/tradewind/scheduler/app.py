@@ -111,6 +111,7 @@ class Scheduler:
         open_states, numbers, waiters = OpenStates(), BegunNumbers(), EndWaiters()
         if stores is None:
             stores = self._redis_stores(settings, replica, open_states.clear, numbers.store_lost)
+
         self._channels = [
             with_token(open_channel(address, traced=self.tracing.recording), text_of(settings.service_token))
             for address in (settings.node_task_manager_address, settings.trigger_address, settings.registry_address)
@@ -119,6 +120,7 @@ class Scheduler:
         self._node_tasks = node_tasks = NodeTaskManagerPeer(to_node_tasks)
         triggers = TriggerPeer(to_triggers, replica, round(settings.scheduler_lead_seconds * 1000))
         node_types = RegistryPeer(to_registry)
+        sub_flow_nodes = SubFlowNodesPeer(to_node_tasks)
 
         clock, poll_s = self._link.clock, settings.scheduler_poll_seconds
         self._publish_ends = publish_ends = PublishEnds(stores.ends, stores.states, stores.flows, triggers)
@@ -138,6 +140,7 @@ class Scheduler:
         self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._ownership.owns)
         forget = (definitions.forget, waiters.flow_removed)
         settle = SettleOutbox(stores.flows, stores.outbox, triggers, node_tasks, forget, wake, publish_ends.on_listener)
+
         self._read = read = ReadFlows(stores.flows, stores.cycles, stores.states)
         change = ChangeFlow(read, stores.flows, stores.states, node_tasks, settle, self._background, wake, clock)
         logs = ReadLogs(read, stores.cycles, stores.states, stores.logs, node_tasks)
@@ -150,7 +153,7 @@ class Scheduler:
         begin_backfilled = BeginBackfilled(begin, stores.backfills)
         waiting = (BeginQueued(begin, stores.firings), begin_backfilled)
         backfills = BackfillFlows(read, stores.backfills, begin_backfilled, hand_over, self._background, clock)
-        sub_flow_nodes = SubFlowNodesPeer(to_node_tasks)
+
         check_peers = CheckPeers(triggers, node_tasks, sub_flow_nodes, stores, wake, clock)
         examiners: Examiners = no_examiners
         if isinstance(stores, RedisStores):
@@ -158,6 +161,7 @@ class Scheduler:
         self._doctor = doctor_of(examiners, settings)
         if isinstance(self._link, RedisLink):
             self._link.client.losses.listen(self._doctor.store_lost)
+
         rerun = RerunCycle(
             read, stores.cycles, stores.states, node_tasks, definitions, begin, hand_over, self._await_ends
         )
@@ -176,6 +180,7 @@ class Scheduler:
             clock,
             int(settings.scheduler_reconcile_seconds * 1000),
         )
+
         self._handlers = SchedulerHandlers(
             register=register,
             plan=PlanFlow(register, stores.flows, node_types, node_tasks, clock),
@@ -205,6 +210,7 @@ class Scheduler:
             stop_cycle=stop_cycle,
             jobs=ManageBulkJobs(stores.jobs, wake, clock),
         )
+
         self._loops = (
             bulk_jobs_loop(
                 stores.jobs,
@@ -237,6 +243,7 @@ class Scheduler:
             TidyLoop(stores.cycles, self._ownership, settings.scheduler_tidy_seconds),
             outbox_loop(stores.outbox, settle, wake, 3 * poll_s),
         )
+
         self._tasks = SideTasks()
         self._stop_listening: Callable[[], None] | None = None
 
