@@ -251,6 +251,11 @@ def stop_text(screen: Screen, stop: StopRecord | None) -> str:
     return f"{screen.when(stop.at)} by {stop.by}" + (f": {stop.reason}" if stop.reason else "")
 
 
+def stopped_text(name: str, task: NodeTaskRecord) -> str:
+    """Return the status of a node task that was to stop, and whether it has yet to do so."""
+    return f"{name} is {task.status}" + ("" if task.status.ended else " and was asked to stop")
+
+
 def _statistics_text(statistics: CycleStatistics) -> str:
     done = statistics.completed_nodes + statistics.error_nodes + statistics.skipped_nodes + statistics.terminated_nodes
     text = f"{done} of {counted(statistics.total_nodes, 'node')} done"

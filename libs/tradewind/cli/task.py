@@ -1,7 +1,7 @@
 """`tradewind task ...`: single node tasks."""
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -33,9 +33,6 @@ from tradewind.cli.parsing import (
 )
 from tradewind.cli.screen import STYLES, Format
 from tradewind.cli.session import Session, asynchronous
-
-if TYPE_CHECKING:
-    from tradewind.client import NodeTaskRecord
 
 app = typer.Typer(no_args_is_help=True, help="Run single nodes; show and stop node tasks.", rich_markup_mode=None)
 
@@ -176,9 +173,11 @@ async def cancel(
 
     A task that has not begun is skipped; a running one is asked to stop.
     """
+    from tradewind.cli.descriptions import stopped_text
+
     async with session.client() as client:
         task = await client.cancel_task(task_id, reason=reason)
-    session.screen.result(output, task, _stopped_text(task_id, task), STYLES.get(task.status))
+    session.screen.result(output, task, stopped_text(task_id, task), STYLES.get(task.status))
 
 
 @app.command()
@@ -257,10 +256,8 @@ async def terminate(
 
     A task that has not begun is skipped; a running one is asked to stop.
     """
+    from tradewind.cli.descriptions import stopped_text
+
     async with session.client() as client:
         task = await client.terminate_node_task(task_id, reason=reason)
-    session.screen.result(output, task, _stopped_text(task_id, task))
-
-
-def _stopped_text(task_id: str, task: "NodeTaskRecord") -> str:
-    return f"{task_id} is {task.status}" + ("" if task.status.ended else " and was asked to stop")
+    session.screen.result(output, task, stopped_text(task_id, task))

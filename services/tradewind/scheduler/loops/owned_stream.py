@@ -1,7 +1,7 @@
 """Keeps a stream to another service open, and subscribed to the partitions that this replica owns."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, TypeVar
 
 import structlog
@@ -77,10 +77,10 @@ class OwnedStream(Generic[Item, OpenStream]):
 
     async def _subscribe(self, stream: OpenStream) -> None:
         """Keep the subscriptions in line with the partitions owned."""
-        subscribed: dict[int, int] = {}
+        subscribed: Mapping[int, int] = {}
         while True:
             self._owned_changed.clear()
-            owned = dict(self._ownership.epochs)
+            owned = self._ownership.epochs
             lost = [partition for partition in subscribed if partition not in owned]
             gained = {partition: epoch for partition, epoch in owned.items() if subscribed.get(partition) != epoch}
             subscribed = owned
