@@ -108,14 +108,7 @@ def _show_quotas(screen: Screen, used: "list[QuotaRecord]") -> None:
     screen.table(
         ["METHOD", "USED", "LIMIT", "DAY", "ZONE", "RESETS"],
         [
-            (
-                each.endpoint,
-                str(each.used),
-                str(each.most),
-                each.date,
-                each.time_zone,
-                screen.when(each.resets_at),
-            )
+            (each.endpoint, str(each.used), str(each.most), each.date, each.time_zone, screen.when(each.resets_at))
             for each in used
         ],
     )

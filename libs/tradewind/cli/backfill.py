@@ -68,12 +68,7 @@ async def backfill(
 
 @app.command()
 @asynchronous
-async def backfills(
-    session: Session,
-    name: FlowName,
-    limit: Newest = 20,
-    output: Output = Format.TEXT,
-) -> None:
+async def backfills(session: Session, name: FlowName, limit: Newest = 20, output: Output = Format.TEXT) -> None:
     """List backfills and their progress, newest first."""
     async with session.client() as client:
         found = await take(limit, client.list_backfills(name))
@@ -95,11 +90,7 @@ async def backfills(
 @app.command()
 @asynchronous
 async def cancel_backfill(
-    session: Session,
-    name: FlowName,
-    number: BackfillNumber,
-    reason: ReasonOption = "",
-    output: Output = Format.TEXT,
+    session: Session, name: FlowName, number: BackfillNumber, reason: ReasonOption = "", output: Output = Format.TEXT
 ) -> None:
     """Cancel a backfill.
 

@@ -93,12 +93,7 @@ def list_(
     backups = list_backups(target)
     session.screen.notes(broken_backups(target))
     rows = [(str(each.path), each.kind, session.screen.when(each.taken_at), str(each.bytes)) for each in backups]
-    session.screen.results(
-        output,
-        [_record(each) for each in backups],
-        ["BACKUP", "KIND", "TAKEN AT", "BYTES"],
-        rows,
-    )
+    session.screen.results(output, [_record(each) for each in backups], ["BACKUP", "KIND", "TAKEN AT", "BYTES"], rows)
 
 
 def _record(backup: "Backup") -> dict[str, str | int]:

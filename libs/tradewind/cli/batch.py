@@ -185,12 +185,7 @@ async def list_(
 
 @app.command()
 @asynchronous
-async def cancel(
-    session: Session,
-    batch_id: BatchId,
-    reason: ReasonOption = "",
-    output: Output = Format.TEXT,
-) -> None:
+async def cancel(session: Session, batch_id: BatchId, reason: ReasonOption = "", output: Output = Format.TEXT) -> None:
     """Cancel a batch.
 
     Items that have not begun are skipped; running ones are asked to stop.

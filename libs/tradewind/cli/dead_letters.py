@@ -15,11 +15,7 @@ app = typer.Typer(
 
 @app.command("list")
 @asynchronous
-async def list_(
-    session: Session,
-    limit: Newest = 20,
-    output: Output = Format.TEXT,
-) -> None:
+async def list_(session: Session, limit: Newest = 20, output: Output = Format.TEXT) -> None:
     """List your dead letters, newest first.
 
     They are node tasks that lost their worker too often, or failed in all attempts.

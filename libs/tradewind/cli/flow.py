@@ -127,12 +127,7 @@ async def start(session: Session, name: FlowName, output: Output = Format.TEXT) 
 
 @app.command()
 @asynchronous
-async def stop(
-    session: Session,
-    name: FlowName,
-    reason: ReasonOption = "",
-    output: Output = Format.TEXT,
-) -> None:
+async def stop(session: Session, name: FlowName, reason: ReasonOption = "", output: Output = Format.TEXT) -> None:
     """Stop a flow and its running cycles.
 
     No cycle begins until the flow is started again, even after a restart of the services.
@@ -282,9 +277,7 @@ async def delete(
     wait: Annotated[
         float,
         typer.Option(
-            metavar="TIME",
-            parser=parse_duration,
-            help="Longest time to wait for the deletion to finish: 20, 20s, 5m.",
+            metavar="TIME", parser=parse_duration, help="Longest time to wait for the deletion to finish: 20, 20s, 5m."
         ),
     ] = 30.0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation at a terminal.")] = False,

@@ -94,11 +94,7 @@ async def cancel(session: Session, job_id: JobId, output: Output = Format.TEXT) 
 
 @app.command("list")
 @asynchronous
-async def list_(
-    session: Session,
-    limit: Newest = 20,
-    output: Output = Format.TEXT,
-) -> None:
+async def list_(session: Session, limit: Newest = 20, output: Output = Format.TEXT) -> None:
     """List jobs, newest first."""
     async with session.client() as client:
         jobs = await take(limit, client.list_bulk_jobs())

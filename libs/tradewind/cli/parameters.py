@@ -67,8 +67,7 @@ Priority = Annotated[
     int, typer.Option("--priority", min=-5, max=5, help="Priority among your own node tasks; the highest is 5.")
 ]
 CacheName = Annotated[
-    str | None,
-    typer.Option("--cache", metavar="NAME", help="Reuse the result of the same work from this cache."),
+    str | None, typer.Option("--cache", metavar="NAME", help="Reuse the result of the same work from this cache.")
 ]
 RequestId = Annotated[
     str | None,

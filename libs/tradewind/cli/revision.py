@@ -81,12 +81,7 @@ async def update(
 
 @app.command()
 @asynchronous
-async def revisions(
-    session: Session,
-    name: FlowName,
-    limit: Newest = 20,
-    output: Output = Format.TEXT,
-) -> None:
+async def revisions(session: Session, name: FlowName, limit: Newest = 20, output: Output = Format.TEXT) -> None:
     """List the revisions of a flow, newest first.
 
     Shows who made each, when and why.

@@ -13,12 +13,7 @@ app = typer.Typer()
 
 @app.command()
 @asynchronous
-async def pause(
-    session: Session,
-    name: FlowName,
-    note: ReasonOption = "",
-    output: Output = Format.TEXT,
-) -> None:
+async def pause(session: Session, name: FlowName, note: ReasonOption = "", output: Output = Format.TEXT) -> None:
     """Pause a flow: no cycle is due until it is resumed.
 
     Running cycles continue. Cycles that are run by hand, reruns, and cycles of nodes of other flows still begin.

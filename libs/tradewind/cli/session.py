@@ -73,9 +73,7 @@ class Session:
         )
 
 
-def asynchronous(
-    command: Callable[Concatenate[Session, Parameters], Coroutine[Any, Any, None]],
-) -> Callable[..., None]:
+def asynchronous(command: Callable[Concatenate[Session, Parameters], Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Make a command from a coroutine function that takes the session; its errors are printed and set the exit code."""
 
     @functools.wraps(command)
@@ -88,9 +86,7 @@ def asynchronous(
     return blocking(run)
 
 
-def blocking(
-    command: Callable[Concatenate[Session, Parameters], None],
-) -> Callable[..., None]:
+def blocking(command: Callable[Concatenate[Session, Parameters], None]) -> Callable[..., None]:
     """Do as `asynchronous` does, for a plain function."""
 
     def run(context: typer.Context, *args: Parameters.args, **kwargs: Parameters.kwargs) -> None:

@@ -50,8 +50,7 @@ async def submit(
     session: Session,
     node_type: NodeTypeName,
     param: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A parameter, as JSON or plain text; may be repeated."),
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A parameter, as JSON or plain text; may be repeated.")
     ] = None,
     params_json: Annotated[
         str | None, typer.Option(metavar="JSON", help="All parameters as a JSON object; - reads stdin.")
@@ -163,12 +162,7 @@ async def list_(
 
 @app.command()
 @asynchronous
-async def cancel(
-    session: Session,
-    task_id: TaskId,
-    reason: ReasonOption = "",
-    output: Output = Format.TEXT,
-) -> None:
+async def cancel(session: Session, task_id: TaskId, reason: ReasonOption = "", output: Output = Format.TEXT) -> None:
     """Cancel an ad-hoc task.
 
     A task that has not begun is skipped; a running one is asked to stop.
@@ -246,12 +240,7 @@ async def signal(
 
 @app.command()
 @asynchronous
-async def terminate(
-    session: Session,
-    task_id: TaskId,
-    reason: ReasonOption = "",
-    output: Output = Format.TEXT,
-) -> None:
+async def terminate(session: Session, task_id: TaskId, reason: ReasonOption = "", output: Output = Format.TEXT) -> None:
     """Stop a node task.
 
     A task that has not begun is skipped; a running one is asked to stop.

@@ -152,12 +152,7 @@ class Client(
         return CycleHandle(self, flow_id, cycle, run)
 
     async def run_flow(
-        self,
-        flow_id: str,
-        inputs: Inputs | None = None,
-        *,
-        wait: Seconds = 0.0,
-        request_id: str | None = None,
+        self, flow_id: str, inputs: Inputs | None = None, *, wait: Seconds = 0.0, request_id: str | None = None
     ) -> CycleHandle:
         """Run one cycle now, regardless of the flow's schedule and status; `handle.result()` waits for its outputs.
 

@@ -146,12 +146,7 @@ class CycleCalls:
         return watch(self._connection, (flow_id,), cycle)
 
     async def list_logs(
-        self,
-        flow_id: str,
-        cycle: int | None = None,
-        *,
-        node_id: str = "",
-        min_level: LogLevel | str = LogLevel.DEBUG,
+        self, flow_id: str, cycle: int | None = None, *, node_id: str = "", min_level: LogLevel | str = LogLevel.DEBUG
     ) -> AsyncIterator[LogLine]:
         """Yield the log of a cycle, or of the flow's newest 5 cycles, oldest line first. Raises NotFound."""
         request = _logs_request(flow_id, cycle, node_id, min_level)

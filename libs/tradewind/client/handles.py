@@ -98,13 +98,7 @@ class CycleHandle:
     """
 
     def __init__(
-        self,
-        client: "Client",
-        flow_id: str,
-        cycle: int,
-        run: int | None = None,
-        *,
-        started: Started | None = None,
+        self, client: "Client", flow_id: str, cycle: int, run: int | None = None, *, started: Started | None = None
     ) -> None:
         self._client = client
         self.flow_id = flow_id

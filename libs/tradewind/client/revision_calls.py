@@ -65,13 +65,7 @@ class RevisionCalls:
         return plan_from(flow_id, answer)
 
     async def update_flow(
-        self,
-        flow_id: str,
-        changes: Mapping[str, Any],
-        *,
-        note: str = "",
-        etag: str = "",
-        request_id: str | None = None,
+        self, flow_id: str, changes: Mapping[str, Any], *, note: str = "", etag: str = "", request_id: str | None = None
     ) -> RevisedFlow:
         """Change fields of a flow but not its nodes and edges; a running flow follows a new schedule at once.
 

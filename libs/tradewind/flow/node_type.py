@@ -8,7 +8,7 @@ class NodeType(Protocol):
 
     @property
     def type(self) -> str:
-        """The name."""
+        """The name of the node type."""
         ...
 
 

@@ -23,10 +23,7 @@ _WHOLE_VALUE_KEYWORDS = frozenset(
 _BRANCHES = frozenset({"then", "else", "dependentSchemas", "dependencies"})
 
 # Schemas come from workers: they must not make a server fetch documents, or spend its time on regular expressions.
-_OFFLINE: dict[str, Any] = {
-    "offline": True,
-    "pattern_options": jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000),
-}
+_OFFLINE: dict[str, Any] = {"offline": True, "pattern_options": jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)}
 
 
 def schema_fault(schema_text: str) -> str | None:

@@ -193,8 +193,7 @@ class CommonSettings(TelemetrySettings, TlsSettings):
         description="Rates at which each user may call methods, as RunFlow=60/m,SubmitTask=10/s; operators are exempt.",
     )
     quotas: str = Field(
-        "",
-        description="Calls that each user may make per day, as SubmitTask=1000,RunFlow=200; operators are exempt.",
+        "", description="Calls that each user may make per day, as SubmitTask=1000,RunFlow=200; operators are exempt."
     )
     access_on_outage: Literal["refuse", "reads", "all"] = Field(
         "reads",

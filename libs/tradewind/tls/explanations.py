@@ -1,10 +1,7 @@
 """Explains to people why a connection failed, where TLS is the reason."""
 
 _CAUSES = (
-    (
-        "certificate has expired",
-        "its TLS certificate has expired: whoever runs the server has to replace it",
-    ),
+    ("certificate has expired", "its TLS certificate has expired: whoever runs the server has to replace it"),
     (
         "CERTIFICATE_VERIFY_FAILED",
         "its TLS certificate is not signed by a CA that is trusted here: set TRADEWIND_TLS_CA (--tls-ca) to the "

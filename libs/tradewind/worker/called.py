@@ -12,10 +12,7 @@ from grpc_reflection.v1alpha import reflection
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.api.worker.v1 import worker_service_pb2
-from tradewind.api.worker.v1.worker_service_pb2_grpc import (
-    WorkerServiceServicer,
-    add_WorkerServiceServicer_to_server,
-)
+from tradewind.api.worker.v1.worker_service_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
 from tradewind.server.backoff import Backoff
 from tradewind.server.connection_limits import connection_options
 from tradewind.server.interception import CallInterceptor

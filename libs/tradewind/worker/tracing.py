@@ -46,9 +46,7 @@ class NodeTracer:
         return cls(provider)
 
     async def within_span(
-        self,
-        attempt: Attempt,
-        run: Callable[[], Coroutine[Any, Any, work_pb2.NodeTaskFailure | None]],
+        self, attempt: Attempt, run: Callable[[], Coroutine[Any, Any, work_pb2.NodeTaskFailure | None]]
     ) -> None:
         """Await `run()`, which returns the failure if there was one, in a span named after the node type."""
         assignment = attempt.assignment

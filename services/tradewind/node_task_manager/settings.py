@@ -38,10 +38,7 @@ class NodeTaskManagerSettings(CommonSettings):
         86400.0, ge=60, le=31_622_400, description="How long results are kept after their task, batch or run has ended."
     )
     node_task_manager_retries_per_minute: int = Field(
-        10,
-        ge=0,
-        le=1_000_000,
-        description="How many retries of failed nodes a flow may always have within a minute.",
+        10, ge=0, le=1_000_000, description="How many retries of failed nodes a flow may always have within a minute."
     )
     node_task_manager_retry_percent: int = Field(
         20,

@@ -46,10 +46,7 @@ class SchedulerSettings(CommonSettings):
         description="How often the indexes of flows are searched for cycles that are no longer kept.",
     )
     scheduler_settle_seconds: float = Field(
-        60.0,
-        ge=0,
-        le=86_400,
-        description="How long an ended cycle is always kept, however few cycles its flow keeps.",
+        60.0, ge=0, le=86_400, description="How long an ended cycle is always kept, however few cycles its flow keeps."
     )
     scheduler_poll_seconds: float = Field(
         5.0,

@@ -75,7 +75,7 @@ def welcome(stack: Standalone) -> str:
     port = int(stack.address.rpartition(":")[2])
     location = f"data in {settings.data}" if not settings.store_url else "data in the given store"
     lines = [
-        f"Tradewind {version('tradewind')} is up at localhost:{port}, {location}. Ctrl-C stops it; the data stays.",
+        f"Tradewind {version('tradewind')} is up at localhost:{port}, {location}. Ctrl-C stops it; the data stays."
     ]
     steps = []
     if port != 7700:

@@ -31,12 +31,7 @@ CONNECTIONS = Gauge("tradewind_store_connections", "Connections of clients to th
 CONNECTIONS_MAX = Gauge(
     "tradewind_store_connections_max", "Most connections that the store accepts (maxclients).", _NODE, registry=REGISTRY
 )
-KEYSPACE_HITS = Gauge(
-    "tradewind_store_keyspace_hits",
-    "Lookups of keys that existed.",
-    _NODE,
-    registry=REGISTRY,
-)
+KEYSPACE_HITS = Gauge("tradewind_store_keyspace_hits", "Lookups of keys that existed.", _NODE, registry=REGISTRY)
 KEYSPACE_MISSES = Gauge(
     "tradewind_store_keyspace_misses", "Lookups of keys that did not exist.", _NODE, registry=REGISTRY
 )

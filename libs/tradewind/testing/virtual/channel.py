@@ -221,10 +221,7 @@ class LocalCall:
             raise asyncio.CancelledError
         if status.code is not grpc.StatusCode.OK:
             raise grpc.aio.AioRpcError(
-                status.code,
-                grpc.aio.Metadata(),
-                grpc.aio.Metadata(*status.trailing),
-                details=status.details,
+                status.code, grpc.aio.Metadata(), grpc.aio.Metadata(*status.trailing), details=status.details
             )
 
     def _on_served(self, task: asyncio.Task[Status]) -> None:

@@ -9,10 +9,7 @@ from tradewind.server.access.role_messages import ROLE_MESSAGES
 from tradewind.server.access.tokens import session_id_of
 from tradewind.server.timestamps import timestamp
 
-_KIND = {
-    SessionKind.LOGIN: session_pb2.SESSION_KIND_LOGIN,
-    SessionKind.TOKEN: session_pb2.SESSION_KIND_TOKEN,
-}
+_KIND = {SessionKind.LOGIN: session_pb2.SESSION_KIND_LOGIN, SessionKind.TOKEN: session_pb2.SESSION_KIND_TOKEN}
 
 
 def user(record: User) -> session_pb2.User:

@@ -23,11 +23,7 @@ def task_error(error: TaskError | None) -> node_task_pb2.NodeTaskError | None:
     if error is None:
         return None
     return node_task_pb2.NodeTaskError(
-        code=error.code,
-        message=error.message,
-        type=error.type,
-        traceback=error.traceback,
-        final_reason=error.final,
+        code=error.code, message=error.message, type=error.type, traceback=error.traceback, final_reason=error.final
     )
 
 

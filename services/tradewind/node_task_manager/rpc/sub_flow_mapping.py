@@ -26,10 +26,7 @@ def sub_flow_cycle(name: str) -> node_task_pb2.SubFlowCycle | None:
 def sub_flow_event(found: SubFlowEvent) -> sub_flow_pb2.SubFlowEvent:
     """Return an event for the scheduler."""
     return sub_flow_pb2.SubFlowEvent(
-        node_task_id=found.task_id,
-        run_id=found.run_id,
-        user_id=found.user_id,
-        abandoned=sub_flow_cycle(found.child),
+        node_task_id=found.task_id, run_id=found.run_id, user_id=found.user_id, abandoned=sub_flow_cycle(found.child)
     )
 
 

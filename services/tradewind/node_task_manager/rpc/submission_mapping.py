@@ -22,10 +22,7 @@ from tradewind.server.partitions import partition_of
 from tradewind.server.rates import KeyRate, Rate
 from tradewind.server.timestamps import milliseconds
 
-_RUN_IF = {
-    node_task_pb2.RUN_IF_ANY_SUCCEEDED: RunIf.ANY_SUCCEEDED,
-    node_task_pb2.RUN_IF_ALL_DONE: RunIf.ALL_DONE,
-}
+_RUN_IF = {node_task_pb2.RUN_IF_ANY_SUCCEEDED: RunIf.ANY_SUCCEEDED, node_task_pb2.RUN_IF_ALL_DONE: RunIf.ALL_DONE}
 _POLICY = {
     node_task_pb2.FAILURE_POLICY_FAIL_FAST: FailurePolicy.FAIL_FAST,
     node_task_pb2.FAILURE_POLICY_CONTINUE: FailurePolicy.CONTINUE,

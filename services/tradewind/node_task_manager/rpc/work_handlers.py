@@ -74,9 +74,7 @@ class WorkHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         held = mapping.held("tokens", request.tokens, self.shards)
         lost, terminations, deadline = await self.unary.renew(request.worker_id, held)
         return pb2.RenewLeasesResponse(
-            losses=_losses(lost),
-            terminations=self._terminations(terminations),
-            lease_deadline=timestamp(deadline),
+            losses=_losses(lost), terminations=self._terminations(terminations), lease_deadline=timestamp(deadline)
         )
 
     async def CompleteNodeTasks(

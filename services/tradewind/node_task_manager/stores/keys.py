@@ -79,10 +79,7 @@ Keys of an open run have no time to live, nor has its plan: the scheduler must e
 from tradewind.node_task_manager.domain.caching import Entry
 from tradewind.server.redis.acl import AclUser
 
-CACHE_ACL = AclUser(
-    "node_task_manager_cache",
-    patterns=("trading_flow:{s*}:cache:*", "trading_flow:{s*}:cache_*"),
-)
+CACHE_ACL = AclUser("node_task_manager_cache", patterns=("trading_flow:{s*}:cache:*", "trading_flow:{s*}:cache_*"))
 """For a store that holds nothing but caches."""
 ACL = AclUser("node_task_manager", patterns=("trading_flow:{s*",), channels=("trading_flow:{s*",))
 

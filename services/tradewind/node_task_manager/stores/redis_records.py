@@ -27,10 +27,7 @@ FIELDS = (
     *(f"items_{name}" for name in _COUNTS),
 )
 """The fields of a node task that are not values."""
-COMPONENT_FIELDS = (
-    *("facts", "state", "failed", "terminated", "skipped"),
-    *("stop", "running", "cached", "early"),
-)
+COMPONENT_FIELDS = ("facts", "state", "failed", "terminated", "skipped", "stop", "running", "cached", "early")
 """The fields of a component."""
 _PURGED = "purged"
 Record: TypeAlias = dict[str, bytes]

@@ -42,10 +42,7 @@ class FanOuts:
     """
 
     def __init__(
-        self,
-        shard: Shard,
-        plans: PlanCache,
-        store: Callable[[Sequence[FanOutStep]], Awaitable[Sequence[None]]],
+        self, shard: Shard, plans: PlanCache, store: Callable[[Sequence[FanOutStep]], Awaitable[Sequence[None]]]
     ) -> None:
         self._shard = shard
         self._plans = plans

@@ -151,14 +151,7 @@ class NodeTaskRecords:
                 return page.items, 0
 
     async def _items(
-        self,
-        component: Component,
-        plan: Plan,
-        node_id: str,
-        items: Sequence[int],
-        user_id: str,
-        *,
-        outputs: bool,
+        self, component: Component, plan: Plan, node_id: str, items: Sequence[int], user_id: str, *, outputs: bool
     ) -> list[TaskView]:
         shard = self.shard(user_id)
         (mapped,) = await shard.reader.tasks([component.run.task_id(node_id)])

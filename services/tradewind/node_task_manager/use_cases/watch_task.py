@@ -82,12 +82,7 @@ class WatchTask:
                     return
 
     async def _follow(
-        self,
-        task_id: str,
-        after: str,
-        view: TaskView,
-        read_view: Callable[[], Awaitable[TaskView]],
-        notices: Notices,
+        self, task_id: str, after: str, view: TaskView, read_view: Callable[[], Awaitable[TaskView]], notices: Notices
     ) -> AsyncGenerator[TaskChange, None]:
         """Yield a task with each event after a position, and as it is when it has changed without an event."""
         gap = False

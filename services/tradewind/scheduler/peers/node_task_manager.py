@@ -22,12 +22,7 @@ from tradewind.scheduler.domain.flow_record import Pause
 from tradewind.scheduler.domain.json_text import digest_of
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.domain.submission import (
-    ComponentView,
-    StopOrder,
-    Submission,
-    SubmitAnswer,
-)
+from tradewind.scheduler.domain.submission import ComponentView, StopOrder, Submission, SubmitAnswer
 from tradewind.scheduler.domain.system_limits import SystemLimits
 from tradewind.scheduler.peers.calls import calling
 from tradewind.scheduler.peers.event_stream import EventStreamPeer, component_end, run_name_of
@@ -276,12 +271,5 @@ def _line(flow_id: str, log: node_task_pb2.NodeLog) -> LogLine:
     level = log.level if log.level in LogLevel.__members__ else LogLevel.INFO
     source = LogSource.SYSTEM if log.source == LogSource.SYSTEM else LogSource.NODE
     return LogLine(
-        log.log_id,
-        flow_id,
-        log.cycle,
-        log.node_id,
-        LogLevel(level),
-        source,
-        log.message,
-        milliseconds(log.created_at),
+        log.log_id, flow_id, log.cycle, log.node_id, LogLevel(level), source, log.message, milliseconds(log.created_at)
     )

@@ -108,10 +108,7 @@ def add_plan(request: pb2.SubmitComponentsRequest, plan: ComponentPlan) -> None:
             added.fan_out.CopyFrom(_fan_out(node.fan_out))
     for edge in plan.edges:
         message.edges.add(
-            source=edge.source,
-            source_handle=edge.source_handle,
-            target=edge.target,
-            target_handle=edge.target_handle,
+            source=edge.source, source_handle=edge.source_handle, target=edge.target, target_handle=edge.target_handle
         )
 
 

@@ -33,11 +33,7 @@ _OVERLAP = {
     flow_pb2.OVERLAP_POLICY_QUEUE_ALL: "queue_all",
     flow_pb2.OVERLAP_POLICY_CANCEL_RUNNING: "cancel_running",
 }
-_CATCH_UP = {
-    flow_pb2.CATCH_UP_NONE: "none",
-    flow_pb2.CATCH_UP_LATEST: "latest",
-    flow_pb2.CATCH_UP_ALL: "all",
-}
+_CATCH_UP = {flow_pb2.CATCH_UP_NONE: "none", flow_pb2.CATCH_UP_LATEST: "latest", flow_pb2.CATCH_UP_ALL: "all"}
 _FAILURE_POLICY = {
     node_task_pb2.FAILURE_POLICY_SKIP_DOWNSTREAM: "skip_downstream",
     node_task_pb2.FAILURE_POLICY_FAIL_FAST: "fail_fast",

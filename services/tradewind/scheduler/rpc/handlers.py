@@ -191,9 +191,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
         _, which = every(lambda: node_or_item(request.node_id), lambda: cycle_of(request))
         found = await self.explain_node(*which, request.node_id)
         return explanation_pb2.ExplainNodeResponse(
-            cycle=cycle_mapping.cycle(found.state),
-            node_task=found.node_task,
-            reasons=reason_messages(found.reasons),
+            cycle=cycle_mapping.cycle(found.state), node_task=found.node_task, reasons=reason_messages(found.reasons)
         )
 
     async def RunDoctor(

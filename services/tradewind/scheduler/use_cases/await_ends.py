@@ -29,11 +29,7 @@ class AwaitEnds:
     """
 
     def __init__(
-        self,
-        waiters: EndWaiters,
-        hub: ChangeHub,
-        states: ChainStateRepository,
-        owns: Callable[[int], bool],
+        self, waiters: EndWaiters, hub: ChangeHub, states: ChainStateRepository, owns: Callable[[int], bool]
     ) -> None:
         self._waiters = waiters
         self._hub = hub

@@ -51,13 +51,7 @@ class BackfillFlows:
         self._clock = clock
 
     async def create(
-        self,
-        flow_id: str,
-        from_ms: int,
-        to_ms: int,
-        max_running: int,
-        by: str,
-        request: RememberedRequest | None,
+        self, flow_id: str, from_ms: int, to_ms: int, max_running: int, by: str, request: RememberedRequest | None
     ) -> Backfill:
         """Run a cycle for each planned time of a flow from `from_ms` on and before `to_ms`, both in the past.
 

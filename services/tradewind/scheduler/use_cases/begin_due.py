@@ -13,12 +13,7 @@ from tradewind.scheduler.use_cases.definitions import PlannedRun
 _ONCE_RETRY_MS = 1_000
 _CHANGED_RETRY_MS = 100
 
-_SUPERSEDED = {
-    BeginOutcome.NOT_RUNNING,
-    BeginOutcome.STALE_EPOCH,
-    BeginOutcome.NOT_FOUND,
-    BeginOutcome.DELETING,
-}
+_SUPERSEDED = {BeginOutcome.NOT_RUNNING, BeginOutcome.STALE_EPOCH, BeginOutcome.NOT_FOUND, BeginOutcome.DELETING}
 """A newer schedule is already with the trigger service, or on its way there."""
 
 

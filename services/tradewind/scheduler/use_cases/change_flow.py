@@ -13,11 +13,7 @@ from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.background import Background
-from tradewind.scheduler.use_cases.faults import (
-    flow_deleting,
-    flow_not_paused,
-    flow_not_running,
-)
+from tradewind.scheduler.use_cases.faults import flow_deleting, flow_not_paused, flow_not_running
 from tradewind.scheduler.use_cases.planned_times import first_when_started
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox

@@ -23,13 +23,7 @@ class ExecuteJobs:
     """Carries out jobs by their records: a step that a crash interrupts is repeated, and finds what it has done."""
 
     def __init__(
-        self,
-        jobs: BulkJobs,
-        flows: FlowRecords,
-        cycles: CycleRecords,
-        rerun: RerunCycle,
-        stop: StopCycle,
-        clock: Clock,
+        self, jobs: BulkJobs, flows: FlowRecords, cycles: CycleRecords, rerun: RerunCycle, stop: StopCycle, clock: Clock
     ) -> None:
         self._jobs = jobs
         self._flows = flows

@@ -29,11 +29,7 @@ class ReachedFlows:
 
 
 async def edges_from(
-    flows: FlowRecords,
-    flow_id: str,
-    user_id: str,
-    named: Sequence[str],
-    next_of: Callable[[FlowRecord], Sequence[str]],
+    flows: FlowRecords, flow_id: str, user_id: str, named: Sequence[str], next_of: Callable[[FlowRecord], Sequence[str]]
 ) -> ReachedFlows:
     """Return the flows that are reached from `flow_id`, which is to be the user's ("" for its owner) and name `named`.
 

@@ -11,12 +11,7 @@ from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.memory import MAX_BYTES, Memory, MemoryChange
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.memories import FlowMemories
-from tradewind.scheduler.use_cases.faults import (
-    cycle_not_found,
-    memory_closed,
-    memory_conflict,
-    memory_full,
-)
+from tradewind.scheduler.use_cases.faults import cycle_not_found, memory_closed, memory_conflict, memory_full
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.update_state import retry_conflicts, update_state

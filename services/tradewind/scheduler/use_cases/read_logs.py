@@ -42,12 +42,7 @@ class ReadLogs:
     """Reads logs in bounded pieces."""
 
     def __init__(
-        self,
-        read: ReadFlows,
-        cycles: CycleRecords,
-        states: ChainStateRepository,
-        logs: LogLines,
-        node_tasks: NodeTasks,
+        self, read: ReadFlows, cycles: CycleRecords, states: ChainStateRepository, logs: LogLines, node_tasks: NodeTasks
     ) -> None:
         self._read = read
         self._cycles = cycles

@@ -14,12 +14,7 @@ from tradewind.scheduler.ports.peers import Caches, NodeTypes
 from tradewind.scheduler.use_cases.chained_flows import chained_flows
 from tradewind.scheduler.use_cases.flow_paths import PathsFound
 from tradewind.scheduler.use_cases.planned_times import first_when_registered
-from tradewind.scheduler.use_cases.store_definition import (
-    Author,
-    Registered,
-    StoreDefinition,
-    registration_of,
-)
+from tradewind.scheduler.use_cases.store_definition import Author, Registered, StoreDefinition, registration_of
 from tradewind.scheduler.use_cases.sub_flow_paths import sub_flow_paths
 from tradewind.server.built_in import BUILT_IN
 from tradewind.server.clock import Clock
@@ -63,12 +58,7 @@ class RegisterFlow:
     """Checks definitions, by themselves and against what live workers offer, and puts good ones on record."""
 
     def __init__(
-        self,
-        node_types: NodeTypes,
-        caches: Caches,
-        flows: FlowRecords,
-        store: StoreDefinition,
-        clock: Clock,
+        self, node_types: NodeTypes, caches: Caches, flows: FlowRecords, store: StoreDefinition, clock: Clock
     ) -> None:
         self._node_types = node_types
         self._caches = caches

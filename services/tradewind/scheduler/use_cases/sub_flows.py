@@ -11,13 +11,7 @@ from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.domain.sub_flow import (
-    FAILED,
-    INPUT_TOO_LARGE,
-    SubFlowEvent,
-    SubFlowReport,
-    SubFlowWait,
-)
+from tradewind.scheduler.domain.sub_flow import FAILED, INPUT_TOO_LARGE, SubFlowEvent, SubFlowReport, SubFlowWait
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.sub_flows import SubFlowNodes

@@ -47,13 +47,7 @@ def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int, now_ms: int) 
     payload("trigger.payload_json", trigger.payload_json, max_payload_bytes, faults)
     faults.refuse()
     assert schedule is not None, "its faults were reported"
-    return TriggerDraft(
-        trigger.trigger_id,
-        trigger.partition_key,
-        schedule,
-        trigger.payload_json,
-        trigger.epoch,
-    )
+    return TriggerDraft(trigger.trigger_id, trigger.partition_key, schedule, trigger.payload_json, trigger.epoch)
 
 
 def payload(path: str, payload_json: str, max_bytes: int, faults: Faults) -> object:

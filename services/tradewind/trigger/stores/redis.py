@@ -267,10 +267,7 @@ class RedisTriggerStore:
         }
 
     async def _settle(
-        self,
-        script: Script[SettleReply],
-        items: Iterable[tuple[int, tuple[object, ...]]],
-        session: str,
+        self, script: Script[SettleReply], items: Iterable[tuple[int, tuple[object, ...]]], session: str
     ) -> Settlement:
         keys = self._keys
         touched = [keys.due, keys.claimed, keys.receiver, keys.firings, keys.dead]

@@ -26,8 +26,4 @@ def log_dead(dead: Iterable[DeadLetter]) -> None:
 def log_orphans(orphans: Iterable[str]) -> None:
     """Log the ids of index entries without a trigger, which were removed."""
     for trigger_id in orphans:
-        _log.error(
-            "trigger_without_record",
-            trigger_id=trigger_id,
-            hint="the store has lost its record; save it again",
-        )
+        _log.error("trigger_without_record", trigger_id=trigger_id, hint="the store has lost its record; save it again")

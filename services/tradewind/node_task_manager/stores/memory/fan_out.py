@@ -113,13 +113,7 @@ class MemoryFanOut(MemoryClaiming):
         losses = counts.failed + counts.cancelled
         self._offers.append(
             FanOutOffer(
-                task.task_id,
-                task.nonce,
-                task.component_id,
-                self._plan(task).digest,
-                task.index,
-                counts.total,
-                losses,
+                task.task_id, task.nonce, task.component_id, self._plan(task).digest, task.index, counts.total, losses
             )
         )
 

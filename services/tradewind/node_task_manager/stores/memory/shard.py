@@ -226,10 +226,7 @@ class MemoryShard(
                 if component_id in ("", other) and not spared:
                     self._stop_component((name, other), mark, call)
         self._settle(call)
-        call.results += [
-            str(self._count(name, NodeTaskStatus.SKIPPED) - before),
-            str(len(call.terminations)),
-        ]
+        call.results += [str(self._count(name, NodeTaskStatus.SKIPPED) - before), str(len(call.terminations))]
         self._conclude((), call)
         return call.effects()
 

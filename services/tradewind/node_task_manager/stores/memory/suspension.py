@@ -4,14 +4,7 @@ from tradewind.node_task_manager.domain.durations import duration_text
 from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
-from tradewind.node_task_manager.domain.waiting import (
-    MAX_KEPT,
-    MAX_KEPT_OF_RUN,
-    MAX_REQUESTS,
-    Resumption,
-    Signal,
-    Wait,
-)
+from tradewind.node_task_manager.domain.waiting import MAX_KEPT, MAX_KEPT_OF_RUN, MAX_REQUESTS, Resumption, Signal, Wait
 from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut

@@ -22,12 +22,7 @@ from tradewind.scheduler.ports.cycles import Tidied
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.stores.memory.backfills import add_run, advance
 from tradewind.scheduler.stores.memory.data import LOG_CYCLES, Data, Flow, Run, Waiting
-from tradewind.scheduler.stores.memory.firings import (
-    apply_overlap,
-    end_flow_that_is_over,
-    record_firing,
-    settle_event,
-)
+from tradewind.scheduler.stores.memory.firings import apply_overlap, end_flow_that_is_over, record_firing, settle_event
 from tradewind.scheduler.stores.memory.trimming import trim
 from tradewind.server.partitions import partition_of
 

@@ -4,13 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from tradewind.scheduler.domain.backfill import (
-    MAX_ACTIVE,
-    Backfill,
-    BackfillDraft,
-    BackfillOutcome,
-    BackfillStatus,
-)
+from tradewind.scheduler.domain.backfill import MAX_ACTIVE, Backfill, BackfillDraft, BackfillOutcome, BackfillStatus
 from tradewind.scheduler.domain.schedule_definition import schedule_from_json
 from tradewind.scheduler.stores.redis.fields import fields_of
 from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, request_args, script
