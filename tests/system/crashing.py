@@ -110,13 +110,17 @@ class World:
         self.scheduler = SchedulerProcess(crash_at, self._start_successor)
         self._bind(self.scheduler)
 
-    def snapshot(self) -> Callable[[], None]:
-        """Return a function that resets the stores of the scheduler and the trigger service to this moment.
+    def snapshot(self, *, triggers: bool = True) -> Callable[[], None]:
+        """Return a function that resets the stores of the scheduler and, with `triggers`, the trigger service.
 
         That is the effect of a failover to a replica that lagged behind. The node task manager has another store, and
         loses nothing.
         """
-        return snapshot((self._data, self._engine.triggers))
+        return snapshot((self._data, self._engine.triggers) if triggers else (self._data,))
+
+    def notice_loss(self) -> None:
+        """Let the scheduler notice that its store was away."""
+        self._schedulers[-1].store_lost()
 
     def _channel(self, address: str = "", *, traced: bool = True) -> Any:
         return LocalChannel(self._server, self._loop.engine)

@@ -11,6 +11,7 @@ from tradewind.grpc_engine.bearer import with_token
 from tradewind.scheduler.loops.bulk_jobs import bulk_jobs_loop
 from tradewind.scheduler.loops.due import due_loop
 from tradewind.scheduler.loops.events import event_loop
+from tradewind.scheduler.loops.lost_due import LostDue
 from tradewind.scheduler.loops.open_runs import open_runs_loop
 from tradewind.scheduler.loops.outbox import outbox_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
@@ -108,9 +109,11 @@ class Scheduler:
         replica = f"scheduler-{new_run_id()}"
         self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         self._link: StoreLink = NoLink()
-        open_states, numbers, waiters = OpenStates(), BegunNumbers(), EndWaiters()
+        self._open_states = open_states = OpenStates()
+        self._numbers = numbers = BegunNumbers()
+        waiters = EndWaiters()
         if stores is None:
-            stores = self._redis_stores(settings, replica, open_states.clear, numbers.store_lost)
+            stores = self._redis_stores(settings, replica)
 
         self._channels = [
             with_token(open_channel(address, traced=self.tracing.recording), text_of(settings.service_token))
@@ -159,8 +162,6 @@ class Scheduler:
         if isinstance(stores, RedisStores):
             examiners = ExaminePartitions(stores.doctor, check_peers, self._ownership)
         self._doctor = doctor_of(examiners, settings)
-        if isinstance(self._link, RedisLink):
-            self._link.client.losses.listen(self._doctor.store_lost)
 
         rerun = RerunCycle(
             read, stores.cycles, stores.states, node_tasks, definitions, begin, hand_over, self._await_ends
@@ -211,6 +212,8 @@ class Scheduler:
             jobs=ManageBulkJobs(stores.jobs, wake, clock),
         )
 
+        begin_due = BeginDue(begin)
+        self._lost_due = LostDue(begin_due, hand_over, self._background)
         self._loops = (
             bulk_jobs_loop(
                 stores.jobs,
@@ -234,7 +237,16 @@ class Scheduler:
                 StopEndedRuns(stores.states, node_tasks, clock),
             ),
             return_ends_loop(return_ends, wake, poll_s),
-            due_loop(triggers, BeginDue(begin), hand_over, self._ownership, self._background, publish_ends.on_listener),
+            due_loop(
+                triggers,
+                begin_due,
+                hand_over,
+                self._ownership,
+                self._background,
+                self._lost_due,
+                publish_ends.on_listener,
+            ),
+            self._lost_due,
             open_runs_loop(stores.open_runs, supervise, wake, clock, poll_s),
             queued_loop(waiting, hand_over, self._background, wake, poll_s),
             PublishEndsLoop(
@@ -247,11 +259,17 @@ class Scheduler:
         self._tasks = SideTasks()
         self._stop_listening: Callable[[], None] | None = None
 
-    def _redis_stores(self, settings: SchedulerSettings, replica: str, *on_loss: Callable[[], None]) -> RedisStores:
+    def store_lost(self) -> None:
+        """Note that the store was away, and may have lost its latest writes."""
+        self._open_states.clear()
+        self._numbers.store_lost()
+        self._lost_due.store_lost()
+        self._doctor.store_lost()
+
+    def _redis_stores(self, settings: SchedulerSettings, replica: str) -> RedisStores:
         keys = Keys(settings.key_prefix)
         self._link = link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
-        for listener in on_loss:
-            link.client.losses.listen(listener)
+        link.client.losses.listen(self.store_lost)
         return RedisStores(
             link.client,
             keys,
