@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.system.crashing import World, run_in_world
+from tests.system.crashing import START_NS, World, run_in_world
 from tests.system.test_killed_schedulers import Ledger
 from tradewind.flow import Flow
 
@@ -104,6 +104,52 @@ def test_events_and_planned_times_lost_from_store_of_scheduler_alone_begin_again
             again = {(cycle.cycle, cycle.run_id) for cycle in cycles[flow_id]}
             assert {(cycle.cycle, cycle.run_id) for cycle in known} <= again
         assert ledger.ran == Counter(f"{each}:{cycle.cycle}:only" for each in cycles for cycle in cycles[each])
+
+    run_in_world(scenario, ledger.nodes, 0)
+
+
+def test_cycles_of_a_backfill_that_the_store_has_lost_run_once() -> None:
+    ledger = Ledger()
+    flow = Flow("f", interval=EVERY_S)
+    flow.node("pause", "delay", {"seconds": 2})["output"] >> flow.node("only", "work")["after"]
+
+    async def scenario(world: World) -> None:
+        client = world.client
+        await client.register_flow("f", flow)
+        end = datetime.fromtimestamp(START_NS / 1e9, UTC)
+        await client.backfill_flow("f", end - timedelta(seconds=4 * EVERY_S), end)
+        await asyncio.sleep(3)
+        restore = world.snapshot(triggers=False)
+        await asyncio.sleep(10)
+        before = [(cycle.cycle, cycle.run_id) async for cycle in client.list_cycles("f")]
+        restore()
+        world.notice_loss()
+        assert 0 < len([cycle async for cycle in client.list_cycles("f")]) < len(before) == 4
+        await asyncio.sleep(600)
+        assert [(cycle.cycle, cycle.run_id) async for cycle in client.list_cycles("f")] == before
+        assert (await client.get_backfill("f", 1)).completed == 4
+        assert ledger.ran == Counter(f"f:{at}:only" for at in range(4))
+
+    run_in_world(scenario, ledger.nodes, 0)
+
+
+def test_rerun_that_the_store_has_lost_is_the_same_run_when_it_is_asked_for_again() -> None:
+    ledger = Ledger("only")
+    flow = Flow("f", interval=0)
+    flow.node("only", "work")
+
+    async def scenario(world: World) -> None:
+        client = world.client
+        await client.register_flow("f", flow)
+        assert (await (await client.run_flow("f")).wait(60)).status == "failed"
+        ledger.failing.clear()
+        restore = world.snapshot(triggers=False)
+        first = await (await client.rerun_cycle("f")).wait(60)
+        restore()
+        world.notice_loss()
+        again = await (await client.rerun_cycle("f", reason="once more")).wait(60)
+        assert (again.run, again.run_id, again.status) == (1, first.run_id, "completed")
+        assert ledger.ran["f:0:only"] == 2
 
     run_in_world(scenario, ledger.nodes, 0)
 

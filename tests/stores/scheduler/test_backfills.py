@@ -31,10 +31,11 @@ async def test_backfill_begins_times_in_order_as_cycles_end(bench: Bench) -> Non
     await bench.register(overlap=OverlapPolicy.SKIP)
     backfill_id = await bench.backfill(T - 3 * MINUTE, T, 2)
     assert await bench.stores.backfills.active(HERE, 9) == [("f", backfill_id)]
-    steps = (await bench.find_backfill(backfill_id)).steps()
+    backfill = await bench.find_backfill(backfill_id)
+    steps = backfill.steps()
     assert steps == [
-        BackfillStep(1, T - 3 * MINUTE, T - 2 * MINUTE),
-        BackfillStep(1, T - 2 * MINUTE, T - MINUTE),
+        BackfillStep(1, T - 3 * MINUTE, T - 2 * MINUTE, backfill.created_ms),
+        BackfillStep(1, T - 2 * MINUTE, T - MINUTE, backfill.created_ms),
     ]
     answers = await bench.stores.cycles.begin([bench.backfill_request(step) for step in steps])
     states = [answer.state for answer in answers]

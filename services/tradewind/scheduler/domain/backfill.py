@@ -79,18 +79,22 @@ class Backfill:
         while position_ms and len(steps) < self.draft.max_running - self.running:
             following_ms = planned.after(position_ms) or 0
             following_ms = following_ms if following_ms <= self.draft.last_ms else 0
-            steps.append(BackfillStep(self.backfill_id, position_ms, following_ms))
+            steps.append(BackfillStep(self.backfill_id, position_ms, following_ms, self.created_ms))
             position_ms = following_ms
         return steps
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillStep:
-    """A request to begin the cycle planned at a backfill's position, and to move the position on to the next time."""
+    """A request to begin the cycle planned at a backfill's position, and to move the position on to the next time.
+
+    `created_ms` is when the backfill was created.
+    """
 
     backfill_id: int
     position_ms: int = 0
     following_ms: int = 0
+    created_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,8 @@ class BeginCycles:
         flow_id = before.name.flow_id
         wanted = RerunRequest(
             before,
-            new_run_id(),
+            # A run has at most one rerun on record: if the store has lost it, the same rerun is the same run.
+            run_id_of(flow_id, before.facts.run_id, repr(rerun.kept), inputs_json),
             rerun,
             self._first_check_ms(shape),
             shape.timeout_ms,
@@ -237,11 +238,15 @@ def _event_firing(event: DueEvent, request: CycleRequest, schedule: ScheduleDefi
 def _run_id(request: CycleRequest, shape: CycleShape, fire_ms: int | None) -> str:
     """Return the id of a run that is to begin.
 
-    For a planned time, an event or an attempt of a node, the id is always the same. If the store has forgotten a run
-    that the node task manager still has, the run that begins instead is the same run, and none of it runs twice.
+    For a planned time, of a backfill too, for an event or an attempt of a node, the id is always the same. If the store
+    has forgotten a run that the node task manager still has, the run that begins instead is the same run, and none of
+    it runs twice.
     """
     if request.parent is not None:
         return run_id_of(request.flow_id, shape.digest, request.parent.request_id)
+    if request.backfill is not None:
+        of, created_ms = request.backfill.backfill_id, request.backfill.created_ms
+        return run_id_of(request.flow_id, shape.digest, f"{shape.revision} backfill {of} {created_ms} {fire_ms}")
     if request.schedule_epoch and fire_ms:
         event_id = request.event.event_id if request.event is not None else ""
         return run_id_of(
