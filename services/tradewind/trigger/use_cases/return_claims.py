@@ -1,6 +1,6 @@
 """Returns claims to the store that their receiver no longer wants, or of which nobody knows."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
@@ -28,33 +28,34 @@ class ReturnClaims:
         """Give claims back as soon as the store lets it, for as long as their leases last."""
         if not tokens:
             return
-        for tries_left in reversed(range(max(1, self._lease_ms // 1000))):
-            try:
-                self._notify(await self._store.give_back(tokens, self._session))
-                return
-            except Exception as error:
-                if not tries_left or not await self._receivers.pause(_RETRY_S):
-                    # Nothing is lost: the leases lapse, and the receiver of that time gets the triggers.
-                    _log.warning("claims_not_given_back", count=len(tokens), error=error)
-                    return
+
+        async def give_back() -> None:
+            self._notify(await self._store.give_back(tokens, self._session))
+
+        if error := await self._repeat(give_back, answers=1):
+            # Nothing is lost: the leases lapse, and the receiver of that time gets the triggers.
+            _log.warning("claims_not_given_back", count=len(tokens), error=error)
 
     async def withdraw(self, orders: Sequence[ClaimOrder]) -> None:
         """Withdraw orders until the store has answered twice: when it wakes, it may see the first before the orders."""
-        answers_left = 2
-        last_error: Exception | None = None
-        # Count tries, not seconds: with a store that hangs, a try takes longer, and leases begin only when it wakes.
-        for _ in range(max(answers_left, self._lease_ms // 1000)):
-            try:
-                await self._store.withdraw(orders)
-                answers_left, last_error = answers_left - 1, None
-            except Exception as error:
-                last_error = error
-            if not answers_left or not await self._receivers.pause(_RETRY_S):
-                return
-        if last_error is not None:
+        if error := await self._repeat(lambda: self._store.withdraw(orders), answers=2):
             # Nothing is lost: as with claims that are not given back, the leases lapse.
             partitions = [each.subscription.partition for each in orders]
-            _log.warning("orders_not_withdrawn", partitions=partitions, error=last_error)
+            _log.warning("orders_not_withdrawn", partitions=partitions, error=error)
+
+    async def _repeat(self, call: Callable[[], Awaitable[None]], answers: int) -> Exception | None:
+        """Call the store until it has answered so often, or leases have lapsed; return the last error, if any."""
+        error: Exception | None = None
+        # Count tries, not seconds: with a store that hangs, a try takes longer, and leases begin only when it wakes.
+        for tries_left in reversed(range(max(answers, self._lease_ms // 1000))):
+            try:
+                await call()
+                answers, error = answers - 1, None
+            except Exception as failure:
+                error = failure
+            if not answers or not tries_left or not await self._receivers.pause(_RETRY_S):
+                break
+        return error
 
     def _notify(self, settlement: Settlement) -> None:
         for partition, heads in settlement.heads.items():
