@@ -234,6 +234,19 @@ async def test_cancelled_backfill_begins_no_more_cycles(bench: Bench, server: Re
         assert await bench.stores.backfills.find("f", [backfill_id]) == [None]
 
 
+async def test_cycle_that_is_trimmed_as_it_ends_counts_for_its_backfill(bench: Bench) -> None:
+    await bench.register(keep_cycles=1)
+    backfill_id = await bench.backfill(T - 2 * MINUTE, T, 2)
+    steps = (await bench.find_backfill(backfill_id)).steps()
+    kept = shape(keep_cycles=1)
+    first, second = [await bench.begun(bench.backfill_request(step, shape=kept)) for step in steps]
+    await bench.end(second)
+    await bench.end(first)
+    assert await bench.stores.states.load(first.name) is None
+    found = await bench.find_backfill(backfill_id)
+    assert (found.status, found.running, found.completed) == (BackfillStatus.COMPLETED, 0, 2)
+
+
 async def test_renumbered_cycle_still_belongs_to_its_backfill(bench: Bench) -> None:
     await bench.register()
     backfill_id = await bench.backfill(T - MINUTE, T)

@@ -119,9 +119,9 @@ def add_run(flow: Flow, backfill_id: int, planned_ms: int, name: RunName, run_id
         _record_firing(record, now, planned_ms, FiringOutcome.FIRED, "", (name, run_id))
 
 
-def end_run(flow: Flow, name: RunName, ending: CycleStatus, now: int) -> None:
-    """Note that a run of a backfill has ended."""
-    backfill_id = flow.filling.pop(name, 0)
+def end_run(flow: Flow, backfill_id: int, name: RunName, ending: CycleStatus, now: int) -> None:
+    """Note that a run of a backfill has ended, which may have been trimmed at once."""
+    flow.filling.pop(name, None)
     record = flow.backfills.get(backfill_id)
     if record is None:
         return

@@ -114,7 +114,7 @@ class MemoryStates:
             follow_up |= FollowUp.ADVANCE_QUEUE
         end_flow_that_is_over(flow, now, flow_status)
         if facts.backfill_id:
-            end_run(flow, name, ending, now)
+            end_run(flow, facts.backfill_id, name, ending, now)
         return follow_up
 
 
