@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import structlog
 
-from tradewind.server.access.authority import UNREACHABLE
+from tradewind.server.incidents import IncidentLog
 from tradewind.server.interception import Behavior, Context
 from tradewind.server.redis import outages
 
@@ -20,18 +20,18 @@ _CALLERS_OWN = frozenset(
 )
 """What callers have to see to themselves, and are told."""
 
-_SUMMARIZED = (UNREACHABLE, *outages.MESSAGES.values())
-
 
 class RequestLog:
     """Logs each call when it ends: DEBUG if it succeeded or its client left, else WARNING, or INFO if its caller is to
     blame.
 
-    Calls that fail because the store or the access service is away are summarized elsewhere.
+    Calls that are refused because another service is away are summed up in two lines. So are those that are refused
+    because the store is away, elsewhere.
     """
 
     def __init__(self) -> None:
         self._draining = False
+        self._refusals = IncidentLog(_log, "calls_refused", "calls_refused_no_more")
 
     def drain(self) -> None:
         """Treat it as normal from now on that calls are sent elsewhere."""
@@ -45,11 +45,11 @@ class RequestLog:
             try:
                 response = await behavior(request, context)
             except grpc.aio.AbortError:
-                expected = context.code() is grpc.StatusCode.UNAVAILABLE and (
-                    self._draining or str(context.details()).startswith(_SUMMARIZED)
-                )
-                write = _log.debug if expected else _log.info if context.code() in _CALLERS_OWN else _log.warning
-                write("call", **_facts(method, context, begun), details=context.details())
+                details, refused = context.details(), context.code() is grpc.StatusCode.UNAVAILABLE
+                if refused and not self._draining and details not in outages.MESSAGES.values():
+                    self._refusals.note(details, method=method)
+                write = _log.debug if refused else _log.info if context.code() in _CALLERS_OWN else _log.warning
+                write("call", **_facts(method, context, begun), details=details)
                 raise
             except BaseException as error:
                 # Only a cancelled call gets here: all other errors became a status further in.

@@ -18,9 +18,7 @@ from tests.rpc.server.echo_service import KINDS, NAME, EchoClient, EchoService, 
 from tests.servers import RedisServer, RedisServers
 from tests.waiting import until
 from tradewind.server import faults, incidents
-from tradewind.server.access.remote import RemoteAuthority
 from tradewind.server.bootstrap import Server
-from tradewind.server.channels import open_channel
 from tradewind.server.interception import Context
 from tradewind.server.redis import outages
 from tradewind.server.redis.client import connect
@@ -176,19 +174,13 @@ async def test_series_of_refused_calls_is_logged_in_two_lines(
     assert louder[0]["error"] == "OutOfMemoryError: command not allowed"
 
 
-async def test_calls_refused_because_access_is_away_are_logged_once(client: EchoClient, service: EchoService) -> None:
-    authority = RemoteAuthority(open_channel(f"127.0.0.1:{free_port()}"))
-
-    async def count(_text: str, _context: Context) -> str:
-        return str(await authority.reserve("ann", "SubmitTask", 10, 1))
-
-    service.act = count
+async def test_calls_refused_because_a_peer_is_away_are_logged_once(client: EchoClient, service: EchoService) -> None:
+    service.act = raising(faults.Unavailable("PEER_UNAVAILABLE", "the access service cannot be reached"))
     with capture_logs() as logs:
         for _ in range(3):
-            error, _ = await failure(client)
-    await authority.close()
-    assert (error.code(), error.details()) == (grpc.StatusCode.UNAVAILABLE, "the access service cannot be reached")
-    assert [log["event"] for log in logs if log["log_level"] != "debug"] == ["access_unavailable"]
+            await failure(client)
+    louder = [(log["event"], log["what"]) for log in logs if log["log_level"] != "debug"]
+    assert louder == [("calls_refused", "the access service cannot be reached")]
 
 
 async def test_missing_object_is_named(client: EchoClient, service: EchoService) -> None:

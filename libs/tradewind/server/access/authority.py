@@ -7,9 +7,6 @@ from typing import Protocol
 from tradewind.server.access.identity import Identity
 from tradewind.server.rates import Rate
 
-UNREACHABLE = "the access service cannot be reached"
-"""How the messages of refusals begin while the access service cannot be asked; the log sums them up."""
-
 Changed = Callable[[str | None], None]
 """Called with the id of a user about whom something has changed; with None when that may be any user."""
 

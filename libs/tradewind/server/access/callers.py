@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tradewind.server.access.authority import UNREACHABLE, Authority
+from tradewind.server.access.authority import Authority
 from tradewind.server.access.certificates import CertificateRoles
 from tradewind.server.access.identity import SERVICE, Identity
 from tradewind.server.access.methods import is_read
@@ -80,8 +80,8 @@ class Callers:
         if known is None or known.until <= time.monotonic():
             try:
                 return await self.owner_of(digest)
-            except Unavailable:
-                return self._last_known(known, name)
+            except Unavailable as outage:
+                return self._last_known(known, name, outage)
         if isinstance(known.answer, Unauthenticated):
             raise known.answer.with_traceback(None)
         return known.answer
@@ -114,14 +114,14 @@ class Callers:
         """Say whether calls of a method pass while the authority cannot be asked."""
         return self._on_outage == "all" or (self._on_outage == "reads" and is_read(name))
 
-    def _last_known(self, known: _CachedAnswer | None, name: str) -> Identity:
+    def _last_known(self, known: _CachedAnswer | None, name: str, outage: Unavailable) -> Identity:
         answer = known.answer if known is not None and known.until + STALE_S > time.monotonic() else None
         if isinstance(answer, Identity):
             # Running work must go on: workers must be able to come back, and to say that they are alive.
             goes_on = answer.role is Role.WORKER and self._on_outage != "refuse"
             if goes_on or self.passes_in_outage(name):
                 return answer
-        raise Unavailable("PEER_UNAVAILABLE", f"{UNREACHABLE} to check your token; try again", _RETRY_S)
+        raise Unavailable("PEER_UNAVAILABLE", f"{outage}, so your token is not checked; try again", _RETRY_S)
 
     def _lookup_done(self, digest: str, done: "asyncio.Task[Identity]") -> None:
         if self._lookups.get(digest) is done:

@@ -9,7 +9,7 @@ import structlog
 
 from tradewind.api.access.v1 import access_service_pb2 as pb2
 from tradewind.api.access.v1.access_service_pb2_grpc import AccessServiceStub
-from tradewind.server.access.authority import UNREACHABLE, Changed, Reservation
+from tradewind.server.access.authority import Changed, Reservation
 from tradewind.server.access.identity import Identity
 from tradewind.server.access.refusals import refusal_for
 from tradewind.server.access.role_messages import role_of
@@ -18,6 +18,7 @@ from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Unavailable
 from tradewind.server.incidents import IncidentLog
 from tradewind.server.rates import Rate
+from tradewind.server.redis import outages
 
 _CALL_S = 2.0
 _HEDGE_AFTER_S = 0.3
@@ -103,7 +104,8 @@ class RemoteAuthority:
             yield
         except grpc.aio.AioRpcError as error:
             self._outages.note(error.code().name, details=error.details())
-            raise Unavailable("PEER_UNAVAILABLE", UNREACHABLE) from error
+            why = f"answer: {error.details()}" if error.details() in outages.MESSAGES.values() else "be reached"
+            raise Unavailable("PEER_UNAVAILABLE", f"the access service cannot {why}") from error
 
     async def watch(self, changed: Changed) -> None:
         backoff = Backoff(*_BACKOFF_S)
