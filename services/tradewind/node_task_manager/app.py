@@ -58,7 +58,7 @@ from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.channels import OpenChannel, channels_of
 from tradewind.server.doctor import doctor_of
-from tradewind.server.errors import ErrorTable
+from tradewind.server.errors import ErrorAnswers, ErrorTable
 from tradewind.server.faults import NotFound
 from tradewind.server.identifiers import new_run_id
 from tradewind.server.settings import text_of
@@ -189,7 +189,7 @@ class NodeTaskManager:
             notes=self._notes,
             feed=self._feed,
             streams=self._streams,
-            errors=self.errors,
+            errors=ErrorAnswers(self.errors),
             submit_ad_hoc=submit_ad_hoc,
             ad_hoc=ad_hoc,
             watch=self._watch,

@@ -79,7 +79,7 @@ from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.channels import OpenChannel, channels_of
 from tradewind.server.clock import ScriptTime
 from tradewind.server.doctor import Examiners, doctor_of, no_examiners
-from tradewind.server.errors import ErrorRule, ErrorTable
+from tradewind.server.errors import ErrorAnswers, ErrorRule, ErrorTable
 from tradewind.server.identifiers import new_run_id
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.redis.client import REDIS_ERRORS
@@ -206,7 +206,7 @@ class Scheduler:
             explain_node=ExplainNode(read, definitions, node_tasks, node_types, self._link.write_refusal),
             memory=ManageMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
-            errors=self.errors,
+            errors=ErrorAnswers(self.errors),
             rerun=rerun,
             stop_cycle=stop_cycle,
             jobs=ManageBulkJobs(stores.jobs, wake, clock),

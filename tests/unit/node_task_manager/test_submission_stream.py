@@ -11,7 +11,7 @@ from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.node_task_manager.rpc.submission_stream import SubmissionStream
-from tradewind.server.errors import ErrorTable
+from tradewind.server.errors import ErrorAnswers, ErrorTable
 from tradewind.server.faults import Unavailable
 from tradewind.server.streams import OpenStreams
 
@@ -56,7 +56,7 @@ class Store:
 
 
 def serve(line: Line, store: Store, streams: OpenStreams) -> asyncio.Task[None]:
-    stream = SubmissionStream(store.submit, ErrorTable(), streams)
+    stream = SubmissionStream(store.submit, ErrorAnswers(ErrorTable()), streams)
     return asyncio.get_running_loop().create_task(stream.serve(line))  # type: ignore[arg-type]
 
 

@@ -15,7 +15,7 @@ from tradewind.scheduler.rpc import run_stream
 from tradewind.scheduler.rpc.run_stream import RunStream
 from tradewind.scheduler.use_cases import watch_backlog
 from tradewind.scheduler.use_cases.watch_backlog import MAX_BYTES, MAX_STATES, Backlog, weight_of
-from tradewind.server.errors import ErrorTable
+from tradewind.server.errors import ErrorAnswers, ErrorTable
 from tradewind.server.paging import MESSAGE_BYTES
 
 
@@ -126,7 +126,7 @@ async def test_stream_begins_limited_runs_for_a_client_that_reads_nothing(monkey
         return pb2.RunFlowResponse()
 
     call: Any = SilentCall()
-    stream = RunStream(run, ErrorTable())
+    stream = RunStream(run, ErrorAnswers(ErrorTable()))
     serving = asyncio.create_task(stream.serve(call))
     await until(lambda: len(begun) >= 50, "as many were begun as may be")
     for _ in range(100):
@@ -164,7 +164,7 @@ async def test_stream_begins_limited_runs_of_one_message(monkeypatch: Any) -> No
             self.answered += len(message.answers)
 
     call: Any = Call()
-    await asyncio.wait_for(RunStream(run, ErrorTable()).serve(call), 30)
+    await asyncio.wait_for(RunStream(run, ErrorAnswers(ErrorTable())).serve(call), 30)
     assert (call.answered, most) == (1000, 50)
 
 
@@ -177,7 +177,7 @@ async def test_stream_limits_bytes_of_unread_answers(monkeypatch: Any) -> None:
         return response
 
     call: Any = SilentCall()
-    stream = RunStream(run, ErrorTable())
+    stream = RunStream(run, ErrorAnswers(ErrorTable()))
     serving = asyncio.create_task(stream.serve(call))
     await until(lambda: stream._waiting_bytes > 100_000, "it takes no more")
     for _ in range(100):

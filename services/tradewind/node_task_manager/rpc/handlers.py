@@ -38,7 +38,7 @@ from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.server.access.identity import is_restricted
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
-from tradewind.server.errors import ErrorTable
+from tradewind.server.errors import ErrorAnswers
 from tradewind.server.identifiers import require_identifiers
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
@@ -65,7 +65,7 @@ class NodeTaskManagerHandlers(
     records: NodeTaskRecords
     count_queues: CountQueues
     feed: EventFeed
-    errors: ErrorTable
+    errors: ErrorAnswers
     doctor: Doctor
     explain: ExplainNodeTask
 

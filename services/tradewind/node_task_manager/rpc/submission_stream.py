@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
-from tradewind.server.errors import ErrorAnswers, ErrorTable
+from tradewind.server.errors import ErrorAnswers
 from tradewind.server.streams import OpenStreams
 
 _METHOD = "/tradewind.api.node_task_manager.v1.NodeTaskManagerService/StreamSubmissions"
@@ -17,9 +17,9 @@ Submit = Callable[[pb2.SubmitComponentsRequest], Awaitable[pb2.SubmitComponentsR
 class SubmissionStream:
     """Serves one StreamSubmissions call; `submit(request)` answers one request, or raises an error."""
 
-    def __init__(self, submit: Submit, errors: ErrorTable, streams: OpenStreams) -> None:
+    def __init__(self, submit: Submit, errors: ErrorAnswers, streams: OpenStreams) -> None:
         self._submit = submit
-        self._errors = ErrorAnswers(errors)
+        self._errors = errors
         self._streams = streams
 
     async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:

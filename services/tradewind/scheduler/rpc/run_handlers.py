@@ -16,7 +16,7 @@ from tradewind.scheduler.use_cases.definitions import PlannedRun
 from tradewind.scheduler.use_cases.run_cycles import RunCycles, RunResult
 from tradewind.server.access.identity import is_restricted, require_own
 from tradewind.server.access.metering import counted_calls
-from tradewind.server.errors import ErrorTable
+from tradewind.server.errors import ErrorAnswers
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.streams import OpenStreams
 from tradewind.server.telemetry import current_traceparent
@@ -33,7 +33,7 @@ class RunHandlers(CycleHandlers):
 
     run: RunCycles
     streams: OpenStreams
-    errors: ErrorTable
+    errors: ErrorAnswers
 
     async def RunFlow(self, request: pb2.RunFlowRequest, context: Context) -> pb2.RunFlowResponse:
         return await self._run_one(request, current_traceparent())

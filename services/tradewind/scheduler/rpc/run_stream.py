@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
-from tradewind.server.errors import ErrorAnswers, ErrorTable
+from tradewind.server.errors import ErrorAnswers
 from tradewind.server.side_tasks import SideTasks
 from tradewind.server.streams import run_both
 from tradewind.server.telemetry import valid_traceparent
@@ -24,9 +24,9 @@ RunOne = Callable[[pb2.RunFlowRequest, str], Awaitable[pb2.RunFlowResponse]]
 class RunStream:
     """Serves one StreamRuns call; `run(request, traceparent)` answers one run, or raises an error."""
 
-    def __init__(self, run: RunOne, errors: ErrorTable) -> None:
+    def __init__(self, run: RunOne, errors: ErrorAnswers) -> None:
         self._run = run
-        self._errors = ErrorAnswers(errors)
+        self._errors = errors
         self._open = SideTasks()
         self._answers: deque[tuple[pb2.StreamedRunAnswer, int]] = deque()
         self._waiting_bytes = 0
