@@ -3,11 +3,11 @@
 import logging
 import sys
 from collections.abc import MutableMapping
-from contextlib import suppress
 from typing import Any, TextIO, cast
 
 import structlog
 
+from tradewind.server.log_output import StandardError, tell_loss
 from tradewind.server.telemetry import trace_ids
 
 
@@ -23,7 +23,7 @@ def configure_logging(level: str = "info", format: str = "console") -> None:
         logger_factory=_to_standard_error(),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(cast(TextIO, _StandardError()))
+    handler = logging.StreamHandler(cast(TextIO, StandardError()))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
@@ -43,27 +43,13 @@ def quieten_logging(level: str) -> None:
         )
 
 
-class _StandardError:
-    """The process's original stderr, whatever replaces it at the moment; text that it does not accept is lost.
-
-    A log must never break the work that it reports on.
-    """
-
-    def write(self, text: str) -> None:
-        with suppress(OSError, ValueError, AttributeError):
-            sys.__stderr__.write(text)  # type: ignore[union-attr]  # A process may have none.
-
-    def flush(self) -> None:
-        with suppress(OSError, ValueError, AttributeError):
-            sys.__stderr__.flush()  # type: ignore[union-attr]
-
-
 def _shared() -> list[structlog.typing.Processor]:
     return [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         _add_trace_ids,
         _tell_error,
+        tell_loss,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
 
@@ -76,7 +62,7 @@ def _console() -> structlog.typing.Processor:
 
 
 def _to_standard_error() -> structlog.PrintLoggerFactory:
-    return structlog.PrintLoggerFactory(cast(TextIO, _StandardError()))
+    return structlog.PrintLoggerFactory(cast(TextIO, StandardError()))
 
 
 def _add_trace_ids(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -3,6 +3,8 @@
 import io
 import json
 import logging
+import os
+import select
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -101,6 +103,29 @@ def test_unwritable_standard_error_loses_only_its_own_lines(monkeypatch: pytest.
     log.warning("written")
     logging.getLogger("some.library").warning("written too")
     assert [line.split("] ")[1].split()[0] for line in output.getvalue().splitlines()] == ["written", "written"]
+
+
+def test_a_pipe_that_nobody_reads_holds_nothing_up_and_what_is_lost_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    configure_logging("warning", "json")
+    log = structlog.get_logger("x")
+    reader, writer = os.pipe()
+    with open(writer, "w", encoding="utf-8") as stream, open(reader, "rb") as pipe:
+        monkeypatch.setattr(sys, "__stderr__", stream)
+        os.set_blocking(reader, False)
+        for number in range(1000):
+            log.warning("whole", number=number, filling="n" * 1000)
+        text = os.read(reader, select.PIPE_BUF)
+        log.warning("c" * 30_000)
+        text += pipe.read()
+        log.warning("again")
+        log.warning("and again")
+        text += pipe.read()
+    lines = text.splitlines()
+    (cut,) = (line for line in lines if line.endswith(b"cc"))
+    *written, again, last = (json.loads(line) for line in lines if line is not cut)
+    whole = [line["number"] for line in written]
+    assert whole == list(range(len(whole)))
+    assert (again["lines_lost"], "lines_lost" in last) == (1001 - len(whole), False)
 
 
 @pytest.mark.parametrize("configure", [configure_logging, unconfigured], ids=["console", "unconfigured"])
