@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +30,29 @@ FLUSH_S = 5.0
 
 Attributes = Mapping[str, str | int | float | bool]
 
+_TOLD_EVERY_S = 600.0
+
 _log = structlog.get_logger(__name__)
 _propagator = TraceContextTextMapPropagator()
+
+
+class LostSpans(logging.Filter):
+    """Lets one error of the exporter pass in ten minutes, and no warning: it logs each try while the endpoint is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._silent_until_s = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether a record is logged."""
+        now_s = time.monotonic()
+        if record.levelno < logging.ERROR or now_s < self._silent_until_s:
+            return False
+        self._silent_until_s = now_s + _TOLD_EVERY_S
+        return True
+
+
+_lost_spans = LostSpans()
 
 
 class Tracing:
@@ -134,6 +157,7 @@ def open_tracing(
         return Tracing(service, None)
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
+    logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter").addFilter(_lost_spans)
     return Tracing(service, OTLPSpanExporter(endpoint=endpoint, timeout=timeout_s), sampling)
 
 

@@ -12,7 +12,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from tests.ports import free_port
 from tests.rpc.server.echo_service import KINDS, NAME, EchoClient, EchoService
+from tradewind.server import telemetry
 from tradewind.server.bootstrap import Server
 from tradewind.server.channels import open_channel
 from tradewind.server.faults import NotFound
@@ -147,6 +149,20 @@ def test_shutdown_gives_up_on_a_silent_endpoint() -> None:
         started_at = time.monotonic()
         tracing.shutdown(0.1)
         assert time.monotonic() - started_at < 15
+
+
+def test_an_endpoint_that_is_away_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(telemetry._lost_spans, "_silent_until_s", 0.0)
+    tracing = open_tracing("away", f"http://127.0.0.1:{free_port()}", timeout_s=1.5)
+    assert tracing.provider is not None
+    for _ in range(2):
+        tracing.begin("span").end()
+        tracing.provider.force_flush()
+    tracing.shutdown()
+    (message,) = [record.message for record in caplog.records if record.name.startswith("opentelemetry.exporter")]
+    assert "Failed to export traces" in message
 
 
 def test_tracing_without_an_endpoint_records_nothing() -> None:
