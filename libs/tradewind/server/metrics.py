@@ -6,6 +6,7 @@ bounds: never an id of a flow, cycle, task, worker or user.
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -51,6 +52,8 @@ SCRIPT_ERRORS = Counter(
 )
 
 _LAG_S = 0.25
+_SCRAPE_S = 10.0
+"""How long a scraper may take to send its request, or to take in more of the answer."""
 _MAX_NAMES = 200
 OTHER = "other"
 """The label for all names after the first 200."""
@@ -112,6 +115,7 @@ class MetricsEndpoint:
             raise ConnectionError(
                 f"cannot serve metrics on {self._host}:{self._port}: {error.strerror}; set TRADEWIND_METRICS_PORT"
             ) from error
+        self._server.RequestHandlerClass = _bounded(self._server.RequestHandlerClass)
         SWITCH.turn(1)
         self._watching.begin(_watch_lag())
         _log.info("serving_metrics", address=f"{self._host}:{self._port}")
@@ -125,6 +129,19 @@ class MetricsEndpoint:
         await self._watching.end()
         await asyncio.to_thread(server.shutdown)
         server.server_close()
+
+
+def _bounded(handler: Any) -> type:
+    """Return a handler of requests that gives up on a scraper which hangs, and with it the thread that serves it."""
+
+    class Bounded(handler):  # type: ignore[misc]
+        timeout = _SCRAPE_S
+
+        def handle(self) -> None:
+            with suppress(TimeoutError):
+                super().handle()
+
+    return Bounded
 
 
 class CallMetrics:

@@ -37,7 +37,7 @@ _propagator = TraceContextTextMapPropagator()
 
 
 class LostSpans(logging.Filter):
-    """Lets one error of the exporter pass in ten minutes, and no warning: it logs each try while the endpoint is away."""
+    """Lets one error of the exporter pass in ten minutes: it logs each try while the endpoint is away."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,6 @@
 """The metrics of a server's process: their endpoint, and the counts of calls."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from tests.metrics import scrape
 from tests.ports import free_port
 from tests.rpc.server.echo_service import EchoClient, EchoService
+from tradewind.server import metrics
 from tradewind.server.bootstrap import Server
 from tradewind.server.channels import open_channel
 from tradewind.server.metrics import OTHER, SWITCH, BoundedNames, MetricsEndpoint
@@ -42,6 +44,25 @@ async def test_calls_are_counted_while_the_endpoint_is_open() -> None:
         await server.stop()
         await endpoint.close()
     assert not SWITCH.on
+
+
+async def test_a_scraper_that_hangs_is_left_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metrics, "_SCRAPE_S", 0.05)
+    port = free_port()
+    endpoint = MetricsEndpoint("127.0.0.1", port)
+    await endpoint.open()
+    try:
+        for begun in (b"", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(begun)
+            assert await asyncio.wait_for(reader.read(), 30) == b"", "it is closed without an answer"
+            writer.close()
+        assert (await scrape(port)).samples
+    finally:
+        await endpoint.close()
+    assert capfd.readouterr().err == ""
 
 
 async def test_metrics_are_off_without_a_port() -> None:
