@@ -11,10 +11,17 @@ import pytest
 
 from tests.house.project import ROOT
 from tests.system.simulated import FAILS_AT, SILENT_AT, feed, history_of, single
-from tradewind.client import CycleStatus, FlowStatus, InvalidInput, NotFound, NotificationKind, WrongStatus
-from tradewind.flow import Flow, Retry
+from tradewind.client import (
+    CycleStatus,
+    FlowStatus,
+    InvalidInput,
+    NotFound,
+    NotificationKind,
+    WrongStatus,
+)
+from tradewind.flow import Flow, Retry, Timeouts
 from tradewind.testing import VirtualStack, simulate
-from tradewind.worker import Context, Wait, node
+from tradewind.worker import Context, NodeStopExecution, Wait, node
 
 
 def test_simulated_month_is_correct_and_takes_seconds() -> None:
@@ -143,6 +150,24 @@ def test_another_worker_takes_over_from_silenced_one() -> None:
 
     simulate(main, [slow], workers=2)
     assert seen == ["attempt 1", "attempt 2"]
+
+
+def test_node_that_begins_with_the_simulation_hears_of_its_timeout() -> None:
+    heard = list[str]()
+
+    @node("sleeper")
+    async def sleeper() -> None:
+        try:
+            await asyncio.sleep(3600)
+        except NodeStopExecution as stop:
+            heard.append(stop.reason)
+            raise
+
+    async def main(stack: VirtualStack) -> None:
+        await (await stack.client.submit_task(sleeper, timeouts=Timeouts(start_to_close="1m"))).wait()
+
+    simulate(main, [sleeper])
+    assert heard == ["the node's deadline has passed, 60.0 s after it began"]
 
 
 def test_overlapping_silences_last_until_the_latest_end() -> None:

@@ -108,8 +108,8 @@ class Attempt:
         self.task: asyncio.Task[Any] | None = None
         self.deadline = math.inf
         """When it times out, by the loop's clock; infinite if never."""
-        self.begun_ns = 0
-        """When the node's code was reached, by the performance counter; 0 before."""
+        self.begun_ns: int | None = None
+        """When the node's code was reached, by the performance counter; None before."""
         self.stop: Stop | None = None
         self.stop_seen = False
         """Whether the node's code has noticed the stop."""
@@ -148,4 +148,4 @@ class Attempt:
 
     def duration_ns(self) -> int:
         """Return the time since the node's code was reached."""
-        return time.perf_counter_ns() - self.begun_ns if self.begun_ns else 0
+        return 0 if self.begun_ns is None else time.perf_counter_ns() - self.begun_ns

@@ -257,7 +257,7 @@ class Executor:
         self._forget(attempt)
         stop = attempt.stop
         if ending is not None and (stop is None or (stop.kind is StopKind.GIVEN_BACK and not attempt.stop_seen)):
-            duration_ns = time.perf_counter_ns() - attempt.begun_ns
+            duration_ns = attempt.duration_ns()
             eager_token = self._hold_successor(attempt, ending) if attempt.steps else ""
             self._reports.complete(attempt.token, ending, duration_ns, attempt.traceparent, eager_token)
             self._count(attempt, "completed")
@@ -310,7 +310,7 @@ class Executor:
         if attempt.stop is not None:
             return
         attempt.stop = stop
-        if not attempt.begun_ns:
+        if attempt.begun_ns is None:
             # Its task has not run yet: a cancellation would end it before its first line, without a report.
             self._abandon(attempt)
             return
