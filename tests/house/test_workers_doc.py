@@ -12,7 +12,7 @@ import pytest
 from tests.house.pages import module_of
 from tests.house.project import ROOT
 from tests.unit.worker.attempts import Bench
-from tradewind.testing import run_node
+from tradewind.testing import run_node, running_stack
 from tradewind.worker import Node, Worker
 from tradewind.worker.offered import CAPACITY
 from tradewind.worker.processes.pool import ProcessPool
@@ -39,6 +39,12 @@ async def test_nodes_of_the_page_run(shown: ModuleType) -> None:
     closed = (await run_node(shown.order, state="closed")).error
     assert closed is not None
     assert (closed.type, closed.non_retryable) == ("AccountClosed", True)
+
+
+async def test_node_of_the_page_that_is_a_client_runs(shown: ModuleType) -> None:
+    async with running_stack([shown.fetch, shown.lengths]) as client:
+        task = await client.submit_task(shown.lengths, {"symbols": ["IBM", "AAPL"]})
+        assert await task.result(30) == {"output": 7}
 
 
 async def test_process_node_of_the_page_runs_in_a_process(shown: ModuleType) -> None:

@@ -1,8 +1,10 @@
 """The stack that users test their flows with."""
 
+import os
+
 import pytest
 
-from tradewind.client import CycleStatus
+from tradewind.client import Client, CycleStatus, SyncClient
 from tradewind.flow import Flow
 from tradewind.testing import running_stack
 from tradewind.worker import Context, Worker, node
@@ -36,6 +38,27 @@ async def test_running_stack_ignores_environment(monkeypatch: pytest.MonkeyPatch
     async with running_stack([count]) as client:
         await client.register_flow("counting", flow)
         assert await (await client.run_flow("counting")).result(30) == {"count": {"output": 1}}
+
+
+@node("spawn")
+async def spawn(ctx: Context, values: list[int]) -> int:
+    async with Client(user_id=ctx.user_id) as client:
+        batch = await client.submit_batch(show, [{"value": value} for value in values], request_id=ctx.idempotency_key)
+        return len(await batch.result(30))
+
+
+@node("spawn_in_process", process=True)
+def spawn_in_process(ctx: Context, value: int) -> str:
+    with SyncClient(user_id=ctx.user_id) as client:
+        return client.submit_task(show, {"value": value}).wait(30).status.value
+
+
+async def test_client_of_a_node_reaches_the_same_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_ADDRESS", "localhost:1")
+    async with running_stack([show, spawn, spawn_in_process]) as client:
+        assert await (await client.submit_task(spawn, {"values": [1, 2]})).result(30) == {"output": 2}
+        assert await (await client.submit_task(spawn_in_process, {"value": 1})).result(30) == {"output": "completed"}
+    assert os.environ["TRADEWIND_ADDRESS"] == "localhost:1"
 
 
 async def test_no_idempotency_key_returns_when_flow_is_deleted_and_registered_again() -> None:

@@ -12,11 +12,14 @@ import pytest
 from tests.house.project import ROOT
 from tests.system.simulated import FAILS_AT, SILENT_AT, feed, history_of, single
 from tradewind.client import (
+    Client,
     CycleStatus,
     FlowStatus,
     InvalidInput,
     NotFound,
     NotificationKind,
+    SyncClient,
+    TaskFailed,
     WrongStatus,
 )
 from tradewind.flow import Flow, Retry, Timeouts
@@ -150,6 +153,34 @@ def test_another_worker_takes_over_from_silenced_one() -> None:
 
     simulate(main, [slow], workers=2)
     assert seen == ["attempt 1", "attempt 2"]
+
+
+def test_node_may_be_a_client_of_the_simulation() -> None:
+    @node("child")
+    async def child(minutes: int) -> int:
+        await asyncio.sleep(minutes * 60)
+        return minutes
+
+    @node("parent")
+    async def parent(ctx: Context) -> list[int]:
+        async with Client() as client:
+            batch = await client.submit_batch(child, [{"minutes": 2}, {"minutes": 4}])
+            return [outputs["output"] for outputs in await batch.result()]
+
+    @node("plain")
+    def plain() -> None:
+        with SyncClient() as client:
+            client.submit_task("child", {"minutes": 1})
+
+    async def main(stack: VirtualStack) -> timedelta:
+        begun = stack.now
+        task = await stack.client.submit_task(parent)
+        assert await task.result() == {"output": [2, 4]}
+        with pytest.raises(TaskFailed, match="make the node async, and use Client"):
+            await (await stack.client.submit_task(plain)).result()
+        return stack.now - begun
+
+    assert simulate(main, [child, parent, plain]) == timedelta(minutes=4)
 
 
 def test_node_that_begins_with_the_simulation_hears_of_its_timeout() -> None:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
+import grpc
+
 from tradewind.client.access_calls import AccessCalls
 from tradewind.client.ad_hoc_calls import AdHocCalls, Parameters
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
@@ -12,6 +14,7 @@ from tradewind.client.backfill_calls import BackfillCalls
 from tradewind.client.batches import batch_from
 from tradewind.client.bulk_job_calls import BulkJobCalls
 from tradewind.client.cache_calls import CacheCalls
+from tradewind.client.calls import open_channel
 from tradewind.client.connection import Connection
 from tradewind.client.cycle_calls import CycleCalls
 from tradewind.client.dead_letter_calls import DeadLetterCalls
@@ -97,6 +100,7 @@ class Client(
             credentials=security_of(credentials),
             codec=codec_of(codec),
             token=token_of(token),
+            open_channel=self._open_channel,
         )
         self._user_id = user_id
         self._run_stream = run_stream
@@ -273,6 +277,9 @@ class Client(
         answer = await self._submit_batch(node_type, parameters, request_id, options)
         batch = batch_from(answer.batch)
         return BatchHandle(self, batch.batch_id, record=batch, warnings=tuple(answer.warnings))
+
+    def _open_channel(self, address: str, security: Security) -> grpc.aio.Channel:
+        return open_channel(address, security)
 
     def _handle(self, started: Started) -> CycleHandle:
         cycle = started.message

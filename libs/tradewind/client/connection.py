@@ -15,7 +15,7 @@ from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceS
 from tradewind.api.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from tradewind.api.trigger.v1.trigger_service_pb2_grpc import TriggerServiceStub
 from tradewind.client.addresses import DEFAULT_ADDRESS, Addresses
-from tradewind.client.calls import Calls, open_channel
+from tradewind.client.calls import Calls
 from tradewind.client.errors import Unavailable
 from tradewind.client.run_stream import RunStream
 from tradewind.codec import Codec
@@ -46,7 +46,7 @@ class Connection:
         credentials: Security,
         codec: Codec | None = None,
         token: str | None = None,
-        open_channel: OpenChannel = open_channel,
+        open_channel: OpenChannel,
     ) -> None:
         self.addresses = addresses
         self.to_scheduler = Calls(addresses.scheduler, timeout, patience, codec)

@@ -7,8 +7,6 @@ from concurrent.futures import Future
 from typing import Any
 
 from tradewind.client import Client
-from tradewind.client.addresses import Addresses
-from tradewind.client.connection import Connection
 from tradewind.testing.virtual.channel import LocalChannel
 from tradewind.worker import Node, Worker
 from tradewind.worker.scheduler_link import SchedulerLink
@@ -23,13 +21,10 @@ class VirtualClient(Client):
 
     def __init__(self, channel: LocalChannel) -> None:
         super().__init__(_HERE)
+        self._channel = channel
 
-        def open_channel(_address: str, _credentials: object) -> Any:
-            return channel
-
-        self._connection = Connection(
-            Addresses.find(_HERE), timeout=30.0, patience=10.0, credentials=None, open_channel=open_channel
-        )
+    def _open_channel(self, address: str, security: object) -> Any:
+        return self._channel
 
 
 class _Stream(WorkStream):

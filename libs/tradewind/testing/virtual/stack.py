@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from tradewind.client import Client
 from tradewind.server.logs import quieten_logging
@@ -130,10 +131,17 @@ async def _stack(loop: VirtualLoop, nodes: list[Node[..., Any]], workers: int) -
 
     engine = InMemory(channel, loop.now_ms, **_SETTINGS)
     server.bind(engine.services)
+
+    def channel_of_node(client: Client, address: str, security: object) -> Any:
+        if asyncio.get_running_loop() is not loop:
+            raise RuntimeError("a SyncClient cannot be used in a simulation: make the node async, and use Client")
+        return channel()
+
     await engine.follow_cycles(history.record)
     loop.next_deadline_ns = engine.next_deadline_ns
     virtual_workers = [VirtualWorker(nodes, f"worker-{at + 1}", channel()) for at in range(workers)]
     async with AsyncExitStack() as cleanup:
+        cleanup.enter_context(patch.object(Client, "_open_channel", channel_of_node))
 
         async def start() -> None:
             for service in engine.services:
