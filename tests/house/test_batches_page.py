@@ -1,7 +1,6 @@
 """docs/batches.md is right: its code runs, its calls exist."""
 
 import asyncio
-import json
 import re
 import textwrap
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 from examples.screening.nodes import screen_share
 from tests.house.project import ROOT
-from tradewind.api.node_task_manager.v1 import batch_pb2, node_task_manager_service_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2
 from tradewind.client import Client, SyncClient
 from tradewind.testing import running_stack
 
@@ -45,5 +44,3 @@ def test_calls_of_the_page_exist() -> None:
     methods = node_task_manager_service_pb2.DESCRIPTOR.services_by_name["NodeTaskManagerService"].methods_by_name
     named = re.findall(r"\b(?:Submit|Get|List|Cancel|Watch|Terminate)(?:Task|Batch|Node)\w*", PAGE)
     assert sorted(set(named) - set(methods)) == []
-    (message,) = re.findall(r"-d '(.*?)'", PAGE)
-    batch_pb2.SubmitBatchRequest(**json.loads(message))

@@ -1,15 +1,19 @@
 """Every command and setting that documents show exists, with its arguments and options."""
 
+import pkgutil
 import re
 import shlex
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pool, json_format, message_factory
 from typer.main import get_command
 
 from tests.house.pages import DOCUMENTS, blocks
 from tests.house.project import ROOT, project_files
+from tradewind import api
 from tradewind.access.settings import AccessSettings
 from tradewind.cli.app import app
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
@@ -73,6 +77,26 @@ def test_commands_can_be_parsed(document: str) -> None:
                 faults.append(f"{line}: {error}")
 
     assert faults == []
+
+
+GRPCURL = re.compile(r"\$ grpcurl [^$]*?-d '(.*?)'[^$]*? ([\w.]+)/(\w+)", re.DOTALL)
+"""A message, the service and the method that a document calls with grpcurl."""
+RUN_AS_THEY_STAND = {"docs/runbook.md"}
+"""tests/system/test_runbook.py runs all calls of these, whose messages grpcurl reads otherwise than JSON's mapping."""
+
+
+@pytest.mark.parametrize(
+    "document", sorted(name for name in DOCUMENTS.keys() - RUN_AS_THEY_STAND if GRPCURL.search(DOCUMENTS[name]))
+)
+def test_messages_fit_their_calls(document: str) -> None:
+    """A reader who copies a call sends a message that the method takes."""
+    for package in pkgutil.walk_packages(api.__path__, "tradewind.api."):
+        if not package.name.endswith("_grpc"):
+            import_module(package.name)
+    for message, service, method in GRPCURL.findall(DOCUMENTS[document]):
+        if not service.startswith("grpc."):
+            called = descriptor_pool.Default().FindServiceByName(service).methods_by_name[method]
+            json_format.Parse(message, message_factory.GetMessageClass(called.input_type)())
 
 
 def settings() -> set[str]:
