@@ -261,7 +261,7 @@ async def test_consecutive_failures_pause_a_flow(scheduler: Client, peers: Peers
     assert notification.kind == notification_pb2.NOTIFICATION_KIND_FLOW_PAUSED
     assert (notification.subject.flow_id, notification.subject.cycle, notification.user_id) == ("f", 0, "default")
     assert notification.title == 'flow "f" is paused until somebody resumes it'
-    assert notification.message.startswith("paused after 1 failed cycles in a row")
+    assert notification.message.startswith("paused because cycle 0 failed")
 
 
 async def test_user_is_notified_of_a_flow_that_paused_itself_when_the_node_task_manager_is_back(

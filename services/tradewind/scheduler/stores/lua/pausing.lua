@@ -22,7 +22,9 @@ local function count_failures(key, flow_id, status, most, cycle, ending)
   end
   local failures = call('HINCRBY', key, 'failures', 1)
   if failures < most or status ~= 'running' then return false end
-  pause(key, flow_id, 'system', 'paused after ' .. failures .. ' failed cycles in a row, the last of which was cycle ' .. cycle)
+  local note = failures == 1 and 'paused because cycle ' .. cycle .. ' failed'
+    or 'paused after ' .. failures .. ' failed cycles in a row, the last of which was cycle ' .. cycle
+  pause(key, flow_id, 'system', note)
   call('HSET', key, 'failures', 0, 'paused_failures', failures, 'paused_failed_cycle', cycle)
   return true
 end

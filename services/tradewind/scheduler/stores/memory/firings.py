@@ -164,13 +164,8 @@ def count_failures(data: Data, flow: Flow, now: int, cycle: int, ending: CycleSt
     flow.failures = flow.failures + 1 if ending in (CycleStatus.FAILED, CycleStatus.TIMEOUT) else 0
     if flow.failures < flow.pause_after_failures or flow.status is not FlowStatus.RUNNING:
         return False
-    pause(
-        data,
-        flow,
-        now,
-        "system",
-        f"paused after {flow.failures} failed cycles in a row, the last of which was cycle {cycle}",
-    )
+    note = f"paused after {flow.failures} failed cycles in a row, the last of which was cycle {cycle}"
+    pause(data, flow, now, "system", note if flow.failures > 1 else f"paused because cycle {cycle} failed")
     assert flow.pause is not None
     flow.pause = replace(flow.pause, failures=flow.failures, failed_cycle=cycle)
     flow.failures = 0
