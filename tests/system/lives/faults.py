@@ -18,7 +18,10 @@ class Faults:
         self._draw = draw
         self._world = world
         self._lossy_stores = lossy_stores
-        self._kinds = [self.crash, self.freeze, self.break_connection, self.break_calls, self.set_lag, self.set_failing]
+        self._kinds = [
+            *(self.crash, self.freeze, self.break_connection, self.break_calls, self.set_lag, self.set_failing),
+            *(self.restart_worker, self.freeze_worker),
+        ]
         if lossy_stores:
             self._kinds += [self.lose_writes, self.lose_writes]
 
@@ -40,6 +43,16 @@ class Faults:
         seconds = self._draw.choice((1, 8, 15, 40))
         self._world.freeze(replicas, seconds)
         return f"a replica of {replicas.name} freezes for {seconds} s"
+
+    def restart_worker(self) -> str:
+        worker_id = self._draw.choice(list(self._world.workers))
+        self._world.workers[worker_id].stop()
+        return f"worker {worker_id} is restarted"
+
+    def freeze_worker(self) -> str:
+        worker_id, seconds = self._draw.choice(list(self._world.workers)), self._draw.choice((1, 8, 40))
+        self._world.freeze_worker(worker_id, seconds)
+        return f"worker {worker_id} is cut off for {seconds} s"
 
     def break_connection(self) -> str:
         at = self._draw.randrange(len(self._world.channels))

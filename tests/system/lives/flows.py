@@ -13,7 +13,7 @@ OUTPUTS = {"branch": ("left", "right"), "approval": ("approved", "rejected")}
 RUN_IF: tuple[RunIf | None, ...] = (None, None, "all_succeeded", "any_succeeded", "all_done")
 TYPES = (
     *("work", "work", "work", "eager", "items", "large", "long", "signalled", "branch"),
-    *("delay", "approval", "each", "flow"),
+    *("delay", "approval", "each", "flow", "count"),
 )
 
 

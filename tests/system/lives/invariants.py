@@ -1,18 +1,22 @@
 """What must be true when a life is over: nothing begins any more, nothing is disturbed, and there was time to end.
 
-1. Every cycle has ended, and its flow keeps nothing open and nothing waiting.
-2. No planned time of a schedule has two cycles.
-3. Nothing that one service owes another is left: submissions, ends of cycles, ends of components.
+1. Every cycle has ended, and its flow keeps nothing open and nothing waiting. Backfills and bulk jobs have ended, too,
+   and backfills count each of their times once.
+2. No planned time of a schedule has two cycles, and no event.
+3. Nothing that one service owes another is left: submissions, ends of cycles, ends of components, firings.
 4. Every component and node task has ended; nothing is queued, leased or delayed, and no limit is taken up.
 5. No replica holds anything in its memory for what has ended.
 6. A cycle counts its nodes as they ended.
 7. No attempt ran twice (`Nodes.repeated`).
-8. Without faults, no user was answered that the servers failed, or waited in vain (`Life` notes these).
+8. No node has raised a variable twice with `once` (`Life`); no request was carried out twice, unless stores lose writes
+   (`Users`).
+9. Without faults, no user was answered that the servers failed, or waited in vain (`Life` notes these).
 
 6 and 7 do not hold where the store of the node task managers loses writes: what it has forgotten runs again, maybe with
 another outcome.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 
@@ -20,8 +24,11 @@ from tests.system.lives.world import World
 from tradewind.node_task_manager.app import NodeTaskManager
 from tradewind.node_task_manager.stores.memory.records import run_of, task_name
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
+from tradewind.scheduler.domain.backfill import BackfillStatus
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.stores.memory.data import Data, Flow, Run
+from tradewind.trigger.domain.trigger import TriggerStatus
+from tradewind.trigger.stores.memory import MemoryTriggerStore
 
 
 def violations(world: World, *, counts: bool) -> list[str]:
@@ -31,9 +38,13 @@ def violations(world: World, *, counts: bool) -> list[str]:
     for flow in data.flows.values():
         found += _of_flow(flow)
         found += _of_planned_times(flow)
+        found += _of_events(flow)
+        found += _of_backfills(flow)
         for run in flow.runs.values() if counts else ():
             found += _of_counts(run, shard)
+    found += [f"bulk job {id} has not ended" for id, (job, _) in data.jobs.items() if not job.ended_ms]
     found += _of_debts(data, shard)
+    found += _of_triggers(world.stores.triggers)
     found += _of_node_tasks(shard)
     for replica in world.node_task_managers.all:
         assert isinstance(replica.service, NodeTaskManager)
@@ -59,6 +70,28 @@ def _of_planned_times(flow: Flow) -> Iterator[str]:
     for planned_ms, cycles in planned.items():
         if planned_ms and cycles > 1:
             yield f"flow {flow.flow_id} has {cycles} cycles that were planned for {planned_ms}"
+
+
+def _of_events(flow: Flow) -> Iterator[str]:
+    inputs = [json.loads(run.state.facts.inputs_json or "{}") for name, run in flow.runs.items() if not name.run]
+    for event_id, cycles in Counter(each["event"]["id"] for each in inputs if "event" in each).items():
+        if cycles > 1:
+            yield f"flow {flow.flow_id} has {cycles} cycles for event {event_id}"
+
+
+def _of_backfills(flow: Flow) -> Iterator[str]:
+    for id, record in flow.backfills.items():
+        backfill = record.backfill
+        if not backfill.ended_ms or backfill.begun != backfill.completed + backfill.failed:
+            yield f"backfill {id} of {flow.flow_id} has not ended: {backfill}"
+        if backfill.status is BackfillStatus.COMPLETED and backfill.left:
+            yield f"backfill {id} of {flow.flow_id} leaves times out: {backfill}"
+
+
+def _of_triggers(triggers: MemoryTriggerStore) -> Iterator[str]:
+    entries = [entry.trigger for lane in triggers.lanes.values() for entry in lane.entries.values()]
+    waiting = (TriggerStatus.SCHEDULED, TriggerStatus.CLAIMED)
+    yield from _left("the trigger service", triggers=[each.id for each in entries if each.status in waiting])
 
 
 def _of_counts(run: Run, shard: MemoryShard) -> Iterator[str]:

@@ -11,8 +11,8 @@ from tests.system.lives.faults import LONGEST_LOSS_S, Faults
 from tests.system.lives.invariants import is_quiet, violations
 from tests.system.lives.nodes import Nodes
 from tests.system.lives.operations import FLOWS, Users
-from tests.system.lives.world import World
-from tradewind.client import ServerFault, TimedOut, TradewindError, Unavailable
+from tests.system.lives.world import WORKERS, World
+from tradewind.client import NotFound, ServerFault, TimedOut, TradewindError, Unavailable
 from tradewind.server.logs import quieten_logging
 from tradewind.testing.environment import no_settings
 from tradewind.testing.virtual.loop import VirtualLoop
@@ -48,7 +48,7 @@ class Life:
         """What was not as it must be in the end."""
         self.world = World(loop, draw, self.replicas)
         self.nodes = Nodes(random.Random(f"nodes {seed}"))
-        self._users = Users(draw, self.world.client, loop.now_ms)
+        self._users = Users(draw, self.world.client, loop.now_ms, loses_writes=self.loses_writes, workers=WORKERS)
         self._faults = Faults(draw, self.world, lossy_stores)
 
     def report(self) -> str:
@@ -91,6 +91,8 @@ class Life:
             await asyncio.sleep(LONGEST_LOSS_S)
             await self._end()
             self.broken += violations(self.world, counts=not self.forgets_attempts)
+            for flow_id in FLOWS:
+                self.broken += await self._counted_too_much(flow_id)
             if not self.forgets_attempts:
                 self.broken += self.nodes.repeated()
 
@@ -118,6 +120,15 @@ class Life:
             if is_quiet(self.world):
                 break
         await asyncio.sleep(2 * HOUR_S + 120 if self.loses_writes else 120)
+
+    async def _counted_too_much(self, flow_id: str) -> list[str]:
+        """Return a sentence if the nodes of a flow have counted more often than they ran."""
+        try:
+            memory = await self.world.client.get_memory(flow_id)
+        except NotFound:
+            return []
+        counted, most = memory.variables.get("count", 0), len(self.nodes.counted[flow_id])
+        return [f"{most} nodes of flow {flow_id} counted, and came to {counted}"] if counted > most else []
 
     async def _insist(self, operation: Callable[[], Awaitable[None]]) -> None:
         """Do something, although replicas may still be starting. Raises TradewindError when it keeps failing."""

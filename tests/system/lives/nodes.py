@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from datetime import timedelta
 from typing import Any
 
@@ -14,14 +14,16 @@ class Nodes:
 
     def __init__(self, draw: random.Random) -> None:
         self._draw = draw
-        self.attempts: Counter[tuple[str, str, int]] = Counter()
+        self.attempts: Counter[tuple[str, int]] = Counter()
+        self.counted: defaultdict[str, set[str]] = defaultdict(set)
+        """The idempotency keys under which each flow's variable "count" may have been raised."""
 
     def repeated(self) -> list[str]:
         """Return a sentence for each attempt that ran more than once."""
         return [f"attempt {attempt} ran {times} times" for attempt, times in self.attempts.items() if times > 1]
 
     async def _attempt(self, ctx: Context, *, fails: float) -> None:
-        self.attempts[ctx.idempotency_key, ctx.run_id, ctx.attempt] += 1
+        self.attempts[ctx.idempotency_key, ctx.attempt] += 1
         if self._draw.random() < 0.6:
             await asyncio.sleep(3 * self._draw.random())
         if self._draw.random() < fails:
@@ -69,9 +71,15 @@ class Nodes:
                 return Wait("go", until=timedelta(seconds=self._draw.choice((2, 20, 60))))
             return 1
 
+        @node("count")
+        async def count(ctx: Context, after: Any = None) -> int:
+            await self._attempt(ctx, fails=0.1)
+            self.counted[ctx.flow_id].add(ctx.idempotency_key)
+            return int(await ctx.flow_memory.update("count", lambda counted: counted + 1, 0, once=True))
+
         @node("branch", outputs=["left", "right"])
         async def branch(ctx: Context, after: Any = None) -> Emit:
             await self._attempt(ctx, fails=0.02)
             return Emit(left=1) if self._draw.random() < 0.5 else Emit(right=2)
 
-        return [work, eager, items, each, large, long, signalled, branch]
+        return [work, eager, items, each, large, long, signalled, count, branch]

@@ -1,12 +1,15 @@
 """What users do in a life, at random."""
 
+import asyncio
+import itertools
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from tests.system.lives.flows import EVENT, FlowMaker
-from tradewind.client import Client, NodeTaskRecord, NotFound
+from tradewind.client import Client, CycleHandle, NodeTaskRecord, NotFound
 
 FLOWS = tuple(f"f{at}" for at in range(5))
 
@@ -14,10 +17,16 @@ FLOWS = tuple(f"f{at}" for at in range(5))
 class Users:
     """All users; each method does one thing, mostly to a random flow."""
 
-    def __init__(self, draw: random.Random, client: Client, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, draw: random.Random, client: Client, now_ms: Callable[[], int], *, loses_writes: bool, workers: int
+    ) -> None:
         self._draw = draw
         self._client = client
         self._now_ms = now_ms
+        self._loses_writes = loses_writes
+        self._workers = workers
+        self._numbers = itertools.count()
+        self._deletions: Counter[str] = Counter()
         self._make_flow = FlowMaker(draw).make
         self.operations = [getattr(self, name) for name, weight in WEIGHTS.items() for _ in range(weight)]
 
@@ -31,8 +40,19 @@ class Users:
         await self._client.register_flow(flow_id, self._make_flow(flow_id, FLOWS[: FLOWS.index(flow_id)]))
 
     async def delete(self, flow_id: str) -> None:
+        self._deletions[flow_id] += 1
         await self._client.delete_flow(flow_id)
         await self.register(flow_id)
+
+    async def update(self, flow_id: str) -> None:
+        """Change a flow twice, going by what was read once: only one of the changes is accepted."""
+        etag = (await self._client.get_flow(flow_id)).flow.etag
+        changes = [
+            self._client.update_flow(flow_id, {"keep_cycles": 5 + next(self._numbers)}, etag=etag) for _ in range(2)
+        ]
+        answers = await asyncio.gather(*changes, return_exceptions=True)
+        accepted = [answer for answer in answers if not isinstance(answer, BaseException)]
+        assert len(accepted) < 2 or self._loses_writes, f"both changes were accepted: {accepted}"
 
     async def roll_back(self, flow_id: str) -> None:
         await self._client.roll_back_flow(flow_id, 1)
@@ -54,12 +74,30 @@ class Users:
         past = timedelta(seconds=self._draw.choice((30, 120)))
         await self._client.backfill_flow(flow_id, now - past, now, max_running=self._draw.choice((1, 3)))
 
+    async def cancel_backfill(self, flow_id: str) -> None:
+        async for backfill in self._client.list_backfills(flow_id):
+            await self._client.cancel_backfill(flow_id, backfill.backfill_id)
+            return
+
     async def run(self, flow_id: str) -> None:
         await self._client.run_flow(flow_id)
 
+    async def run_twice(self, flow_id: str) -> None:
+        """Ask twice for the same cycle."""
+        deletions, request_id = self._deletions[flow_id], f"twice-{next(self._numbers)}"
+        wait = self._draw.choice((0, 3, 60))
+        calls = [self._client.run_flow(flow_id, {"n": 1}, wait=wait, request_id=request_id) for _ in range(2)]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        begun = {(answer.cycle, answer.run) for answer in answers if isinstance(answer, CycleHandle)}
+        if self._deletions[flow_id] == deletions and not self._loses_writes:
+            assert len(begun) < 2, f"{request_id} began {begun}"
+
+    async def run_many(self, _: str) -> None:
+        await self._client.run_flows(self._draw.choices(FLOWS, k=4), wait=self._draw.choice((0, 3)))
+
     async def rerun(self, flow_id: str) -> None:
         from_nodes = [f"n{self._draw.randrange(5)}"] if self._draw.random() < 0.4 else []
-        await self._client.rerun_cycle(flow_id, from_nodes=from_nodes)
+        await self._client.rerun_cycle(flow_id, from_nodes=from_nodes, wait=self._draw.choice((0, 0, 3)))
 
     async def rerun_many(self, _: str) -> None:
         await self._client.start_bulk_job("rerun", ["f*"], statuses=["failed", "partial"], limit=5)
@@ -70,6 +108,11 @@ class Users:
     async def stop_many(self, _: str) -> None:
         await self._client.start_bulk_job("stop", ["f*"], limit=3)
 
+    async def cancel_job(self, _: str) -> None:
+        async for job in self._client.list_bulk_jobs():
+            await self._client.cancel_bulk_job(job.job_id)
+            return
+
     async def stop_component(self, flow_id: str) -> None:
         await self._client.stop_component(flow_id, str(self._draw.randrange(3)))
 
@@ -77,7 +120,7 @@ class Users:
         await self._client.stop_node(flow_id, f"n{self._draw.randrange(6)}")
 
     async def publish_event(self, _: str) -> None:
-        await self._client.publish_event(EVENT, {"price": 1})
+        await self._client.publish_event(EVENT, {"price": 1}, event_id=f"event-{next(self._numbers)}")
 
     async def signal(self, flow_id: str) -> None:
         if task := await self._open_node_task(flow_id):
@@ -90,6 +133,15 @@ class Users:
     async def terminate(self, flow_id: str) -> None:
         if task := await self._open_node_task(flow_id):
             await self._client.terminate_node_task(task.node_task_id)
+
+    async def keep_note(self, flow_id: str) -> None:
+        await self._client.update_memory(flow_id, {"note": next(self._numbers)})
+
+    async def clear_cache(self, _: str) -> None:
+        await self._client.clear_cache("analysis")
+
+    async def drain_worker(self, _: str) -> None:
+        await self._client.drain_worker(f"w{self._draw.randrange(self._workers)}")
 
     async def set_limits(self, _: str) -> None:
         choice = self._draw.choice
@@ -110,6 +162,11 @@ class Users:
             max_running_per_node_type={},
             max_concurrent_tasks=0,
         )
+
+    async def submit_task(self, _: str) -> None:
+        task = await self._client.submit_task("work", request_id=f"task-{next(self._numbers)}")
+        if self._draw.random() < 0.3:
+            await task.cancel()
 
     async def submit_batch(self, _: str) -> None:
         await self._client.submit_batch("each", [{"item": at} for at in range(self._draw.choice((1, 5, 20)))])
@@ -166,5 +223,14 @@ WEIGHTS = {
     "rerun_many": 1,
     "roll_back": 1,
     "stop_many": 1,
+    "run_twice": 3,
+    "run_many": 2,
+    "submit_task": 3,
+    "update": 2,
+    "cancel_backfill": 1,
+    "cancel_job": 1,
+    "keep_note": 1,
+    "clear_cache": 1,
+    "drain_worker": 1,
 }
 """How often each operation is chosen."""

@@ -32,7 +32,7 @@ class AllStores:
         self._disturbances = disturbances
         self._registry = registry
         self._node_tasks = NodeTaskStores(limits, clock)
-        self._triggers = MemoryTriggerStore(clock, TriggerSettings().policy())
+        self.triggers = MemoryTriggerStore(clock, TriggerSettings().policy())
         self.data = Data(clock)
         """The records of the schedulers."""
 
@@ -47,7 +47,7 @@ class AllStores:
                 *(self.shard, of_node_tasks.caches, of_node_tasks.cache_statistics, of_node_tasks.config),
                 *(of_node_tasks.replicas, of_node_tasks.connected),
             ),
-            "trigger": (self._triggers,),
+            "trigger": (self.triggers,),
             "scheduler": (self.data,),
             "registry": (self._registry,),
         }
@@ -73,7 +73,7 @@ class AllStores:
 
     def for_trigger_service(self, process: Process) -> TriggerStores:
         """Return the stores as a trigger service sees them."""
-        triggers = self._triggers
+        triggers = self.triggers
         return TriggerStores(
             of_queue=lambda queue: self._seen_by(process, triggers.of_queue(queue)),
             queues=self._seen_by(process, MemoryQueueStore(triggers)),

@@ -18,7 +18,7 @@ from tests.house.project import ROOT
 from tests.system.lives.life import live
 
 SEEDS = (*range(10), 13, 17, 29, 32, 83)
-"""13 to 83 are known to find faults: a partition that nobody took, a component that nobody would release, events that
+"""13 to 83 have found faults: a partition that nobody took, a component that nobody would release, events that
 stayed unacknowledged, and a running cycle that was taken for ended."""
 DISTURBED = 4
 """The seed of a life in which much goes wrong."""

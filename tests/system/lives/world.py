@@ -25,7 +25,7 @@ from tradewind.testing.virtual.pipe import Pipe
 from tradewind.testing.virtual.server import LocalServer, Status
 from tradewind.trigger.app import TriggerService
 from tradewind.trigger.settings import TriggerSettings
-from tradewind.worker import Node
+from tradewind.worker import Node, WorkerError
 
 WORKERS = 2
 
@@ -103,6 +103,8 @@ class World:
         self.disturbances = Disturbances(loop, draw)
         self.stores = AllStores(clock, self._node_task_manager_settings.limits(), self.disturbances, registry)
         self.channels: list[LocalChannel] = []
+        self.workers: dict[str, VirtualWorker] = {}
+        """The present worker of each id."""
 
         def all_of(name: str, begin: Callable[[Process], Service]) -> Replicas:
             return Replicas(name, replicas, begin, self.channels)
@@ -128,6 +130,12 @@ class World:
         process.freeze()
         self._loop.call_later(seconds, process.thaw)
 
+    def freeze_worker(self, worker_id: str, seconds: float) -> None:
+        """Let nothing reach a worker for a while, or come from it."""
+        gate = self.workers[worker_id].channel.gate
+        gate.shut()
+        self._loop.call_later(seconds, gate.open)
+
     def lose_writes(self, seconds: float, service: str) -> None:
         """Restart the store of a service, or "" of all, in a while, as it is now."""
         self._loop.call_later(seconds, self.stores.snapshot(service))
@@ -140,9 +148,30 @@ class World:
             for replicas in self.services:
                 await replicas.start()
             for at in range(WORKERS):
-                await stack.enter_async_context(VirtualWorker(list(nodes), f"w{at}", self._channel()))
+                await stack.enter_async_context(self._worker(f"w{at}", list(nodes)))
             await stack.enter_async_context(self.client)
             yield
+
+    @asynccontextmanager
+    async def _worker(self, worker_id: str, nodes: Sequence[Node[..., Any]]) -> AsyncIterator[None]:
+        """Have a worker of this id; when it leaves, another one takes its place, as with Kubernetes."""
+        leaving = False
+
+        async def keep() -> None:
+            while not leaving:
+                self.workers[worker_id] = worker = VirtualWorker(nodes, worker_id, self._channel())
+                try:
+                    await worker.serve()
+                except WorkerError:
+                    await asyncio.sleep(1)
+
+        keeping = asyncio.create_task(keep())
+        try:
+            yield
+        finally:
+            leaving = True
+            self.workers[worker_id].stop()
+            await keeping
 
     def pick_server(self, method: str) -> LocalServer | None:
         """Return a replica's server for a call, None when the service has no replicas."""
@@ -156,6 +185,7 @@ class World:
         stores = self.stores.for_scheduler(process, f"s{self._schedulers}", lambda: scheduler.publishes_ends)
         settings = SchedulerSettings(scheduler_lease_seconds=LEASE_S, scheduler_single_replica=False)
         scheduler = Scheduler(settings, stores=stores, open_channel=self._opener(process))
+        self.disturbances.gaps.append((process, scheduler.store_lost))
         return scheduler
 
     def _begin_node_task_manager(self, process: Process) -> Service:
