@@ -25,6 +25,11 @@ const nodes = {
       await sleep(60_000);
     },
   },
+  tell_key: {
+    inputs: [{name: "item"}],
+    outputs: [{name: "key"}],
+    run: (_, {idempotencyKey}) => ({key: idempotencyKey}),
+  },
   fail: {
     inputs: [{name: "fatal"}],
     async run({fatal = false}) {

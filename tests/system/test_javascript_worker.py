@@ -21,7 +21,7 @@ from tests.waiting import until
 from tradewind.client import Client, CycleHandle, InvalidInput, NodeTaskRecord, NodeTaskStatus
 from tradewind.flow import Flow, Retry
 from tradewind.standalone import Standalone
-from tradewind.worker import Worker
+from tradewind.worker import Context, Worker, node
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "javascript"
@@ -293,3 +293,37 @@ async def test_worker_ends_when_another_takes_its_id(stack: Standalone, client: 
 
     assert await wait_for_exit(first) == 1
     assert "refuses this worker" in workers.output
+
+
+async def test_idempotency_keys_are_those_of_the_python_sdk(
+    stack: Standalone, client: Client, workers: Workers
+) -> None:
+    @node("numbers")
+    async def numbers() -> list[int]:
+        return [7, 8]
+
+    @node("tell_key_in_python")
+    async def tell_key(ctx: Context, item: Any = None) -> str:
+        return ctx.idempotency_key
+
+    workers.start("one", stack.address)
+    async with Worker([numbers, tell_key], address=stack.address):
+        await wait_for_workers(client, 2)
+        flow = Flow("keys", "1h")
+        items = flow.node("items", numbers)
+        for node_id, node_type, mapped in (("a", "tell_key", None), ("b", "tell_key", "item")):
+            items["output"] >> flow.node(node_id, node_type, map=mapped)["item"]
+            items["output"] >> flow.node(f"{node_id}_py", "tell_key_in_python", map=mapped)["item"]
+        await client.register_flow("keys", flow)
+        run = await client.run_flow("keys")
+        outputs = await run.result(PATIENCE_S)
+        run_id = (await run.get()).run_id
+        assert outputs == {
+            "a": {"key": f"{run_id}:a"},
+            "a_py": {"output": f"{run_id}:a_py"},
+            "b": {"key": [f"{run_id}:b:0", f"{run_id}:b:1"]},
+            "b_py": {"output": [f"{run_id}:b_py:0", f"{run_id}:b_py:1"]},
+        }
+        for node_type, handle in (("tell_key", "key"), ("tell_key_in_python", "output")):
+            task = await client.submit_task(node_type)
+            assert (await task.result(PATIENCE_S))[handle].startswith(f"{task.task_id}:")
