@@ -7,7 +7,7 @@
 4. Every component and node task has ended; nothing is queued, leased or delayed, and no limit is taken up.
 5. No replica holds anything in its memory for what has ended.
 6. A cycle counts its nodes as they ended.
-7. No attempt ran twice (`Nodes.repeated`).
+7. No attempt ran twice (`Nodes.repeated`), unless its run was lost and has begun again under another number.
 8. No node has raised a variable twice with `once` (`Life`); no request was carried out twice, unless stores lose writes
    (`Users`).
 9. Without faults, no user was answered that the servers failed, or waited in vain (`Life` notes these).

@@ -14,7 +14,7 @@ class Nodes:
 
     def __init__(self, draw: random.Random) -> None:
         self._draw = draw
-        self.attempts: Counter[tuple[str, int]] = Counter()
+        self.attempts: Counter[tuple[str, int, int]] = Counter()
         self.counted: defaultdict[str, set[str]] = defaultdict(set)
         """The idempotency keys under which each flow's variable "count" may have been raised."""
 
@@ -23,7 +23,7 @@ class Nodes:
         return [f"attempt {attempt} ran {times} times" for attempt, times in self.attempts.items() if times > 1]
 
     async def _attempt(self, ctx: Context, *, fails: float) -> None:
-        self.attempts[ctx.idempotency_key, ctx.attempt] += 1
+        self.attempts[ctx.idempotency_key, ctx.cycle, ctx.attempt] += 1
         if self._draw.random() < 0.6:
             await asyncio.sleep(3 * self._draw.random())
         if self._draw.random() < fails:
