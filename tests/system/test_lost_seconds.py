@@ -73,41 +73,6 @@ def test_cycles_that_waited_for_others_run_once_after_store_has_lost_them() -> N
     run_in_world(scenario, ledger.nodes, 0)
 
 
-def test_events_and_planned_times_lost_from_store_of_scheduler_alone_begin_again() -> None:
-    ledger = Ledger()
-    at_times = Flow("f", schedule={"interval": EVERY_S, "catch_up": "none"}, overlap="allow")
-    at_times.node("only", "work")
-    on_events = Flow("g", schedule={"event": {"name": "order"}}, overlap="allow")
-    on_events.node("only", "work")
-
-    async def scenario(world: World) -> None:
-        client = world.client
-        for flow in (at_times, on_events):
-            await client.register_flow(flow.flow_id, flow)
-            await client.start_flow(flow.flow_id)
-        await asyncio.sleep(2.5 * EVERY_S)
-        await client.publish_event("order", {"size": 1}, event_id="first")
-        await asyncio.sleep(1)
-        restore = world.snapshot(triggers=False)
-        await client.publish_event("order", {"size": 2}, event_id="second")
-        await asyncio.sleep(0.6 * EVERY_S)
-        before = {flow_id: [cycle async for cycle in client.list_cycles(flow_id)] for flow_id in ("f", "g")}
-        restore()
-        world.notice_loss()
-        await asyncio.sleep(5 * EVERY_S)
-        await client.pause_flow("f")
-        cycles = {flow_id: [cycle async for cycle in client.list_cycles(flow_id)][::-1] for flow_id in ("f", "g")}
-        assert [cycle.inputs["event"]["id"] for cycle in cycles["g"]] == ["first", "second"]
-        times = [cycle.planned_time for cycle in cycles["f"] if cycle.planned_time is not None]
-        assert times == [times[0] + at * timedelta(seconds=EVERY_S) for at in range(len(times))]
-        for flow_id, known in before.items():
-            again = {(cycle.cycle, cycle.run_id) for cycle in cycles[flow_id]}
-            assert {(cycle.cycle, cycle.run_id) for cycle in known} <= again
-        assert ledger.ran == Counter(f"{each}:{cycle.cycle}:only" for each in cycles for cycle in cycles[each])
-
-    run_in_world(scenario, ledger.nodes, 0)
-
-
 def test_cycles_of_a_backfill_that_the_store_has_lost_run_once() -> None:
     ledger = Ledger()
     flow = Flow("f", interval=EVERY_S)

@@ -11,7 +11,6 @@ from tradewind.grpc_engine.bearer import with_token
 from tradewind.scheduler.loops.bulk_jobs import bulk_jobs_loop
 from tradewind.scheduler.loops.due import due_loop
 from tradewind.scheduler.loops.events import event_loop
-from tradewind.scheduler.loops.lost_due import LostDue
 from tradewind.scheduler.loops.open_runs import open_runs_loop
 from tradewind.scheduler.loops.outbox import outbox_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
@@ -212,8 +211,6 @@ class Scheduler:
             jobs=ManageBulkJobs(stores.jobs, wake, clock),
         )
 
-        begin_due = BeginDue(begin)
-        self._lost_due = LostDue(begin_due, hand_over, self._background)
         self._loops = (
             bulk_jobs_loop(
                 stores.jobs,
@@ -237,16 +234,7 @@ class Scheduler:
                 StopEndedRuns(stores.states, node_tasks, clock),
             ),
             return_ends_loop(return_ends, wake, poll_s),
-            due_loop(
-                triggers,
-                begin_due,
-                hand_over,
-                self._ownership,
-                self._background,
-                self._lost_due,
-                publish_ends.on_listener,
-            ),
-            self._lost_due,
+            due_loop(triggers, BeginDue(begin), hand_over, self._ownership, self._background, publish_ends.on_listener),
             open_runs_loop(stores.open_runs, supervise, wake, clock, poll_s),
             queued_loop(waiting, hand_over, self._background, wake, poll_s),
             PublishEndsLoop(
@@ -263,7 +251,6 @@ class Scheduler:
         """Note that the store was away, and may have lost its latest writes."""
         self._open_states.clear()
         self._numbers.store_lost()
-        self._lost_due.store_lost()
         self._doctor.store_lost()
 
     def _redis_stores(self, settings: SchedulerSettings, replica: str) -> RedisStores:

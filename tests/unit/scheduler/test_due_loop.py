@@ -10,7 +10,6 @@ from structlog.testing import capture_logs
 from tests.waiting import until
 from tradewind.scheduler.domain.due import DueAnswer, DueFlow
 from tradewind.scheduler.loops.due import due_loop
-from tradewind.scheduler.loops.lost_due import LostDue
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.begin_due import BegunDue
@@ -103,8 +102,7 @@ async def test_early_flows_begin_together_when_due() -> None:
 
     anything = cast(Any, Triggers()), cast(Any, begins), cast(Any, hand_over), cast(Any, Owner())
     began_s = asyncio.get_running_loop().time()
-    lost = LostDue(*anything[1:3], background)
-    running = asyncio.ensure_future(due_loop(*anything, background, lost, lambda: None).run())
+    running = asyncio.ensure_future(due_loop(*anything, background, lambda: None).run())
     try:
         await until(lambda: len(stream.answers) == len(flows), "everything is answered")
         assert asyncio.get_running_loop().time() - began_s >= 0.079

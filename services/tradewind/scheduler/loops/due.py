@@ -9,7 +9,6 @@ from operator import attrgetter
 import structlog
 
 from tradewind.scheduler.domain.due import DueAnswer, DueFlow
-from tradewind.scheduler.loops.lost_due import LostDue
 from tradewind.scheduler.loops.owned_stream import OwnedStream
 from tradewind.scheduler.ports.peers import DueStream, Triggers
 from tradewind.scheduler.use_cases.background import Background
@@ -30,13 +29,12 @@ def due_loop(
     hand_over: HandOver,
     ownership: OwnPartitions,
     background: Background,
-    lost: LostDue,
     on_ends_listener: Callable[[], None],
 ) -> OwnedStream[DueFlow, DueStream]:
     """Return the loop that begins due cycles: it puts them on record, then hands them over and answers the triggers.
 
-    A trigger that comes before its time while a cycle runs waits here until it is due. `lost` remembers what has begun,
-    in case the store loses it. `on_ends_listener` is called when somebody has begun to listen to ends of cycles.
+    A trigger that comes before its time while a cycle runs waits here until it is due. `on_ends_listener` is called
+    when somebody has begun to listen to ends of cycles.
     """
 
     failing = IncidentLog(_log, "due_flows_not_begun", "due_flows_begun_again")
@@ -55,7 +53,6 @@ def due_loop(
             failing.note(str(error), flows=len(due), error=error)
             await stream.answer([_retry(flow) for flow in due])
             return
-        lost.note(due)
         if begun.runs:
             background.begin(hand_over(begun.runs), "handing over of due cycles")
         await stream.answer(begun.answers)
