@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.certificates import Authority
 from tests.servers import REDIS_REQUIRED, SYSTEM_REDIS, RedisServer, RedisServers, redis_kinds
 from tradewind.server.logs import quieten_logging
+from tradewind.tls import channels
 
 
 def pytest_configure() -> None:
@@ -21,6 +22,9 @@ def pytest_configure() -> None:
     The tests log as a program that has not configured logging does; `capture_logs` would count as a configuration.
     """
     quieten_logging("warning")
+    # Channels of one process share what they know of a port: one that leads to a server which is gone would have a new
+    # server at the same port taken for gone as well.
+    channels._EVERY_CHANNEL = (*channels._EVERY_CHANNEL, ("grpc.use_local_subchannel_pool", 1))
     # How fast examples are generated depends on the machine more than on the code. With CI=1 Hypothesis knows that.
     if "CI" not in os.environ:
         settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
