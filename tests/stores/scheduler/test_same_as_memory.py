@@ -178,6 +178,6 @@ def test_memory_and_redis_answer_alike(running_redis: RedisServer) -> None:
     run_machine(
         lambda: Twins(running_redis),  # type: ignore[arg-type]
         settings=settings(
-            max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=20, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
