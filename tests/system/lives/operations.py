@@ -48,7 +48,7 @@ class Users:
         """Change a flow twice, going by what was read once: only one of the changes is accepted."""
         etag = (await self._client.get_flow(flow_id)).flow.etag
         changes = [
-            self._client.update_flow(flow_id, {"keep_cycles": 5 + next(self._numbers)}, etag=etag) for _ in range(2)
+            self._client.update_flow(flow_id, {"keep_cycles": 6 + next(self._numbers)}, etag=etag) for _ in range(2)
         ]
         answers = await asyncio.gather(*changes, return_exceptions=True)
         accepted = [answer for answer in answers if not isinstance(answer, BaseException)]
