@@ -17,6 +17,7 @@ from tradewind.cli.parameters import (
     ReasonOption,
     RequestId,
     RequireWorker,
+    only_in_status,
     take,
 )
 from tradewind.cli.parsing import parse_concurrency, parse_rate, parse_statuses
@@ -153,11 +154,7 @@ async def results(
 async def list_(
     session: Session,
     status: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="queued|running|completed|partial|failed|cancelled",
-            help="Only batches in this status; may be repeated.",
-        ),
+        list[str] | None, only_in_status("batches", "queued|running|completed|partial|failed|cancelled")
     ] = None,
     limit: Newest = 20,
     output: Output = Format.TEXT,

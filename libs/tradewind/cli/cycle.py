@@ -16,6 +16,7 @@ from tradewind.cli.parameters import (
     StartedAfter,
     StartedBefore,
     Wait,
+    only_in_status,
     take,
 )
 from tradewind.cli.parsing import check_patience, parse_object, parse_statuses, parse_values
@@ -151,11 +152,7 @@ async def list_(
     session: Session,
     flow: Flow,
     status: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="running|completed|partial|failed|timeout|cancelled",
-            help="Only cycles in this status; may be repeated.",
-        ),
+        list[str] | None, only_in_status("cycles", "running|completed|partial|failed|timeout|cancelled")
     ] = None,
     started_after: StartedAfter = None,
     started_before: StartedBefore = None,

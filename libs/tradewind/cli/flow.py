@@ -18,6 +18,7 @@ from tradewind.cli.parameters import (
     Patience,
     ReasonOption,
     Wait,
+    only_in_status,
 )
 from tradewind.cli.parsing import (
     check_patience,
@@ -299,11 +300,7 @@ async def delete(
 async def list_(
     session: Session,
     status: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="registered|running|paused|stopped|completed|failed|deleting",
-            help="Only flows in this status; may be repeated.",
-        ),
+        list[str] | None, only_in_status("flows", "registered|running|paused|stopped|completed|failed|deleting")
     ] = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only flows with this label; may be repeated.")

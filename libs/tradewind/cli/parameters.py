@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -85,6 +85,11 @@ RateText = Annotated[
     str | None,
     typer.Option("--rate", metavar="KEY:COUNT/UNIT[:COST]", help="Begin at most COUNT per UNIT under this key."),
 ]
+
+
+def only_in_status(things: str, statuses: str) -> Any:
+    """Return the option that filters a list of `things`; `statuses` are what it takes, as the help shows them."""
+    return typer.Option("--status", metavar=statuses, help=f"Only {things} in this status; may be repeated.")
 
 
 async def take(limit: int, records: AsyncIterator[Record]) -> list[Record]:

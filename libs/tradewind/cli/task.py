@@ -20,6 +20,7 @@ from tradewind.cli.parameters import (
     RequestId,
     RequireWorker,
     Wait,
+    only_in_status,
     take,
 )
 from tradewind.cli.parsing import (
@@ -138,10 +139,7 @@ async def list_(
     session: Session,
     status: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="registered|pending|running|suspended|completed|failed|terminated|skipped",
-            help="Only tasks in this status; may be repeated.",
-        ),
+        only_in_status("tasks", "registered|pending|running|suspended|completed|failed|terminated|skipped"),
     ] = None,
     limit: Newest = 20,
     output: Output = Format.TEXT,
