@@ -81,7 +81,7 @@ class ErrorAnswers(StatusAnswers):
             message = f"internal error; see the server's log for correlation id {correlation_id}"
             return status_with(grpc.StatusCode.INTERNAL, "INTERNAL", message, {"correlation_id": correlation_id})
         # The caller's message leaves out what operators need to know, such as which host is away.
-        if status.message in outages.MESSAGES.values():
+        if outages.is_outage(status.message):
             self._store_outages.note(status.message, method=method, error=f"{type(error).__name__}: {error}")
         elif status.message != str(error):
             _log.warning("call_refused", method=method, told=status.message, error=f"{type(error).__name__}: {error}")

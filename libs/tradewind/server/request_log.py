@@ -46,7 +46,7 @@ class RequestLog:
                 response = await behavior(request, context)
             except grpc.aio.AbortError:
                 details, refused = context.details(), context.code() is grpc.StatusCode.UNAVAILABLE
-                if refused and not self._draining and details not in outages.MESSAGES.values():
+                if refused and not self._draining and not outages.is_outage(details):
                     self._refusals.note(details, method=method)
                 write = _log.debug if refused else _log.info if context.code() in _CALLERS_OWN else _log.warning
                 write("call", **_facts(method, context, begun), details=details)

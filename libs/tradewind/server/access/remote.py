@@ -104,7 +104,7 @@ class RemoteAuthority:
             yield
         except grpc.aio.AioRpcError as error:
             self._outages.note(error.code().name, details=error.details())
-            why = f"answer: {error.details()}" if error.details() in outages.MESSAGES.values() else "be reached"
+            why = f"answer: {error.details()}" if outages.is_outage(error.details()) else "be reached"
             raise Unavailable("PEER_UNAVAILABLE", f"the access service cannot {why}") from error
 
     async def watch(self, changed: Changed) -> None:

@@ -42,6 +42,11 @@ def message_of(error: Exception) -> str:
     return next(MESSAGES[kind] for kind in type(error).__mro__ if kind in MESSAGES)
 
 
+def is_outage(message: str | None) -> bool:
+    """Return whether a message is what callers get while a store is unusable, whichever server sends it."""
+    return message in MESSAGES.values()
+
+
 @contextmanager
 def outage_as_fault(incidents: IncidentLog) -> Iterator[None]:
     """Raise Unavailable instead of redis-py's exceptions while the store is away, and note them."""
