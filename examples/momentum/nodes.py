@@ -6,6 +6,7 @@ import os
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from tradewind.worker import Context, Emit, node
@@ -45,8 +46,8 @@ def moving_average(prices: dict[str, Any], window: int) -> Averages:
     """Average each share's prices over `window` months, as of a month ago and as of now."""
     return {
         share: {
-            "before": sum(values[-window - 1 : -1]) / window,
-            "now": sum(values[-window:]) / window,
+            "before": fmean(values[-window - 1 : -1]),
+            "now": fmean(values[-window:]),
             "price": values[-1],
         }
         for share, values in prices["series"].items()

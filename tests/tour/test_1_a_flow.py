@@ -1,5 +1,7 @@
 """Chapter 1: a node is a function, a flow joins nodes, a cycle is one execution of a flow."""
 
+from statistics import fmean
+
 from tradewind.client import CycleStatus
 from tradewind.flow import Flow
 from tradewind.testing import run_node, running_stack
@@ -16,7 +18,7 @@ async def prices(ctx: Context, symbol: str, days: int = 4) -> list[float]:
 @node("average", outputs=["average"])
 async def average(prices: list[float], window: int = 2) -> float:
     """`prices` arrives by an edge, `window` comes from the config or its default."""
-    return sum(prices[-window:]) / window
+    return fmean(prices[-window:])
 
 
 def momentum() -> Flow:
