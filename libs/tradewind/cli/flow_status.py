@@ -9,6 +9,8 @@ from tradewind.client import CycleStatistics, FlowDescription, Pause
 
 _KEEP_CYCLES = 100
 """How many ended cycles are kept unless the flow says otherwise."""
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+"""How many seconds the units of a definition have, the longest first."""
 
 
 def show_flow(screen: Screen, described: FlowDescription, statistics: CycleStatistics | None) -> None:
@@ -21,6 +23,7 @@ def show_flow(screen: Screen, described: FlowDescription, statistics: CycleStati
         ("schedule", _schedule_text(config, flow.begins_on)),
         ("paused", _pause_text(screen, flow.pause)),
         ("stopped", stop_text(screen, flow.stop)),
+        *_choices(config),
         ("kept", _retention_text(config)),
         ("nodes", f"{flow.node_count} in {counted(len(flow.components), 'component')}"),
         ("revision", str(flow.revision)),
@@ -38,10 +41,26 @@ def size_text(nodes: int, components: int) -> str:
     return f"{counted(nodes, 'node')} in {counted(components, 'component')}"
 
 
+def _choices(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what a flow says about its cycles, by the names of the fields; "" for what it leaves at the default."""
+    failures, at_once = config.get("pause_after_failures"), config.get("max_running")
+    return [
+        ("description", config.get("description", "")),
+        ("overlap", config.get("overlap", "")),
+        ("failure policy", config.get("failure_policy", "")),
+        ("on failure", ", ".join(config.get("on_failure", ()))),
+        ("finally", ", ".join(config.get("finally", ()))),
+        ("timeout", f"{_span(config['timeout'])} for a cycle" if "timeout" in config else ""),
+        ("pause after", f"{counted(failures, 'failed cycle')} in a row" if failures else ""),
+        ("max running", f"{counted(at_once, 'node')} at once, over all cycles" if at_once else ""),
+    ]
+
+
 def _schedule_text(config: Mapping[str, Any], begins_on: str) -> str:
-    """Return `every 5 s`, `runs once`, `30 9 * * 1-5 (UTC)` or `on event "price"`, with any bounds and jitter."""
+    """Return `every 5s`, `runs once`, `30 9 * * 1-5 (UTC)` or `on event "price"`, and what else its schedule says."""
     schedule = config.get("schedule") or {"interval": config.get("interval")}
-    more = [f"{name} {schedule[name]}" for name in ("start", "end", "jitter", "max_cycles") if name in schedule]
+    more = [f"{name} {schedule[name]}" for name in ("start", "end", "max_cycles", "catch_up") if name in schedule]
+    more += [f"{name} {_span(schedule[name])}" for name in ("jitter", "catch_up_window") if name in schedule]
     if "cron" in schedule:
         text = f"{schedule['cron']} ({schedule.get('zone', 'UTC')})"
     elif "at" in schedule:
@@ -55,17 +74,20 @@ def _schedule_text(config: Mapping[str, Any], begins_on: str) -> str:
 
 def _retention_text(config: Mapping[str, Any]) -> str:
     """Return how long ended cycles stay on record."""
-    text = f"the newest {config.get('keep_cycles', _KEEP_CYCLES)} cycles"
-    if "keep_for" not in config:
-        return text
-    period = config["keep_for"]
-    return f"{text}, for {period} s" if isinstance(period, int | float) else f"{text}, for {period}"
+    text = f"the newest {counted(config.get('keep_cycles', _KEEP_CYCLES), 'cycle')}"
+    return f"{text}, for {_span(config['keep_for'])}" if "keep_for" in config else text
 
 
-def _interval_text(interval: object) -> str:
-    if interval in (0, "0"):
-        return "runs once"
-    return f"every {interval} s" if isinstance(interval, int | float) else f"every {interval}"
+def _interval_text(interval: int | str) -> str:
+    return f"every {_span(interval)}" if interval else "runs once"
+
+
+def _span(length: int | str) -> str:
+    """Return a length of time as people write it in a definition: `10m` for 600."""
+    if isinstance(length, str):
+        return length
+    unit, size = next((unit, size) for unit, size in _UNITS.items() if length % size == 0)
+    return f"{length // size}{unit}"
 
 
 def _pause_text(screen: Screen, pause: Pause | None) -> str:

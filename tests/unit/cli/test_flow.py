@@ -198,24 +198,6 @@ def test_wait_times_out(shell: Shell, stack: FakeStack) -> None:
     ]
 
 
-def test_status_prints_flow_and_last_cycle(shell: Shell) -> None:
-    shell("flow", "run", "momentum")
-
-    assert shell("flow", "status", "momentum").lines == [
-        "flow        momentum",
-        "status      registered",
-        "schedule    every 5m",
-        "kept        the newest 100 cycles",
-        "nodes       2 in 1 component",
-        "revision    1",
-        "last cycle  0 completed in 250 ms (2 completed)",
-    ]
-    described = shell("flow", "status", "momentum", "-o", "json").json
-    assert described["flow"]["flow_id"] == "momentum"
-    assert described["current_cycle"]["counts"]["completed"] == 2
-    assert described["statistics"]["total_nodes"] == 2
-
-
 def test_watch_ends_after_given_number_of_cycles(shell: Shell, stack: FakeStack) -> None:
     shell("flow", "run", "momentum")
     stack.scheduler.ending = None
