@@ -144,7 +144,7 @@ async def _everything(stack: Stack) -> list[object]:
         [each async for each in owner.list_dead_letters()],
         await owner.get_batch(batch_id),
         [each async for each in owner.list_notifications()],
-        [each.session_id for each in await owner.list_sessions()],
+        [each.session_id async for each in owner.list_sessions()],
         {each.user_id: each.role async for each in stack.admin.list_users()},
     ]
 

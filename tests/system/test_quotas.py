@@ -31,12 +31,12 @@ async def test_daily_quota_counts_only_accepted_calls(tmp_path: Path, monkeypatc
             for client in (ann, unary):
                 with pytest.raises(NotFound):
                     await client.run_flow("unheard-of")
-            quota_before = (await ann.list_quotas())[0]
+            (quota_before,) = [each async for each in ann.list_quotas()]
             assert (quota_before.used, quota_before.most) == (0, 3)
             for client in (ann, unary):
                 await client.run_flow("sums")
             await ann.run_flows(["sums"])
-            used = (await admin.list_quotas("ann"))[0]
+            (used,) = [each async for each in admin.list_quotas("ann")]
             assert used.used == 3
             with pytest.raises(Exhausted) as refusal:
                 await ann.run_flow("sums")

@@ -95,7 +95,7 @@ async def whoami(session: Session, output: Output = Format.TEXT) -> None:
 
     async with session.client() as client:
         me = await client.who_am_i()
-        used = await client.list_quotas() if me.role is Role.USER else []
+        used = [quota async for quota in client.list_quotas()] if me.role is Role.USER else []
     if output is Format.JSON:
         session.screen.json({"user_id": me.user_id, "role": me.role, "quotas": used})
         return
@@ -135,7 +135,7 @@ async def create(
 async def list_(session: Session, user: User = "", output: Output = Format.TEXT) -> None:
     """List tokens and sessions."""
     async with session.client() as client:
-        found = await client.list_sessions(user)
+        found = [each async for each in client.list_sessions(user)]
     rows = [_row(session, each) for each in found]
     columns = ["ID", "USER", "KIND", "CREATED", "LAST USED", "EXPIRES", "NOTE"]
     session.screen.results(output, found, columns, rows)
@@ -199,7 +199,7 @@ async def quotas(
 ) -> None:
     """Show how much of the daily quotas a user has used today."""
     async with session.client() as client:
-        used = await client.list_quotas(user_id)
+        used = [quota async for quota in client.list_quotas(user_id)]
     session.screen.show(output, used, _show_quotas)
 
 

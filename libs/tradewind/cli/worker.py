@@ -131,7 +131,7 @@ async def list_(
     async with session.client() as client:
         workers = [worker async for worker in client.list_workers(include_offline=all)]
         try:
-            since = await client.list_connections([worker.worker_id for worker in workers])
+            since = await client.connected_since([worker.worker_id for worker in workers])
         except TradewindError:
             # The registry's list is useful even without the node task manager.
             since = None

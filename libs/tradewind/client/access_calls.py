@@ -66,11 +66,12 @@ class AccessCalls:
         answer = await self._connection.to_access.once(self._connection.access.CreateToken, request)
         return NewToken(answer.token, session_from(answer.session))
 
-    async def list_sessions(self, user_id: str = "") -> list[SessionRecord]:
-        """Return the sessions and tokens of the caller, or for an operator, of any user; newest first."""
+    async def list_sessions(self, user_id: str = "") -> AsyncIterator[SessionRecord]:
+        """Yield the sessions and tokens of the caller, or for an operator, of any user; newest first."""
         request = build(pb.ListSessionsRequest, user_id=user_id)
         answer = await self._connection.to_access.call(self._connection.access.ListSessions, request)
-        return [session_from(each) for each in answer.sessions]
+        for each in answer.sessions:
+            yield session_from(each)
 
     async def revoke_session(self, session_id: str, *, user_id: str = "") -> None:
         """Revoke a session or token at once. Raises NotFound, PermissionDenied."""
@@ -93,14 +94,15 @@ class AccessCalls:
         )
         return user_from((await self._connection.to_access.call(self._connection.access.SetUser, request)).user)
 
-    async def list_quotas(self, user_id: str = "") -> list[QuotaRecord]:
-        """Return how much of each daily quota the caller, or for an operator any user, has used today, by endpoint.
+    async def list_quotas(self, user_id: str = "") -> AsyncIterator[QuotaRecord]:
+        """Yield how much of each daily quota the caller, or for an operator any user, has used today, by endpoint.
 
-        Empty for users whose calls are not counted. Raises NotFound, PermissionDenied.
+        None for users whose calls are not counted. Raises NotFound, PermissionDenied.
         """
         request = build(pb.ListQuotasRequest, user_id=user_id)
         answer = await self._connection.to_access.call(self._connection.access.ListQuotas, request)
-        return [quota_from(each) for each in answer.quotas]
+        for each in answer.quotas:
+            yield quota_from(each)
 
     async def list_users(self) -> AsyncIterator[UserRecord]:
         """Yield all users, in the service's own order."""

@@ -79,8 +79,8 @@ class NodeTaskCalls:
             for node_task in page.node_tasks:
                 yield node_task_from(node_task)
 
-    async def list_connections(self, worker_ids: Sequence[str]) -> dict[str, datetime]:
-        """Return which of the workers are connected to a node task manager, and since when."""
+    async def connected_since(self, worker_ids: Sequence[str]) -> dict[str, datetime]:
+        """Return, by worker id, since when workers are connected to a node task manager; others are left out."""
         since: dict[str, datetime] = {}
         for first in range(0, len(worker_ids), WORKERS):
             request = pb.ListConnectionsRequest(worker_ids=worker_ids[first : first + WORKERS])

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import inspect
 import subprocess
 import sys
 import threading
@@ -261,3 +262,10 @@ def test_has_every_method_of_async_client() -> None:
 
     assert public - set(dir(SyncClient)) == {"addresses", "patience", "receive_due"}
     assert SyncClient.get_flow.__doc__ == Client.get_flow.__doc__
+
+
+def test_every_list_is_iterated_over() -> None:
+    """One way to read a list, whether its RPC has pages or not."""
+    lists = [name for name in dir(Client) if name.startswith("list_")]
+
+    assert [name for name in lists if not inspect.isasyncgenfunction(getattr(Client, name))] == []
