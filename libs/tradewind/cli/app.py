@@ -61,7 +61,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Run flows, graphs of typed nodes that repeat on a schedule, on remote workers.",
-    epilog="Exit codes: 0 success, 1 what was asked failed, 2 wrong usage, input or name, 3 a server is not reached.",
+    epilog="Times are in UTC, typed ones unless they have an offset. "
+    "Exit codes: 0 success, 1 what was asked failed, 2 wrong usage, input or name, 3 a server is not reached.",
 )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import fail
-from tradewind.cli.parameters import FlowName, Newest, Output, ReasonOption, take
+from tradewind.cli.parameters import IN_UTC, FlowName, Newest, Output, ReasonOption, take
 from tradewind.cli.parsing import parse_time
 from tradewind.cli.screen import Format, planned
 from tradewind.cli.session import Session, asynchronous
@@ -33,11 +33,11 @@ async def backfill(
             "--from",
             metavar="TIME",
             parser=parse_time,
-            help="Start of the range, such as 2026-11-01 or 2026-11-01T09:30; UTC unless it has an offset.",
+            help=f"Start of the range{IN_UTC}: 2026-11-01, 2026-11-01T09:30+01:00.",
         ),
     ],
     end: Annotated[
-        datetime, typer.Option("--to", metavar="TIME", parser=parse_time, help="End of the range, exclusive.")
+        datetime, typer.Option("--to", metavar="TIME", parser=parse_time, help=f"End of the range, exclusive{IN_UTC}.")
     ],
     max_running: Annotated[int, typer.Option(min=1, max=50, help="How many cycles may run at once.")] = 1,
     wait: Annotated[

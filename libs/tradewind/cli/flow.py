@@ -278,9 +278,11 @@ async def delete(
     wait: Annotated[
         float,
         typer.Option(
-            metavar="TIME", parser=parse_duration, help="Longest time to wait for the deletion to finish: 20, 20s, 5m."
+            metavar="DURATION",
+            parser=parse_duration,
+            help="Longest time to wait for the deletion to finish: 20, 20s, 5m.",
         ),
-    ] = 30.0,
+    ] = 30,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation at a terminal.")] = False,
     output: Output = Format.TEXT,
 ) -> None:

@@ -11,6 +11,9 @@ from tradewind.cli.screen import Format
 
 Record = TypeVar("Record")
 
+IN_UTC = ", in UTC unless it has an offset"
+"""What the help of every option that takes a time says of it."""
+
 FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="NAME")]
 Definition = Annotated[
     str,
@@ -26,14 +29,12 @@ StartedAfter = Annotated[
     typer.Option(
         metavar="TIME",
         parser=parse_time,
-        help="Only cycles that began at or after this time; UTC unless it has an offset.",
+        help=f"Only cycles that began at or after this time{IN_UTC}.",
     ),
 ]
 StartedBefore = Annotated[
     datetime | None,
-    typer.Option(
-        metavar="TIME", parser=parse_time, help="Only cycles that began before this time; UTC unless it has an offset."
-    ),
+    typer.Option(metavar="TIME", parser=parse_time, help=f"Only cycles that began before this time{IN_UTC}."),
 ]
 ReasonOption = Annotated[str, typer.Option(help="Reason, kept on record.")]
 Etag = Annotated[
@@ -54,7 +55,7 @@ InputsJson = Annotated[
 
 Patience = Annotated[
     float | None,
-    typer.Option("--timeout", metavar="TIME", parser=parse_duration, help="Longest time to wait: 20, 20s, 5m."),
+    typer.Option("--timeout", metavar="DURATION", parser=parse_duration, help="Longest time to wait: 20, 20s, 5m."),
 ]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for it to end and print its outputs.")]
 

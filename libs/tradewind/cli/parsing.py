@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar
 
@@ -55,14 +55,14 @@ def parse_pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
     return found
 
 
-def parse_time(text: str, option: str | None = None, zone: tzinfo | None = UTC) -> datetime:
-    """Read an ISO 8601 time, in `zone` (None: local time) unless it names one. Raises typer.BadParameter."""
+def parse_time(text: str) -> datetime:
+    """Read an ISO 8601 time, in UTC, as times are printed, unless it has an offset. Raises typer.BadParameter."""
     try:
         read = datetime.fromisoformat(text)
-        return (read if read.tzinfo or zone is None else read.replace(tzinfo=zone)).astimezone(UTC)
+        return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise typer.BadParameter(
-            f'"{text}" is not a time; give one such as 2026-11-01 or 2026-11-01T09:30:00+01:00', param_hint=option
+            f'"{text}" is not a time; give one such as 2026-11-01 or 2026-11-01T09:30:00+01:00'
         ) from None
 
 

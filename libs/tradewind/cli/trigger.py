@@ -1,11 +1,12 @@
 """`tradewind trigger ...`: triggers that fire at a time or for an event, and are received from a queue."""
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.parameters import Output, take
+from tradewind.cli.parameters import IN_UTC, Output, take
 from tradewind.cli.parsing import parse_duration, parse_json, parse_object, parse_time
 from tradewind.cli.screen import Format, Screen, planned
 from tradewind.cli.session import Session, asynchronous
@@ -51,17 +52,17 @@ async def save(
     trigger_id: TriggerName,
     queue: Queue,
     at: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TIME", help="Fire at this time, local unless it has an offset; may be repeated."),
+        list[datetime] | None,
+        typer.Option(metavar="TIME", parser=parse_time, help=f"Fire at this time{IN_UTC}; may be repeated."),
     ] = None,
     after: Annotated[
         float | None,
-        typer.Option(metavar="TIME", parser=parse_duration, help="Fire once, this long from now: 20, 20s, 5m."),
+        typer.Option(metavar="DURATION", parser=parse_duration, help="Fire once, this long from now: 20, 20s, 5m."),
     ] = None,
     every: Annotated[
         float | None,
         typer.Option(
-            metavar="TIME",
+            metavar="DURATION",
             parser=parse_duration,
             help="Fire repeatedly at this interval, from --start on, or else one interval from now.",
         ),
@@ -90,14 +91,16 @@ async def save(
     ] = None,
     payload_json: PayloadJson = None,
     jitter: Annotated[
-        float, typer.Option(metavar="TIME", parser=parse_duration, help="Fire up to this much later, to spread load.")
-    ] = 0.0,
+        float,
+        typer.Option(metavar="DURATION", parser=parse_duration, help="Fire up to this much later, to spread load."),
+    ] = 0,
     start: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Do not fire before this time, local unless it has an offset.")
+        datetime | None,
+        typer.Option(metavar="TIME", parser=parse_time, help=f"Do not fire before this time{IN_UTC}."),
     ] = None,
     end: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Do not fire at or after this time, local unless it has an offset."),
+        datetime | None,
+        typer.Option(metavar="TIME", parser=parse_time, help=f"Do not fire at or after this time{IN_UTC}."),
     ] = None,
     max_firings: Annotated[int, typer.Option(min=0, help="Fire at most this many times; 0 means no limit.")] = 0,
     epoch: Annotated[int, typer.Option(min=0, help="A higher epoch restarts a completed trigger.")] = 0,
@@ -107,7 +110,7 @@ async def save(
 
     Saving the same again changes nothing.
     """
-    moments = [parse_time(each, "--at", zone=None) for each in at or ()]
+    moments = at or []
     kinds = [bool(moments), after is not None, every is not None, bool(cron), bool(event), on_finished is not None]
     if kinds.count(True) != 1:
         raise typer.BadParameter("give exactly one of --at, --after, --every, --cron, --event and --on-finished")
@@ -127,8 +130,8 @@ async def save(
             statuses=status or (),
             payload=parse_json(payload_json, "--payload-json"),
             jitter=jitter,
-            start=parse_time(start, "--start", zone=None) if start else None,
-            end=parse_time(end, "--end", zone=None) if end else None,
+            start=start,
+            end=end,
             max_firings=max_firings,
             epoch=epoch,
         )

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,14 @@ _VARIABLES = (
     "TRADEWIND_LOG_FORMAT",
     "TRADEWIND_LOG_LEVEL",
 )
-_PLAIN = "%(asctime)s %(levelname)-7s %(message)s"
+
+
+class _Lines(logging.Formatter):
+    """Writes lines for people, in UTC as the services and commands do."""
+
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
 
 
 def telemetry_settings() -> "TelemetrySettings | None":
@@ -53,7 +61,9 @@ def configure_worker_logging(least: int | None = None) -> None:
             logging.getLogger().setLevel(least)
             return
         quieten_logging(settings.log_level)
-    logging.basicConfig(level=least, format=_PLAIN)
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines("%(asctime)s %(levelname)-7s %(message)s"))
+    logging.basicConfig(level=least, handlers=[handler])
 
 
 async def open_metrics(capacity: int, running: Callable[[], int]) -> "WorkerMetrics | None":

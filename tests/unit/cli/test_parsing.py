@@ -3,35 +3,61 @@
 import io
 import os
 import subprocess
-import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
+from typer.main import get_command
 
 from tests.unit.cli.shell import COMMAND, Shell
+from tests.unit.client.fake_stack import FakeStack
+from tests.zones import machine_in
+from tradewind.cli.app import app
 from tradewind.cli.batch_items import read_items
 from tradewind.cli.parsing import parse_duration, parse_object, parse_time, parse_values
+from tradewind.cli.screen import iso
 
 
 @pytest.fixture
-def in_honolulu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "Pacific/Honolulu")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def in_honolulu() -> Iterator[None]:
+    with machine_in("Pacific/Honolulu"):
+        yield
 
 
 @pytest.mark.usefixtures("in_honolulu")
-def test_time_zone_comes_from_text_then_default_then_machine() -> None:
-    nine = datetime(2026, 11, 1, 9, tzinfo=UTC)
-    assert parse_time("2026-11-01T09:00", "--from") == nine
-    assert parse_time("2026-11-01T14:00+05:00", "--from") == nine
-    assert parse_time("2026-11-01T09:00:00.000Z", "--at", zone=None) == nine
-    assert parse_time("2026-10-31T23:00", "--at", zone=None) == nine
+@pytest.mark.parametrize("text", ["2026-11-01T09:00", "2026-11-01T14:00+05:00", "2026-11-01T09:00:00.000Z"])
+def test_times_are_in_utc_as_typed_and_as_printed(text: str) -> None:
+    assert iso(parse_time(text)) == "2026-11-01T09:00:00.000Z"
+
+
+def test_every_option_that_takes_a_time_reads_it_alike() -> None:
+    """TIME is a moment, in UTC unless it has an offset; a length of time is a DURATION."""
+    options = [option for command in _commands(get_command(app)) for option in command.params]
+    readers: dict[str | None, set[Any]] = {}
+    for option in options:
+        readers.setdefault(option.metavar, set()).add(option.type_descriptor.parameter_info.parser)
+
+    assert readers.pop("TIME") == {parse_time}
+    assert readers.pop("DURATION") == {parse_duration}
+    assert not set().union(*readers.values()) & {parse_time, parse_duration}
+
+
+def _commands(command: Any) -> Iterator[Any]:
+    yield command
+    for each in getattr(command, "commands", {}).values():
+        yield from _commands(each)
+
+
+@pytest.mark.usefixtures("in_honolulu")
+def test_trigger_is_saved_for_times_in_utc(shell: Shell, stack: FakeStack) -> None:
+    bounds = ("--start", "2026-11-01", "--end", "2026-11-03T00:00+01:00")
+    shell("trigger", "save", "a", "-q", "q", "--at", "2026-11-01T09:00", "--at", "2026-11-02T09:00+01:00", *bounds)
+
+    schedule = stack.trigger.saved[-1].schedule
+    times = [each.ToJsonString() for each in (*schedule.times.at, schedule.start, schedule.end)]
+    assert times == ["2026-11-01T09:00:00Z", "2026-11-02T08:00:00Z", "2026-11-01T00:00:00Z", "2026-11-02T23:00:00Z"]
 
 
 @pytest.mark.parametrize("text", ["soon", "9999-12-31T23:59:59-10:00", "0001-01-01T00:00:00+10:00"])

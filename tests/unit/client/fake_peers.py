@@ -21,7 +21,7 @@ from tradewind.api.node_task_manager.v1 import (
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as ntm
 from tradewind.api.registry.v1 import registry_service_pb2 as reg
 from tradewind.api.registry.v1 import registry_service_pb2_grpc, worker_pb2
-from tradewind.api.trigger.v1 import trigger_service_pb2, trigger_service_pb2_grpc
+from tradewind.api.trigger.v1 import trigger_pb2, trigger_service_pb2, trigger_service_pb2_grpc
 
 
 class FakeRegistry(registry_service_pb2_grpc.RegistryServiceServicer):
@@ -181,10 +181,17 @@ class FakeAccess(access_service_pb2_grpc.AccessServiceServicer):
 
 
 class FakeTrigger(trigger_service_pb2_grpc.TriggerServiceServicer):
-    """Delivers triggers; its first answer is lost."""
+    """Keeps what is saved, and delivers triggers; its first answer to a request to fire one is lost."""
 
     def __init__(self) -> None:
         self.fired: set[str] = set()
+        self.saved: list[trigger_pb2.Trigger] = []
+
+    async def SaveTrigger(
+        self, request: trigger_service_pb2.SaveTriggerRequest, context: Context
+    ) -> trigger_service_pb2.SaveTriggerResponse:
+        self.saved.append(request.trigger)
+        return trigger_service_pb2.SaveTriggerResponse(trigger=request.trigger)
 
     async def FireTrigger(
         self, request: trigger_service_pb2.FireTriggerRequest, context: Context

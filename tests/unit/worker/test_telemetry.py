@@ -1,10 +1,13 @@
 """Where a worker logs."""
 
+import logging
+import re
 from collections.abc import Iterator
 
 import pytest
 import structlog
 
+from tests.zones import machine_in
 from tradewind.worker.telemetry import configure_worker_logging
 
 
@@ -29,3 +32,16 @@ def test_lines_for_people_go_to_stderr_from_the_level_on(
     logged = capfd.readouterr()
     assert logged.out == ""
     assert ("serving_metrics" in logged.err) == (level == "info")
+
+
+def test_lines_for_people_begin_with_time_in_utc(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    with machine_in("Pacific/Honolulu"):
+        configure_worker_logging(root.level)
+        facts = {"levelno": logging.INFO, "levelname": "INFO", "msg": "connected", "created": 1_900_000_000}
+        record = logging.makeLogRecord(facts)
+        root.handle(record)
+    assert re.fullmatch(r"2030-03-17T17:46:40\.\d\d\dZ INFO    connected\n", capfd.readouterr().err)
