@@ -111,6 +111,19 @@ async def test_second_stack_names_process_that_holds_the_port(processes: Process
     assert not (tmp_path / "other").exists()
 
 
+async def test_stack_that_cannot_start_says_so_as_it_logs(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, address = await processes.start_stack()
+    monkeypatch.setenv("TRADEWIND_LOG_FORMAT", "json")
+    second = processes.start("up", "--port", address.rpartition(":")[2], "--data", str(tmp_path / "other"))
+
+    assert await second.wait_for_exit() == 1
+    (entry,) = map(json.loads, second.output.splitlines())
+    assert (entry["event"], entry["level"]) == ("cannot_start", "error")
+    assert entry["error"].startswith(f"port {address.rpartition(':')[2]} is in use")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_stack_stops_in_bounded_time_and_watch_resumes_after_restart(
     processes: Processes, number: signal.Signals

@@ -117,6 +117,7 @@ class Server:
         self._stock_streams = StockStreams()
         self._server: grpc.aio.Server | None = None
         self._health_server: grpc.aio.Server | None = None
+        self._has_served = False
 
     @property
     def address(self) -> str:
@@ -158,6 +159,7 @@ class Server:
                 raise StartError(str(error)) from error
             raise
         await server.start()
+        self._has_served = True
         _log.info("serving", address=self.address, services=[name for each in self._services for name in each.names])
 
     def _middlewares(self) -> list[Middleware]:
@@ -203,7 +205,8 @@ class Server:
         # In parallel: each takes seconds if its endpoint is away.
         tracings = [self._tracing, *(each.tracing for each in self._services if each.tracing is not None)]
         await asyncio.gather(*(asyncio.to_thread(each.shutdown) for each in tracings))
-        _log.info("stopped", address=self.address)
+        if self._has_served:
+            _log.info("stopped", address=self.address)
 
 
 async def _run_bounded(work: Any, timeout_s: float, what: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
+import structlog
 import uvloop
 
 from tradewind.access.app import FIRST_ADMIN
@@ -27,12 +28,15 @@ _STEPS = (
 )
 _STEPS_ELSEWHERE = ("  tradewind init hello                            # a small project to begin with",)
 
+_log = structlog.get_logger(__name__)
+
 
 def run(build: Callable[[], Standalone]) -> int:
     """Run the stack until SIGINT or SIGTERM and return the exit code: 0 after a signal, 1 when it cannot start.
 
     A second signal ends the process at once.
     """
+    stack = None
     try:
         stack = build()
         configure_logging(stack.settings.log_level, stack.settings.log_format)
@@ -40,7 +44,10 @@ def run(build: Callable[[], Standalone]) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(stack))
     except StandaloneError as error:
-        print(f"error: {error}", file=sys.stderr)
+        if stack is not None and stack.settings.log_format == "json":
+            _log.error("cannot_start", error=str(error))
+        else:
+            print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
