@@ -61,6 +61,16 @@ async def test_client_of_a_node_reaches_the_same_stack(monkeypatch: pytest.Monke
     assert os.environ["TRADEWIND_ADDRESS"] == "localhost:1"
 
 
+async def test_running_stack_leaves_what_is_set_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = ("TRADEWIND_ADDRESS", "TRADEWIND_TOKEN", "TRADEWIND_SECRET_KEY", "OTHER")
+    for name in (*changed, "TRADEWIND_CODEC"):
+        monkeypatch.setenv(name, "before")
+    async with running_stack([show]):
+        os.environ.update(dict.fromkeys(changed, "set"))
+    assert {name: os.environ[name] for name in changed} == dict.fromkeys(changed, "set")
+    assert os.environ["TRADEWIND_CODEC"] == "before"
+
+
 async def test_no_idempotency_key_returns_when_flow_is_deleted_and_registered_again() -> None:
     flow = Flow("telling", "1h")
     flow.node("tell", tell_key)
