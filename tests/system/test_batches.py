@@ -250,7 +250,7 @@ async def test_task_commands(shell: Shell) -> None:
     assert re.search(r"type +numbers\nstatus +completed(.|\n)*output +numbers = \[4\]", shown)
     (task,) = await shell.json("task", "list", "--status", "completed")
     assert task["node_task_id"] in await shell("task", "list")
-    assert "completed" in await shell("task", "get", task["node_task_id"])
+    assert "completed" in await shell("task", "show", task["node_task_id"])
     assert await shell("task", "cancel", task["node_task_id"]) == f"{task['node_task_id']} is completed\n"
     failed = await shell("task", "submit", "failing", "--params-json", '{"total": 1}', "--wait", exit_code=1)
     assert "ValueError: will not have 1" in failed
@@ -265,7 +265,7 @@ async def test_task_commands(shell: Shell) -> None:
     assert "is not KEY:MAX[:WHEN_FULL]" in await shell("task", "submit", "numbers", "--concurrency", "1", exit_code=2)
     waiting = await shell.json("task", "submit", "nobodys", "-o", "json")
     assert waiting["warnings"] == ['no live worker offers node type "nobodys"; it waits until one does']
-    assert "no live worker offers" in await shell("task", "get", waiting["task"]["node_task_id"])
+    assert "no live worker offers" in await shell("task", "show", waiting["task"]["node_task_id"])
     assert "no node type" in await shell("task", "submit", "nobodys", "--require-worker", exit_code=2)
 
 

@@ -38,7 +38,7 @@ async def test_a_flow_from_registration_to_deletion(shell: Shell, tmp_path: Path
     assert "numbers from 2" in await shell("flow", "logs", "sums", "--cycle", "0", "-f")
     assert "feed (numbers)" in await shell("flow", "graph", "sums")
     assert (await shell("flow", "graph", "sums", "-o", "mermaid")).startswith("flowchart LR")
-    assert re.search(r"type +parity\nstatus +completed", await shell("task", "get", "sums:0:0:sort"))
+    assert re.search(r"type +parity\nstatus +completed", await shell("task", "show", "sums:0:0:sort"))
     (line,) = (await shell("task", "watch", "sums:0:0:sort")).splitlines()
     assert line.strip() == 'completed: {"even": 14}'
 
@@ -108,7 +108,7 @@ async def test_failed_run_is_reported_with_exit_code_1(shell: Shell) -> None:
     assert lines[0].startswith("failing cycle 0 failed in ")
     assert lines[1] == "  bad (failing) failed: ValueError: will not have 6"
     assert "ValueError: will not have 6" in await shell("cycle", "show", "failing")
-    task = await shell.json("task", "get", "failing:0:0:bad")
+    task = await shell.json("task", "show", "failing:0:0:bad")
     assert 'raise ValueError(f"will not have {total}")' in task["error"]["traceback"]
     assert (await shell("cycle", "show", "failing", "--output", "bad", exit_code=1)).startswith(
         "error: bad has no output"
@@ -121,7 +121,7 @@ async def test_terminate_command_fails_waiting_run_command(shell: Shell, process
     following = processes.start("flow", "logs", "gated", "-f", address=shell.address)
     await following.wait_for_output("numbers from 1")
     await until(lambda: (tmp_path / "open.begun").exists(), "the gate has begun")
-    task = await shell.json("task", "get", "gated:0:0:gate")
+    task = await shell.json("task", "show", "gated:0:0:gate")
 
     assert task["status"] == "running"
     await shell("task", "terminate", "gated:0:0:gate", "--reason", "not today")

@@ -68,8 +68,8 @@ async def test_node_succeeds_with_enough_items_and_null_for_failed_ones(client: 
     assert wrong == "error: listed does not run over a list: it has no items\n"
     wrong = await shell("cycle", "show", "halving", "--items", "hlaf", exit_code=2)
     assert wrong == 'error: cycle 0 of halving has no node "hlaf"; did you mean "half"?\n'
-    assert re.search(r"items +6 of 6 items done, 3 failed", await shell("task", "get", "halving:0:0:half"))
-    assert re.search(r"error: ValueError: 5 is odd", await shell("task", "get", "halving:0:0:half:5"))
+    assert re.search(r"items +6 of 6 items done, 3 failed", await shell("task", "show", "halving:0:0:half"))
+    assert re.search(r"error: ValueError: 5 is odd", await shell("task", "show", "halving:0:0:half:5"))
 
 
 async def test_kept_node_shows_items_of_its_original_run(client: Client, shell: Shell) -> None:

@@ -28,7 +28,7 @@ async def test_node_waiting_for_next_attempt_shows_it(client: Client, shell: She
     assert (node.status, node.failures, node.max_attempts) == (NodeTaskStatus.PENDING, 1, 3)
     assert node.last_error is not None
     assert (node.last_error.type, node.last_error.message) == ("ValueError", "will not have 3")
-    shown = await shell("task", "get", "failing:0:0:bad")
+    shown = await shell("task", "show", "failing:0:0:bad")
     assert re.search(r"failed +1 of 3 attempts\n", shown)
     assert re.search(r"next attempt +\S", shown)
     assert "last failed attempt: ValueError: will not have 3" in shown
@@ -45,13 +45,13 @@ async def test_dead_letters_are_listed_and_flow_nodes_are_not_redriven(client: C
     await client.register_flow("failing", failing(Retry(2, "10ms")))
     handle = await client.run_flow("failing")
     assert (await handle.wait(20)).status is CycleStatus.FAILED
-    listed = await shell("dead-letters", "list")
+    listed = await shell("dead-letter", "list")
     assert re.search(r"failing:0:0:bad +failing .* 2 +ValueError: will not have 3", listed)
-    (letter,) = await shell.json("dead-letters", "list")
+    (letter,) = await shell.json("dead-letter", "list")
     assert [past["code"] for past in letter["history"]] == ["NODE_ERROR", "NODE_ERROR"]
-    assert "not tried again: all 2 attempts failed" in await shell("task", "get", "failing:0:0:bad")
+    assert "not tried again: all 2 attempts failed" in await shell("task", "show", "failing:0:0:bad")
     reason = "ValueError: will not have 3(;|,) not tried again: all 2 attempts failed"
     assert re.search(rf"bad +failing +failed .*{reason}", await shell("cycle", "show", "failing"))
     assert re.search(reason, await shell("explain", "failing"))
-    output = await shell("dead-letters", "redrive", "failing:0:0:bad", exit_code=1)
+    output = await shell("dead-letter", "redrive", "failing:0:0:bad", exit_code=1)
     assert 'is a node of cycle 0 of flow "failing": rerun that cycle' in output

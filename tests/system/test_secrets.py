@@ -77,7 +77,7 @@ async def test_secret_appears_in_no_output_log_trace_or_store(
                 ("flow", "logs", "keyed"),
                 ("flow", "status", "keyed", "-o", "json"),
                 ("explain", "keyed", "raised"),
-                ("task", "get", "keyed:0:0:in_process", "-o", "json"),
+                ("task", "show", "keyed:0:0:in_process", "-o", "json"),
             ):
                 seen.append(await shell(*command))
             seen.append(str(described))

@@ -34,14 +34,14 @@ async def test_node_waits_for_signal_and_resumes_with_its_payload(client: Client
     assert "paying cycle 0 waiting" in await shell("cycle", "show", "paying")
     assert re.search(r"last cycle +0 waiting", await shell("flow", "status", "paying"))
     output = await shell(
-        "task", "signal", task_id, "--signal", "paid", "--payload", '{"euros": 5}', "--request-id", "r1"
+        "task", "signal", task_id, "--signal", "paid", "--payload-json", '{"euros": 5}', "--request-id", "r1"
     )
     assert output.startswith(f"{task_id} received the signal")
     assert (await handle.wait(30)).status is CycleStatus.COMPLETED
     assert not (await client.describe_cycle("paying", 0)).statistics.waiting
     paid = (await client.get_node_task(task_id)).outputs["paid"]
     assert paid == {"sum": 5, "attempt": 2, "payload": {"euros": 5}, "by": "default"}
-    assert re.search(r'resumed +by signal "paid" of default', await shell("task", "get", task_id))
+    assert re.search(r'resumed +by signal "paid" of default', await shell("task", "show", task_id))
 
 
 async def test_process_node_can_wait_and_delay_passes_on_its_input(client: Client) -> None:

@@ -13,7 +13,7 @@ from tradewind.cli import (
     cache,
     config,
     cycle,
-    dead_letters,
+    dead_letter,
     doctor,
     event,
     explain,
@@ -135,7 +135,7 @@ app.add_typer(flow.app, name="flow")
 app.add_typer(cycle.app, name="cycle")
 app.add_typer(job.app, name="job")
 app.add_typer(task.app, name="task")
-app.add_typer(dead_letters.app, name="dead-letters")
+app.add_typer(dead_letter.app, name="dead-letter")
 app.add_typer(batch.app, name="batch")
 app.add_typer(notification.app, name="notification")
 app.add_typer(trigger.app, name="trigger")

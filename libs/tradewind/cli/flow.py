@@ -275,7 +275,7 @@ async def logs(
 async def delete(
     session: Session,
     name: FlowName,
-    wait: Annotated[
+    timeout: Annotated[
         float,
         typer.Option(
             metavar="DURATION",
@@ -292,7 +292,7 @@ async def delete(
             flow = (await client.get_flow(name)).flow
             history = f", with the history of {flow.last_cycle + 1} cycles" if flow.last_cycle is not None else ""
             typer.confirm(f"{name} is {flow.status}. Delete it{history}?", abort=True)
-        done = await client.delete_flow(name, wait=wait)
+        done = await client.delete_flow(name, wait=timeout)
     text = f"{name} deleted" if done else f"{name} is being deleted; deletion continues in the background"
     session.screen.result(output, {"flow_id": name, "done": done}, text)
 

@@ -192,7 +192,7 @@ async def logs(
 
 @app.command()
 @asynchronous
-async def get(session: Session, task_id: TaskId, output: Output = Format.TEXT) -> None:
+async def show(session: Session, task_id: TaskId, output: Output = Format.TEXT) -> None:
     """Show a node task."""
     from tradewind.cli.descriptions import show_node_task
 
@@ -212,8 +212,8 @@ async def signal(
             "--signal", metavar="NAME", help="Name of the signal; defaults to the one that the node task waits for."
         ),
     ] = "",
-    payload: Annotated[
-        str | None, typer.Option("--payload", metavar="JSON", help="Payload of the signal; - reads stdin.")
+    payload_json: Annotated[
+        str | None, typer.Option("--payload-json", metavar="JSON", help="Payload of the signal; - reads stdin.")
     ] = None,
     only_if_waiting: Annotated[
         bool,
@@ -226,7 +226,7 @@ async def signal(
 
     The node task continues with the payload; if it does not wait yet, it gets the signal once it does.
     """
-    value = parse_json(payload, "--payload")
+    value = parse_json(payload_json, "--payload-json")
     async with session.client() as client:
         task = await client.signal_node(
             task_id, signal, value, request_id=request_id or "", only_if_waiting=only_if_waiting

@@ -105,7 +105,7 @@ def test_unknown_flow_or_cycle_is_named_in_error(shell: Shell, arguments: list[s
 
 
 def test_task_get_prints_node_task(shell: Shell) -> None:
-    assert shell("task", "get", "momentum:0:0:model").lines == [
+    assert shell("task", "show", "momentum:0:0:model").lines == [
         "node task  momentum:0:0:model",
         "type       model",
         "status     running",
@@ -114,14 +114,14 @@ def test_task_get_prints_node_task(shell: Shell) -> None:
         "progress   40 % fitting",
         'config     {"window": 20}',
     ]
-    assert shell("task", "get", "momentum:0:0:model", "-o", "json").json["config"] == {"window": 20}
-    assert shell("task", "get", "momentum:0:0:x", ends=2).err == 'error: no node task "momentum:0:0:x"\n'
+    assert shell("task", "show", "momentum:0:0:model", "-o", "json").json["config"] == {"window": 20}
+    assert shell("task", "show", "momentum:0:0:x", ends=2).err == 'error: no node task "momentum:0:0:x"\n'
 
 
 def test_progress_of_completed_node_task_is_not_shown(shell: Shell, stack: FakeStack) -> None:
     stack.node_task_manager.task.status = node_task_pb2.NODE_TASK_STATUS_COMPLETED
 
-    assert "progress" not in {line.split()[0] for line in shell("task", "get", "momentum:0:0:model").lines}
+    assert "progress" not in {line.split()[0] for line in shell("task", "show", "momentum:0:0:model").lines}
 
 
 def test_task_terminate_sends_reason(shell: Shell, stack: FakeStack) -> None:

@@ -12,7 +12,7 @@ from tradewind.cli.app import app
 from tradewind.cli.examples import EXAMPLES
 from tradewind.client import BatchStatus, CycleStatus, FlowStatus, NodeTaskStatus
 
-OPERATOR_GROUPS = {"token", "user", "job", "dead-letters", "config", "backup"}
+OPERATOR_GROUPS = {"token", "user", "job", "dead-letter", "config", "backup"}
 OPERATOR_COMMANDS = {"login", "logout", "whoami", "doctor", "explain", "queue", "worker list", "worker drain"}
 
 

@@ -281,7 +281,7 @@ def test_delete_reports_whether_it_is_done(shell: Shell, stack: FakeStack) -> No
     stack.scheduler.add_flow("other")
 
     assert shell("flow", "delete", "momentum").lines == ["momentum deleted"]
-    assert shell("flow", "delete", "other", "--wait", "0", "-o", "json").json == {"flow_id": "other", "done": False}
+    assert shell("flow", "delete", "other", "--timeout", "0", "-o", "json").json == {"flow_id": "other", "done": False}
 
 
 def test_list_filters_by_status_and_label(shell: Shell, stack: FakeStack) -> None:

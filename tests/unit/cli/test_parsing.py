@@ -89,7 +89,7 @@ def test_invalid_duration_is_refused(text: str, shell: Shell) -> None:
         ("trigger", "save", "a", "-q", "q", "--after", text),
         (*save, "--jitter", text),
         ("worker", "run", "nodes", "--grace", text),
-        ("flow", "delete", "a", "--wait", text),
+        ("flow", "delete", "a", "--timeout", text),
     ):
         assert message in " ".join(shell(*command, ends=2).err.split())
 

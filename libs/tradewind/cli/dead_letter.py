@@ -1,4 +1,4 @@
-"""`tradewind dead-letters ...`: node tasks that were given up."""
+"""`tradewind dead-letter ...`: node tasks that were given up."""
 
 from typing import Annotated
 
