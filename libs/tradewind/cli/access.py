@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 tokens = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Create, list and revoke tokens and sessions.")
 users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Manage users, their roles and quotas.")
 
-User = Annotated[str, typer.Option("--user", help="Id of the user; defaults to you.")]
+User = Annotated[str, typer.Option("--user", metavar="USER", help="Id of the user; defaults to you.")]
 
 
 class RoleName(StrEnum):
@@ -34,8 +34,8 @@ class RoleName(StrEnum):
 @asynchronous
 async def login(
     session: Session,
-    token: Annotated[str | None, typer.Option(help="The token to log in with.")] = None,
-    token_file: Annotated[Path | None, typer.Option(help="Read the token from this file.")] = None,
+    token: Annotated[str | None, typer.Option(metavar="TOKEN", help="The token to log in with.")] = None,
+    token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Read the token from this file.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Log in with a token and keep the session for this address.
@@ -120,7 +120,7 @@ async def create(
     session: Session,
     user: User = "",
     role: Annotated[RoleName | None, typer.Option(help="Add the user with this role if there is no such user.")] = None,
-    label: Annotated[str, typer.Option(help="A note by which to recognize the token.")] = "",
+    label: Annotated[str, typer.Option(metavar="TEXT", help="A note by which to recognize the token.")] = "",
     days: Annotated[float, typer.Option(min=0, help="Lifetime in days; 0 for the longest allowed.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
@@ -179,7 +179,8 @@ async def set_(
     time_zone: Annotated[
         str,
         typer.Option(
-            help="IANA time zone in which the user's days begin, for quotas; UTC for a new user, else unchanged."
+            metavar="ZONE",
+            help="IANA time zone in which the user's days begin, for quotas; UTC for a new user, else unchanged.",
         ),
     ] = "",
     output: Output = Format.TEXT,

@@ -33,28 +33,36 @@ async def create(
     session: Session,
     target: Annotated[Path, typer.Argument(metavar="BACKUPS", help="Directory for backups; each gets a subdirectory.")],
     data: Annotated[
-        Path | None, typer.Option(help="Copy the append-only files of this directory, such as .tradewind.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Copy the append-only files of this directory, such as .tradewind."),
     ] = None,
     store: Annotated[
         str | None,
         typer.Option(metavar="URL", envvar="TRADEWIND_STORE_URL", help="Take a snapshot of the store at this URL."),
     ] = None,
     user: Annotated[
-        str | None, typer.Option(envvar="TRADEWIND_STORE_USER", help="User to log in to the store as.")
+        str | None, typer.Option(metavar="USER", envvar="TRADEWIND_STORE_USER", help="User to log in to the store as.")
     ] = None,
     password: Annotated[
-        str | None, typer.Option(envvar="TRADEWIND_STORE_PASSWORD", help="Password of that user.", show_envvar=True)
+        str | None, typer.Option(metavar="TEXT", envvar="TRADEWIND_STORE_PASSWORD", help="Password of that user.")
     ] = None,
     store_ca: Annotated[
         str | None,
-        typer.Option(envvar="TRADEWIND_STORE_TLS_CA", help="PEM file of the CA of a store with TLS (rediss://)."),
+        typer.Option(
+            metavar="FILE", envvar="TRADEWIND_STORE_TLS_CA", help="PEM file of the CA of a store with TLS (rediss://)."
+        ),
     ] = None,
     store_cert: Annotated[
         Path | None,
-        typer.Option(envvar="TRADEWIND_STORE_TLS_CERT", help="PEM file of the client certificate for the store."),
+        typer.Option(
+            metavar="FILE", envvar="TRADEWIND_STORE_TLS_CERT", help="PEM file of the client certificate for the store."
+        ),
     ] = None,
     store_key: Annotated[
-        Path | None, typer.Option(envvar="TRADEWIND_STORE_TLS_KEY", help="PEM file of the client certificate's key.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", envvar="TRADEWIND_STORE_TLS_KEY", help="PEM file of the client certificate's key."
+        ),
     ] = None,
     keep: Annotated[int, typer.Option(min=0, help="How many of the newest backups to keep; 0 keeps all.")] = 0,
     output: Output = Format.TEXT,

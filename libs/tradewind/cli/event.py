@@ -1,4 +1,4 @@
-"""`tradewind event ...`: tell triggers that something happened."""
+"""`tradewind event ...`: tell flows and triggers that something happened."""
 
 from typing import Annotated
 
@@ -9,12 +9,12 @@ from tradewind.cli.parsing import parse_object, parse_values
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Tell triggers that something happened.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Tell flows and triggers that something happened.")
 
 
 @app.callback()
 def group() -> None:
-    """Tell triggers that something happened."""
+    """Tell flows and triggers that something happened."""
 
 
 @app.command()
@@ -33,13 +33,18 @@ async def publish(
         typer.Option("--payload-json", metavar="JSON", help="The whole payload as a JSON object; - reads stdin."),
     ] = None,
     id: Annotated[
-        str, typer.Option("--id", help="Id of the event; within 24 h, the same id fires no trigger twice.")
+        str,
+        typer.Option(
+            "--id",
+            metavar="ID",
+            help="Id of the event; within 24 h, the same id begins no cycle and fires no trigger twice.",
+        ),
     ] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Publish an event to the triggers that listen for it.
+    """Publish an event to the flows and triggers that listen for it.
 
-    It fires every trigger that listens for its name and whose filter it matches.
+    It begins a cycle of every flow, and fires every trigger, that listens for its name and whose filter it matches.
     """
     payload = parse_object(payload_json, "--payload-json") | parse_values(field, "--field")
     async with session.client() as client:

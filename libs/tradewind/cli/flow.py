@@ -119,7 +119,7 @@ async def analyze(session: Session, file: Definition, output: Output = Format.TE
 async def start(session: Session, name: FlowName, output: Output = Format.TEXT) -> None:
     """Start the schedule of a flow.
 
-    The first cycle begins now, or when the flow's calendar, grid or event says.
+    With an interval, the first cycle begins now, unless the schedule has a start; otherwise when the schedule says.
     """
     async with session.client() as client:
         flow = await client.start_flow(name)
@@ -188,7 +188,9 @@ async def status(session: Session, name: FlowName, output: Output = Format.TEXT)
 async def watch(
     session: Session,
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of flows.")],
-    cycles: Annotated[int, typer.Option(min=0, help="Exit after this many cycles have ended; 0 never exits.")] = 0,
+    cycles: Annotated[
+        int, typer.Option(min=0, help="Exit after this many cycles have ended; 0 runs until Ctrl-C.")
+    ] = 0,
     output: Output = Format.TEXT,
 ) -> None:
     """Show cycles as they run, until Ctrl-C."""
@@ -231,9 +233,10 @@ async def logs(
     session: Session,
     name: FlowName,
     cycle: Annotated[int | None, typer.Option(min=0, help="Only this cycle.")] = None,
-    node: Annotated[str, typer.Option(help="Only this node.")] = "",
+    node: Annotated[str, typer.Option(metavar="NODE", help="Only this node.")] = "",
     level: Annotated[
-        str, typer.Option(help="Only lines of at least this level: debug, info, warning, error, critical.")
+        str,
+        typer.Option(metavar="debug|info|warning|error|critical", help="Only lines of at least this level."),
     ] = "debug",
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines as they arrive.")] = False,
     output: Output = Format.TEXT,

@@ -53,7 +53,7 @@ async def watch(
     after: Annotated[
         str, typer.Option(metavar="ID", help="Start with the notifications after this one; 0-0 starts with all.")
     ] = "",
-    count: Annotated[int | None, typer.Option(min=1, help="Exit after this many.")] = None,
+    count: Annotated[int, typer.Option(min=0, help="Exit after this many; 0 runs until Ctrl-C.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
     """Show your notifications as they arrive, until Ctrl-C."""
@@ -99,10 +99,12 @@ async def read(
 async def send(
     session: Session,
     title: Annotated[str, typer.Argument(metavar="TITLE", help="The notification in one line.")],
-    message: Annotated[str, typer.Option(help="Details.")] = "",
-    user: Annotated[str | None, typer.Option(help="The user to notify; defaults to you.")] = None,
-    severity: Annotated[str, typer.Option(help="info, warning or error.")] = "info",
-    key: Annotated[str, typer.Option(help="Do not send it if one with this key was sent within 24 h.")] = "",
+    message: Annotated[str, typer.Option(metavar="TEXT", help="Details.")] = "",
+    user: Annotated[str | None, typer.Option(metavar="USER", help="The user to notify; defaults to you.")] = None,
+    severity: Annotated[str, typer.Option(metavar="info|warning|error", help="How serious it is.")] = "info",
+    key: Annotated[
+        str, typer.Option(metavar="KEY", help="Do not send it if one with this key was sent within 24 h.")
+    ] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Send a notification to yourself or another user."""

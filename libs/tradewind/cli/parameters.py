@@ -36,11 +36,12 @@ StartedBefore = Annotated[
     datetime | None,
     typer.Option(metavar="TIME", parser=parse_time, help=f"Only cycles that began before this time{IN_UTC}."),
 ]
-ReasonOption = Annotated[str, typer.Option(help="Reason, kept on record.")]
+ReasonOption = Annotated[str, typer.Option(metavar="TEXT", help="Why you do this, kept on record.")]
 Etag = Annotated[
     str,
     typer.Option(
-        help="Refuse unless the flow still has this etag, as `flow plan` and `flow status` show it with -o json."
+        metavar="ETAG",
+        help="Refuse unless the flow still has this etag, as `flow plan` and `flow status` show it with -o json.",
     ),
 ]
 Inputs = Annotated[

@@ -12,8 +12,8 @@ from tradewind.cli.session import Session, asynchronous
 @asynchronous
 async def queue(
     session: Session,
-    user: Annotated[str, typer.Option(help="Only node tasks of this user.")] = "",
-    type: Annotated[str, typer.Option(help="Only node tasks of this type.")] = "",
+    user: Annotated[str, typer.Option(metavar="USER", help="Only node tasks of this user.")] = "",
+    type: Annotated[str, typer.Option(metavar="TYPE", help="Only node tasks of this type.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Show what waits and what runs, by node type and user."""

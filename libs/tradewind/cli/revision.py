@@ -24,7 +24,9 @@ async def plan(
     file: Definition,
     name: Annotated[
         str | None,
-        typer.Option(help="Name of the flow; defaults to the Flow's id, or the file's name without its suffix."),
+        typer.Option(
+            metavar="NAME", help="Name of the flow; defaults to the Flow's id, or the file's name without its suffix."
+        ),
     ] = None,
     label: Labels = None,
     output: Output = Format.TEXT,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli.parameters import FlowName, Output, ReasonOption, take
+from tradewind.cli.parameters import FlowName, Newest, Output, ReasonOption, take
 from tradewind.cli.screen import Format, planned
 from tradewind.cli.session import Session, asynchronous
 
@@ -64,13 +64,13 @@ async def next_(
 async def firings(
     session: Session,
     name: FlowName,
-    limit: Annotated[int, typer.Option(min=1, help="Show at most this many, latest first.")] = 20,
+    limit: Newest = 20,
     backfill: Annotated[int | None, typer.Option(min=1, help="Only firings of this backfill.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """List what became of planned times and events.
 
-    Each was fired, skipped, queued, missed or dropped, and the list says why; the latest comes first.
+    Each was fired, skipped, queued, missed or dropped, and the list says why; the newest comes first.
     """
     async with session.client() as client:
         lines = await take(limit, client.list_firings(name, backfill_id=backfill or 0))

@@ -67,8 +67,12 @@ async def save(
             help="Fire repeatedly at this interval, from --start on, or else one interval from now.",
         ),
     ] = None,
-    cron: Annotated[str, typer.Option(help='Fire by this cron expression, such as "30 9 * * 1-5".')] = "",
-    time_zone: Annotated[str, typer.Option(help="Time zone of --cron, such as Europe/Berlin; defaults to UTC.")] = "",
+    cron: Annotated[
+        str, typer.Option(metavar="CRON", help='Fire by this cron expression, such as "30 9 * * 1-5".')
+    ] = "",
+    time_zone: Annotated[
+        str, typer.Option(metavar="ZONE", help="IANA time zone of --cron, such as Europe/Berlin; defaults to UTC.")
+    ] = "",
     event: Annotated[str, typer.Option(metavar="NAME", help="Fire for each event of this name.")] = "",
     where: Annotated[
         str | None,
@@ -211,7 +215,7 @@ async def pause(
     session: Session,
     trigger_id: TriggerName,
     queue: Queue,
-    note: Annotated[str, typer.Option(help="Who paused it, and why.")] = "",
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Who paused it, and why.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Keep a trigger from firing until it is resumed."""

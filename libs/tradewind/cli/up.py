@@ -14,8 +14,10 @@ def up(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Port to serve on; 0 picks a free one. [7700]")
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Address to serve on; 0.0.0.0 for every interface.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Directory for all data. [.tradewind]")] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Address to serve on; 0.0.0.0 for every interface.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for all data. [.tradewind]")] = None,
     store: Annotated[
         str | None, typer.Option(metavar="URL", help="Use this Redis or Valkey instead of an embedded store.")
     ] = None,
