@@ -2,7 +2,7 @@
 
 import stat
 from collections.abc import AsyncIterator, Awaitable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
@@ -254,9 +254,12 @@ async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, 
     assert stat.S_IMODE(saved.stat().st_mode) == 0o600
     assert guarded.new_admin_token not in saved.read_text()
     assert await shell("whoami") == "admin (admin)\n"
-    token = (await shell("token", "create", "--user", "ann", "--role", "user", "--label", "ci")).strip()
+    ci = ("--user", "ann", "--role", "user", "--label", "ci", "--lifetime", "12h")
+    token = (await shell("token", "create", *ci)).strip()
     (listed,) = await shell.json("token", "list", "--user", "ann")
     assert (listed["label"], listed["kind"]) == ("ci", "token")
+    created, expires = (datetime.fromisoformat(listed[when]) for when in ("created_at", "expires_at"))
+    assert expires - created == timedelta(hours=12)
     assert sorted(user["user_id"] for user in await shell.json("user", "list")) == ["admin", "ann"]
     async with Client(guarded.address, token=token) as ann:
         assert (await ann.who_am_i()).role is Role.USER

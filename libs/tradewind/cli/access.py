@@ -9,6 +9,7 @@ import typer
 
 from tradewind.cli.failures import fail
 from tradewind.cli.parameters import Output
+from tradewind.cli.parsing import parse_duration
 from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
 from tradewind.cli.stored_tokens import store_token, stored_token
@@ -121,12 +122,17 @@ async def create(
     user: User = "",
     role: Annotated[RoleName | None, typer.Option(help="Add the user with this role if there is no such user.")] = None,
     label: Annotated[str, typer.Option(metavar="TEXT", help="A note by which to recognize the token.")] = "",
-    days: Annotated[float, typer.Option(min=0, help="Lifetime in days; 0 for the longest allowed.")] = 0,
+    lifetime: Annotated[
+        float,
+        typer.Option(
+            metavar="DURATION", parser=parse_duration, help="How long it is valid: 12h, 30d; 0 for the longest allowed."
+        ),
+    ] = 0,
     output: Output = Format.TEXT,
 ) -> None:
     """Create a token for a program and print it; it is shown only once."""
     async with session.client() as client:
-        new_token = await client.create_token(user, role=role, label=label, lifetime=days * 86_400)
+        new_token = await client.create_token(user, role=role, label=label, lifetime=lifetime)
     session.screen.result(output, {"token": new_token.token, "session": new_token.session}, new_token.token)
 
 

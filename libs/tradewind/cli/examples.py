@@ -23,7 +23,7 @@ EXAMPLES = {
     "login": "login --token-file .tradewind/admin.token",
     "logout": "logout",
     "whoami": "whoami",
-    "token create": "token create --user ann --role user --label laptop --days 30",
+    "token create": "token create --user ann --role user --label laptop --lifetime 30d",
     "token list": "token list --user ann",
     "token revoke": "token revoke --all --user ann",
     "user set": "user set ann --role operator --time-zone Europe/Berlin",
