@@ -11,6 +11,7 @@ from tradewind.flow import Flow
 from tradewind.worker.errors import NodeLoadError, WorkerError
 from tradewind.worker.failures import error_summary
 from tradewind.worker.nodes import AnyNode, Node
+from tradewind.worker.program import importing
 from tradewind.worker.texts import suggestion
 from tradewind.worker.worker import Worker
 
@@ -46,6 +47,7 @@ def _import(name: str) -> ModuleType:
         raise NodeLoadError(f'"{name}" is not the name of a module: write it as in an import, such as examples.nodes')
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
+    imported = importing.set(True)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -59,6 +61,8 @@ def _import(name: str) -> ModuleType:
         raise NodeLoadError(f"module {name}: {error}") from error
     except Exception as error:
         raise NodeLoadError(f"module {name} cannot be imported: {error_summary(error)}") from error
+    finally:
+        importing.reset(imported)
 
 
 def _attribute(module: ModuleType, name: str) -> object:

@@ -5,6 +5,7 @@ import functools
 import signal
 import threading
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any
 
 import uvloop
@@ -13,6 +14,9 @@ from tradewind.worker.daemon_threads import DaemonThreads
 from tradewind.worker.errors import WorkerError
 from tradewind.worker.forking import reset_in_forks
 from tradewind.worker.running import run_to_end
+
+importing: ContextVar[bool] = ContextVar("importing", default=False)
+"""Whether a module is being imported for what it declares, which must not start a worker."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _handlers: list[tuple[signal.Signals, Any]] = []

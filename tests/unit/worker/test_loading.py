@@ -70,6 +70,11 @@ def test_nodes_of_module_are_loaded_in_order(folder: Path) -> None:
         ),
         ("mute_nodes", "module mute_nodes cannot be imported: ValueError: (no message) (mute_nodes.py:1)"),
         ("typo_nodes", "module typo_nodes cannot be imported: SyntaxError: "),
+        (
+            "running_nodes",
+            "module running_nodes: importing it would start a worker: put the code that runs the worker under "
+            'if __name__ == "__main__"',
+        ),
         ("wrong_nodes", 'module wrong_nodes: node "x" (sums): parameter *values cannot be filled by name'),
     ],
 )
@@ -82,6 +87,7 @@ def test_load_error_says_what_is_wrong(folder: Path, target: str, message: str) 
     (folder / "settled.py").write_text("import json\njson.loads('x')")
     (folder / "mute_nodes.py").write_text("raise ValueError")
     (folder / "typo_nodes.py").write_text("def :")
+    (folder / "running_nodes.py").write_text(NODES + "worker.run()\n")
     (folder / "wrong_nodes.py").write_text("from tradewind.worker import node\n@node('x')\ndef sums(*values): ...\n")
 
     with pytest.raises(NodeLoadError) as refused:
