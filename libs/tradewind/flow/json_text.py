@@ -1,7 +1,9 @@
 """Values as JSON text, in the same way for nodes and clients."""
 
 import math
+from collections.abc import Iterator
 from datetime import date, datetime, timedelta
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -13,7 +15,7 @@ _ADVICE = {"DataFrame": '; give its to_dict("records")', "NAType": "; give null 
 def encode_json(value: Any, path: str = "the value") -> bytes:
     """Return compact JSON text for anything that msgspec or `to_builtin` can convert.
 
-    Raises ValueError for what JSON cannot express; of NaN and infinities it names the place below `path`.
+    Raises ValueError for what JSON cannot express, which names the place below `path`.
     """
     try:
         text = _encode(value)
@@ -23,19 +25,23 @@ def encode_json(value: Any, path: str = "the value") -> bytes:
     except RecursionError as error:
         raise ValueError("it is nested too deeply, or contains itself") from error
     except (TypeError, OverflowError, msgspec.MsgspecError) as error:
-        raise ValueError(str(error)) from error
+        place = _place_of_fault(value, path)
+        raise ValueError(str(error) if place == path else f"{place}: {error}") from error
     return text
 
 
 def to_builtin(value: Any) -> Any:
     """Convert a value that msgspec does not know to one that it does.
 
-    These are numpy's scalars and arrays, pydantic's models, and subclasses of plain types, such as pandas' Timestamp.
+    These are numpy's scalars and arrays, pydantic's models, paths of files, and subclasses of plain types, such as
+    pandas' Timestamp.
     """
     if hasattr(value, "tolist"):
         return _in_microseconds(value).tolist()
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
+    if isinstance(value, PurePath):
+        return str(value)
     if isinstance(value, datetime | date | timedelta):
         return _plain_time(value)
     for plain in (str, int, float):
@@ -70,10 +76,32 @@ def _refuse_non_finite(value: Any, path: str) -> None:
         at, item = pending.pop()
         if isinstance(item, float) and not math.isfinite(item):
             raise ValueError(f"{at} is {item}; give null or leave it out")
-        if isinstance(item, dict):
-            pending.extend((f"{at}.{key}", inner) for key, inner in item.items())
-        elif isinstance(item, list | tuple):
-            pending.extend((f"{at}[{index}]", inner) for index, inner in enumerate(item))
+        pending.extend(_within(item, at))
+
+
+def _place_of_fault(value: Any, path: str) -> str:
+    """Return where the innermost part of `value` is, itself at `path`, that cannot be encoded."""
+    parts: Iterator[tuple[str, Any]] = iter([(path, value)])
+    while faulty := next((part for part in parts if not _can_be_encoded(part[1])), None):
+        path = faulty[0]
+        parts = _within(faulty[1], path)
+    return path
+
+
+def _can_be_encoded(value: Any) -> bool:
+    try:
+        _encode(value)
+    except Exception:
+        return False
+    return True
+
+
+def _within(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the values within a list, tuple or dict, with their places."""
+    if isinstance(value, dict):
+        yield from ((f"{path}.{key}", inner) for key, inner in value.items())
+    elif isinstance(value, list | tuple):
+        yield from ((f"{path}[{index}]", inner) for index, inner in enumerate(value))
 
 
 _encode = msgspec.json.Encoder(enc_hook=to_builtin).encode

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
@@ -85,6 +86,7 @@ class NAType:
         ({"a": None, "b": "nullable", "c": [1.5, {"d": None}]}, '{"a":null,"b":"nullable","c":[1.5,{"d":null}]}'),
         (Trade("IBM", Decimal("1.50")), '{"symbol":"IBM","price":"1.50"}'),
         (date(2010, 3, 1), '"2010-03-01"'),
+        (PurePosixPath("models/7.npy"), '"models/7.npy"'),
         ((1, 2), "[1,2]"),
         ("€", '"€"'),
         (Array(1.0, 2.0), "[1.0,2.0]"),
@@ -129,8 +131,14 @@ def test_emit_names_outputs_by_handle() -> None:
         ),
         (
             [NAType()],
-            "the output is not JSON: a value of type NAType cannot be written as JSON; give null or leave it out",
+            "the output is not JSON: output[0]: a value of type NAType cannot be written as JSON; give null or leave "
+            "it out",
         ),
+        (
+            {"fits": [{"a": 1}, {"a": 1, "b": (2, object())}]},
+            "the output is not JSON: output.fits[1].b[1]: a value of type object cannot be written as JSON",
+        ),
+        ({"a": {(1, 2): 3}}, "the output is not JSON: output.a: the keys of an object must be text or numbers, not a"),
         ({(1, 2): 3}, "the output is not JSON: the keys of an object must be text or numbers, not a tuple"),
         ("\ud800", "the output is not JSON: 'utf-8' codec can't encode character '\\ud800'"),
     ],
