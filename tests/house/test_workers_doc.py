@@ -41,6 +41,13 @@ async def test_nodes_of_the_page_run(shown: ModuleType) -> None:
     assert (closed.type, closed.non_retryable) == ("AccountClosed", True)
 
 
+async def test_large_result_of_the_page_is_emitted_as_its_place(shown: ModuleType, tmp_path: Path) -> None:
+    run = await run_node(shown.simulate_prices, config={"folder": str(tmp_path), "days": 8})
+    assert run.outputs == {"file": str(tmp_path / "test:simulate_prices.csv")}
+    assert [file.name for file in tmp_path.glob("test*")] == ["test:simulate_prices.csv"]
+    assert (await run_node(shown.highest, file=run.output)).output == 106
+
+
 async def test_node_of_the_page_that_is_a_client_runs(shown: ModuleType) -> None:
     async with running_stack([shown.fetch, shown.lengths]) as client:
         task = await client.submit_task(shown.lengths, {"symbols": ["IBM", "AAPL"]})
