@@ -241,7 +241,7 @@ class WorkStream:
         if reason_of(error) == "SESSION_REPLACED":
             raise SessionReplaced(
                 f'another process has connected as worker "{self._identity.worker_id}", so this one stops: '
-                "give every process its own worker_id, or none"
+                "give every process an id of its own, or none"
             )
         self._troubles.note(error)
 
