@@ -16,7 +16,9 @@ from tradewind.client import Client, CycleDescription, CycleFailed, CycleHandle,
 
 _DESCRIBE_TIMEOUT_S = 2.0
 _NOTE_AFTER_S = 2.0
-"""After how long the reason is printed that a cycle waits for."""
+"""After how long it is first looked what a cycle waits for; after twice as long each further time."""
+_NOTE_EVERY_S = 30.0
+"""The longest that passes from look to look."""
 
 
 async def _described(client: Client, handle: CycleHandle) -> CycleDescription | None:
@@ -30,13 +32,17 @@ async def _described(client: Client, handle: CycleHandle) -> CycleDescription | 
 
 @asynccontextmanager
 async def _noting_waits(screen: Screen, client: Client, handle: CycleHandle) -> AsyncIterator[None]:
-    """Note once which nodes wait, and for what, if the cycle has not ended after a while."""
+    """Note once which nodes wait, and for what, when the cycle has not ended after a while and some do."""
 
     async def note() -> None:
-        await asyncio.sleep(_NOTE_AFTER_S)
-        described = await _described(client, handle)
-        if described is not None:
-            screen.notes(line.strip() for line in waiting_node_lines(described))
+        lines: list[str] = []
+        after = _NOTE_AFTER_S
+        while not lines:
+            await asyncio.sleep(after)
+            after = min(2 * after, _NOTE_EVERY_S)
+            described = await _described(client, handle)
+            lines = waiting_node_lines(described) if described is not None else []
+        screen.notes(line.strip() for line in lines)
 
     noting = asyncio.create_task(note())
     try:
