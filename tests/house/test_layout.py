@@ -19,6 +19,7 @@ PURE = {
     "tradewind.server.built_in.forms",
     "tradewind.server.faults",
     "tradewind.server.identifiers",
+    "tradewind.server.json_types",
     "tradewind.server.nearest_name",
     "tradewind.server.partitions",
     "tradewind.server.quoting",

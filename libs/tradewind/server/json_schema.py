@@ -1,10 +1,8 @@
 """Checks values against the JSON Schemas that workers declare."""
 
 import json
-import operator
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any
 
 import jsonschema_rs
@@ -110,7 +108,9 @@ def _compiled(schema_text: str) -> jsonschema_rs.Validator:
 
 
 def _is_undecided(error: jsonschema_rs.ValidationError, value: Any) -> bool:
-    parts = list(accumulate(error.instance_path, operator.getitem, initial=value))
+    parts = [value]
+    for step in error.instance_path:
+        parts.append(parts[-1][step])
     if any(map(is_hidden, parts)):
         return True
     if error.kind.name in _WHOLE_VALUE_KEYWORDS and _contains_hidden(parts[-1]):

@@ -293,6 +293,22 @@ async def test_declarations_of_many_node_types_are_requested_in_parts(scheduler:
     assert set(dict(error.violations)) == {f"edges[{number}].target_handle" for number in range(7)}
 
 
+async def test_edge_whose_values_never_fit_is_a_warning(scheduler: Client, peers: Peers) -> None:
+    text, numbers = '{"type":"string"}', '{"type":"array","items":{"type":"number"}}'
+    output = node_type_pb2.OutputHandle(name="symbol", schema_json=text)
+    prices = node_type_pb2.InputHandle(name="prices", schema_json=numbers)
+    peers.registry.offer(node_type_pb2.NodeType(type="feed", outputs=[output]))
+    peers.registry.offer(node_type_pb2.NodeType(type="average", inputs=[prices]))
+    flow = {
+        "interval": 1,
+        "nodes": [{"id": "feed", "type": "feed"}, {"id": "average", "type": "average"}],
+        "edges": [{"source": "feed", "source_handle": "symbol", "target": "average", "target_handle": "prices"}],
+    }
+    response = await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", weather_json=json.dumps(flow)))
+    message = 'output "symbol" of node "feed" is of type string, but input "prices" of node "average" takes array'
+    assert [(each.path, each.message) for each in response.warnings] == [("edges[0]", message)]
+
+
 async def test_flow_registers_with_a_warning_when_the_registry_is_down(scheduler: Client, peers: Peers) -> None:
     peers.registry.down = True
     request = pb2.RegisterFlowRequest(flow_id="f", weather=weather(SPECIFIED))

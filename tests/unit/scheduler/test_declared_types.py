@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.scheduler.flows import Weather, analyzed, edge, faults_of, flow, node
 from tradewind.scheduler.domain.node_types import InputDeclaration, NodeTypeDeclaration
+from tradewind.server.json_types import ANY, JsonTypes
 from tradewind.server.nearest_name import NearestName
 
 SINGLE, MANY = InputDeclaration(), InputDeclaration(gather=True)
@@ -19,7 +20,7 @@ class Declared:
     """A node type whose config may only contain numbers."""
 
     inputs: Mapping[str, InputDeclaration] = field(default_factory=dict)
-    outputs: frozenset[str] = frozenset()
+    outputs: Mapping[str, JsonTypes] = field(default_factory=dict)
     config_keys: tuple[str, ...] = ()
 
     def config_faults(self, config: Mapping[str, Any]) -> Iterable[tuple[Sequence[str | int], str]]:
@@ -44,8 +45,8 @@ class Catalogue:
 
 WORKERS = Catalogue(
     {
-        "feed": Declared(outputs=frozenset({"prices", "volume"})),
-        "model": Declared(inputs={"prices": SINGLE, "extra": SINGLE}, outputs=frozenset({"signal"})),
+        "feed": Declared(outputs={"prices": ANY, "volume": ANY}),
+        "model": Declared(inputs={"prices": SINGLE, "extra": SINGLE}, outputs={"signal": ANY}),
         "report": Declared(inputs={"lines": MANY_NEEDED, "title": NEEDED}),
     }
 )
@@ -169,7 +170,7 @@ def test_missing_required_input_of_an_entry_node_is_a_warning() -> None:
 
 
 def test_handlers_need_no_edge_for_their_outcome_input() -> None:
-    workers = Catalogue({**WORKERS.types, "page": Declared(inputs={"outcome": NEEDED}, outputs=frozenset({"paged"}))})
+    workers = Catalogue({**WORKERS.types, "page": Declared(inputs={"outcome": NEEDED}, outputs={"paged": ANY})})
     pages = [node(name, "page") for name in ("page", "last", "next")]
     handlers = {"on_failure": ["page"], "finally": ["last", "next"]}
     weather = flow(nodes=[FEED, *pages], edges=[edge("last", "next", "paged", "outcome")], **handlers)

@@ -26,6 +26,10 @@ def test_valid_value_has_no_faults() -> None:
     assert check(schema, {}) == []
 
 
+def test_null_is_a_value_like_others() -> None:
+    assert [fault.message for fault in check({"enum": [1]}, None)] == ["null is not one of 1"]
+
+
 def test_every_fault_has_its_path() -> None:
     schema = {
         "type": "object",

@@ -9,6 +9,7 @@ from tradewind.scheduler.domain.node_types import InputDeclaration
 from tradewind.scheduler.domain.paths import join
 from tradewind.scheduler.domain.weather_nodes import NodeDraft
 from tradewind.server.built_in import BUILT_IN, BuiltIn
+from tradewind.server.json_types import ANY, JsonTypes
 from tradewind.server.quoting import quoted
 
 _FOR_WORKERS = ("retry", "concurrency", "rate", "cache")
@@ -46,9 +47,9 @@ class BuiltInDeclaration:
         return {handle.name: InputDeclaration(gather=handle.gather) for handle in self.built_in.inputs}
 
     @property
-    def outputs(self) -> frozenset[str]:
-        """The names of its output handles."""
-        return frozenset(self.built_in.outputs)
+    def outputs(self) -> Mapping[str, JsonTypes]:
+        """Its output handles, whose values may be of any type."""
+        return dict.fromkeys(self.built_in.outputs, ANY)
 
     @property
     def config_keys(self) -> Sequence[str]:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tradewind.scheduler.domain.built_in_types import BuiltInDeclaration, warn_of_ignored_fields
+from tradewind.scheduler.domain.edge_types import warn_of_values_that_never_fit
 from tradewind.scheduler.domain.fan_out import ERRORS
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.mapped_nodes import warn_of_errors_handle
@@ -26,7 +27,7 @@ class _IncomingEdges:
 
 def check_declared_types(
     nodes: Mapping[str, NodeDraft],
-    edges: Iterable[EdgeDraft],
+    edges: Collection[EdgeDraft],
     catalogue: NodeTypeCatalogue | None,
     faults: FaultList,
     warnings: FaultList,
@@ -45,6 +46,7 @@ def check_declared_types(
     incoming = _check_edges(nodes, edges, declarations, faults)
     warn_of_errors_handle(nodes.values(), {name: each.outputs for name, each in declarations.items()}, warnings)
     warn_of_ignored_fields(nodes.values(), warnings)
+    warn_of_values_that_never_fit(nodes, edges, declarations, warnings)
     for node_id, node in nodes.items():
         declaration = declarations.get(node.node_type or "")
         if declaration is None:

@@ -1,17 +1,20 @@
 """What the scheduler needs to know about the node types that live workers have declared."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from tradewind.server.json_types import ANY, JsonTypes
 
 
 @dataclass(frozen=True, slots=True)
 class InputDeclaration:
-    """An input handle: whether it takes several edges, and whether the node cannot run without a value for it."""
+    """An input handle: whether it takes several edges, whether the node cannot run without a value for it, and which
+    types the value of an edge may have."""
 
     gather: bool = False
     required: bool = False
+    types: JsonTypes = ANY
 
 
 class NodeTypeDeclaration(Protocol):
@@ -23,8 +26,8 @@ class NodeTypeDeclaration(Protocol):
         ...
 
     @property
-    def outputs(self) -> AbstractSet[str]:
-        """The names of its output handles."""
+    def outputs(self) -> Mapping[str, JsonTypes]:
+        """Which types the values of its output handles have, by name."""
         ...
 
     @property

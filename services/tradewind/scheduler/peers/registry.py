@@ -16,6 +16,7 @@ from tradewind.scheduler.domain.node_types import InputDeclaration
 from tradewind.scheduler.domain.placement import WorkerView
 from tradewind.scheduler.ports.explaining import KnownWorker
 from tradewind.server import json_schema
+from tradewind.server.json_types import JsonTypes, types_of
 from tradewind.server.nearest_name import NearestName
 from tradewind.server.timestamps import milliseconds
 
@@ -32,7 +33,7 @@ class Declaration:
     """The inputs, outputs and config of one node type; implements NodeTypeDeclaration."""
 
     inputs: Mapping[str, InputDeclaration]
-    outputs: frozenset[str]
+    outputs: Mapping[str, JsonTypes]
     config_schema: str
 
     @property
@@ -157,7 +158,10 @@ def _view(worker: Worker) -> WorkerView:
 
 def _declaration(node_type: NodeType) -> Declaration:
     return Declaration(
-        {handle.name: InputDeclaration(handle.gather, handle.required) for handle in node_type.inputs},
-        frozenset(handle.name for handle in node_type.outputs),
+        {
+            handle.name: InputDeclaration(handle.gather, handle.required, types_of(handle.schema_json))
+            for handle in node_type.inputs
+        },
+        {handle.name: types_of(handle.schema_json) for handle in node_type.outputs},
         node_type.config_schema_json,
     )
