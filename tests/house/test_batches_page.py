@@ -42,5 +42,5 @@ async def run_block(code: str, client: Client) -> None:
 
 def test_calls_of_the_page_exist() -> None:
     methods = node_task_manager_service_pb2.DESCRIPTOR.services_by_name["NodeTaskManagerService"].methods_by_name
-    named = re.findall(r"\b(?:Submit|Get|List|Cancel|Watch|Terminate)(?:Task|Batch|Node)\w*", PAGE)
+    named = re.findall(r"\b(?:Submit|Get|List|Cancel|Delete|Watch|Terminate)(?:Task|Batch|Node)\w*", PAGE)
     assert sorted(set(named) - set(methods)) == []

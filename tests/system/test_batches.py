@@ -22,6 +22,7 @@ from tradewind.client import (
     NotFound,
     TaskFailed,
     TimedOut,
+    WrongStatus,
 )
 from tradewind.flow import Retry, Timeouts
 from tradewind.standalone import Standalone
@@ -225,7 +226,11 @@ async def test_unoffered_node_type_waits_or_is_refused_on_request(client: Client
     handle = await client.submit_batch("nobodys", [{}, {}])
     assert handle.warnings == ('no live worker offers node type "nobodys"; it waits until one does',)
     assert (await handle.get()).reason == 'no live worker offers node type "nobodys"'
+    with pytest.raises(WrongStatus, match="has not ended; cancel it first"):
+        await handle.delete()
     assert (await handle.cancel()).status is BatchStatus.CANCELLED
+    await handle.delete()
+    assert [batch async for batch in client.list_batches()] == []
     near = await client.submit_task("numbrs")
     assert near.warnings[0].endswith('it waits until one does; did you mean "numbers"?')
     await near.cancel()
@@ -294,6 +299,8 @@ async def test_batch_commands(shell: Shell, tmp_path: Path) -> None:
     cancelled = await shell("batch", "cancel", waits["batch_id"], "--reason", "enough")
     assert cancelled == f"batch {waits['batch_id']} is cancelled: 2 cancelled of 2\n"
     assert "cancelled  enough (by default)" in await shell("batch", "show", waits["batch_id"])
+    assert await shell("batch", "delete", waits["batch_id"]) == f"batch {waits['batch_id']} deleted\n"
+    assert "no batch" in await shell("batch", "delete", waits["batch_id"], exit_code=2)
 
 
 async def test_batch_submit_shows_progress_bar_at_terminal(

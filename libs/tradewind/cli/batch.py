@@ -17,6 +17,7 @@ from tradewind.cli.parameters import (
     ReasonOption,
     RequestId,
     RequireWorker,
+    Yes,
     only_in_status,
     take,
 )
@@ -193,6 +194,21 @@ async def cancel(session: Session, batch_id: BatchId, reason: ReasonOption = "",
         batch = await client.cancel_batch(batch_id, reason=reason)
     what = "is cancelled" if batch.stop_by else "had already ended"
     session.screen.result(output, batch, f"batch {batch_id} {what}: {counts_text(batch.progress)}")
+
+
+@app.command()
+@asynchronous
+async def delete(session: Session, batch_id: BatchId, yes: Yes = False, output: Output = Format.TEXT) -> None:
+    """Delete a batch that has ended, with its results and logs."""
+    async with session.client() as client:
+        if not yes and output is Format.TEXT and session.screen.is_interactive:
+            batch = await client.get_batch(batch_id)
+            typer.confirm(
+                f"{batch_id} is {batch.status}. Delete it, with the results of {batch.progress.total} items?",
+                abort=True,
+            )
+        await client.delete_batch(batch_id)
+    session.screen.result(output, {"batch_id": batch_id}, f"batch {batch_id} deleted")
 
 
 async def _watch(session: Session, handle: "BatchHandle", output: Format) -> None:

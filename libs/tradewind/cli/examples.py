@@ -51,6 +51,7 @@ EXAMPLES = {
     "dead-letter redrive": "dead-letter redrive task:0a1b",
     "batch show": "batch show 8be0f2",
     "batch cancel": "batch cancel 8be0f2 --reason 'wrong file'",
+    "batch delete": "batch delete 8be0f2",
     "config get": "config get",
     "config set": "config set max_running=200",
     "cache stats": "cache stats",

@@ -18,6 +18,7 @@ from tradewind.cli.parameters import (
     Patience,
     ReasonOption,
     Wait,
+    Yes,
     only_in_status,
 )
 from tradewind.cli.parsing import (
@@ -286,7 +287,7 @@ async def delete(
             help="Longest time to wait for the deletion to finish: 20, 20s, 5m.",
         ),
     ] = 30,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation at a terminal.")] = False,
+    yes: Yes = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Stop a flow and delete it with all its history."""

@@ -21,6 +21,7 @@ Definition = Annotated[
         metavar="FILE", help="JSON or YAML file, - for stdin, or MODULE:NAME of a Flow that is built in Python."
     ),
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation at a terminal.")]
 Output = Annotated[Format, typer.Option("-o", "--format", help="Output format; json for programs.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; may be repeated.")]
 Newest = Annotated[int, typer.Option(min=1, help="Show at most this many, newest first.")]

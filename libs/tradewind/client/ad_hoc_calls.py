@@ -109,6 +109,11 @@ class AdHocCalls:
         )
         return batch_from(answer.batch)
 
+    async def delete_batch(self, batch_id: str) -> None:
+        """Remove a batch that has ended, with its results and logs. Raises NotFound, WrongStatus while it is open."""
+        request = build(pb.DeleteBatchRequest, batch_id=batch_id, user_id=self._user_id)
+        await self._connection.to_node_task_manager.delete(self._connection.node_task_manager.DeleteBatch, request)
+
     def watch_batch(self, batch_id: str) -> AsyncGenerator[BatchRecord, None]:
         """Yield a batch as it is now and after every change, until it has ended; otherwise like `watch_task`."""
         request = build(pb.WatchBatchRequest, batch_id=batch_id, user_id=self._user_id)

@@ -138,6 +138,10 @@ class BatchHandle(_Watched[BatchRecord]):
         self.record = await self._client.cancel_batch(self.batch_id, reason=reason)
         return self.record
 
+    async def delete(self) -> None:
+        """Remove it, once it has ended, with its results and logs. Raises NotFound, WrongStatus while it is open."""
+        await self._client.delete_batch(self.batch_id)
+
     async def wait(self, timeout: Seconds | None = None) -> BatchRecord:
         """Return the batch once all of its items have ended. Raises TimedOut when they have not after `timeout`."""
         return await self._until_ended(f"batch {self.batch_id}", timeout)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from tradewind.client.errors import Unavailable
+from tradewind.client.errors import NotFound, Unavailable
 from tradewind.client.refusals import error_from
 from tradewind.client.traces import traceparent
 from tradewind.client.wire import span
@@ -114,6 +114,26 @@ class Calls:
                 return await method(request, timeout=self.timeout + extra, metadata=_trace())
 
         return await self.repeated(once, on_repeat, patience)
+
+    async def delete(
+        self, method: grpc.aio.UnaryUnaryMultiCallable[Request, Response], request: Request, *, extra: float = 0.0
+    ) -> Response | None:
+        """Return the answer to a request that deletes something, as `call` does.
+
+        Returns None when an earlier attempt did the work, but its answer was lost.
+        """
+        repeated = False
+
+        def note_repeat() -> None:
+            nonlocal repeated
+            repeated = True
+
+        try:
+            return await self.call(method, request, extra=extra, on_repeat=note_repeat)
+        except NotFound:
+            if repeated:
+                return None
+            raise
 
     async def pages(
         self, method: grpc.aio.UnaryUnaryMultiCallable[Request, Page], request: Request

@@ -11,7 +11,7 @@ from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
 from tradewind.client.definitions import Definition, flow_id_and_definition, weather_json
-from tradewind.client.errors import NotFound, TradewindError
+from tradewind.client.errors import TradewindError
 from tradewind.client.flows import (
     FlowAnalysis,
     FlowRecord,
@@ -150,24 +150,12 @@ class FlowCalls:
 
         Returns whether all of it is gone; what is left after `wait` is deleted in the background. Raises NotFound.
         """
-        repeated = False
-
-        def note_repeat() -> None:
-            nonlocal repeated
-            repeated = True
-
         seconds = seconds_of(wait)
         request = build(pb.DeleteFlowRequest, flow_id=flow_id, wait=duration(seconds))
-        try:
-            answer = await self._connection.to_scheduler.call(
-                self._connection.scheduler.DeleteFlow, request, extra=seconds, on_repeat=note_repeat
-            )
-        except NotFound:
-            # An earlier attempt did the work, but its answer was lost.
-            if repeated:
-                return True
-            raise
-        return answer.done
+        answer = await self._connection.to_scheduler.delete(
+            self._connection.scheduler.DeleteFlow, request, extra=seconds
+        )
+        return answer is None or answer.done
 
     async def _start_cycle(
         self, flow_id: str, inputs: Inputs | None = None, *, wait: Seconds = 0.0, request_id: str | None = None

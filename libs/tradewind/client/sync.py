@@ -140,6 +140,7 @@ class SyncClient(SyncFace[Client]):
     list_batches = iterates(Client.list_batches)
     list_batch_results = iterates(Client.list_batch_results)
     cancel_batch = waits(Client.cancel_batch)
+    delete_batch = waits(Client.delete_batch)
     watch_batch = iterates(Client.watch_batch)
 
     list_workers = iterates(Client.list_workers)

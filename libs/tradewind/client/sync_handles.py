@@ -121,5 +121,6 @@ class SyncBatchHandle(SyncFace[BatchHandle]):
     items = iterates(BatchHandle.items)
     logs = iterates(BatchHandle.logs)
     cancel = waits(BatchHandle.cancel)
+    delete = waits(BatchHandle.delete)
     wait = waits(BatchHandle.wait)
     result = waits(BatchHandle.result)

@@ -180,6 +180,21 @@ async def test_cancelling_a_batch_skips_queued_items_and_stops_running_ones(
     assert again == ended
 
 
+async def test_batch_is_deleted_once_it_has_ended(ntm: Ntm) -> None:
+    batch_id = (await submit_batch(ntm, ["{}"] * 2, request_id="again")).batch.batch_id
+    request = pb2.DeleteBatchRequest(batch_id=batch_id, user_id="ann")
+    first, second = await claim(ntm)
+    await complete(ntm, first.token)
+    assert await refused(ntm.stub.DeleteBatch(request)) == (grpc.StatusCode.FAILED_PRECONDITION, "WRONG_STATUS", [])
+    await complete(ntm, second.token)
+    await ntm.stub.DeleteBatch(request)
+    results = pb2.ListBatchResultsRequest(batch_id=batch_id, user_id="ann")
+    for call in (get_batch(ntm, batch_id), ntm.stub.ListBatchResults(results), ntm.stub.DeleteBatch(request)):
+        assert await refused(call) == (grpc.StatusCode.NOT_FOUND, "BATCH_NOT_FOUND", [])
+    again = await submit_batch(ntm, ["{}"] * 3, request_id="again")
+    assert (again.batch.batch_id, again.duplicate, again.batch.progress.queued) == (batch_id, False, 3)
+
+
 async def test_queued_task_is_cancelled_at_once(ntm: Ntm) -> None:
     task_id = (await submit_task(ntm)).task.node_task_id
     request = pb2.CancelTaskRequest(task_id=task_id, user_id="ann")

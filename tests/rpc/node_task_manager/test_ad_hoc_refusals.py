@@ -34,6 +34,7 @@ async def test_users_see_only_their_own_tasks_and_batches(ntm: Ntm) -> None:
     calls = [
         get_batch(ntm, batch_id, "bob"),
         ntm.stub.CancelBatch(pb2.CancelBatchRequest(batch_id=batch_id, user_id="bob")),
+        ntm.stub.DeleteBatch(pb2.DeleteBatchRequest(batch_id=batch_id, user_id="bob")),
         ntm.stub.ListBatchResults(pb2.ListBatchResultsRequest(batch_id=batch_id, user_id="bob")),
     ]
     for call in calls:

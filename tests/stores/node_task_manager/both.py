@@ -56,6 +56,8 @@ class BothStores:
     cut: bool
     pairs: list[Pair] = field(default_factory=list)
     runs: dict[str, RunSubmission] = field(default_factory=dict)
+    deleted: set[str] = field(default_factory=set)
+    """Batches that were deleted."""
     cycle: int = 0
     waits: dict[str, int] = field(default_factory=dict)
     """Until when node tasks must not begin again, as Redis last reported."""
@@ -234,6 +236,7 @@ class BothStores:
                 assert [each.fact for each in found] == facts
             assert listed[0] == listed[1]
             ends = [fact.subject for fact in listed[0][0] if fact.kind not in (*OF_FLOWS, WANTED)]
+            ends = [subject for subject in ends if subject not in self.deleted]
             mine = [name for name, run in self.runs.items() if run.user_id == user and run.run.ad_hoc]
             states = await self.redis.components([(self.runs[name].run, "0") for name in mine])
             ended = [name for name, state in zip(mine, states, strict=True) if state and state.finished_at]

@@ -15,7 +15,6 @@ ALONE = Plan("alone", (PlanNode("", "t1", start_to_close_ms=5_000),), ())
 ALONE_AGAIN = Plan("again", (PlanNode("", "t1", heartbeat_ms=40_000, retry=RetryPolicy(3, initial_ms=700)),), ())
 TASK_PLANS = {plan.digest: plan for plan in (ALONE, ALONE_AGAIN)}
 BATCH = Plan("batch", tuple(PlanNode(str(at), "t1", start_to_close_ms=5_000) for at in range(4)), ())
-AD_HOC = TASK_PLANS | {BATCH.digest: BATCH}
 
 
 def random_plan(rng: random.Random, number: int, *, lasting: bool) -> Plan:

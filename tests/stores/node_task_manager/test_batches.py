@@ -21,8 +21,8 @@ DAY = 24 * 3600 * 1000
 
 
 async def submit(bench: Bench, work: AdHocWork, id: str) -> RunName:
-    await bench.shard.save(work.plan())
     run = work.run(id)
+    await bench.shard.save(work.plan(run))
     (result,) = (await bench.shard.submit([work.submission(run)])).results
     assert result.outcome == "accepted"
     return run
@@ -152,7 +152,7 @@ async def test_ended_ad_hoc_runs_and_their_plans_expire(redis_server: RedisServe
     for name in (f"run:{task}", f"run:{many}"):
         assert DAY - 10_000 < await admin.pttl(BASE + name) <= DAY, name
     # It is kept as long as any record of a run that used it, not as long as the plans of flows.
-    assert DAY < await admin.pttl(f"{BASE}plan:{work.digest}") <= DAY + LIMITS.tombstone_ms
+    assert DAY < await admin.pttl(f"{BASE}plan:{work.plan_digest(task)}") <= DAY + LIMITS.tombstone_ms
     clock.advance(DAY + 1)
     await expire_all(redis_server)
     while (await bench.shard.clean("c", 0)).more:

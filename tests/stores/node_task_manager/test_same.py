@@ -14,7 +14,7 @@ from tests.servers import RedisServer, RedisServers, redis_kinds
 from tests.stores.node_task_manager.both import RETRIES
 from tests.stores.node_task_manager.doctors import findings
 from tests.stores.node_task_manager.invariants import check_invariants, check_nothing_left, expire_all
-from tests.stores.node_task_manager.random_plans import AD_HOC, random_plan
+from tests.stores.node_task_manager.random_plans import TASK_PLANS, random_plan
 from tests.stores.node_task_manager.shards import memory_shard, redis_shard
 from tests.stores.node_task_manager.world import CLEAN_KEYS, SETTLE_MS, World
 from tradewind.node_task_manager.domain.limits import Limits
@@ -42,7 +42,7 @@ async def compare_random_calls(server: RedisServer, seed: int, limits: Limits) -
     rng, clock = random.Random(seed), ManualClock()
     redis = redis_shard(server, clock, limits)
     drawn = (random_plan(rng, at, lasting=limits is CUT) for at in range(4))
-    plans = {plan.digest: plan for plan in drawn} | AD_HOC
+    plans = {plan.digest: plan for plan in drawn} | TASK_PLANS
     world = World(rng, clock, memory_shard(clock, limits), redis, plans, cut=limits is CUT)
     try:
         for plan in plans.values():

@@ -1,14 +1,15 @@
 """A random actor that makes the same calls on memory and Redis: users, schedulers and workers in one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.stores.node_task_manager.both import FLOWS, USERS, WORKERS, position
 from tests.stores.node_task_manager.fan_outs import Offered, join, random_split
-from tests.stores.node_task_manager.random_plans import AD_HOC, BATCH, TASK_PLANS, TYPES
+from tests.stores.node_task_manager.random_plans import BATCH, TASK_PLANS, TYPES
 from tests.stores.node_task_manager.random_workers import Workers
 from tests.stores.node_task_manager.reruns import random_rerun
 from tests.stores.node_task_manager.waits import random_report, random_signal, suspended
+from tradewind.node_task_manager.domain.batch import Deletion
 from tradewind.node_task_manager.domain.component import Release, RunSubmission, SubmitOutcome
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask
@@ -37,7 +38,7 @@ VERBS |= {"pass_on": 1, "begin_process": 0.5, "terminate": 1, "note": 1, "purge"
 VERBS |= {"postpone": 1, "hasten": 1, "fan_out": 3}
 VERBS |= {"acknowledge": 1.5, "clean": 1.5, "signal": 3, "report_sub_flows": 3}
 VERBS["read_notifications"] = 0.3
-VERBS |= {"release": 1, "rerun": 2, "watch": 2}
+VERBS |= {"release": 1, "rerun": 2, "watch": 2, "delete_batch": 2}
 
 
 @dataclass
@@ -58,6 +59,9 @@ class World(Workers):
         ]
         if self.rng.random() < 0.1:
             await self._stop(self.rng.choice(runs))
+        for digest in (run.components[0][1] for run in runs if run.run.batch_id):
+            for shard in (self.memory, self.redis):
+                await shard.save(self.plans[digest])
         of_memory, of_redis = await self.call_both("submit", (runs, self._maybe_vacancies()))
         assert of_memory.results == of_redis.results
         for run, result in zip(runs, of_memory.results, strict=True):
@@ -68,7 +72,8 @@ class World(Workers):
         self.cycle += 1
         if self.rng.random() < 0.2:
             return self._ad_hoc()
-        chosen = self.rng.sample([each for each in self.plans if each not in AD_HOC], self.rng.choice((1, 1, 1, 2, 3)))
+        of_flows = [each for each in self.plans if each not in TASK_PLANS and not each.startswith(BATCH.digest)]
+        chosen = self.rng.sample(of_flows, self.rng.choice((1, 1, 1, 2, 3)))
         if self.rng.random() < 0.03:
             chosen[-1] = "unknown"
         return RunSubmission(
@@ -90,11 +95,13 @@ class World(Workers):
     def _ad_hoc(self) -> RunSubmission:
         """Draw a task or a batch."""
         task = self.rng.random() < 0.5
+        own = replace(BATCH, digest=f"batch {self.cycle}")
+        self.plans[own.digest] = own
         return RunSubmission(
             RunName.of_task(f"t{self.cycle}") if task else RunName.of_batch(f"b{self.cycle}"),
             f"r{self.cycle}",
             USERS[0] if self.cut else self.rng.choice(USERS),
-            (("0", self.rng.choice(list(TASK_PLANS)) if task else BATCH.digest),),
+            (("0", self.rng.choice(list(TASK_PLANS)) if task else own.digest),),
             partition=-1,
             node_type="t1",
         )
@@ -219,6 +226,19 @@ class World(Workers):
         assert outcomes[0] is outcomes[1], within
         if outcomes[0] is WatchOutcome.NEW:
             self.watched[run.run.task_id(within)] = before is None
+
+    async def delete_batch(self) -> None:
+        """Delete some batch, if it has ended."""
+        batches = [run for run in self.runs.values() if run.run.batch_id]
+        if not batches:
+            return
+        run, user = self.rng.choice(batches), self.rng.choice(USERS)
+        deletions = [await shard.delete_batch(run.run, user) for shard in (self.memory, self.redis)]
+        assert deletions[0] is deletions[1], run.run
+        assert (deletions[0] is Deletion.UNKNOWN) == (user != run.user_id), run.run
+        if deletions[0] is Deletion.DELETED:
+            del self.runs[str(run.run)]
+            self.deleted.add(str(run.run))
 
     async def purge(self) -> None:
         # What is due wakes in both stores; the submissions below, which only Redis gets, wake nothing more.

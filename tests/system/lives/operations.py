@@ -176,6 +176,12 @@ class Users:
             await self._client.cancel_batch(batch.batch_id)
             return
 
+    async def delete_batch(self, _: str) -> None:
+        async for batch in self._client.list_batches():
+            if batch.ended:
+                await self._client.delete_batch(batch.batch_id)
+                return
+
     async def redrive(self, _: str) -> None:
         ids = [task.node_task_id async for task in self._client.list_dead_letters()]
         if ids:
@@ -216,6 +222,7 @@ WEIGHTS = {
     "submit_batch": 3,
     "terminate": 3,
     "cancel_batch": 2,
+    "delete_batch": 2,
     "redrive": 2,
     "set_limits": 2,
     "stop": 2,

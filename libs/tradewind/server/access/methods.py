@@ -90,8 +90,9 @@ _RULES: dict[str, Rule] = {
         "tradewind.api.node_task_manager.v1.NodeTaskManagerService",
         user_own=(
             "GetNodeTask ListNodeTasks TerminateNodeTask SignalNode ExplainNodeTask SubmitTask GetTask ListTasks "
-            "CancelTask WatchTask SubmitBatch GetBatch ListBatches ListBatchResults CancelBatch WatchBatch "
-            "ListTaskLogs ListDeadLetters RedriveDeadLetters ListNotifications WatchNotifications MarkNotificationsRead"
+            "CancelTask WatchTask SubmitBatch GetBatch ListBatches ListBatchResults CancelBatch DeleteBatch "
+            "WatchBatch ListTaskLogs ListDeadLetters RedriveDeadLetters ListNotifications WatchNotifications "
+            "MarkNotificationsRead"
         ),
         user="ListConnections",
         operator=(

@@ -54,8 +54,12 @@ class AdHocWork:
         id = digest_of((kind, self.user_id, self.request_id))[:_ID_LENGTH] if self.request_id else fresh_id
         return RunName.of_batch(id) if self.batch else RunName.of_task(id)
 
-    def plan(self) -> Plan:
-        """Return its plan: nodes without edges."""
+    def plan_digest(self, run: RunName) -> str:
+        """Return the digest of its plan. A batch has a plan of its own, which goes with it; tasks share theirs."""
+        return digest_of((self.digest, str(run))) if self.batch else self.digest
+
+    def plan(self, run: RunName) -> Plan:
+        """Return its plan as the run `run`: nodes without edges."""
         nodes = tuple(
             PlanNode(
                 str(place) if self.batch else "",
@@ -73,7 +77,7 @@ class AdHocWork:
             )
             for place, parameters in enumerate(self.parameters)
         )
-        return Plan(self.digest, nodes, ())
+        return Plan(self.plan_digest(run), nodes, ())
 
     def submission(self, run: RunName) -> RunSubmission:
         """Return the run to submit; its run id tells different payloads under the same name apart."""
@@ -81,7 +85,7 @@ class AdHocWork:
             run=run,
             run_id=self.digest[:_ID_LENGTH],
             user_id=self.user_id,
-            components=((ONLY_COMPONENT, self.digest),),
+            components=((ONLY_COMPONENT, self.plan_digest(run)),),
             partition=NO_PARTITION,
             traceparent=self.traceparent,
             node_type=self.node_type,

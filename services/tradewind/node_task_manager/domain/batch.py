@@ -24,6 +24,14 @@ class BatchStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Deletion(StrEnum):
+    """Answer to a request to delete a batch: an open one stays, and a user may have no such batch."""
+
+    DELETED = "deleted"
+    OPEN = "open"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
     """Counts of a batch's items at one moment; all but `cached` add up to `total`.

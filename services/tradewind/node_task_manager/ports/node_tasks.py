@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from tradewind.node_task_manager.domain.batch import Deletion
 from tradewind.node_task_manager.domain.component import Release, RunSubmission, SubmitResult
 from tradewind.node_task_manager.domain.fan_out import FanOutStep
 from tradewind.node_task_manager.domain.names import RunName
@@ -184,6 +185,10 @@ class NodeTaskStore(Protocol):
 
     async def unlist_dead_letter(self, user_id: str, task_id: str) -> None:
         """Take a node task off the list of dead letters, if it is there."""
+        ...
+
+    async def delete_batch(self, run: RunName, user_id: str) -> Deletion:
+        """Remove a batch of this user that has ended, with its plan, results and log lines, at once."""
         ...
 
     async def purge(self, flow_id: str) -> Purge:

@@ -121,6 +121,11 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         batch = await self.ad_hoc.cancel_batch(request.batch_id, request.user_id, reason, by)
         return pb2.CancelBatchResponse(batch=ad_hoc_mapping.batch(batch))
 
+    async def DeleteBatch(self, request: pb2.DeleteBatchRequest, context: Context) -> pb2.DeleteBatchResponse:
+        require_identifiers(batch_id=request.batch_id, user_id=request.user_id)
+        await self.ad_hoc.delete_batch(request.batch_id, request.user_id)
+        return pb2.DeleteBatchResponse()
+
     async def WatchBatch(self, request: pb2.WatchBatchRequest, context: Context) -> None:  # type: ignore[override]
         require_identifiers(batch_id=request.batch_id, user_id=request.user_id)
         run = str(RunName.of_batch(request.batch_id))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from tradewind.node_task_manager.domain.batch import Deletion
 from tradewind.node_task_manager.domain.component import Release, RunSubmission
 from tradewind.node_task_manager.domain.fan_out import INLINE_BYTES, FanOutStep
 from tradewind.node_task_manager.domain.limits import MAX_AHEAD_MS, Limits
@@ -58,6 +59,8 @@ _REAP = Script(__name__, "reap_leases", Effects)
 _STOP = Script(__name__, "stop_components", Effects)
 _RELEASE = Script(__name__, "release_components", Effects)
 _TERMINATE = Script(__name__, "terminate_task", Effects)
+_DELETE_BATCH = Script(__name__, "delete_batch", tuple[Deletion, int])
+_UNLIST_ITEMS = Script(__name__, "unlist_items", int)
 _PURGE = Script(__name__, "purge_flow", Purge)
 _REOPEN = Script(__name__, "reopen_limits", _Step)
 _CLEAN = Script(__name__, "clean", Cleaned)
@@ -274,6 +277,15 @@ class RedisNodeTaskStore:
 
     async def unlist_dead_letter(self, user_id: str, task_id: str) -> None:
         await self._client.execute_command("ZREM", self._keys.dead_letters(user_id), task_id)
+
+    async def delete_batch(self, run: RunName, user_id: str) -> Deletion:
+        batch = {"run": str(run), "user_id": user_id}
+        deletion, items = await self.run_script(_DELETE_BATCH, batch)
+        # What follows is not needed: entries without a record are swept after a day.
+        for first in range(0, items if deletion is Deletion.DELETED else 0, _AT_ONCE):
+            last = min(first + _AT_ONCE, items) - 1
+            await self.run_script(_UNLIST_ITEMS, {**batch, "first": first, "last": last})
+        return deletion
 
     async def purge(self, flow_id: str) -> Purge:
         return await self.run_script(_PURGE, {"flow_id": flow_id})

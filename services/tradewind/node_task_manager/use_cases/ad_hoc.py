@@ -1,11 +1,17 @@
-"""Reading ad-hoc tasks and batches, and cancelling them."""
+"""Reading ad-hoc tasks and batches, cancelling them, and deleting batches."""
 
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT, BatchProgress, BatchStatus, batch_status
+from tradewind.node_task_manager.domain.batch import (
+    ONLY_COMPONENT,
+    BatchProgress,
+    BatchStatus,
+    Deletion,
+    batch_status,
+)
 from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
@@ -16,7 +22,7 @@ from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES, Lines, NodeTaskRecords
 from tradewind.node_task_manager.use_cases.shard import of_user
 from tradewind.node_task_manager.use_cases.task_views import TaskView
-from tradewind.server.faults import NotFound
+from tradewind.server.faults import FailedPrecondition, NotFound
 from tradewind.server.paging import Page
 
 
@@ -140,6 +146,16 @@ class AdHoc:
         """Skip items that have not begun, ask running ones to stop; return the batch's new state. Raises NotFound."""
         await self._stop(await self.batch(batch_id, user_id), reason, by)
         return await self.batch(batch_id, user_id)
+
+    async def delete_batch(self, batch_id: str, user_id: str) -> None:
+        """Remove a batch that has ended. Raises NotFound, and FailedPrecondition while an item has not ended."""
+        tasks = of_user(self._dispatchers, user_id).shard.tasks
+        match await tasks.delete_batch(RunName.of_batch(batch_id), user_id):
+            case Deletion.UNKNOWN:
+                raise NotFound("batch", batch_id)
+            case Deletion.OPEN:
+                message = f"batch {batch_id} has not ended; cancel it first, and delete it once its last item has ended"
+                raise FailedPrecondition("WRONG_STATUS", message, f"batches/{batch_id}")
 
     async def lines(self, run: RunName, user_id: str, after: str, limit: int) -> Lines:
         """Return log lines of a task or a batch, as NodeTaskRecords.lines does. Raises NotFound."""

@@ -77,7 +77,7 @@ class SubmitAdHoc:
             if faults and not await self._was_submitted(dispatcher, run, work):
                 raise InvalidInput(faults)
         dispatcher.require_room()
-        plan = await _in_thread_if_large(work, _prepared_plan, work)
+        plan = await _in_thread_if_large(work, _prepared_plan, work, run)
         result = await self._store(dispatcher, work, run, plan)
         duplicate = result.outcome is SubmitOutcome.DUPLICATE
         if not duplicate and result.outcome is not SubmitOutcome.ACCEPTED:
@@ -106,7 +106,7 @@ class SubmitAdHoc:
         if not work.request_id:
             return False
         (component,) = await dispatcher.shard.reader.components([(run, ONLY_COMPONENT)])
-        return component is not None and component.plan == work.digest
+        return component is not None and component.plan == work.plan_digest(run)
 
 
 async def _in_thread_if_large(work: AdHocWork, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
@@ -127,8 +127,8 @@ def _refusal(work: AdHocWork, outcome: SubmitOutcome) -> Fault:
     return Unavailable("STORE_UNAVAILABLE", f"the store refused it ({outcome}); submit it again")
 
 
-def _prepared_plan(work: AdHocWork) -> Plan:
+def _prepared_plan(work: AdHocWork, run: RunName) -> Plan:
     """Return the plan of work, with everything derived from it that storing and reading need."""
-    plan = work.plan()
+    plan = work.plan(run)
     _ = plan.inputs, plan.outputs, plan.entries, plan.place
     return plan

@@ -551,7 +551,7 @@ class Batch(_message.Message):
 
     @_builtins.property
     def finished_at(self) -> _timestamp_pb2.Timestamp:
-        """When its last item ended; the batch and its results are kept for 24 h from then."""
+        """When its last item ended; the batch and its results are kept for 24 h from then, unless it is deleted before."""
 
     def __init__(
         self,
@@ -926,6 +926,49 @@ class CancelBatchResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CancelBatchResponse: _TypeAlias = CancelBatchResponse  # noqa: Y015
+
+@_typing.final
+class DeleteBatchRequest(_message.Message):
+    """Asks to delete a batch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    batch_id: _builtins.str
+    """The batch."""
+    user_id: _builtins.str
+    """The owner; decides the shard."""
+    def __init__(
+        self,
+        *,
+        batch_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteBatchRequest: _TypeAlias = DeleteBatchRequest  # noqa: Y015
+
+@_typing.final
+class DeleteBatchResponse(_message.Message):
+    """The batch is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteBatchResponse: _TypeAlias = DeleteBatchResponse  # noqa: Y015
 
 @_typing.final
 class WatchBatchRequest(_message.Message):

@@ -212,6 +212,11 @@ class NodeTaskManagerServiceStub:
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2.CancelBatchRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2.CancelBatchResponse.FromString,
                 _registered_method=True)
+        self.DeleteBatch = channel.unary_unary(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/DeleteBatch',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2.DeleteBatchRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2.DeleteBatchResponse.FromString,
+                _registered_method=True)
         self.WatchBatch = channel.unary_stream(
                 '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/WatchBatch',
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2.WatchBatchRequest.SerializeToString,
@@ -573,6 +578,15 @@ class NodeTaskManagerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteBatch(self, request, context):
+        """Removes a batch that has ended, with its results and logs, before its time on record is over. Its request_id may be
+        used again. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS while
+        an item has not ended: cancel the batch first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchBatch(self, request, context):
         """Reports what happens to a batch: first the batch as it is, then each change, ending with the final status. After a
         broken stream, watch again. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE
@@ -862,6 +876,11 @@ def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
                     servicer.CancelBatch,
                     request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2.CancelBatchRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2.CancelBatchResponse.SerializeToString,
+            ),
+            'DeleteBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteBatch,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2.DeleteBatchRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2.DeleteBatchResponse.SerializeToString,
             ),
             'WatchBatch': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchBatch,
@@ -1832,6 +1851,33 @@ class NodeTaskManagerService:
             '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/CancelBatch',
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2.CancelBatchRequest.SerializeToString,
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2.CancelBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/DeleteBatch',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2.DeleteBatchRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2.DeleteBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -186,6 +186,11 @@ class NodeTaskManagerServiceStub:
     """Cancels a batch: items that have not begun are skipped, those that run are asked to stop. Repeating it is a no-op.
     Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND.
     """
+    DeleteBatch: _grpc.UnaryUnaryMultiCallable[_batch_pb2.DeleteBatchRequest, _batch_pb2.DeleteBatchResponse]
+    """Removes a batch that has ended, with its results and logs, before its time on record is over. Its request_id may be
+    used again. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS while
+    an item has not ended: cancel the batch first.
+    """
     WatchBatch: _grpc.UnaryStreamMultiCallable[_batch_pb2.WatchBatchRequest, _batch_pb2.WatchBatchResponse]
     """Reports what happens to a batch: first the batch as it is, then each change, ending with the final status. After a
     broken stream, watch again. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE
@@ -392,6 +397,11 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     CancelBatch: _aio.UnaryUnaryMultiCallable[_batch_pb2.CancelBatchRequest, _batch_pb2.CancelBatchResponse]  # type: ignore[assignment]
     """Cancels a batch: items that have not begun are skipped, those that run are asked to stop. Repeating it is a no-op.
     Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND.
+    """
+    DeleteBatch: _aio.UnaryUnaryMultiCallable[_batch_pb2.DeleteBatchRequest, _batch_pb2.DeleteBatchResponse]  # type: ignore[assignment]
+    """Removes a batch that has ended, with its results and logs, before its time on record is over. Its request_id may be
+    used again. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS while
+    an item has not ended: cancel the batch first.
     """
     WatchBatch: _aio.UnaryStreamMultiCallable[_batch_pb2.WatchBatchRequest, _batch_pb2.WatchBatchResponse]  # type: ignore[assignment]
     """Reports what happens to a batch: first the batch as it is, then each change, ending with the final status. After a
@@ -794,6 +804,17 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_batch_pb2.CancelBatchResponse, _abc.Awaitable[_batch_pb2.CancelBatchResponse]]:
         """Cancels a batch: items that have not begun are skipped, those that run are asked to stop. Repeating it is a no-op.
         Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteBatch(
+        self,
+        request: _batch_pb2.DeleteBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_batch_pb2.DeleteBatchResponse, _abc.Awaitable[_batch_pb2.DeleteBatchResponse]]:
+        """Removes a batch that has ended, with its results and logs, before its time on record is over. Its request_id may be
+        used again. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND BATCH_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS while
+        an item has not ended: cancel the batch first.
         """
 
     @_abc_1.abstractmethod

@@ -237,9 +237,10 @@ do
     if comp.early ~= 'keep' then later('stop', comp, 0, 0) end
   end
 
-  -- Work: stops the nodes of a component from a place on.
+  -- Work: stops the nodes of a component from a place on. Without a stop, the work is that of a batch of the same items
+  -- and id, which was deleted.
   function stopping.stop(comp, offset)
-    if comp.open == 0 then return end
+    if comp.open == 0 or not comp.stop then return end
     local reason = cmsgpack.unpack(comp.stop).reason
     local ids, before
     for place = offset, comp.nodes - 1 do

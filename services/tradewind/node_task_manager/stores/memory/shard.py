@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT, Deletion
 from tradewind.node_task_manager.domain.component import (
     Component,
     ComponentStatus,
@@ -256,6 +257,19 @@ class MemoryShard(
             self._end_idle(replace(task, stop=mark), reason, call)
         self._conclude((), call)
         return call.effects()
+
+    async def delete_batch(self, run: RunName, user_id: str) -> Deletion:
+        name = str(run)
+        component = self._components.get((name, ONLY_COMPONENT))
+        if component is None or component.user_id != user_id:
+            return Deletion.UNKNOWN
+        if component.status is not ComponentStatus.FINISHED:
+            return Deletion.OPEN
+        self._forget_run(name)
+        del self._plans[component.plan]
+        self._logs.pop((name, 0), None)
+        self._quiet.pop((user_id, f"given_up:{name}"), None)
+        return Deletion.DELETED
 
     async def purge(self, flow_id: str) -> Purge:
         call = Call()
