@@ -5,8 +5,9 @@ from tradewind.node_task_manager.domain.component import ComponentStatus, Releas
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import FailurePolicy, RunIf
 from tradewind.node_task_manager.ports.events import ComponentEvent
+from tradewind.node_task_manager.ports.node_tasks import Purge
 from tradewind.node_task_manager.ports.reading import Line, Progress
-from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.ports.work import Assignment, Effects, Outcome, OutcomeKind, Vacancy
 
 
 def failed(assignment: Assignment, code: str = "NODE_ERROR") -> Outcome:
@@ -270,6 +271,20 @@ async def test_purged_flow_is_gone_and_refuses_late_completions_and_older_runs(b
     bench.clock.advance(1)
     assert await bench.submit(plan, run_id="r2") == "accepted"
     assert sorted(a.task_id for a in await bench.take()) == ["flow:0:0:a", "other:0:0:a"]
+
+
+async def test_purge_that_comes_late_spares_a_later_flow_of_the_same_name(bench: Bench) -> None:
+    plan = plan_of("a")
+    await bench.submit(plan)
+    assert (await bench.shard.purge("flow", 7)).done
+    bench.clock.advance(1)
+    assert await bench.submit(plan, run_id="r2") == "accepted"
+    bench.clock.advance(1)
+    assert await bench.shard.purge("flow", 7) == Purge(0, True, Effects())
+    assert await bench.submit(plan, cycle=1, run_id="r3") == "accepted"
+    assert [given.task_id for given in await bench.take()] == ["flow:0:0:a", "flow:1:0:a"]
+    assert len((await bench.shard.purge("flow", 8)).effects.terminations) == 2
+    assert await bench.statuses(plan) == {"a": "-"}
 
 
 async def test_progress_never_falls_and_only_the_lease_holder_may_report_it(bench: Bench) -> None:

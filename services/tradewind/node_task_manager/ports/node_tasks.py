@@ -191,8 +191,11 @@ class NodeTaskStore(Protocol):
         """Remove a batch of this user that has ended, with its plan, results and log lines, at once."""
         ...
 
-    async def purge(self, flow_id: str) -> Purge:
-        """Remove a bounded part of a flow; its late outcomes and submissions are refused from the first call on."""
+    async def purge(self, flow_id: str, schedule_epoch: int = 0) -> Purge:
+        """Remove a bounded part of a flow; its late outcomes and submissions are refused from the first call on.
+
+        Once all of a flow is gone, further calls with the same epoch change nothing: a later flow of its name may have
+        begun runs. With 0, whatever has the name is removed."""
         ...
 
     async def clean(self, cleaner: str, place: int | None, recall: int | None = None) -> Cleaned:

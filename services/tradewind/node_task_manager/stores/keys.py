@@ -11,7 +11,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `items:<run>:<node>` | list | items of a mapped node that have not begun | empties itself |
 | `stop:<run>[:<component>]` | string | who stopped it, why, when | 1 h after the cycle's deadline, 8 d without one |
 | `flow_runs:<flow>` | zset | the latest run `<cycle>:<run>` of each cycle by number, open ones on top | with the run |
-| `purged:<flow>` | string | when the flow was purged | 1 h |
+| `purged:<flow>` | string | when the flow was purged; when all of it is gone, also its epoch | 1 h |
 | `node_tasks_list` | zset | node tasks by creation | go with the run; swept from a day on |
 | `to_clean` | zset | `run:`, `worker:`, `flow:`, `dead_letters:` and a name, by when to check it | empties itself |
 | `walks` | list | ended runs that are being removed, and how far each is | empties itself |

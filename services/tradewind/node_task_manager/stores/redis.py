@@ -287,8 +287,8 @@ class RedisNodeTaskStore:
             await self.run_script(_UNLIST_ITEMS, {**batch, "first": first, "last": last})
         return deletion
 
-    async def purge(self, flow_id: str) -> Purge:
-        return await self.run_script(_PURGE, {"flow_id": flow_id})
+    async def purge(self, flow_id: str, schedule_epoch: int = 0) -> Purge:
+        return await self.run_script(_PURGE, {"flow_id": flow_id, "epoch": str(schedule_epoch)})
 
     async def clean(self, cleaner: str, place: int | None, recall: int | None = None) -> Cleaned:
         return await self.run_script(_CLEAN, {"cleaner": cleaner, "place": place, "recall": recall})

@@ -59,9 +59,12 @@ class ControlRuns:
             raise FailedPrecondition("WRONG_STATUS", message, f"node_tasks/{task_id}")
         return await self._records.node_task(task_id, user_id)
 
-    async def purge_flow(self, flow_id: str, user_id: str) -> tuple[bool, int]:
-        """Remove a bounded part of a flow; return whether all of it is gone, and how many records were removed."""
+    async def purge_flow(self, flow_id: str, user_id: str, schedule_epoch: int) -> tuple[bool, int]:
+        """Remove a bounded part of a flow; return whether all of it is gone, and how many records were removed.
+
+        `schedule_epoch` tells it from a later flow of its name, 0 for whatever has the name.
+        """
         dispatcher = of_user(self._dispatchers, user_id)
-        purge = await dispatcher.shard.tasks.purge(flow_id)
+        purge = await dispatcher.shard.tasks.purge(flow_id, schedule_epoch)
         dispatcher.apply(purge.effects)
         return purge.done, purge.removed

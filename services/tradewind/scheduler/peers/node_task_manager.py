@@ -168,8 +168,8 @@ class NodeTaskManagerPeer:
             found += map(_view, response.components)
         return found
 
-    async def purge(self, flow_id: str, user_id: str) -> bool:
-        request = pb2.PurgeFlowRequest(flow_id=flow_id, user_id=user_id)
+    async def purge(self, flow_id: str, user_id: str, schedule_epoch: int) -> bool:
+        request = pb2.PurgeFlowRequest(flow_id=flow_id, user_id=user_id, schedule_epoch=schedule_epoch)
         async with calling(NAME):
             response = await self._stub.PurgeFlow(request, timeout=_CALL_S)
         return response.done

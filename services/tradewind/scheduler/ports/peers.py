@@ -122,8 +122,11 @@ class NodeTasks(Protocol):
         """Return the components of up to 500 runs as they stand; unknown ones are left out."""
         ...
 
-    async def purge(self, flow_id: str, user_id: str) -> bool:
-        """Remove the data of a flow, one bounded step per call; True when nothing is left."""
+    async def purge(self, flow_id: str, user_id: str, schedule_epoch: int) -> bool:
+        """Remove the data of a flow, one bounded step per call; True when nothing is left.
+
+        Once nothing is left, calls with the same epoch spare a later flow of the name.
+        """
         ...
 
     async def node_tasks(

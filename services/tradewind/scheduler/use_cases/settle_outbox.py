@@ -95,7 +95,7 @@ class SettleOutbox:
             self._on_ends_listener()
 
     async def _delete(self, flow: FlowRecord) -> None:
-        while not await self._node_tasks.purge(flow.flow_id, flow.user_id):
+        while not await self._node_tasks.purge(flow.flow_id, flow.user_id, flow.schedule_epoch):
             pass
         while not await self._flows.remove_step(flow.flow_id):
             pass

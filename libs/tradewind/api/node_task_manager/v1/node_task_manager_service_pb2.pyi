@@ -407,19 +407,25 @@ class PurgeFlowRequest(_message.Message):
 
     FLOW_ID_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
+    SCHEDULE_EPOCH_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """The flow."""
     user_id: _builtins.str
     """The owner; decides the shard."""
+    schedule_epoch: _builtins.int
+    """The schedule epoch of the flow that is being deleted. Once all of it is gone, a call for the same epoch that comes
+    late, up to 1 h, removes nothing: a later flow may have the name. 0: whatever has the name is removed.
+    """
     def __init__(
         self,
         *,
         flow_id: _builtins.str = ...,
         user_id: _builtins.str = ...,
+        schedule_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow_id", b"flow_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow_id", b"flow_id", "schedule_epoch", b"schedule_epoch", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,11 +1,17 @@
 -- Removes a flow in bounded steps and leaves a tombstone: from then on, runs that began before it are refused. After
--- the first step, open runs of the flow are gone for everybody else.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, flow_id.
+-- the first step, open runs of the flow are gone for everybody else. When all of it is gone, the tombstone also tells
+-- which flow of the name that was; further steps for that flow do nothing.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, flow_id, epoch (of the flow's schedule, as
+-- text; "0" for any flow of the name).
 -- Returns {removed, done, effects}; for running node tasks, the effects have terminations for their workers.
 --!include claim
 --!include forget_events
 local flow, index, removed = args.flow_id, base .. 'flow_runs:' .. args.flow_id, 0
-call('SET', base .. 'purged:' .. flow, time, 'PX', limits.tombstone)
+local tombstone = base .. 'purged:' .. flow
+if string.match(call('GET', tombstone) or '', ' (%d+)$') == args.epoch then
+  return cmsgpack.pack({removed = 0, done = true, effects = effects})
+end
+call('SET', tombstone, stamp, 'PX', limits.tombstone)
 call('UNLINK', base .. 'retries:' .. flow)
 local mark, PURGED = stopping.system_mark('the flow was deleted'), cmsgpack.pack('purged', 0, 0, false, nil)
 
@@ -121,6 +127,7 @@ if done then
   for _, cycle in ipairs(call('ZRANGE', cycles, 0, -1)) do call('UNLINK', base .. 'logs:' .. flow .. ':' .. cycle) end
   call('UNLINK', cycles)
   call('ZREM', base .. 'to_clean', 'flow:' .. flow)
+  if args.epoch ~= '0' then call('SET', tombstone, stamp .. ' ' .. args.epoch, 'PX', limits.tombstone) end
 end
 queue_all()
 write_all()

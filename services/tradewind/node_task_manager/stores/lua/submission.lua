@@ -70,7 +70,7 @@ do
   -- Returns why a run of a flow is refused.
   local function flow_refusal(run)
     local purged = obstacles and obstacles[base .. 'purged:' .. run.flow_id]
-    if purged and run.begun_ms <= tonumber(purged) then return {outcome = 'flow_purged'} end
+    if purged and run.begun_ms <= tonumber(string.match(purged, '^%d+')) then return {outcome = 'flow_purged'} end
     local events = base .. 'events:' .. digits[run.partition]
     backlog[events] = backlog[events] or call('XLEN', events)
     if backlog[events] >= limits.events then return {outcome = 'events_full'} end

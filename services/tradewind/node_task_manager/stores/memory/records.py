@@ -64,7 +64,8 @@ class MemoryRecords:
         self._tasks: dict[str, NodeTask] = {}
         self._private: dict[str, Private] = {}
         self._stops: dict[tuple[str, str], tuple[str, StopMark]] = {}
-        self._purged: dict[str, int] = {}
+        self._purged: dict[str, tuple[int, int]] = {}
+        """When flows were purged, and their schedule epochs."""
         self._leases: dict[str, int] = {}
         self._delayed: dict[str, int] = {}
         self._dead: dict[str, int] = {}

@@ -66,7 +66,7 @@ class MemoryShard(
                 self._end_lost_run(existing, run.begun_ms, call)
             return SubmitResult(SubmitOutcome.RUN_CONFLICT, existing_run_id=existing.submission.run_id)
         if not run.run.ad_hoc:
-            if run.begun_ms <= self._purged.get(run.run.flow_id, -1):
+            if run.begun_ms <= self._purged.get(run.run.flow_id, (-1, 0))[0]:
                 return SubmitResult(SubmitOutcome.FLOW_PURGED)
             if self.waiting(run.partition) >= self._limits.events_per_partition:
                 return SubmitResult(SubmitOutcome.EVENTS_FULL)
@@ -271,9 +271,11 @@ class MemoryShard(
         self._quiet.pop((user_id, f"given_up:{name}"), None)
         return Deletion.DELETED
 
-    async def purge(self, flow_id: str) -> Purge:
+    async def purge(self, flow_id: str, schedule_epoch: int = 0) -> Purge:
         call = Call()
-        self._purged[flow_id] = self._clock()
+        if schedule_epoch and self._purged.get(flow_id, (0, 0))[1] == schedule_epoch:
+            return Purge(0, True, call.effects())
+        self._purged[flow_id] = (self._clock(), schedule_epoch)
         self._budgets.forget(flow_id)
         mark = StopMark("the flow was deleted", "system", self._clock())
         runs = [name for name, run in self._runs.items() if run.submission.run.flow_id == flow_id]
