@@ -32,7 +32,7 @@ QUERIES |= {name: rule["expr"] for name, rule in ALERTS.items()}
 
 ADDED = {"instance", "le"}
 """Labels that Prometheus adds, and the label of buckets."""
-FOREIGN = {"process_resident_memory_bytes"}
+FOREIGN = {"process_resident_memory_bytes", "up"}
 THRESHOLDS = {
     "TradewindStoreMemoryHigh": 0.85,
     "TradewindStoreConnectionsHigh": 0.9,
