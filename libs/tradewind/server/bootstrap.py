@@ -129,7 +129,7 @@ class Server:
 
         Raises StartError when the address is taken or a service cannot start; nothing stays open then.
         """
-        interceptor = CallInterceptor(self._middlewares(), self._stock_streams.until_drained)
+        interceptor = CallInterceptor(self._middlewares(), self._stock_streams.until_drained, self._gate)
         server = grpc.aio.server(interceptors=[interceptor], options=self._options)
         # Handlers go by name alone: for each registered method a task waits for its next call, and grpcio looks at all
         # of these tasks whenever one is done, which cost a service with 50 methods 40 us a call.
@@ -163,7 +163,10 @@ class Server:
         _log.info("serving", address=self.address, services=[name for each in self._services for name in each.names])
 
     def _middlewares(self) -> list[Middleware]:
-        """Return the outermost first: the log sees the code that errors were turned into, within the call's trace."""
+        """Return those outside the gate, the outermost first.
+
+        The log sees the code that errors were turned into, within the call's trace.
+        """
         middlewares: list[Middleware] = [CallTraces(self._tracing)]
         if SWITCH.on:
             middlewares.append(CallMetrics())
@@ -171,8 +174,6 @@ class Server:
         middlewares += [self._request_log, ErrorAnswers(table)]
         if self._tls.tls_allowed_names:
             middlewares.append(AllowedCallers(parts_of(self._tls.tls_allowed_names)))
-        if self._gate is not None:
-            middlewares.append(self._gate)
         return middlewares
 
     async def _serve_health(self, port: int) -> grpc.aio.Server:

@@ -12,6 +12,7 @@ from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to
 from tradewind.server.beats import beat
 from tradewind.server.interception import Context
 from tradewind.server.metrics import READY
+from tradewind.server.quoting import quoted
 from tradewind.server.side_tasks import SideTasks
 
 LIVENESS = "liveness"
@@ -123,7 +124,7 @@ class _Servicer(HealthServicer):
     async def Check(self, request: health_pb2.HealthCheckRequest, context: Context) -> health_pb2.HealthCheckResponse:
         status = self._statuses.get(request.service)
         if status is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f'unknown service "{request.service}"')
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"unknown service {quoted(request.service)}")
         return health_pb2.HealthCheckResponse(status=status)
 
     async def List(self, request: object, context: Context) -> Any:

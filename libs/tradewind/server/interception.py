@@ -22,6 +22,14 @@ class Middleware(Protocol):
         ...
 
 
+class Door(Middleware, Protocol):
+    """A middleware that can refuse a call before its message has arrived."""
+
+    async def refusal(self, method: str, metadata: Any) -> Exception | None:
+        """Return why a call with this metadata is refused whatever its message says; None when that depends on more."""
+        ...
+
+
 class MethodUnknown(Exception):
     """No service on this server has the method that was called."""
 
@@ -32,14 +40,25 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     A streaming response may come from an async generator or from a coroutine that calls `context.write` (as the stock
     health Watch does). The middlewares also see calls of unknown methods, which raise MethodUnknown, and requests that
     are not valid messages, which raise the decoder's error. The wrapped handler of a method is made once and kept.
+
+    gRPC takes in the single message of a unary request before it calls the handler, but messages of a stream only when
+    the handler reads them. So a call that the door refuses is served as a stream that nobody reads.
     """
 
     def __init__(
-        self, middlewares: Sequence[Middleware], until_drained: Callable[[Behavior], Behavior] | None = None
+        self,
+        middlewares: Sequence[Middleware],
+        until_drained: Callable[[Behavior], Behavior] | None = None,
+        door: Door | None = None,
     ) -> None:
-        """Take `until_drained`, which ends the streams of gRPC's own services; other streams end by themselves."""
-        self._middlewares = tuple(middlewares)
+        """Take `until_drained`, which ends the streams of gRPC's own services; other streams end by themselves.
+
+        `door` is the innermost middleware.
+        """
+        self._outer = tuple(middlewares)
+        self._middlewares = (*self._outer, door) if door else self._outer
         self._until_drained = until_drained
+        self._door = door
         self._handlers: dict[str, Any] = {}
 
     async def intercept_service(
@@ -49,13 +68,17 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     ) -> Any:
         method = handler_call_details.method
         known = self._handlers.get(method)
-        if known is not None:
-            return known
-        handler = await continuation(handler_call_details)
-        if handler is None:
-            # Not kept: callers can make up any number of method names.
-            return grpc.stream_stream_rpc_method_handler(self._wrapped(method, _unknown_method(method)))
-        return self._handlers.setdefault(method, self._wrap_handler(method, handler))
+        if known is None:
+            handler = await continuation(handler_call_details)
+            if handler is None:
+                # Not kept: callers can make up any number of method names.
+                return _unread(self._wrapped(method, _raising(MethodUnknown(f"this server has no method {method}"))))
+            known = self._handlers.setdefault(method, self._wrap_handler(method, handler))
+        if self._door is not None and not known.request_streaming:
+            refusal = await self._door.refusal(method, handler_call_details.invocation_metadata)
+            if refusal is not None:
+                return _unread(self._wrapped(method, _raising(refusal), self._outer))
+        return known
 
     def _wrap_handler(self, method: str, handler: Any) -> Any:
         kind = f"{_arity(handler.request_streaming)}_{_arity(handler.response_streaming)}"
@@ -69,8 +92,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         build = getattr(grpc, f"{kind}_rpc_method_handler")
         return build(self._wrapped(method, behavior), decode, handler.response_serializer)
 
-    def _wrapped(self, method: str, behavior: Behavior) -> Behavior:
-        for middleware in reversed(self._middlewares):
+    def _wrapped(self, method: str, behavior: Behavior, middlewares: Sequence[Middleware] | None = None) -> Behavior:
+        for middleware in reversed(self._middlewares if middlewares is None else middlewares):
             behavior = middleware.around(method, behavior)
         return behavior
 
@@ -94,9 +117,14 @@ def _lenient(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return lenient
 
 
-def _unknown_method(method: str) -> Behavior:
+def _unread(behavior: Behavior) -> Any:
+    """Return a handler for calls of any kind whose messages are not read."""
+    return grpc.stream_stream_rpc_method_handler(behavior)
+
+
+def _raising(error: Exception) -> Behavior:
     async def call(_request: Any, _context: Context) -> None:
-        raise MethodUnknown(f"this server has no method {method}")
+        raise error.with_traceback(None)
 
     return call
 

@@ -62,10 +62,25 @@ class Callers:
     async def identify(self, context: Context, name: str) -> Identity:
         """Return who calls the method `name`; "" stands for a closed method. Raises Unauthenticated, Unavailable."""
         token = _token_in(context.invocation_metadata())
-        if not token:
-            certified = self._certificates.identity(context) if self._certificates else None
+        if not token and self._certificates:
+            certified = self._certificates.identity(context)
             if certified is not None:
                 return certified
+        return await self._owner_of_token(token, name)
+
+    async def refusal(self, metadata: Any, name: str) -> Exception | None:
+        """Return what `identify` would raise; None also when a certificate may say who calls."""
+        token = _token_in(metadata)
+        if not token and self._certificates:
+            return None
+        try:
+            await self._owner_of_token(token, name)
+        except Exception as refusal:
+            return refusal
+        return None
+
+    async def _owner_of_token(self, token: str, name: str) -> Identity:
+        if not token:
             raise Unauthenticated(
                 "TOKEN_MISSING",
                 "this call has no token: send one as `authorization: Bearer <token>`, or set TRADEWIND_TOKEN",

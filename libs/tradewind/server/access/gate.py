@@ -97,6 +97,12 @@ class Gate:
             return self._closed(name)
         return self._guarded(name, allowed, self._owner_lookups.get(service), behavior)
 
+    async def refusal(self, method: str, metadata: Any) -> Exception | None:
+        """Return why a call is refused that nobody who is known makes, before its message arrives; else None."""
+        if method.startswith(OPEN):
+            return None
+        return await self._callers.refusal(metadata, method.rpartition("/")[2] if rule(method) else "")
+
     def _closed(self, name: str) -> Behavior:
         async def closed(request: Any, context: Context) -> Any:
             await self._callers.identify(context, "")
