@@ -11,6 +11,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
+from tests.no_writes import REFUSALS, refusing_writes
 from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, Start
 from tests.rpc.node_task_manager.test_calls import claim, complete, reason_of
 from tests.servers import RedisServer
@@ -193,6 +194,15 @@ async def test_batch_is_deleted_once_it_has_ended(ntm: Ntm) -> None:
         assert await refused(call) == (grpc.StatusCode.NOT_FOUND, "BATCH_NOT_FOUND", [])
     again = await submit_batch(ntm, ["{}"] * 3, request_id="again")
     assert (again.batch.batch_id, again.duplicate, again.batch.progress.queued) == (batch_id, False, 3)
+
+
+async def test_batch_is_deleted_while_the_store_is_full(ntm: Ntm, embedded: RedisServer) -> None:
+    batch_id = (await submit_batch(ntm, ["{}"])).batch.batch_id
+    (only,) = await claim(ntm)
+    await complete(ntm, only.token)
+    async with refusing_writes(embedded, next(iter(REFUSALS))):
+        await ntm.stub.DeleteBatch(pb2.DeleteBatchRequest(batch_id=batch_id, user_id="ann"))
+        assert await refused(get_batch(ntm, batch_id)) == (grpc.StatusCode.NOT_FOUND, "BATCH_NOT_FOUND", [])
 
 
 async def test_queued_task_is_cancelled_at_once(ntm: Ntm) -> None:

@@ -2,6 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+from redis.exceptions import RedisError
+
+from tests.no_writes import REFUSALS, refusing_writes
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.invariants import check_invariants, check_nothing_left
 from tests.stores.node_task_manager.shards import LIMITS, Bench, held, memory_shard, redis_shard
@@ -14,6 +18,7 @@ from tradewind.node_task_manager.ports.reading import Line
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.server.clock import ManualClock
 
+FULL = next(reason for reason in REFUSALS if "out of memory" in reason)
 BROKE = TaskError("NODE_ERROR", "broke")
 
 
@@ -79,6 +84,17 @@ async def test_open_batch_and_batch_of_another_user_stay(bench: Bench) -> None:
     await bench.complete(second)
     assert await bench.shard.delete_batch(run, "bob") is Deletion.UNKNOWN
     assert batch_status(await component(bench, run)) is BatchStatus.COMPLETED
+
+
+async def test_batch_is_deleted_while_the_store_is_full(redis_server: RedisServer) -> None:
+    clock = ManualClock()
+    bench = Bench(redis_shard(redis_server, clock), clock)
+    run = await submit_and_end(bench, 3, "b")
+    async with refusing_writes(redis_server, FULL):
+        with pytest.raises(RedisError, match="maxmemory"):
+            await bench.shard.purge("flow")
+        assert await bench.shard.delete_batch(run, "ann") is Deletion.DELETED
+    await check_nothing_left(redis_server)
 
 
 async def test_batch_submitted_again_after_its_deletion_runs_whole(redis_server: RedisServer) -> None:

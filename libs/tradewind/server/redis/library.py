@@ -19,6 +19,7 @@ from redis.asyncio import RedisCluster
 from tradewind.server.redis.client import Client
 
 _INCLUDE = re.compile(r"^--!include[ \t]+([a-z0-9_]+)[ \t]*\n", re.MULTILINE)
+_ALLOW_OOM = re.compile(r"^--!allow-oom$", re.MULTILINE)
 
 # A library may not use Redis while it is being loaded, so its first run makes everything.
 _TEXT = """\
@@ -35,11 +36,11 @@ return function(name, keys, argv)
   return scripts[name]()
 end
 end
-local function register(name)
-  redis.register_function(name .. '_{digest}', function(keys, argv)
+local function register(name, flags)
+  redis.register_function{{function_name = name .. '_{digest}', flags = flags, callback = function(keys, argv)
 {guard}    run = run or make()
     return run(name, keys, argv)
-  end)
+  end}}
 end
 {registered}
 """
@@ -115,7 +116,7 @@ class Library:
             guard=_CLUSTER_GUARD if cluster else "",
             shared="\n".join(self._shared.values()),
             scripts="\n".join(f"function scripts.{name}()\n{text}\nend" for name, text in self._scripts.items()),
-            registered="\n".join(f"register('{name}')" for name in self._scripts),
+            registered="\n".join(f"register('{name}', {_flags_of(text)})" for name, text in self._scripts.items()),
         )
 
     def _read(self, name: str) -> str:
@@ -139,6 +140,10 @@ class Library:
 def library(package: str) -> Library:
     """Return the one library of a package or module."""
     return Library(package)
+
+
+def _flags_of(text: str) -> str:
+    return "{'allow-oom'}" if _ALLOW_OOM.search(text) else "{}"
 
 
 def _is_cluster(client: Client) -> bool:

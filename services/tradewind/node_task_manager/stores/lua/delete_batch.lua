@@ -3,6 +3,7 @@
 -- KEYS[1] any key of the shard. args: base, now, limits, run, user_id.
 -- Returns {outcome, items}: `unknown` when the user has no such batch, `open` while an item has not ended, or `deleted`;
 -- and how many items it had.
+--!allow-oom
 --!include records
 --!include forget_events
 local run = args.run
