@@ -228,11 +228,13 @@ class World(Workers):
             self.watched[run.run.task_id(within)] = before is None
 
     async def delete_batch(self) -> None:
-        """Delete some batch, if it has ended."""
+        """Try to delete some batch, preferably one that has ended."""
         batches = [run for run in self.runs.values() if run.run.batch_id]
         if not batches:
             return
-        run, user = self.rng.choice(batches), self.rng.choice(USERS)
+        states = await self.memory.components([(run.run, "0") for run in batches])
+        ended = [run for run, state in zip(batches, states, strict=True) if state and state.finished_at]
+        run, user = self.rng.choice(ended or batches), self.rng.choice(USERS)
         deletions = [await shard.delete_batch(run.run, user) for shard in (self.memory, self.redis)]
         assert deletions[0] is deletions[1], run.run
         assert (deletions[0] is Deletion.UNKNOWN) == (user != run.user_id), run.run
