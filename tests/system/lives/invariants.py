@@ -73,7 +73,9 @@ def _of_planned_times(flow: Flow) -> Iterator[str]:
 
 
 def _of_events(flow: Flow) -> Iterator[str]:
-    inputs = [json.loads(run.state.facts.inputs_json or "{}") for name, run in flow.runs.items() if not name.run]
+    # A node that runs the flow may hand over the event of its own cycle, with each of its attempts.
+    facts = [run.state.facts for name, run in flow.runs.items() if not name.run and not run.state.facts.parent]
+    inputs = [json.loads(each.inputs_json or "{}") for each in facts]
     for event_id, cycles in Counter(each["event"]["id"] for each in inputs if "event" in each).items():
         if cycles > 1:
             yield f"flow {flow.flow_id} has {cycles} cycles for event {event_id}"
