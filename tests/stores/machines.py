@@ -4,12 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
-from hypothesis.stateful import RuleBasedStateMachine
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from tests.servers import RedisServer
 from tradewind.server.clock import ManualClock
 
 Store = TypeVar("Store")
+
+OTHER_KINDS = 3
+"""One history runs on each other kind of store for this many on the embedded one: all of them run the same scripts."""
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -54,3 +58,22 @@ class TwinStores(StoreMachine, Generic[Store]):
     def outcome(self, call: Callable[[Store], Awaitable[Any]], store: Store) -> Any:
         """Return the answer of one store."""
         return self.run(call(store))
+
+
+async def together(*reads: Awaitable[Any]) -> list[Any]:
+    """Return the answers to calls that change nothing: made at the same time, they share round trips."""
+    return await asyncio.gather(*reads)
+
+
+def run_histories(
+    make: Callable[[RedisServer], StoreMachine], server: RedisServer, examples: int, *, steps: int = 40
+) -> None:
+    """Run so many random histories on the embedded store, and fewer on other kinds of store."""
+    if server.kind != "embedded":
+        examples = -(-examples // OTHER_KINDS)
+    run_state_machine_as_test(
+        lambda: make(server),  # type: ignore[arg-type]
+        settings=settings(
+            max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )

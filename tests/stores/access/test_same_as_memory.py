@@ -1,15 +1,14 @@
 """The same random operations run on memory and Redis, which must always answer alike."""
 
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule
 
 from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.access.bench import HOUR, LASTING_KEYS, MINUTE, PREFIX, Bench, digest, memory_bench, redis_bench
-from tests.stores.machines import TwinStores
+from tests.stores.machines import TwinStores, run_histories, together
 from tradewind.access.domain.day import day_of
 from tradewind.access.domain.session import REMEMBERED_MS, SessionDraft, SessionKind
 from tradewind.access.stores.keys import Keys
@@ -121,25 +120,17 @@ class Twins(TwinStores[Bench]):
 
     @invariant()
     def they_hold_the_same(self) -> None:
-        for user_id in ("ann", "bob"):
-            self.both(partial(_all_of, user_id))
-            for date in self.days:
-                self.both(partial(_used, user_id, date))
+        self.both(lambda bench: together(*(_all_of(user_id, self.days, bench) for user_id in ("ann", "bob"))))
 
 
-async def _used(user_id: str, date: str, bench: Bench) -> Any:
-    return await bench.quotas.used(user_id, date)
-
-
-async def _all_of(user_id: str, bench: Bench) -> Any:
-    listed = await bench.users.list(partition_of(user_id), "", 5)
-    return await bench.sessions.list(user_id), await bench.users.find(user_id), listed
+async def _all_of(user_id: str, days: Iterable[str], bench: Bench) -> list[Any]:
+    return await together(
+        bench.users.list(partition_of(user_id), "", 5),
+        bench.sessions.list(user_id),
+        bench.users.find(user_id),
+        *(bench.quotas.used(user_id, date) for date in days),
+    )
 
 
 def test_memory_and_redis_answer_alike(running_redis: RedisServer) -> None:
-    run_state_machine_as_test(
-        lambda: Twins(running_redis),  # type: ignore[arg-type]
-        settings=settings(
-            max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
+    run_histories(Twins, running_redis, 25)

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule
 
 from tests.servers import RedisServer, assert_no_leaked_keys
-from tests.stores.machines import TwinStores
+from tests.stores.machines import TwinStores, run_histories, together
 from tests.stores.registry.bench import LASTING_KEYS, LIFETIMES, Bench, a_type, a_worker, memory_bench, redis_bench
 from tradewind.registry.domain.limits import Limits
 from tradewind.registry.domain.worker import Worker
@@ -97,14 +96,10 @@ class Twins(TwinStores[Bench]):
 
     @invariant()
     def they_hold_the_same(self) -> None:
-        self.both(lambda bench: bench.workers.list("", 100, include_offline=True))
-        self.both(lambda bench: bench.node_types.list("", 100))
+        self.both(
+            lambda bench: together(bench.workers.list("", 100, include_offline=True), bench.node_types.list("", 100))
+        )
 
 
 def test_memory_and_redis_answer_alike(running_redis: RedisServer) -> None:
-    run_state_machine_as_test(
-        lambda: Twins(running_redis),  # type: ignore[arg-type]
-        settings=settings(
-            max_examples=40, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
+    run_histories(Twins, running_redis, 40, steps=60)

@@ -61,6 +61,7 @@ class RandomFlows(TwinStores[Stores]):
         self.seen: dict[RunName, ChainState] = {}
         self.epochs: dict[int, int] = {}
         self.listens = False
+        self.revisions = 0
         self.redis = self.run(self.connected())
 
     async def connected(self) -> RedisStores:

@@ -1,16 +1,15 @@
 """Random operations on the triggers of queues: memory and Redis must answer alike all the time."""
 
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, precondition, rule
 
 from tests.servers import RedisServer
-from tests.stores.machines import StoreMachine
+from tests.stores.machines import StoreMachine, run_histories, together
 from tests.stores.trigger.bench import DAY, HOUR, BothPorts, memory_store, queue_store, redis_store, token
 from tradewind.server.clock import ManualClock
 from tradewind.server.schedules.event_filter import EventFilter
@@ -166,16 +165,20 @@ class QueueTwins(StoreMachine):
 
     @invariant()
     def they_hold_the_same(self) -> None:
-        for queue in QUEUES:
-            self.both(lambda triggers, _: triggers.of_queue(queue).page_scheduled(0, None, None, 100))  # noqa: B023
-            self.both(lambda triggers, _: triggers.of_queue(queue).page_claimed(0, None, 100))  # noqa: B023
-            self.both(lambda _, queues: _triggers(queues.page_all(0, queue, None, 100)))  # noqa: B023
-            self.both(lambda _, queues: _triggers(queues.page_dead(0, queue, None, 100)))  # noqa: B023
-            self.both(lambda _, queues: _history(queues, queue))  # noqa: B023
-            self.both(lambda _, queues: _counts(queues, queue))  # noqa: B023
-        for name in ("tick", "tock"):
-            self.both(lambda _, queues: _sorted(queues.listeners(name)))  # noqa: B023
-            self.both(lambda _, queues: queues.count_listeners(name))  # noqa: B023
+        self.both(lambda triggers, queues: together(*_everything(triggers, queues)))
+
+
+def _everything(triggers: BothPorts, queues: QueueStore) -> Iterator[Awaitable[Any]]:
+    for queue in QUEUES:
+        yield triggers.of_queue(queue).page_scheduled(0, None, None, 100)
+        yield triggers.of_queue(queue).page_claimed(0, None, 100)
+        yield _triggers(queues.page_all(0, queue, None, 100))
+        yield _triggers(queues.page_dead(0, queue, None, 100))
+        yield _history(queues, queue)
+        yield _counts(queues, queue)
+    for name in ("tick", "tock"):
+        yield _sorted(queues.listeners(name))
+        yield queues.count_listeners(name)
 
 
 async def _sorted(listeners: Awaitable[Sequence[Any]]) -> Sequence[Any]:
@@ -198,9 +201,4 @@ async def _counts(queues: QueueStore, queue: str) -> object:
 
 
 def test_memory_and_redis_answer_alike(running_redis: RedisServer) -> None:
-    run_state_machine_as_test(
-        lambda: QueueTwins(running_redis),  # type: ignore[arg-type]
-        settings=settings(
-            max_examples=20, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
+    run_histories(QueueTwins, running_redis, 20)

@@ -1,21 +1,19 @@
 """The same random operations run on memory and Redis, which must always answer alike."""
 
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     initialize,
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from tests.servers import RedisServer
-from tests.stores.machines import TwinStores
+from tests.stores.machines import TwinStores, run_histories, together
 from tests.stores.trigger.bench import DAY, HOUR, BothPorts, memory_store, queue_store, redis_store, token
 from tradewind.server.clock import ManualClock
 from tradewind.server.schedules.grids import LAST_MS, CronGrid, IntervalGrid, TimesGrid
@@ -185,17 +183,14 @@ class Twins(TwinStores[BothPorts]):
 
     @invariant()
     def they_hold_the_same(self) -> None:
-        self.both(lambda store: store.poll([0, 1], survey=0))
+        self.both(lambda store: together(store.poll([0, 1], survey=0), *self.pages(store)))
+
+    def pages(self, store: BothPorts) -> Iterator[Awaitable[Any]]:
         for partition in (0, 1):
-            self.both(lambda store, p=partition: store.page_scheduled(p, None, None, 100))  # type: ignore[misc]
-            self.both(lambda store, p=partition: store.page_claimed(p, None, 100))  # type: ignore[misc]
-            self.both(lambda store, p=partition: self.queues[store].firings(p, "", "", 100))  # type: ignore[misc]
+            yield store.page_scheduled(partition, None, None, 100)
+            yield store.page_claimed(partition, None, 100)
+            yield self.queues[store].firings(partition, "", "", 100)
 
 
 def test_memory_and_redis_answer_alike(running_redis: RedisServer) -> None:
-    run_state_machine_as_test(
-        lambda: Twins(running_redis),  # type: ignore[arg-type]
-        settings=settings(
-            max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
+    run_histories(Twins, running_redis, 30)
