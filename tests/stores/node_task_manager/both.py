@@ -139,12 +139,14 @@ class BothStores:
         """Check that everything visible is the same in both stores."""
         names = [(run.run, component_id) for run in self.runs.values() for component_id, _ in run.components]
         ids = await self._ids()
+        shards = (self.memory, self.redis)
+        found = [await shard.tasks(ids, inputs=True, outputs=True) for shard in shards]
         seen = []
-        for shard in (self.memory, self.redis):
+        for shard, tasks in zip(shards, found, strict=True):
             events = await shard.read({0: "0", 1: "0"}, 10_000)
             seen.append(
                 {
-                    "tasks": [_record(task) for task in await shard.tasks(ids, inputs=True, outputs=True)],
+                    "tasks": [_record(task) for task in tasks],
                     "components": await shard.components(names),
                     "held": [sorted(await shard.held_by(worker)) for worker in WORKERS],
                     "events": sorted((structs.replace(event, event_id="") for event in events), key=_order_of),
@@ -155,7 +157,7 @@ class BothStores:
         for component in seen[0]["components"]:
             running = sum(task["status"] == "running" for task in seen[0]["tasks"] if _belongs_to(task, component))
             assert component is None or component.running == (running if component.run.ad_hoc else 0), component
-        for task in await self.redis.tasks(ids):
+        for task in found[1]:
             if task is not None and task.status.terminal:
                 end = (task.status, task.ended_at, task.attempt, task.failures)
                 assert self.ended.setdefault(task.task_id, end) == end, f"{task.task_id} ended twice"
@@ -180,7 +182,7 @@ class BothStores:
                 for node in self.plans[digest].nodes
             }
         )
-        sizes = {task.task_id: task.items.total for task in await self.redis.tasks(ids) if task and task.items}
+        sizes = {task.task_id: task.items.total for task in await self.memory.tasks(ids) if task and task.items}
         return ids + [f"{task_id}:{place}" for task_id, total in sizes.items() for place in range(total)]
 
     def _grant(self, flow: str) -> None:
