@@ -8,6 +8,8 @@ INSTALL := -m pip --disable-pip-version-check install --quiet
 PIP := $(BIN)/python $(INSTALL) --constraint constraints.txt
 # gRPC has no wheels for free-threaded Python.
 export SUITS := import sys, sysconfig as s; sys.exit(sys.version_info < (3, 11) or s.get_config_var("Py_GIL_DISABLED") == 1)
+# Services and commands start in half the time when their bytecode is kept, which images of containers often switch off.
+unexport PYTHONDONTWRITEBYTECODE
 # A stamp that is newer than the files it depends on means that nothing needs to be installed.
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
