@@ -4,6 +4,7 @@ import socket
 from typing import Any
 
 import pytest
+import redis.utils
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -44,3 +45,13 @@ async def test_client_repeats_no_command_by_itself(server: RedisServer) -> None:
     connection = await pooled_connection(client.connection_pool)
     assert connection.retry == Retry(NoBackoff(), 0)
     await client.end()
+
+
+async def test_connections_name_their_version_without_looking_it_up(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis.utils, "get_lib_version", lambda: pytest.fail("looked up"))
+    await redis_server.connect().exists("a")
+    # Redis 7.0 does not keep it.
+    listed = await redis_server.on_node(redis_server.nodes[0], "CLIENT", "LIST")
+    assert redis_server.kind == "system" or f"lib-ver={redis.__version__}" in listed.decode()

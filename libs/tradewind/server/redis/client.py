@@ -8,6 +8,7 @@ from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
+from redis.driver_info import DriverInfo
 from redis.exceptions import RedisClusterException, RedisError
 
 from tradewind.server.redis.address import StoreAddress
@@ -17,6 +18,9 @@ from tradewind.tls import SYSTEM, TlsFiles
 
 REDIS_ERRORS = (RedisError, RedisClusterException)
 """What redis-py raises: the second is no RedisError, and comes when no node of a cluster answers."""
+
+# Without it, redis-py looks up its version among the installed packages for each connection: 0.4 ms of CPU.
+_DRIVER = DriverInfo()
 
 Value: TypeAlias = str | bytes | int | float
 
@@ -178,6 +182,7 @@ def _options(
         "socket_timeout": socket_timeout_s,
         "socket_connect_timeout": connect_timeout_s,
         "health_check_interval": 30,
+        "driver_info": _DRIVER,
     }
     if address.kind != "unix":
         options["socket_keepalive"] = True
