@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import redis
+
 from tests.ports import free_port
 from tests.waiting import until
 from tradewind.access.stores import keys as access_keys
@@ -47,6 +49,8 @@ class RedisServer:
         self.kind = kind
         self.nodes = nodes
         self._clients: list[Client] = []
+        # Made once, not by every test: they need no event loop, and each test has its own.
+        self._admins: list[Any] = [redis.Redis.from_url(node.url_for(ADMIN)) for node in nodes]
 
     def __repr__(self) -> str:
         return f"RedisServer({self.kind})"
@@ -71,29 +75,29 @@ class RedisServer:
         for client in clients:
             await client.end()
 
+    def close(self) -> None:
+        """Close the connections that `flush` and the like use."""
+        for admin in self._admins:
+            admin.close()
+
     async def flush(self) -> None:
         """Delete every key on every node."""
-        for node in self.nodes:
-            await self.on_node(node, "FLUSHALL")
+        for admin in self._admins:
+            admin.flushall()
 
     async def keys(self) -> list[str]:
         """Return every key on every node, in order."""
-        found: list[bytes] = []
-        for node in self.nodes:
-            found += await self.on_node(node, "KEYS", "*")
-        return sorted(key.decode() for key in found)
+        return sorted(key.decode() for admin in self._admins for key in admin.keys("*"))
 
     async def keys_without_ttl(self) -> list[str]:
         """Return the keys that have no TTL, in order."""
         lasting = []
-        for node in self.nodes:
-            client = _connect(node.url_for(ADMIN), max_connections=1)
-            try:
-                for key in await client.execute_command("KEYS", "*"):
-                    if await client.pttl(key) == -1:
-                        lasting.append(key.decode())
-            finally:
-                await client.end()
+        for admin in self._admins:
+            keys = admin.keys("*")
+            pipeline = admin.pipeline(transaction=False)
+            for key in keys:
+                pipeline.pttl(key)
+            lasting += [key.decode() for key, ttl in zip(keys, pipeline.execute(), strict=True) if ttl == -1]
         return sorted(lasting)
 
     async def on_node(self, node: EmbeddedStore, *command: str) -> Any:
@@ -121,6 +125,7 @@ class RedisServers:
     def stop(self) -> None:
         """Stop the started stores and delete their files."""
         for server in self._running.values():
+            server.close()
             for node in server.nodes:
                 _run(node.stop())
         shutil.rmtree(self._directory, ignore_errors=True)
