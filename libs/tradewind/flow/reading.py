@@ -1,11 +1,13 @@
-"""Reads flows from JSON and YAML; errors name the file and line."""
+"""Reads flows from JSON and YAML; errors name the file and line.
+
+YAML is imported only when something is read: programs that never read a file, as workers, import this as well.
+"""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tradewind.flow import yaml_text
 from tradewind.flow.builder import Flow
 from tradewind.flow.errors import FlowError, FlowFileError
 
@@ -44,7 +46,9 @@ def _read(text: str, flow_id: str, file: str, language: str | None) -> Flow:
     except FlowFileError:
         raise
     except FlowError as error:
-        place = yaml_text.place_of(text, error.path)
+        from tradewind.flow.yaml_text import place_of
+
+        place = place_of(text, error.path)
         raise FlowFileError(file, error.message, line=place.line, column=place.column, path=error.path) from None
 
 
@@ -54,7 +58,9 @@ def _parse_json(text: str, file: str) -> Any:
     except json.JSONDecodeError as error:
         raise FlowFileError(file, f"is not JSON: {error.msg}", line=error.lineno, column=error.colno) from None
     except _DuplicateKey as duplicate:
-        place = yaml_text.place_of_duplicate_key(text)
+        from tradewind.flow.yaml_text import place_of_duplicate_key
+
+        place = place_of_duplicate_key(text)
         raise FlowFileError(file, str(duplicate), line=place.line, column=place.column) from None
     except (ValueError, RecursionError) as error:
         # NaN and infinities, numbers that are too long, or thousands of brackets.
@@ -62,9 +68,11 @@ def _parse_json(text: str, file: str) -> Any:
 
 
 def _parse_yaml(text: str, file: str) -> Any:
+    from tradewind.flow.yaml_text import YamlFault, load
+
     try:
-        return yaml_text.load(text)
-    except yaml_text.YamlFault as error:
+        return load(text)
+    except YamlFault as error:
         raise FlowFileError(file, error.message, line=error.place.line, column=error.place.column) from None
 
 

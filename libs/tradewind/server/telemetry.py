@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import grpc
-import structlog
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context as TraceContext
@@ -32,7 +31,6 @@ Attributes = Mapping[str, str | int | float | bool]
 
 _TOLD_EVERY_S = 600.0
 
-_log = structlog.get_logger(__name__)
 _propagator = TraceContextTextMapPropagator()
 
 
@@ -141,8 +139,11 @@ class Tracing:
     def _stop_exporter(self) -> None:
         # The SDK bounds each batch by itself: without its exporter it soon gets through all of them.
         assert self._exporter is not None
+        # Only servers log by structlog; workers, which import this module too, do without what it imports.
+        from structlog import get_logger
+
         hint = "the endpoint for traces does not accept the remaining spans: see TRADEWIND_OTLP_ENDPOINT"
-        _log.warning("spans_dropped", hint=hint)
+        get_logger(__name__).warning("spans_dropped", hint=hint)
         self._exporter.shutdown()
 
 
