@@ -11,6 +11,7 @@ import pytest
 from tests.metrics import scrape
 from tests.ports import free_port
 from tests.rpc.server.echo_service import EchoClient, EchoService
+from tests.waiting import until
 from tradewind.server import metrics
 from tradewind.server.bootstrap import Server
 from tradewind.server.channels import open_channel
@@ -32,12 +33,17 @@ async def test_calls_are_counted_while_the_endpoint_is_open() -> None:
                 made_up: Any = channel.unary_unary(f"/tradewind.test.Echo/MadeUp{number}")
                 with pytest.raises(Exception, match="no method"):
                     await made_up(b"")
+        name = "tradewind_rpc_seconds_count"
+
+        async def has_counted() -> bool:
+            # The echo service has no descriptor, so its method names are not used as labels either.
+            now = await scrape(port)
+            labels_of_codes = ({"method": "unknown", "code": code} for code in ("OK", "UNIMPLEMENTED"))
+            return [now.sum(name, **labels) - before.sum(name, **labels) for labels in labels_of_codes] == [1, 3]
+
+        # A call is counted once its caller has the answer.
+        await until(has_counted, "all four calls are counted")
         after = await scrape(port)
-        # The echo service has no descriptor, so its method names are not used as labels either.
-        for code, count in (("OK", 1), ("UNIMPLEMENTED", 3)):
-            labels_of_code = {"method": "unknown", "code": code}
-            name = "tradewind_rpc_seconds_count"
-            assert after.sum(name, **labels_of_code) - before.sum(name, **labels_of_code) == count
         assert not any("MadeUp" in label for _, labels, _ in after.samples for label in labels.values())
         assert after.sum("tradewind_ready", service="tradewind.test.Echo") == 1
     finally:
