@@ -182,15 +182,21 @@ class DueTriggers:
         return due in self._lost
 
     async def close(self) -> None:
-        """End the connection: answers given have arrived then, and triggers without an answer are given back."""
+        """End the connection: answers given have arrived then, and triggers without an answer are given back.
+
+        `lost` then knows which answers had no effect.
+        """
         stream, self._stream = self._stream, None
         reading, self._reading = self._reading, None
         if stream is not None:
             with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
                 async with asyncio.timeout(_END_S):
                     await stream.call.done_writing()
-                    while await (reading or stream.call.read()) is not grpc.aio.EOF:
+                    message = await (reading or stream.call.read())
+                    while isinstance(message, pb.ReceiveDueResponse):
+                        self._note_lost(message)
                         reading = None
+                        message = await stream.call.read()
             stream.call.cancel()
             await stream.stop_renewing()
         if reading is not None:
@@ -209,13 +215,16 @@ class DueTriggers:
             message = await stream.call.read()
         if isinstance(message, pb.ReceiveDueResponse):
             self._absence.received()
-            self._lost.update(filter(None, map(self._delivered.get, message.lost_tokens)))
+            self._note_lost(message)
             triggers = [DueTrigger(each, stream) for each in message.due]
             self._delivered.update((each.token, each) for each in triggers)
             stream.add(triggers)
         else:
             await self._disconnect()
         return message
+
+    def _note_lost(self, message: pb.ReceiveDueResponse) -> None:
+        self._lost.update(filter(None, map(self._delivered.get, message.lost_tokens)))
 
     async def _disconnect(self) -> None:
         stream, self._stream = self._stream, None

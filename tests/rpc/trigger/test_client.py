@@ -31,3 +31,17 @@ async def test_slow_receiver_handles_each_trigger_once(cast: Cast) -> None:
 
         await until(completed, "all are acknowledged, and none has lapsed")
         assert set(handled.values()) == {1}
+
+
+async def test_receiver_that_leaves_learns_which_answers_had_no_effect(cast: Cast) -> None:
+    replica = await cast.replica()
+    async with Client(replica.server.address) as client:
+        # While an answer frees room for the third, the server claims it.
+        for name in ("kept", "removed", "waiting"):
+            await client.save_trigger(name, queue=QUEUE, after=0)
+        async with client.receive_due(QUEUE, credits=2) as due_triggers:
+            due = [await asyncio.wait_for(anext(due_triggers), 20) for _ in range(2)]
+            await client.remove_trigger(QUEUE, "removed")
+            for each in due:
+                await each.ack()
+        assert {each.trigger_id: due_triggers.lost(each) for each in due} == {"kept": False, "removed": True}

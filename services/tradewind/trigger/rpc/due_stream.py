@@ -8,7 +8,7 @@ from tradewind.server.partitions import partition_of
 from tradewind.server.streams import OpenStreams, run_both
 from tradewind.trigger.rpc import mapping, parsing
 from tradewind.trigger.rpc.answers import Answers
-from tradewind.trigger.use_cases.deliver_due import Delivery
+from tradewind.trigger.use_cases.deliver_due import Delivery, Parcel
 from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries
 
 _log = structlog.get_logger(__name__)
@@ -42,6 +42,9 @@ class DueStream:
                 await run_both(
                     context, self._read(delivery, context, opening.queue), self._write(delivery, context, opening.queue)
                 )
+                # The last answers may have come too late.
+                if (last := delivery.last()).lost:
+                    await _send(context, last, opening.queue)
             finally:
                 log.info("receiver_disconnected")
         finally:
@@ -66,8 +69,12 @@ class DueStream:
 
     async def _write(self, delivery: Delivery, context: Context, queue: str) -> None:
         while True:
-            for message in mapping.parcels(await delivery.next(), queue):
-                await context.write(message)
+            await _send(context, await delivery.next(), queue)
+
+
+async def _send(context: Context, parcel: Parcel, queue: str) -> None:
+    for message in mapping.parcels(parcel, queue):
+        await context.write(message)
 
 
 async def _message(context: Context) -> pb2.ReceiveDueRequest | None:

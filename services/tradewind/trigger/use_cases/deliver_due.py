@@ -181,6 +181,10 @@ class Delivery:
                 return parcel
             await self._sleep()
 
+    def last(self) -> Parcel:
+        """Return what is left to be reported to a receiver that has ended its side and gets nothing more."""
+        return Parcel(lost=tuple(self._lost))
+
     def close(self) -> None:
         """End the delivery and give back all claims, including those that a claim order under way still brings."""
         self._receivers.remove(self)
