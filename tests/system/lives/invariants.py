@@ -53,8 +53,14 @@ def violations(world: World, *, counts: bool) -> list[str]:
 
 
 def is_quiet(world: World) -> bool:
-    """Whether all cycles have ended and no node runs."""
-    return not world.stores.data.open and not world.stores.shard._leases
+    """Whether all cycles have ended, no node runs and no trigger is due any more."""
+    return not (world.stores.data.open or world.stores.shard._leases or _waiting(world.stores.triggers))
+
+
+def ended_runs(world: World) -> list[str]:
+    """Return the ids of the runs on record that have ended."""
+    runs = [run for flow in world.stores.data.flows.values() for run in flow.runs.values()]
+    return [run.state.facts.run_id for run in runs if is_terminal(run.state.status)]
 
 
 def _of_flow(flow: Flow) -> Iterator[str]:
@@ -73,9 +79,9 @@ def _of_planned_times(flow: Flow) -> Iterator[str]:
 
 
 def _of_events(flow: Flow) -> Iterator[str]:
-    # A node that runs the flow may hand over the event of its own cycle, with each of its attempts.
-    facts = [run.state.facts for name, run in flow.runs.items() if not name.run and not run.state.facts.parent]
-    inputs = [json.loads(each.inputs_json or "{}") for each in facts]
+    facts = [run.state.facts for name, run in flow.runs.items() if not name.run]
+    # A node that runs a flow passes the inputs of its own cycle on.
+    inputs = [json.loads(each.inputs_json or "{}") for each in facts if each.origin == "schedule"]
     for event_id, cycles in Counter(each["event"]["id"] for each in inputs if "event" in each).items():
         if cycles > 1:
             yield f"flow {flow.flow_id} has {cycles} cycles for event {event_id}"
@@ -91,9 +97,12 @@ def _of_backfills(flow: Flow) -> Iterator[str]:
 
 
 def _of_triggers(triggers: MemoryTriggerStore) -> Iterator[str]:
+    yield from _left("the trigger service", triggers=_waiting(triggers))
+
+
+def _waiting(triggers: MemoryTriggerStore) -> list[str]:
     entries = [entry.trigger for lane in triggers.lanes.values() for entry in lane.entries.values()]
-    waiting = (TriggerStatus.SCHEDULED, TriggerStatus.CLAIMED)
-    yield from _left("the trigger service", triggers=[each.id for each in entries if each.status in waiting])
+    return [each.id for each in entries if each.status in (TriggerStatus.SCHEDULED, TriggerStatus.CLAIMED)]
 
 
 def _of_counts(run: Run, shard: MemoryShard) -> Iterator[str]:

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 from tests.system.lives.faults import LONGEST_LOSS_S, Faults
-from tests.system.lives.invariants import is_quiet, violations
+from tests.system.lives.invariants import ended_runs, is_quiet, violations
 from tests.system.lives.nodes import Nodes
 from tests.system.lives.operations import FLOWS, Users
+from tests.system.lives.receivers import Receivers
 from tests.system.lives.world import WORKERS, World
 from tradewind.client import NotFound, ServerFault, TimedOut, TradewindError, Unavailable
 from tradewind.server.logs import quieten_logging
@@ -49,6 +50,7 @@ class Life:
         self.world = World(loop, draw, self.replicas)
         self.nodes = Nodes(random.Random(f"nodes {seed}"))
         self._users = Users(draw, self.world.client, loop.now_ms, loses_writes=self.loses_writes, workers=WORKERS)
+        self._receivers = Receivers(random.Random(f"receivers {seed}"), self.world.client)
         self._faults = Faults(draw, self.world, lossy_stores)
 
     def report(self) -> str:
@@ -76,7 +78,10 @@ class Life:
             self.broken += traceback.format_exception(error)
 
     async def _live(self) -> None:
-        async with self.world.run(self.nodes.all()):
+        async with self.world.run(self.nodes.all()), self._receivers.run():
+            await self._users.triggers.listen_to_all()
+            # By now every scheduler knows that somebody listens to the ends of cycles.
+            await asyncio.sleep(3)
             for flow_id in FLOWS:
                 await self._users.register(flow_id)
             operations = []
@@ -91,6 +96,9 @@ class Life:
             await asyncio.sleep(LONGEST_LOSS_S)
             await self._end()
             self.broken += violations(self.world, counts=not self.forgets_attempts)
+            self.broken += await self._receivers.violations(
+                self._users.published, ended_runs(self.world), loses_writes=self.loses_writes
+            )
             for flow_id in FLOWS:
                 self.broken += await self._counted_too_much(flow_id)
             if not self.forgets_attempts:
@@ -115,6 +123,7 @@ class Life:
         for flow_id in FLOWS:
             await self._insist(partial(self._users.quieten, flow_id))
         await self._insist(self._users.lift_limits)
+        await self._insist(self._users.triggers.resume_triggers)
         for _ in range(180):
             await asyncio.sleep(60)
             if is_quiet(self.world):

@@ -4,11 +4,13 @@ import asyncio
 import itertools
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from tests.system.lives import triggers
 from tests.system.lives.flows import EVENT, FlowMaker
+from tests.system.lives.triggers import TriggerUsers
 from tradewind.client import Client, CycleHandle, NodeTaskRecord, NotFound
 
 FLOWS = tuple(f"f{at}" for at in range(5))
@@ -28,7 +30,10 @@ class Users:
         self._numbers = itertools.count()
         self._deletions: Counter[str] = Counter()
         self._make_flow = FlowMaker(draw).make
-        self.operations = [getattr(self, name) for name, weight in WEIGHTS.items() for _ in range(weight)]
+        self.triggers = TriggerUsers(draw, client, now_ms, loses_writes=loses_writes)
+        self.published: list[str] = []
+        """The ids of the events that have certainly been published."""
+        self.operations = [*_weighted(self, WEIGHTS), *_weighted(self.triggers, triggers.WEIGHTS)]
 
     def pick_operation(self) -> tuple[str, Awaitable[object]]:
         """Return an operation, not yet begun, with words for it."""
@@ -120,7 +125,9 @@ class Users:
         await self._client.stop_node(flow_id, f"n{self._draw.randrange(6)}")
 
     async def publish_event(self, _: str) -> None:
-        await self._client.publish_event(EVENT, {"price": 1}, event_id=f"event-{next(self._numbers)}")
+        event_id = f"event-{next(self._numbers)}"
+        await self._client.publish_event(EVENT, {"price": 1}, event_id=event_id)
+        self.published.append(event_id)
 
     async def signal(self, flow_id: str) -> None:
         if task := await self._open_node_task(flow_id):
@@ -203,6 +210,10 @@ class Users:
             open_tasks = [task for task in tasks if task.status in ("pending", "running", "suspended")]
             return self._draw.choice(open_tasks) if open_tasks else None
         return None
+
+
+def _weighted(users: object, weights: Mapping[str, int]) -> list[Callable[[str], Awaitable[object]]]:
+    return [getattr(users, name) for name, weight in weights.items() for _ in range(weight)]
 
 
 WEIGHTS = {

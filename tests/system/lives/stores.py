@@ -32,7 +32,7 @@ class AllStores:
         self._disturbances = disturbances
         self._registry = registry
         self._node_tasks = NodeTaskStores(limits, clock)
-        self.triggers = MemoryTriggerStore(clock, TriggerSettings().policy())
+        self.triggers = MemoryTriggerStore(clock, TriggerSettings(trigger_firings_kept=100_000).policy())
         self.data = Data(clock)
         """The records of the schedulers."""
 

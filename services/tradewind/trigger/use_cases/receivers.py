@@ -34,7 +34,7 @@ class Receivers:
     """The open deliveries of a queue, or of the flows, in this process, and their unfinished work."""
 
     def __init__(self) -> None:
-        self._open: set[Receiver] = set()
+        self._open: dict[Receiver, None] = {}
         self._tasks = SideTasks()
         self._settling = asyncio.Event()
 
@@ -45,11 +45,11 @@ class Receivers:
 
     def add(self, receiver: Receiver) -> None:
         """Begin to notify a delivery of changes."""
-        self._open.add(receiver)
+        self._open[receiver] = None
 
     def remove(self, receiver: Receiver) -> None:
         """Stop notifying a delivery of changes."""
-        self._open.discard(receiver)
+        self._open.pop(receiver, None)
 
     def notify(self, wake: Wake) -> None:
         """Pass a change on to the deliveries that it concerns."""
