@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from datetime import datetime
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 from tradewind.client.connection import Connection
@@ -11,6 +12,8 @@ from tradewind.client.messages import build
 
 _TRACKED_CYCLES = 100
 _Run = tuple[int, int]
+_Rank = tuple[bool, int, datetime | None]
+"""Whether a run has ended, its version, and when it ended."""
 
 
 class _Seen:
@@ -18,18 +21,20 @@ class _Seen:
 
     def __init__(self) -> None:
         self._newest: tuple[_Run, str] = (-1, 0), ""
-        self._ranks: dict[_Run, tuple[str, tuple[bool, int]]] = {}
+        self._ranks: dict[_Run, tuple[str, _Rank]] = {}
         self._open: dict[_Run, str] = {}
 
     def is_news(self, record: CycleRecord, event_id: str) -> bool:
         """Remember a record; return whether it says more than the previous one.
 
-        An end always does, whatever its version: a store that lost its last second gives out versions again. So does
-        another run of the same number, of a flow that was deleted and registered again.
+        An end always does, whatever its version, and another end than the one known: a store that lost its last second
+        gives out versions again. So does another run of the same number, of a flow that was deleted and registered
+        again.
         """
-        run, rank = (record.cycle, record.run), (record.ended, record.version)
-        run_id, known = self._ranks.get(run, ("", (False, -1)))
-        if run_id == record.run_id and rank <= known:
+        run = record.cycle, record.run
+        rank = record.ended, record.version, record.end_time
+        run_id, known = self._ranks.get(run, ("", rank))
+        if run_id == record.run_id and (rank == known or (rank[:2] <= known[:2] and not record.ended)):
             return False
         self._ranks[run] = record.run_id, rank
         if record.ended:

@@ -112,7 +112,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         )
         cycles.append(cycle)
         self.flows[flow_id].last_cycle = cycle.cycle
-        await self._notify_watchers(cycle)
+        await self.publish(cycle)
         return cycle
 
     async def end(self, flow_id: str, cycle: int, ending: Ending | None = None) -> None:
@@ -125,7 +125,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         record.end_time.FromMilliseconds((START + cycle) * 1000 + 250)
         failed = how.model == "FAILED"
         record.counts.CopyFrom(node_task_pb2.StatusCounts(completed=1 if failed else 2, failed=int(failed)))
-        await self._notify_watchers(record)
+        await self.publish(record)
 
     def end_soon(self, flow_id: str, cycle: int, after: float = 0.2) -> None:
         """End a cycle some time after somebody has begun to watch; may be called from any thread."""
@@ -142,7 +142,8 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         for watcher in self._watchers:
             await watcher.put(refusal)
 
-    async def _notify_watchers(self, cycle: cycle_pb2.Cycle) -> None:
+    async def publish(self, cycle: cycle_pb2.Cycle) -> None:
+        """Send the state of a cycle to every watcher."""
         event = _event(cycle)
         for watcher in self._watchers:
             await watcher.put(pb.WatchFlowResponse(events=[event]))

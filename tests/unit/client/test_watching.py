@@ -85,6 +85,21 @@ async def test_watch_yields_end_with_earlier_version(client: Client, stack: Fake
     await watch.stop()
 
 
+async def test_watch_yields_another_end_of_a_run_whose_end_was_lost(client: Client, stack: FakeStack) -> None:
+    scheduler = stack.scheduler
+    record = await scheduler.begin("momentum")
+    await scheduler.end("momentum", 0)
+    watch = Watch(client, "momentum")
+    await watch.has("0 completed")
+    record.status = cycle_pb2.CYCLE_STATUS_RUNNING
+    await scheduler.publish(record)
+    record.status = cycle_pb2.CYCLE_STATUS_FAILED
+    record.end_time.seconds += 1
+    await scheduler.publish(record)
+    await watch.has("0 completed", "0 failed")
+    await watch.stop()
+
+
 async def test_watch_yields_cycles_of_reregistered_flow(client: Client, stack: FakeStack) -> None:
     scheduler = stack.scheduler
     record = await scheduler.begin("momentum")

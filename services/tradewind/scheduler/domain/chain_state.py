@@ -140,13 +140,13 @@ class ChainState(NamedTuple):
     notes: Notes = NO_NOTES
 
     @property
-    def rank(self) -> tuple[bool, int]:
+    def rank(self) -> tuple[bool, int, int]:
         """Its place among the states of its run: by version, the end last.
 
         A store that has lost its last second gives out versions again. The end may thus get a lower version than a
-        state that was published before.
+        state that was published before. If an end is lost, the run ends once more, perhaps in the same version.
         """
-        return is_terminal(self.status), self.version
+        return is_terminal(self.status), self.version, self.end_ms
 
     @property
     def all_finished(self) -> bool:

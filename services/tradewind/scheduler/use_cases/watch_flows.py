@@ -120,7 +120,7 @@ class _Watch:
         self.open_flows = flow_ids
         self.ready = asyncio.Event()
         self._cycle = cycle
-        self._ranks: dict[tuple[RunName, str], tuple[bool, int]] = {}
+        self._ranks: dict[tuple[RunName, str], tuple[bool, int, int]] = {}
         self._backlog = Backlog()
         self._early: list[tuple[str, ChainState | None]] | None = []
 
@@ -146,7 +146,8 @@ class _Watch:
             return
         # A flow that was deleted and registered again numbers its cycles from 0 again.
         key = run, state.facts.run_id
-        if state.rank <= self._ranks.get(key, (False, 0)):
+        known = self._ranks.get(key, (False, 0, 0))
+        if state.rank == known or (state.rank < known and not is_terminal(state.status)):
             return
         self._ranks[key] = state.rank
         if len(self._ranks) > _REMEMBERED:
