@@ -39,7 +39,7 @@ class Faults:
         return f"a replica of {replicas.name} crashes"
 
     def freeze(self) -> str:
-        replicas = self._draw.choice((self._world.schedulers, self._world.node_task_managers))
+        replicas = self._draw.choice(self._world.services)
         seconds = self._draw.choice((1, 8, 15, 40))
         self._world.freeze(replicas, seconds)
         return f"a replica of {replicas.name} freezes for {seconds} s"

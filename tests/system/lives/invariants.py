@@ -10,7 +10,8 @@
 7. No attempt ran twice (`Nodes.repeated`), unless its run was lost and has begun again under another number.
 8. No node has raised a variable twice with `once` (`Life`); no request was carried out twice, unless stores lose writes
    (`Users`).
-9. Without faults, no user was answered that the servers failed, or waited in vain (`Life` notes these).
+9. No user was answered that a server has a fault. Without faults of others, none was away, or let a user wait in vain
+   (`Life` notes these).
 
 6 and 7 do not hold where the store of the node task managers loses writes: what it has forgotten runs again, maybe with
 another outcome.

@@ -12,6 +12,7 @@ from tests.system.lives.invariants import ended_runs, is_quiet, violations
 from tests.system.lives.nodes import Nodes
 from tests.system.lives.operations import FLOWS, Users
 from tests.system.lives.receivers import Receivers
+from tests.system.lives.watchers import Watchers
 from tests.system.lives.world import WORKERS, World
 from tradewind.client import NotFound, ServerFault, TimedOut, TradewindError, Unavailable
 from tradewind.server.logs import quieten_logging
@@ -25,8 +26,8 @@ HOUR_S = 3600
 LOSSY_STORES = {2: ("", "node_task_manager"), 3: ("scheduler", "trigger")}
 """Whose stores lose writes, "" for all at once, by the remainder of the seed."""
 SHOWN, SHOWN_OF_ANSWER = 40, 120
-SERVER_FAULTS = (ServerFault, Unavailable, TimedOut, TimeoutError)
-"""What nobody may be answered with while nothing goes wrong."""
+AWAY = (Unavailable, TimedOut, TimeoutError)
+"""What nobody may be answered with while nothing goes wrong. With ServerFault, nobody ever."""
 
 
 class Life:
@@ -51,6 +52,7 @@ class Life:
         self.nodes = Nodes(random.Random(f"nodes {seed}"))
         self._users = Users(draw, self.world.client, loop.now_ms, loses_writes=self.loses_writes, workers=WORKERS)
         self._receivers = Receivers(random.Random(f"receivers {seed}"), self.world.client)
+        self._watchers = Watchers(self.world.client, FLOWS)
         self._faults = Faults(draw, self.world, lossy_stores)
 
     def report(self) -> str:
@@ -78,7 +80,7 @@ class Life:
             self.broken += traceback.format_exception(error)
 
     async def _live(self) -> None:
-        async with self.world.run(self.nodes.all()), self._receivers.run():
+        async with self.world.run(self.nodes.all()), self._receivers.run(), self._watchers.run():
             await self._users.triggers.listen_to_all()
             # By now every scheduler knows that somebody listens to the ends of cycles.
             await asyncio.sleep(3)
@@ -96,6 +98,7 @@ class Life:
             await asyncio.sleep(LONGEST_LOSS_S)
             await self._end()
             self.broken += violations(self.world, counts=not self.forgets_attempts)
+            self.broken += self._watchers.violations(self.world, loses_writes=self.loses_writes)
             self.broken += await self._receivers.violations(
                 self._users.published, ended_runs(self.world), loses_writes=self.loses_writes
             )
@@ -112,7 +115,7 @@ class Life:
         except (TradewindError, TimeoutError) as refusal:
             answer = f"{words}: {type(refusal).__name__}: {str(refusal)[:SHOWN_OF_ANSWER]}"
             self._note(f"   {answer}")
-            if not self.has_faults and isinstance(refusal, SERVER_FAULTS):
+            if isinstance(refusal, ServerFault) or (not self.has_faults and isinstance(refusal, AWAY)):
                 self.broken.append(answer)
 
     async def _end(self) -> None:

@@ -6,11 +6,17 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from redis import exceptions
+
 from tradewind.testing.virtual.channel import LocalChannel
 from tradewind.testing.virtual.loop import VirtualLoop
 
 MOST_CALLS = 10_000
 """How many calls of stores may happen before time goes on. A loop that never waits makes more."""
+
+
+class StoreLost(exceptions.ConnectionError, ConnectionError):
+    """A lost connection to the store, as redis-py reports it."""
 
 
 class Disturbances:
@@ -49,9 +55,9 @@ class Disturbances:
             await self._loop.create_future()
 
     def fail(self, when: str) -> None:
-        """Raise ConnectionError for a share of the calls."""
+        """Raise StoreLost for a share of the calls."""
         if self.fail_rate and self._draw.random() < self.fail_rate:
-            raise ConnectionError(f"the store was lost {when}")
+            raise StoreLost(f"the store was lost {when}")
 
 
 class Process:

@@ -10,6 +10,8 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.stores.memory.all_stores import MemoryStores as NodeTaskStores
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
 from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.registry.app import lifetimes_of
+from tradewind.registry.settings import RegistrySettings
 from tradewind.registry.stores.memory import MemoryRegistry
 from tradewind.scheduler.stores.memory import MemoryStores as SchedulerStores
 from tradewind.scheduler.stores.memory.data import Data
@@ -25,12 +27,10 @@ LEASE_S = 10
 class AllStores:
     """Everything on record."""
 
-    def __init__(
-        self, clock: Callable[[], int], limits: Limits, disturbances: Disturbances, registry: MemoryRegistry
-    ) -> None:
+    def __init__(self, clock: Callable[[], int], limits: Limits, disturbances: Disturbances) -> None:
         self._clock = clock
         self._disturbances = disturbances
-        self._registry = registry
+        self._registry = MemoryRegistry(clock, lifetimes_of(RegistrySettings()))
         self._node_tasks = NodeTaskStores(limits, clock)
         self.triggers = MemoryTriggerStore(clock, TriggerSettings(trigger_firings_kept=100_000).policy())
         self.data = Data(clock)
@@ -70,6 +70,15 @@ class AllStores:
             self._clock, replica=replica, lease_ms=LEASE_S * 1000, data=self.data, publishes_ends=publishes_ends
         )
         return SimpleNamespace(**{name: self._seen_by(process, store) for name, store in vars(stores).items()})
+
+    def for_registry(self, process: Process) -> Any:
+        """Return the stores as a registry sees them."""
+        registry = self._registry
+        return SimpleNamespace(
+            workers=self._seen_by(process, registry.workers),
+            node_types=self._seen_by(process, registry.node_types),
+            sweep=self._seen_by(process, registry).sweep,
+        )
 
     def for_trigger_service(self, process: Process) -> TriggerStores:
         """Return the stores as a trigger service sees them."""

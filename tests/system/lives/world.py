@@ -11,9 +11,8 @@ from tests.system.lives.process import Disturbances, Process
 from tests.system.lives.stores import LEASE_S, AllStores
 from tradewind.node_task_manager.app import NodeTaskManager
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
-from tradewind.registry.app import Registry, lifetimes_of
+from tradewind.registry.app import Registry
 from tradewind.registry.settings import RegistrySettings
-from tradewind.registry.stores.memory import MemoryRegistry
 from tradewind.scheduler.app import Scheduler
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.server.bootstrap import Service
@@ -95,13 +94,9 @@ class World:
         self._draw = draw
         self._server = _AnyReplica(self)
         self._schedulers = 0
-        settings, clock = RegistrySettings(), SystemClock()
-        registry = MemoryRegistry(clock, lifetimes_of(settings))
-        self._registry = Registry(settings, stores=registry)
-        self._server.bind([self._registry])
         self._node_task_manager_settings = NodeTaskManagerSettings(node_task_manager_clean_seconds=600)
         self.disturbances = Disturbances(loop, draw)
-        self.stores = AllStores(clock, self._node_task_manager_settings.limits(), self.disturbances, registry)
+        self.stores = AllStores(SystemClock(), self._node_task_manager_settings.limits(), self.disturbances)
         self.channels: list[LocalChannel] = []
         self.workers: dict[str, VirtualWorker] = {}
         """The present worker of each id."""
@@ -112,7 +107,8 @@ class World:
         self.node_task_managers = all_of("node_task_manager", self._begin_node_task_manager)
         self.triggers = all_of("trigger", self._begin_trigger_service)
         self.schedulers = all_of("scheduler", self._begin_scheduler)
-        self.services = (self.triggers, self.node_task_managers, self.schedulers)
+        self.registries = all_of("registry", self._begin_registry)
+        self.services = (self.registries, self.triggers, self.node_task_managers, self.schedulers)
         self.client = VirtualClient(self._channel())
 
     @property
@@ -144,7 +140,6 @@ class World:
     async def run(self, nodes: Iterable[Node[..., Any]]) -> AsyncIterator[None]:
         """Start everything, with workers that offer `nodes`."""
         async with AsyncExitStack() as stack:
-            await self._registry.start()
             for replicas in self.services:
                 await replicas.start()
             for at in range(WORKERS):
@@ -173,12 +168,10 @@ class World:
             self.workers[worker_id].stop()
             await keeping
 
-    def pick_server(self, method: str) -> LocalServer | None:
-        """Return a replica's server for a call, None when the service has no replicas."""
-        for replicas in self.services:
-            if method.startswith(replicas.methods):
-                return self._draw.choice(replicas.all).server
-        return None
+    def pick_server(self, method: str) -> LocalServer:
+        """Return a replica's server for a call."""
+        (replicas,) = (each for each in self.services if method.startswith(each.methods))
+        return self._draw.choice(replicas.all).server
 
     def _begin_scheduler(self, process: Process) -> Service:
         self._schedulers += 1
@@ -195,6 +188,9 @@ class World:
     def _begin_trigger_service(self, process: Process) -> Service:
         return TriggerService(TriggerSettings(), stores=self.stores.for_trigger_service(process))
 
+    def _begin_registry(self, process: Process) -> Service:
+        return Registry(RegistrySettings(), stores=self.stores.for_registry(process))
+
     def _opener(self, process: Process) -> Any:
         def open_channel(address: str = "", *, traced: bool = True) -> LocalChannel:
             process.channels.append(self._channel())
@@ -208,14 +204,11 @@ class World:
 
 
 class _AnyReplica(LocalServer):
-    """Hands each call to some replica of its service, and those to the registry to the registry."""
+    """Hands each call to some replica of its service."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
         self._world = world
 
     async def serve(self, method: str, request: bytes | None, incoming: Pipe, outgoing: Pipe) -> Status:
-        server = self._world.pick_server(method)
-        if server is None:
-            return await super().serve(method, request, incoming, outgoing)
-        return await server.serve(method, request, incoming, outgoing)
+        return await self._world.pick_server(method).serve(method, request, incoming, outgoing)
