@@ -150,6 +150,18 @@ async def test_taken_cycle_numbers_are_skipped_in_growing_steps() -> None:
     assert await scheduler.stores.states.load(run.state.name) is None
 
 
+async def test_run_that_began_no_later_than_its_flow_was_purged_does_not_try_number_after_number() -> None:
+    """No number helps before the clock of the node task manager's store, which may be ahead, has been passed."""
+    purged = SubmitAnswer(SubmitOutcome.REFUSED, reason="FLOW_DELETING")
+    node_tasks = DirectNodeTasks(outcomes=[purged, purged, purged])
+    scheduler = MemoryScheduler(node_tasks)
+    await scheduler.register()
+    node_tasks.plans.update(digest for _, digest in (await scheduler.planned()).components)
+    (state,) = await scheduler.hand_over([await scheduler.run()])
+    assert [names[0].cycle for names, _ in node_tasks.asked] == [0, 1]
+    assert scheduler.stores.data.open[state.name] == scheduler.clock.now_ms() + 1000
+
+
 async def test_renumbered_run_keeps_its_stop_request() -> None:
     node_tasks = DirectNodeTasks(outcomes=[SubmitAnswer(SubmitOutcome.RUN_CONFLICT)])
     scheduler = MemoryScheduler(node_tasks)

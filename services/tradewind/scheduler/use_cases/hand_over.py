@@ -169,7 +169,8 @@ class HandOver:
                 # The mark must be there before the run is.
                 await stop_all(self._node_tasks, stop_orders(state))
             (answer,) = await self._send([PlannedRun(state, begun.planned or run.planned)])
-            if not _name_is_taken(answer):
+            if answer.outcome is not SubmitOutcome.RUN_CONFLICT:
+                # A flow that was purged just now, by another clock, refuses every number until that moment has passed.
                 break
         return state, answer
 
