@@ -236,9 +236,10 @@ class Worker:
         self._stop()
         return True
 
-    # A simulation overrides these: streams, channels, memories and threads.
+    # A simulation overrides these: streams, listening, channels, memories and threads.
 
     _stream_type = WorkStream
+    _called_type = CalledLink
 
     def _open_channel(self, address: str) -> grpc.aio.Channel:
         return with_token(open_channel(address, self._credentials), self._token)
@@ -302,7 +303,7 @@ class Worker:
             await self._register_and_work(stream, executor, registry_channel)
             return
         credentials = self._credentials_to_serve()
-        called = CalledLink(stub, self._identity, executor, outbox, credentials)
+        called = self._called_type(stub, self._identity, executor, outbox, credentials)
         port = await called.start(self._listen)
         api_url = reachable_at(self._listen, port, self._api_url)
         if credentials is not None and not self._api_url:

@@ -15,7 +15,7 @@ from tradewind.node_task_manager.loops import Loops
 from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
 from tradewind.node_task_manager.peers.registry import RegistryCalledWorkers, RegistryDirectory
 from tradewind.node_task_manager.ports.events import NewEvent
-from tradewind.node_task_manager.rpc.called_worker import CalledWorkerChannel
+from tradewind.node_task_manager.rpc.called_worker import CalledWorkerChannel, OpenWorkerChannel
 from tradewind.node_task_manager.rpc.external_scaler import NAME as EXTERNAL_SCALER
 from tradewind.node_task_manager.rpc.external_scaler import ExternalScalerHandlers
 from tradewind.node_task_manager.rpc.handlers import NodeTaskManagerHandlers
@@ -56,7 +56,7 @@ from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
-from tradewind.server.channels import OpenChannel, channels_of
+from tradewind.server.channels import OpenChannel, channels_of, open_channel
 from tradewind.server.doctor import doctor_of
 from tradewind.server.errors import ErrorAnswers, ErrorTable
 from tradewind.server.faults import NotFound
@@ -83,6 +83,7 @@ class NodeTaskManager:
         *,
         stores: Stores | None = None,
         open_channel: OpenChannel | None = None,
+        open_worker_channel: OpenWorkerChannel = open_channel,
     ) -> None:
         """Use `stores`, if given, instead of the Redis stores that the settings name."""
         open_channel = open_channel or channels_of(settings)
@@ -152,7 +153,13 @@ class NodeTaskManager:
             pool,
             RegistryCalledWorkers(self._channel),
             stores.replicas,
-            partial(CalledWorkerChannel, limits=limits, clock=stores.clock, tls=settings.tls_files()),
+            partial(
+                CalledWorkerChannel,
+                limits=limits,
+                clock=stores.clock,
+                tls=settings.tls_files(),
+                open_channel=open_worker_channel,
+            ),
             publisher.publish_workers,
             replica,
             grace_s,

@@ -25,6 +25,7 @@ from tests.system.lives.world import World
 from tradewind.node_task_manager.app import NodeTaskManager
 from tradewind.node_task_manager.stores.memory.records import run_of, task_name
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
+from tradewind.node_task_manager.use_cases.called_connection import CalledConnection
 from tradewind.scheduler.domain.backfill import BackfillStatus
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.stores.memory.data import Data, Flow, Run
@@ -150,10 +151,14 @@ def _of_node_tasks(shard: MemoryShard) -> Iterator[str]:
 
 def _of_memory(service: NodeTaskManager) -> Iterator[str]:
     for dispatcher in service._dispatchers.values():
+        called = [worker for worker in dispatcher._pool if isinstance(worker, CalledConnection)]
         yield from _left(
             "a node task manager's memory",
             held=[f"{worker.worker_id}: {worker.held}" for worker in dispatcher._pool if worker.held],
             unnamed=[f"{worker.worker_id}: {worker.unnamed}" for worker in dispatcher._pool if worker.unnamed],
+            handed_over=[
+                f"{each.worker_id}: {each.incoming}, {each.tried}" for each in called if each.incoming or each.tried
+            ],
             unsent=dispatcher._delivery._unsent,
             fan_outs=[dispatcher._fan_outs._latest, dispatcher._fan_outs._running],
             reports=dispatcher._reports,

@@ -18,9 +18,12 @@ from datetime import UTC, datetime
 from tests.system.lives.world import World
 from tradewind.client import Client, CycleRecord, TradewindError
 from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.stores.memory.data import Flow
 
 LEAD_MS = 1000
+
+Run = tuple[RunName, str]
 
 
 class Watchers:
@@ -28,9 +31,9 @@ class Watchers:
 
     def __init__(self, client: Client, flow_ids: Sequence[str]) -> None:
         self._client = client
-        self._latest: dict[str, dict[str, CycleRecord]] = {flow_id: {} for flow_id in flow_ids}
-        """What came last of each run, by its id, for each flow, since the watch began."""
-        self._came: dict[str, datetime] = {}
+        self._latest: dict[str, dict[Run, CycleRecord]] = {flow_id: {} for flow_id in flow_ids}
+        """What came last of each run, for each flow, since the watch began."""
+        self._came: dict[Run, datetime] = {}
         """When something of each run came first."""
         self._disorder: list[str] = []
 
@@ -53,7 +56,7 @@ class Watchers:
             if flow := world.stores.data.flows.get(flow_id):
                 yield from self._missed(flow, latest)
 
-    def _missed(self, flow: Flow, latest: Mapping[str, CycleRecord]) -> Iterator[str]:
+    def _missed(self, flow: Flow, latest: Mapping[Run, CycleRecord]) -> Iterator[str]:
         came = [
             self._came[id] for id, each in latest.items() if each.start_time and _ms(each.start_time) >= flow.created_ms
         ]
@@ -62,7 +65,7 @@ class Watchers:
             # Cycles are prepared a moment ahead of their time.
             if not came or state.facts.start_ms < _ms(min(came)) + LEAD_MS or not is_terminal(state.status):
                 continue
-            last = latest.get(state.facts.run_id)
+            last = latest.get((name, state.facts.run_id))
             if last is None or last.status.value != state.status.value:
                 yield f"the watcher of {flow.flow_id} got {_short(last)} last of {name}, which is {state.status}"
 
@@ -76,11 +79,13 @@ class Watchers:
             await asyncio.sleep(1)
 
     def _take(self, record: CycleRecord) -> None:
-        before = self._latest[record.flow_id].get(record.run_id)
+        # A run that is begun again under another number keeps its id.
+        run = RunName(record.flow_id, record.cycle, record.run), record.run_id
+        before = self._latest[record.flow_id].get(run)
         if before and (before.ended or before.version >= record.version):
             self._disorder.append(f"the watcher of {record.flow_id} got {_short(record)} after {_short(before)}")
-        self._latest[record.flow_id][record.run_id] = record
-        self._came.setdefault(record.run_id, datetime.fromtimestamp(time.time(), UTC))
+        self._latest[record.flow_id][run] = record
+        self._came.setdefault(run, datetime.fromtimestamp(time.time(), UTC))
 
 
 def _ms(time: datetime) -> float:

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tests.system.lives.called_workers import Address, CalledVirtualWorker, WorkerChannel
 from tests.system.lives.process import Disturbances, Process
 from tests.system.lives.stores import LEASE_S, AllStores
 from tradewind.node_task_manager.app import NodeTaskManager
@@ -100,6 +101,8 @@ class World:
         self.channels: list[LocalChannel] = []
         self.workers: dict[str, VirtualWorker] = {}
         """The present worker of each id."""
+        self._addresses = {f"w{WORKERS - 1}:1": Address()} if draw.random() < 0.5 else {}
+        """Where workers listen: in every second life, the last one is called."""
 
         def all_of(name: str, begin: Callable[[Process], Service]) -> Replicas:
             return Replicas(name, replicas, begin, self.channels)
@@ -128,9 +131,10 @@ class World:
 
     def freeze_worker(self, worker_id: str, seconds: float) -> None:
         """Let nothing reach a worker for a while, or come from it."""
-        gate = self.workers[worker_id].channel.gate
-        gate.shut()
-        self._loop.call_later(seconds, gate.open)
+        address = self._addresses.get(f"{worker_id}:1")
+        for channel in (self.workers[worker_id].channel, *(address.channels if address else ())):
+            channel.gate.shut()
+            self._loop.call_later(seconds, channel.gate.open)
 
     def lose_writes(self, seconds: float, service: str) -> None:
         """Restart the store of a service, or "" of all, in a while, as it is now."""
@@ -154,7 +158,7 @@ class World:
 
         async def keep() -> None:
             while not leaving:
-                self.workers[worker_id] = worker = VirtualWorker(nodes, worker_id, self._channel())
+                self.workers[worker_id] = worker = self._begin_worker(worker_id, nodes)
                 try:
                     await worker.serve()
                 except WorkerError:
@@ -167,6 +171,12 @@ class World:
             leaving = True
             self.workers[worker_id].stop()
             await keeping
+
+    def _begin_worker(self, worker_id: str, nodes: Sequence[Node[..., Any]]) -> VirtualWorker:
+        address = self._addresses.get(f"{worker_id}:1")
+        if address:
+            return CalledVirtualWorker(nodes, worker_id, self._channel(), address)
+        return VirtualWorker(nodes, worker_id, self._channel())
 
     def pick_server(self, method: str) -> LocalServer:
         """Return a replica's server for a call."""
@@ -182,8 +192,18 @@ class World:
         return scheduler
 
     def _begin_node_task_manager(self, process: Process) -> Service:
-        stores = self.stores.for_node_task_manager(process)
-        return NodeTaskManager(self._node_task_manager_settings, stores=stores, open_channel=self._opener(process))
+        def open_worker_channel(address: str, **_: Any) -> Any:
+            channel = WorkerChannel(self._addresses[address], self._loop.engine)
+            process.channels.append(channel)
+            self.channels.append(channel)
+            return channel
+
+        return NodeTaskManager(
+            self._node_task_manager_settings,
+            stores=self.stores.for_node_task_manager(process),
+            open_channel=self._opener(process),
+            open_worker_channel=open_worker_channel,
+        )
 
     def _begin_trigger_service(self, process: Process) -> Service:
         return TriggerService(TriggerSettings(), stores=self.stores.for_trigger_service(process))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import grpc
@@ -22,7 +23,7 @@ from tradewind.node_task_manager.rpc.times import timestamp
 from tradewind.server.channels import open_channel
 from tradewind.server.clock import Clock
 from tradewind.server.statuses import STATUS_KEY
-from tradewind.tls import SYSTEM, TlsFiles
+from tradewind.tls import SYSTEM, Security, TlsFiles
 
 CONNECT_S = 2.0
 EXECUTE_S = 5.0
@@ -32,10 +33,23 @@ _BREAK_S = 0.1
 _READY = grpc.ChannelConnectivity.READY
 
 
+class OpenWorkerChannel(Protocol):
+    """Opens a channel as `open_channel` does."""
+
+    def __call__(self, address: str, *, traced: bool, security: Security) -> grpc.aio.Channel: ...
+
+
 class CalledWorkerChannel:
     """Implements WorkerCalls. Addresses that begin with `https` or `grpcs` ask for TLS, all others for plain text."""
 
-    def __init__(self, api_url: str, limits: Limits, clock: Clock, tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self,
+        api_url: str,
+        limits: Limits,
+        clock: Clock,
+        tls: TlsFiles | None = None,
+        open_channel: OpenWorkerChannel = open_channel,
+    ) -> None:
         """`tls` are the certificates to show and to trust; without it, the CAs of this machine are trusted."""
         scheme, target = _target(api_url)
         # A worker has a name of its own, whatever the servers' name is.
