@@ -77,7 +77,7 @@ from tradewind.scheduler.use_cases.wake_owners import WakeOwners
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.channels import OpenChannel, channels_of
 from tradewind.server.clock import ScriptTime
-from tradewind.server.doctor import Examiners, doctor_of, no_examiners
+from tradewind.server.doctor import doctor_of
 from tradewind.server.errors import ErrorAnswers, ErrorRule, ErrorTable
 from tradewind.server.identifiers import new_run_id
 from tradewind.server.partitions import PARTITIONS
@@ -157,10 +157,7 @@ class Scheduler:
         backfills = BackfillFlows(read, stores.backfills, begin_backfilled, hand_over, self._background, clock)
 
         check_peers = CheckPeers(triggers, node_tasks, sub_flow_nodes, stores, wake, clock)
-        examiners: Examiners = no_examiners
-        if isinstance(stores, RedisStores):
-            examiners = ExaminePartitions(stores.doctor, check_peers, self._ownership)
-        self._doctor = doctor_of(examiners, settings)
+        self._doctor = doctor_of(ExaminePartitions(stores.doctor, check_peers, self._ownership), settings)
 
         rerun = RerunCycle(
             read, stores.cycles, stores.states, node_tasks, definitions, begin, hand_over, self._await_ends

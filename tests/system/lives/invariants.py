@@ -12,6 +12,8 @@
    (`Users`).
 9. No user was answered that a server has a fault. Without faults of others, none was away, or let a user wait in vain
    (`Life` notes these).
+10. Before flows are paused, and once doctors have had time to mend what was lost, no doctor finds anything (`Life`):
+   every running flow has its trigger, and fires in time; every submitted run is known where it runs.
 
 6 and 7 do not hold where the store of the node task managers loses writes: what it has forgotten runs again, maybe with
 another outcome.

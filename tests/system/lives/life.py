@@ -5,7 +5,7 @@ import random
 import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.system.lives.faults import LONGEST_LOSS_S, Faults
 from tests.system.lives.invariants import ended_runs, is_quiet, violations
@@ -20,9 +20,13 @@ from tradewind.testing.environment import no_settings
 from tradewind.testing.virtual.loop import VirtualLoop
 from tradewind.testing.virtual.patches import virtual_clock_and_randomness
 
+Answer = TypeVar("Answer")
+
 START_NS = 1_800_000_000 * 10**9
 OPERATIONS = 120
 HOUR_S = 3600
+DOCTOR_S = 60
+"""How long after a loss doctors have mended what services do not know of each other any more."""
 LOSSY_STORES = {2: ("", "node_task_manager"), 3: ("scheduler", "trigger")}
 """Whose stores lose writes, "" for all at once, by the remainder of the seed."""
 SHOWN, SHOWN_OF_ANSWER = 40, 120
@@ -95,7 +99,8 @@ class Life:
                     self._note(f"** {fault}")
             self._faults.end()
             await asyncio.gather(*operations)
-            await asyncio.sleep(LONGEST_LOSS_S)
+            await asyncio.sleep(DOCTOR_S if self.loses_writes else LONGEST_LOSS_S)
+            self.broken += await self._diagnosis()
             await self._end()
             self.broken += violations(self.world, counts=not self.forgets_attempts)
             self.broken += self._watchers.violations(self.world, loses_writes=self.loses_writes)
@@ -133,6 +138,14 @@ class Life:
                 break
         await asyncio.sleep(2 * HOUR_S + 120 if self.loses_writes else 120)
 
+    async def _diagnosis(self) -> list[str]:
+        """Return what the doctors find although nothing is disturbed any more."""
+        diagnosis = await self._insist(self.world.client.run_doctor)
+        return [
+            f"the doctor of the {each.service} finds {each.check} {each.subject}: {each.problem}"
+            for each in diagnosis.findings
+        ]
+
     async def _counted_too_much(self, flow_id: str) -> list[str]:
         """Return a sentence if the nodes of a flow have counted more often than they ran."""
         try:
@@ -142,7 +155,7 @@ class Life:
         counted, most = memory.variables.get("count", 0), len(self.nodes.counted[flow_id])
         return [f"{most} nodes of flow {flow_id} counted, and came to {counted}"] if counted > most else []
 
-    async def _insist(self, operation: Callable[[], Awaitable[None]]) -> None:
+    async def _insist(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
         """Do something, although replicas may still be starting. Raises TradewindError when it keeps failing."""
         for _ in range(20):
             try:

@@ -179,8 +179,8 @@ class World:
         return VirtualWorker(nodes, worker_id, self._channel())
 
     def pick_server(self, method: str) -> LocalServer:
-        """Return a replica's server for a call."""
-        (replicas,) = (each for each in self.services if method.startswith(each.methods))
+        """Return a replica's server for a call: any registry for a service that there is none of, as it will say."""
+        replicas = next((each for each in self.services if method.startswith(each.methods)), self.registries)
         return self._draw.choice(replicas.all).server
 
     def _begin_scheduler(self, process: Process) -> Service:

@@ -6,6 +6,7 @@ from tradewind.scheduler.ports.backfills import Backfills
 from tradewind.scheduler.ports.bulk_jobs import BulkJobs
 from tradewind.scheduler.ports.changes import ChangeFeed
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
+from tradewind.scheduler.ports.doctor import PartitionDoctor
 from tradewind.scheduler.ports.due_sets import OpenRuns, Outbox
 from tradewind.scheduler.ports.ends import Ends
 from tradewind.scheduler.ports.firings import Firings
@@ -67,3 +68,6 @@ class Stores(Protocol):
 
     @property
     def returns(self) -> Ends: ...
+
+    @property
+    def doctor(self) -> PartitionDoctor: ...

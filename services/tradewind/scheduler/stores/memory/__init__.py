@@ -8,6 +8,7 @@ from tradewind.scheduler.stores.memory.bulk_jobs import MemoryBulkJobs
 from tradewind.scheduler.stores.memory.changes import MemoryChanges
 from tradewind.scheduler.stores.memory.cycles import MemoryCycles
 from tradewind.scheduler.stores.memory.data import Data
+from tradewind.scheduler.stores.memory.doctor import MemoryPartitionDoctor
 from tradewind.scheduler.stores.memory.due_sets import MemoryOpenRuns, MemoryOutbox
 from tradewind.scheduler.stores.memory.ends import MemoryEnds
 from tradewind.scheduler.stores.memory.firings import MemoryFirings
@@ -52,6 +53,7 @@ class MemoryStores:
         self.jobs = MemoryBulkJobs(self.data)
         self.changes = MemoryChanges(self.data)
         self.wakes = MemoryWakeChannel(self.data)
+        self.doctor = MemoryPartitionDoctor(self.data)
         self.partitions = MemoryPartitions(self.data, replica, lease_ms)
 
     def next_ms(self) -> int | None:
