@@ -28,18 +28,22 @@ class Address(LocalServer):
         super().__init__()
         self.channels: list[WorkerChannel] = []
         self._worker: LocalServer | None = None
+        self._link: CalledLink | None = None
         self._opened = asyncio.Event()
 
     def open(self, link: CalledLink) -> None:
         """Let a worker listen here."""
+        self._link = link
         self._worker = LocalServer()
         bind = partial(add_WorkerServiceServicer_to_server, link)
         self._worker.bind([SimpleNamespace(errors=ErrorTable(), bind=bind)])
         self._opened.set()
 
-    def close(self) -> None:
-        """Let nobody listen here: all connections are lost."""
-        self._worker = None
+    def close(self, link: CalledLink | None = None) -> None:
+        """Let nobody listen here, or no longer this worker: all connections are lost."""
+        if link not in (None, self._link):
+            return
+        self._worker = self._link = None
         self._opened.clear()
         for channel in self.channels:
             channel.break_off()
@@ -97,7 +101,7 @@ class _Link(CalledLink):
         return 1
 
     async def stop(self) -> None:
-        self._address.close()
+        self._address.close(self)
         await super().stop()
 
 

@@ -20,7 +20,7 @@ class Faults:
         self._lossy_stores = lossy_stores
         self._kinds = [
             *(self.crash, self.freeze, self.break_connection, self.break_calls, self.set_lag, self.set_failing),
-            *(self.restart_worker, self.freeze_worker),
+            *(self.restart_worker, self.freeze_worker, self.crash_worker),
         ]
         if lossy_stores:
             self._kinds += [self.lose_writes, self.lose_writes]
@@ -48,6 +48,11 @@ class Faults:
         worker_id = self._draw.choice(list(self._world.workers))
         self._world.workers[worker_id].stop()
         return f"worker {worker_id} is restarted"
+
+    def crash_worker(self) -> str:
+        worker_id = self._draw.choice(list(self._world.workers))
+        self._world.crash_worker(worker_id)
+        return f"worker {worker_id} crashes"
 
     def freeze_worker(self) -> str:
         worker_id, seconds = self._draw.choice(list(self._world.workers)), self._draw.choice((1, 8, 40))

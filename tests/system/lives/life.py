@@ -23,9 +23,9 @@ from tradewind.testing.virtual.patches import virtual_clock_and_randomness
 Answer = TypeVar("Answer")
 
 START_NS = 1_800_000_000 * 10**9
-OPERATIONS = 120
+OPERATIONS = 70
 HOUR_S = 3600
-DOCTOR_S = 60
+DOCTOR_S = 90
 """How long after a loss doctors have mended what services do not know of each other any more."""
 LOSSY_STORES = {2: ("", "node_task_manager"), 3: ("scheduler", "trigger")}
 """Whose stores lose writes, "" for all at once, by the remainder of the seed."""

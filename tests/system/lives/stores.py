@@ -32,7 +32,9 @@ class AllStores:
         self._disturbances = disturbances
         self._registry = MemoryRegistry(clock, lifetimes_of(RegistrySettings()))
         self._node_tasks = NodeTaskStores(limits, clock)
-        self.triggers = MemoryTriggerStore(clock, TriggerSettings(trigger_firings_kept=100_000).policy())
+        self.triggers = MemoryTriggerStore(
+            clock, TriggerSettings(trigger_firings_kept=100_000, trigger_max_failures=4).policy()
+        )
         self.data = Data(clock)
         """The records of the schedulers."""
 

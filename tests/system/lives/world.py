@@ -101,6 +101,8 @@ class World:
         self.channels: list[LocalChannel] = []
         self.workers: dict[str, VirtualWorker] = {}
         """The present worker of each id."""
+        self._crashes: dict[str, asyncio.Future[None]] = {}
+        """What ends the present worker of each id."""
         self._addresses = {f"w{WORKERS - 1}:1": Address()} if draw.random() < 0.5 else {}
         """Where workers listen: in every second life, the last one is called."""
 
@@ -136,6 +138,16 @@ class World:
             channel.gate.shut()
             self._loop.call_later(seconds, channel.gate.open)
 
+    def crash_worker(self, worker_id: str) -> None:
+        """End a worker as a killed process does: nothing of it arrives any more."""
+        channel = self.workers[worker_id].channel
+        channel.gate.shut()
+        channel.break_off()
+        if address := self._addresses.get(f"{worker_id}:1"):
+            address.close()
+        if not self._crashes[worker_id].done():
+            self._crashes[worker_id].set_result(None)
+
     def lose_writes(self, seconds: float, service: str) -> None:
         """Restart the store of a service, or "" of all, in a while, as it is now."""
         self._loop.call_later(seconds, self.stores.snapshot(service))
@@ -159,10 +171,16 @@ class World:
         async def keep() -> None:
             while not leaving:
                 self.workers[worker_id] = worker = self._begin_worker(worker_id, nodes)
-                try:
-                    await worker.serve()
-                except WorkerError:
+                self._crashes[worker_id] = crash = self._loop.create_future()
+                serving = asyncio.create_task(worker.serve())
+                await asyncio.wait((serving, crash), return_when=asyncio.FIRST_COMPLETED)
+                if crash.done():
+                    # Whatever it would still say reaches nobody, and need not be waited for.
+                    serving.cancel()
+                elif isinstance(serving.exception(), WorkerError):
                     await asyncio.sleep(1)
+                else:
+                    serving.result()
 
         keeping = asyncio.create_task(keep())
         try:
@@ -186,7 +204,7 @@ class World:
     def _begin_scheduler(self, process: Process) -> Service:
         self._schedulers += 1
         stores = self.stores.for_scheduler(process, f"s{self._schedulers}", lambda: scheduler.publishes_ends)
-        settings = SchedulerSettings(scheduler_lease_seconds=LEASE_S, scheduler_single_replica=False)
+        settings = SchedulerSettings(scheduler_lease_seconds=LEASE_S, scheduler_single_replica=False, doctor_seconds=40)
         scheduler = Scheduler(settings, stores=stores, open_channel=self._opener(process))
         self.disturbances.gaps.append((process, scheduler.store_lost))
         return scheduler
@@ -206,7 +224,7 @@ class World:
         )
 
     def _begin_trigger_service(self, process: Process) -> Service:
-        return TriggerService(TriggerSettings(), stores=self.stores.for_trigger_service(process))
+        return TriggerService(TriggerSettings(trigger_poll_seconds=20), stores=self.stores.for_trigger_service(process))
 
     def _begin_registry(self, process: Process) -> Service:
         return Registry(RegistrySettings(), stores=self.stores.for_registry(process))
