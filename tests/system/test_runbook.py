@@ -44,6 +44,7 @@ EXPECTED = {
     "Begin no more of a backfill": ('"backfill_id": 1', "backfill 1 of report"),
     "Which batches are there, and how far are they?": (BATCH, BATCH),
     "Cancel a batch": ("wrong file", BATCH),
+    "Delete a batch that has ended": ("{", f"batch {BATCH} deleted"),
     "Let no cycle begin for a while": ("FLOW_STATUS_PAUSED", "report"),
     "Let them begin again.": ("FLOW_STATUS_RUNNING", "report"),
     "Stop a flow": ("FLOW_STATUS_STOPPED", "report"),
@@ -180,6 +181,10 @@ class Scene:
             status = (await self._client.get_flow("report")).flow.status
             if status != "paused":
                 await self._client.pause_flow("report")
+        if task == "Delete a batch that has ended":
+            batch = await self._client.submit_batch("numbers", [{}])
+            await batch.wait()
+            self.ids[BATCH] = batch.batch_id
         if task == "Stop a flow" and (await self._client.get_flow("report")).flow.status == "stopped":
             await self._client.start_flow("report")
         if task in ("Run that again", "Send a worker home", "Is anything broken on record?"):

@@ -11,6 +11,7 @@ JsonTypes: TypeAlias = frozenset[str]
 ANY: JsonTypes = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 ARRAY: JsonTypes = frozenset({"array"})
 
+_NOT_READ = ("$schema", "$id", "$anchor", "$dynamicAnchor")
 _OF_PYTHON = {list: "array", bool: "boolean", int: "integer", type(None): "null", dict: "object", str: "string"}
 
 
@@ -18,9 +19,15 @@ _OF_PYTHON = {list: "array", bool: "boolean", int: "integer", type(None): "null"
 def types_of(schema_text: str) -> JsonTypes:
     """Return the types that values may have by a valid schema; all of them where it does not say, or is "".
 
-    A type that only other keywords rule out, such as `not`, may be among them.
+    A type that only other keywords rule out, such as `not`, may be among them. Schemas of named drafts, with names for
+    their parts, or nested too deeply to be followed are not read: they allow all types.
     """
-    return _Schema(json.loads(schema_text)).types if schema_text else ANY
+    if not schema_text or any(f'"{keyword}"' in schema_text for keyword in _NOT_READ):
+        return ANY
+    try:
+        return _Schema(json.loads(schema_text)).types
+    except RecursionError:
+        return ANY
 
 
 class _Schema:
@@ -57,9 +64,8 @@ class _Schema:
     def _at(self, reference: str) -> Any:
         """Return the part that a reference within the schema leads to; None for one that cannot be followed."""
         part = self._whole
-        for step in reference.removeprefix("#").removeprefix("/").split("/"):
-            if step:
-                part = part.get(step) if isinstance(part, Mapping) else None
+        for step in reference.split("/")[1:]:
+            part = part.get(step) if isinstance(part, Mapping) else None
         return part if reference.startswith("#") else None
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,9 +136,24 @@ async def test_module_that_runs_worker_on_import_gets_hint(engine: Engine, tmp_p
         "def pid() -> None: ...\n"
         f'Worker([pid], address="{engine.address}").run()\n'
     )
-    async with worker_process(tmp_path, "crafts"):
+    program = await asyncio.create_subprocess_exec(sys.executable, "-c", "import crafts", cwd=tmp_path)
+    try:
         session = await engine.session()
         session.assign("pid", "t1")
         await until(lambda: session.failures, "the node is reported")
+    finally:
+        program.kill()
+        await program.wait()
 
     assert 'put the code that runs the worker under if __name__ == "__main__"' in session.failures[0].error.message
+
+
+async def test_worker_of_a_module_that_runs_another_on_import_ends_with_a_hint(tmp_path: Path) -> None:
+    (tmp_path / "crafts.py").write_text(
+        'from tradewind.worker import Worker, node\n@node("pid")\ndef pid() -> None: ...\nWorker([pid]).run()\n'
+    )
+    async with worker_process(tmp_path, "crafts", address="127.0.0.1:1") as worker:
+        _, stderr = await asyncio.wait_for(worker.communicate(), 30)
+
+    assert worker.returncode == 2
+    assert 'put the code that runs the worker under if __name__ == "__main__"' in stderr.decode()

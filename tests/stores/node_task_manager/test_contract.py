@@ -285,6 +285,11 @@ async def test_purge_that_comes_late_spares_a_later_flow_of_the_same_name(bench:
     assert [given.task_id for given in await bench.take()] == ["flow:0:0:a", "flow:1:0:a"]
     assert len((await bench.shard.purge("flow", 8)).effects.terminations) == 2
     assert await bench.statuses(plan) == {"a": "-"}
+    bench.clock.advance(1)
+    assert await bench.submit(plan, run_id="r4") == "accepted"
+    for late in (7, 8):
+        assert await bench.shard.purge("flow", late) == Purge(0, True, Effects())
+    assert [given.task_id for given in await bench.take()] == ["flow:0:0:a"]
 
 
 async def test_progress_never_falls_and_only_the_lease_holder_may_report_it(bench: Bench) -> None:

@@ -8,9 +8,10 @@ from redis.exceptions import RedisError
 from tests.no_writes import REFUSALS, refusing_writes
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.invariants import check_invariants, check_nothing_left
-from tests.stores.node_task_manager.shards import LIMITS, Bench, held, memory_shard, redis_shard
+from tests.stores.node_task_manager.shards import LIMITS, Bench, held, memory_shard, plan_of, redis_shard
 from tests.stores.node_task_manager.test_batches import batch, component, submit
 from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT, BatchStatus, Deletion, batch_status
+from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.retry import RetryPolicy
@@ -116,4 +117,38 @@ async def test_batch_submitted_again_after_its_deletion_runs_whole(redis_server:
             pass
         again = [given.task_id for _ in range(10) for given in await bench.take(1)]
         assert again == [f"batch:b:{at}" for at in range(10)]
+    await check_invariants(redis_server)
+
+
+async def test_late_stop_of_a_deleted_batch_spares_the_next_of_its_name(bench: Bench) -> None:
+    run = await submit_and_end(bench, 3, "b")
+    found = await component(bench, run)
+    assert await bench.shard.delete_batch(run, "ann") is Deletion.DELETED
+    await bench.shard.stop(run, found.run_id, "", "enough", "ann", 3_600_000)
+    await submit(bench, batch(3), "b")
+    assert len(await bench.take(5)) == 3
+
+
+async def test_items_that_were_left_to_begin_do_not_begin_in_the_next_batch_of_the_name(
+    redis_server: RedisServer,
+) -> None:
+    clock = ManualClock()
+    bench = Bench(redis_shard(redis_server, clock), clock)
+    large, work = plan_of(" ".join(f"n{at}" for at in range(1500))), replace(batch(100), node_type="other")
+    run = work.run("b")
+    for plan in (large, work.plan(run)):
+        await bench.shard.save(plan)
+    # The nodes of the flow take all that one script may do, so the batch waits to begin.
+    flow = RunSubmission(RunName("flow", 0, 0), "r0", "ann", (("0", large.digest),), partition=3, begun_ms=clock())
+    await bench.shard.submit([flow, work.submission(run)])
+    found = await component(bench, run)
+    await bench.shard.stop(run, found.run_id, "", "enough", "ann", 1000)
+    assert await bench.shard.delete_batch(run, "ann") is Deletion.DELETED
+    await submit(bench, work, "b")
+    taken = 0
+    while given := await bench.take(50, "w1", "other"):
+        taken += len(given)
+        for each in given:
+            await bench.complete(each)
+    assert taken == (await component(bench, run)).completed == 100
     await check_invariants(redis_server)

@@ -27,7 +27,8 @@ from tradewind.server.json_types import ANY, types_of
         ({"$ref": "#"}, ANY),
         ({"anyOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}}, ANY),
         ({"$ref": "#/$defs/missing"}, ANY),
-        ({"$ref": "#anchor"}, ANY),
+        ({"$ref": "#a", "$defs": {"a": {"$anchor": "a", "type": "string"}}, "a": {"type": "null"}}, ANY),
+        ({"$schema": "http://json-schema.org/draft-04/schema#", "type": "null", "const": 3}, ANY),
         ({"minimum": 3}, ANY),
         ({"anyOf": [True]}, ANY),
         ({}, ANY),
@@ -35,6 +36,13 @@ from tradewind.server.json_types import ANY, types_of
 )
 def test_types_of_a_schema(schema: dict[str, Any], types: set[str]) -> None:
     assert types_of(json.dumps(schema)) == types
+
+
+def test_chain_of_references_that_is_too_long_is_not_followed() -> None:
+    chain = {f"a{at}": {"$ref": f"#/$defs/a{at + 1}"} for at in range(1000)} | {"a1000": {"type": "string"}}
+    schema = json.dumps({"$ref": "#/$defs/a0", "$defs": chain})
+    assert json_schema.schema_fault(schema) is None
+    assert types_of(schema) == ANY
 
 
 def test_no_schema_allows_every_type() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import time
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -34,6 +35,18 @@ class _CachedAnswer:
     until: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Whose token a call brings, as found before its message arrived."""
+
+    token: str
+    owner: Identity
+    forgotten: object
+
+
+_found: ContextVar[_Found | None] = ContextVar("found", default=None)
+
+
 class Callers:
     """Identifies callers, and remembers for `cache_s` who owns a token.
 
@@ -58,6 +71,8 @@ class Callers:
         # Apart from the owners: whoever makes up tokens must not displace them.
         self._refusals: dict[str, _CachedAnswer] = {}
         self._lookups: dict[str, asyncio.Task[Identity]] = {}
+        self._forgotten = object()
+        """Another one after each `forget`."""
 
     async def identify(self, context: Context, name: str) -> Identity:
         """Return who calls the method `name`; "" stands for a closed method. Raises Unauthenticated, Unavailable."""
@@ -66,15 +81,22 @@ class Callers:
             certified = self._certificates.identity(context)
             if certified is not None:
                 return certified
+        found = _found.get()
+        if found is not None and found.token == token and found.forgotten == self._forgotten:
+            return found.owner
         return await self._owner_of_token(token, name)
 
     async def refusal(self, metadata: Any, name: str) -> Exception | None:
-        """Return what `identify` would raise; None also when a certificate may say who calls."""
+        """Return what `identify` would raise; None also when a certificate may say who calls.
+
+        It is called in the task of the call: `identify` then asks nobody again.
+        """
         token = _token_in(metadata)
         if not token and self._certificates:
             return None
         try:
-            await self._owner_of_token(token, name)
+            forgotten = self._forgotten
+            _found.set(_Found(token, await self._owner_of_token(token, name), forgotten))
         except Exception as refusal:
             return refusal
         return None
@@ -113,6 +135,7 @@ class Callers:
     def forget(self, user_id: str | None) -> None:
         """Ask again about the tokens of a user, or of all users for None, before they are used the next time."""
         self._lookups.clear()
+        self._forgotten = object()
         if user_id is None:
             # Answers are kept for an outage; outside of one they are asked for again before use.
             now = time.monotonic()

@@ -16,4 +16,8 @@ call('UNLINK', comp.key, base .. 'plan:' .. comp.plan, base .. 'logs:' .. run, b
   base .. 'stop:' .. run .. ':0', base .. 'notified:' .. comp.user_id .. ':given_up:' .. run)
 call('ZREM', base .. 'user_runs:' .. comp.user_id .. ':batch', run)
 call('ZREM', base .. 'ended_runs', comp.user_id .. ':' .. run)
+-- Work that is left for it would be done for a batch of its name that comes later.
+for _, text in ipairs(call('LRANGE', base .. 'todo', 0, -1)) do
+  if cmsgpack.unpack(text)[2] == run then call('LREM', base .. 'todo', 1, text) end
+end
 return cmsgpack.pack({'deleted', comp.nodes})

@@ -1,6 +1,6 @@
 -- Removes a flow in bounded steps and leaves a tombstone: from then on, runs that began before it are refused. After
 -- the first step, open runs of the flow are gone for everybody else. When all of it is gone, the tombstone also tells
--- which flow of the name that was; further steps for that flow do nothing.
+-- which flow of the name that was; further steps for that flow, or for an earlier one, do nothing.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, flow_id, epoch (of the flow's schedule, as
 -- text; "0" for any flow of the name).
 -- Returns {removed, done, effects}; for running node tasks, the effects have terminations for their workers.
@@ -8,10 +8,11 @@
 --!include forget_events
 local flow, index, removed = args.flow_id, base .. 'flow_runs:' .. args.flow_id, 0
 local tombstone = base .. 'purged:' .. flow
-if string.match(call('GET', tombstone) or '', ' (%d+)$') == args.epoch then
+local removed_epoch = string.match(call('GET', tombstone) or '', ' %d+$') or ''
+if args.epoch ~= '0' and (tonumber(removed_epoch) or 0) >= tonumber(args.epoch) then
   return cmsgpack.pack({removed = 0, done = true, effects = effects})
 end
-call('SET', tombstone, stamp, 'PX', limits.tombstone)
+call('SET', tombstone, stamp .. removed_epoch, 'PX', limits.tombstone)
 call('UNLINK', base .. 'retries:' .. flow)
 local mark, PURGED = stopping.system_mark('the flow was deleted'), cmsgpack.pack('purged', 0, 0, false, nil)
 

@@ -237,10 +237,9 @@ do
     if comp.early ~= 'keep' then later('stop', comp, 0, 0) end
   end
 
-  -- Work: stops the nodes of a component from a place on. Without a stop, the work is that of a batch of the same items
-  -- and id, which was deleted.
+  -- Work: stops the nodes of a component from a place on.
   function stopping.stop(comp, offset)
-    if comp.open == 0 or not comp.stop then return end
+    if comp.open == 0 then return end
     local reason = cmsgpack.unpack(comp.stop).reason
     local ids, before
     for place = offset, comp.nodes - 1 do

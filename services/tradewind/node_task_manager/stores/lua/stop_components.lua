@@ -9,9 +9,13 @@ local mark = packed_mark and cmsgpack.unpack(packed_mark)
 local on_record = call('HMGET', base .. 'run:' .. args.run, 'run_id', 'components')
 if not mark or mark.run_id ~= args.run_id then
   mark = {run_id = args.run_id, reason = args.reason, by = args.by, at = time}
-  -- If the run was removed with its flow, the mark stays only as long as the tombstone.
-  local purged = not on_record[1] and call('EXISTS', base .. 'purged:' .. string.match(args.run, '^[^:]+')) == 1
-  call('SET', at, cmsgpack.pack(mark), 'PX', purged and math.min(args.mark_ms, limits.tombstone) or args.mark_ms)
+  local gone, flow = not on_record[1], string.match(args.run, '^([^:]+):.*:')
+  -- No ad-hoc run is stopped before it is submitted, and the name of one that is gone may be that of another soon.
+  if flow or not gone then
+    -- If the run was removed with its flow, the mark stays only as long as the tombstone.
+    local purged = gone and call('EXISTS', base .. 'purged:' .. flow) == 1
+    call('SET', at, cmsgpack.pack(mark), 'PX', purged and math.min(args.mark_ms, limits.tombstone) or args.mark_ms)
+  end
 end
 if on_record[1] == args.run_id then
   local stop = cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at})

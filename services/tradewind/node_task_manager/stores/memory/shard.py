@@ -218,9 +218,11 @@ class MemoryShard(
         call, name = Call(), str(run)
         known = self._stops.get((name, component_id))
         mark = known[1] if known and known[0] == run_id else StopMark(reason, by, self._clock())
-        self._stops[name, component_id] = (run_id, mark)
-        before = self._count(name, NodeTaskStatus.SKIPPED)
         existing = self._runs.get(name)
+        # No ad-hoc run is stopped before it is submitted, and the name of one that is gone may be that of another soon.
+        if existing is not None or not run.ad_hoc:
+            self._stops[name, component_id] = (run_id, mark)
+        before = self._count(name, NodeTaskStatus.SKIPPED)
         if existing is not None and existing.submission.run_id == run_id:
             for other, _ in existing.submission.components:
                 spared = component_id == "" and other in existing.submission.withheld
@@ -273,9 +275,10 @@ class MemoryShard(
 
     async def purge(self, flow_id: str, schedule_epoch: int = 0) -> Purge:
         call = Call()
-        if schedule_epoch and self._purged.get(flow_id, (0, 0))[1] == schedule_epoch:
+        removed_epoch = self._purged.get(flow_id, (0, 0))[1]
+        if schedule_epoch and removed_epoch >= schedule_epoch:
             return Purge(0, True, call.effects())
-        self._purged[flow_id] = (self._clock(), schedule_epoch)
+        self._purged[flow_id] = (self._clock(), schedule_epoch or removed_epoch)
         self._budgets.forget(flow_id)
         mark = StopMark("the flow was deleted", "system", self._clock())
         runs = [name for name, run in self._runs.items() if run.submission.run.flow_id == flow_id]
