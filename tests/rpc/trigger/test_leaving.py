@@ -7,6 +7,7 @@ from tests.rpc.trigger.queues import QUEUE, save
 from tests.rpc.trigger.receiving import Receiver, Replica, once
 from tests.waiting import until
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
+from tradewind.client import Client
 from tradewind.server.bootstrap import Server
 from tradewind.server.clock import SystemClock
 from tradewind.trigger.app import TriggerService
@@ -49,5 +50,27 @@ async def test_last_answer_is_reported_as_lost_although_a_claim_is_under_way() -
         await receiver.ack(due)
         await receiver.finish()
         assert receiver.lost == [due.token]
+    finally:
+        await replica.stop()
+
+
+async def test_last_answer_is_reported_as_lost_although_a_message_is_under_way() -> None:
+    store = MemoryTriggerStore(SystemClock().now_ms)
+    stores = Stores(store.of_queue, MemoryQueueStore(store), store)
+    server = Server([TriggerService(TriggerSettings(), stores=stores)], drain_s=2)
+    await server.start()
+    replica = Replica(server)
+    try:
+        async with Client(server.address) as client:
+            await save(replica, "removed", once(1))
+            async with client.receive_due(QUEUE, credits=500) as due_triggers:
+                due = await anext(due_triggers)
+                await replica.stub.RemoveTrigger(pb2.RemoveTriggerRequest(trigger_id="removed", queue=QUEUE))
+                # More than gRPC sends to a receiver that does not read.
+                for at in range(100):
+                    await save(replica, f"large{at}", once(1), payload=f'"{60_000 * "x"}"')
+                await asyncio.sleep(0.5)
+                await due.ack()
+            assert due_triggers.lost(due)
     finally:
         await replica.stop()

@@ -1,5 +1,7 @@
 """One receiver's stream of due triggers."""
 
+import asyncio
+
 import structlog
 
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
@@ -30,25 +32,25 @@ class DueStream:
 
     async def _serve(self, first: pb2.ReceiveDueRequest, context: Context) -> None:
         opening = parsing.opening(first)
-        delivery = self._deliveries.open(opening)
+        delivery, sender = self._deliveries.open(opening), _Sender(context, opening.queue)
         log = _log.bind(receiver=first.receiver[:128], session=delivery.session, queue=opening.queue)
         try:
-            if opening.queue:
-                await delivery.share(partition_of(opening.queue))
-            await self._take(first, delivery, opening.queue)
-            # Not before: while the store is away, receivers try once a second.
-            log.info("receiver_connected")
             try:
-                await run_both(
-                    context, self._read(delivery, context, opening.queue), self._write(delivery, context, opening.queue)
-                )
-                # The last answers may have come too late.
-                if (last := delivery.last()).lost:
-                    await _send(context, last, opening.queue)
+                if opening.queue:
+                    await delivery.share(partition_of(opening.queue))
+                await self._take(first, delivery, opening.queue)
+                # Not before: while the store is away, receivers try once a second.
+                log.info("receiver_connected")
+                try:
+                    await run_both(context, self._read(delivery, context, opening.queue), _write(delivery, sender))
+                finally:
+                    log.info("receiver_disconnected")
             finally:
-                log.info("receiver_disconnected")
+                last = delivery.last()
+                delivery.close()
+            await sender.end(last)
         finally:
-            delivery.close()
+            sender.close()
 
     async def _read(self, delivery: Delivery, context: Context, queue: str) -> None:
         while True:
@@ -67,14 +69,41 @@ class DueStream:
         delivery.report_lost(answers.lost)
         await delivery.answer(answers.acks, answers.nacks, answers.extensions)
 
-    async def _write(self, delivery: Delivery, context: Context, queue: str) -> None:
-        while True:
-            await _send(context, await delivery.next(), queue)
+
+class _Sender:
+    """Sends parcels. gRPC takes one message at a time, and goes on with one whose `write` was cancelled."""
+
+    def __init__(self, context: Context, queue: str) -> None:
+        self._context = context
+        self._queue = queue
+        self._sending: asyncio.Task[None] | None = None
+
+    async def send(self, parcel: Parcel) -> None:
+        """Send a parcel, and go on with that if this is cancelled."""
+        self._sending = asyncio.create_task(self._send(parcel))
+        await asyncio.shield(self._sending)
+
+    async def end(self, last: Parcel) -> None:
+        """Tell a receiver that has ended its side which of its last answers came too late."""
+        if last.lost:
+            if self._sending is not None:
+                await self._sending
+            await self._send(last)
+
+    def close(self) -> None:
+        """Send no more of what is under way."""
+        if self._sending is not None and not self._sending.cancel() and not self._sending.cancelled():
+            # Whoever ended the stream has said why.
+            self._sending.exception()
+
+    async def _send(self, parcel: Parcel) -> None:
+        for message in mapping.parcels(parcel, self._queue):
+            await self._context.write(message)
 
 
-async def _send(context: Context, parcel: Parcel, queue: str) -> None:
-    for message in mapping.parcels(parcel, queue):
-        await context.write(message)
+async def _write(delivery: Delivery, sender: _Sender) -> None:
+    while True:
+        await sender.send(await delivery.next())
 
 
 async def _message(context: Context) -> pb2.ReceiveDueRequest | None:
