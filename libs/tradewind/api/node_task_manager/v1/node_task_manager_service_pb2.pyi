@@ -413,8 +413,8 @@ class PurgeFlowRequest(_message.Message):
     user_id: _builtins.str
     """The owner; decides the shard."""
     schedule_epoch: _builtins.int
-    """The schedule epoch of the flow that is being deleted. Once all of it is gone, a call for the same epoch that comes
-    late, up to 1 h, removes nothing: a later flow may have the name. 0: whatever has the name is removed.
+    """The schedule epoch of the flow that is being deleted. Once all of it is gone, a call for it, or for an earlier flow of
+    the name, removes nothing for 1 h: a later flow may have the name. 0: whatever has the name is removed.
     """
     def __init__(
         self,
