@@ -55,8 +55,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
         `door` is the innermost middleware.
         """
-        self._outer = tuple(middlewares)
-        self._middlewares = (*self._outer, door) if door else self._outer
+        self._middlewares = tuple(middlewares)
         self._until_drained = until_drained
         self._door = door
         self._handlers: dict[str, Any] = {}
@@ -72,12 +71,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             handler = await continuation(handler_call_details)
             if handler is None:
                 # Not kept: callers can make up any number of method names.
-                return _unread(self._wrapped(method, _raising(MethodUnknown(f"this server has no method {method}"))))
+                return _unread(self._guarded(method, _raising(MethodUnknown(f"this server has no method {method}"))))
             known = self._handlers.setdefault(method, self._wrap_handler(method, handler))
         if self._door is not None and not known.request_streaming:
             refusal = await self._door.refusal(method, handler_call_details.invocation_metadata)
             if refusal is not None:
-                return _unread(self._wrapped(method, _raising(refusal), self._outer))
+                return _unread(self._wrapped(method, _raising(refusal)))
         return known
 
     def _wrap_handler(self, method: str, handler: Any) -> Any:
@@ -90,10 +89,13 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         if self._until_drained is not None and handler.response_streaming and method.startswith("/grpc."):
             behavior = self._until_drained(behavior)
         build = getattr(grpc, f"{kind}_rpc_method_handler")
-        return build(self._wrapped(method, behavior), decode, handler.response_serializer)
+        return build(self._guarded(method, behavior), decode, handler.response_serializer)
 
-    def _wrapped(self, method: str, behavior: Behavior, middlewares: Sequence[Middleware] | None = None) -> Behavior:
-        for middleware in reversed(self._middlewares if middlewares is None else middlewares):
+    def _guarded(self, method: str, behavior: Behavior) -> Behavior:
+        return self._wrapped(method, self._door.around(method, behavior) if self._door else behavior)
+
+    def _wrapped(self, method: str, behavior: Behavior) -> Behavior:
+        for middleware in reversed(self._middlewares):
             behavior = middleware.around(method, behavior)
         return behavior
 
