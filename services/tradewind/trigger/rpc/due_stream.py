@@ -1,6 +1,7 @@
 """One receiver's stream of due triggers."""
 
 import asyncio
+from contextlib import closing
 
 import structlog
 
@@ -32,9 +33,9 @@ class DueStream:
 
     async def _serve(self, first: pb2.ReceiveDueRequest, context: Context) -> None:
         opening = parsing.opening(first)
-        delivery, sender = self._deliveries.open(opening), _Sender(context, opening.queue)
+        delivery = self._deliveries.open(opening)
         log = _log.bind(receiver=first.receiver[:128], session=delivery.session, queue=opening.queue)
-        try:
+        with closing(_Sender(context, opening.queue)) as sender:
             try:
                 if opening.queue:
                     await delivery.share(partition_of(opening.queue))
@@ -49,8 +50,6 @@ class DueStream:
                 last = delivery.last()
                 delivery.close()
             await sender.end(last)
-        finally:
-            sender.close()
 
     async def _read(self, delivery: Delivery, context: Context, queue: str) -> None:
         while True:
