@@ -194,8 +194,9 @@ class NodeTaskStore(Protocol):
     async def purge(self, flow_id: str, schedule_epoch: int = 0) -> Purge:
         """Remove a bounded part of a flow; its late outcomes and submissions are refused from the first call on.
 
-        Once all of a flow is gone, further calls with the same epoch change nothing: a later flow of its name may have
-        begun runs. With 0, whatever has the name is removed."""
+        Once all of a flow is gone, further calls for it, or for an earlier flow of its name, change nothing: a later
+        one may have begun runs. With epoch 0, whatever has the name is removed.
+        """
         ...
 
     async def clean(self, cleaner: str, place: int | None, recall: int | None = None) -> Cleaned:

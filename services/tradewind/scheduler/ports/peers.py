@@ -125,7 +125,7 @@ class NodeTasks(Protocol):
     async def purge(self, flow_id: str, user_id: str, schedule_epoch: int) -> bool:
         """Remove the data of a flow, one bounded step per call; True when nothing is left.
 
-        Once nothing is left, calls with the same epoch spare a later flow of the name.
+        Once nothing is left, calls with this epoch, or an earlier one, spare a later flow of the name.
         """
         ...
 
