@@ -216,10 +216,11 @@ def _batches(all_items: Iterable[pb.RunFlowItem]) -> Iterable[list[pb.RunFlowIte
     items: list[pb.RunFlowItem] = []
     size = 0
     for item in all_items:
-        if items and (len(items) == BULK_ITEMS or size + item.ByteSize() > BULK_BYTES):
+        item_size = item.ByteSize()
+        if items and (len(items) == BULK_ITEMS or size + item_size > BULK_BYTES):
             yield items
             items, size = [], 0
         items.append(item)
-        size += item.ByteSize()
+        size += item_size
     if items:
         yield items

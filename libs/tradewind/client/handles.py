@@ -92,10 +92,7 @@ class FlowHandle:
 
 
 class CycleHandle:
-    """A cycle of a flow by its number, and by its run if that is known; `record` is its last known state.
-
-    When it was just run, `warnings` lists inputs that no entry node takes, such as misspelt ones.
-    """
+    """A cycle of a flow by its number, and by its run if that is known; `record` is its last known state."""
 
     def __init__(
         self, client: "Client", flow_id: str, cycle: int, run: int | None = None, *, started: Started | None = None
@@ -104,13 +101,17 @@ class CycleHandle:
         self.flow_id = flow_id
         self.cycle = cycle
         self.run = run
-        self._started = started
-        self.warnings = started.warnings if started is not None else ()
+        self._started = self._ran_by = started
         self._record: CycleRecord | None = None
         self._outputs: Outputs | None = None
 
     def __repr__(self) -> str:
         return f"CycleHandle({self.flow_id!r}, {self.cycle})"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Inputs that no entry node takes, such as misspelt ones, when it was just run."""
+        return self._ran_by.warnings if self._ran_by is not None else ()
 
     @property
     def record(self) -> CycleRecord | None:

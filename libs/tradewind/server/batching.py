@@ -49,6 +49,11 @@ class Batcher(Generic[Item, Result]):
         """How many items no flush has taken yet."""
         return len(self._waiting)
 
+    @property
+    def waiting_weight(self) -> int:
+        """How much the items weigh together that no flush has taken yet; each weighs 1 without `weigh`."""
+        return len(self._waiting) if self._weigh is None else sum(self._weigh(item) for item, _ in self._waiting)
+
     def submit(self, item: Item, *, urgent: bool = False) -> asyncio.Future[Result]:
         """Queue `item` and return a future for its result.
 
@@ -97,9 +102,7 @@ class Batcher(Generic[Item, Result]):
             self._running = None
 
     def _full(self) -> bool:
-        if len(self._waiting) >= self._max_items:
-            return True
-        return self._weigh is not None and sum(self._weigh(item) for item, _ in self._waiting) >= self._max_weight
+        return len(self._waiting) >= self._max_items or self.waiting_weight >= self._max_weight
 
     def _next_batch(self) -> tuple[list[Item], list[asyncio.Future[Result]]]:
         items: list[Item] = []

@@ -18,7 +18,7 @@ from tradewind.scheduler.domain.submission import Submission, SubmitAnswer
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.begin_cycles import BeginResult, CycleRequest
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
-from tradewind.scheduler.use_cases.run_cycles import MAX_AT_ONCE, RunCycles, RunResult
+from tradewind.scheduler.use_cases.run_cycles import GROUP, GROUPS_AT_ONCE, RunCycles, RunResult
 
 
 class SlowNodeTasks(DirectNodeTasks):
@@ -73,15 +73,18 @@ async def test_many_runs_requested_together_begin_during_a_submission() -> None:
     assert sum(len(names) for names, _ in node_tasks.asked) == 11
 
 
-async def test_second_group_begins_while_the_first_is_submitted() -> None:
+async def test_next_groups_begin_while_the_first_is_submitted() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)
-    many = asyncio.ensure_future(run([CycleRequest("f")] * (2 * MAX_AT_ONCE)))
-    await until(lambda: bool(node_tasks.asked), "the first are being submitted")
-    await until(lambda: scheduler.stores.data.flows["f"].last_cycle == 2 * MAX_AT_ONCE - 1, "all have begun")
-    assert [len(names) for names, _ in node_tasks.asked] == [MAX_AT_ONCE]
+    many = asyncio.ensure_future(run([CycleRequest("f")] * (5 * GROUP)))
+    flow = scheduler.stores.data.flows["f"]
+    await until(lambda: flow.last_cycle == GROUPS_AT_ONCE * GROUP - 1, "the next groups have begun")
+    assert [len(names) for names, _ in node_tasks.asked] == [GROUP]
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert flow.last_cycle == GROUPS_AT_ONCE * GROUP - 1, "more begin only once the first group is submitted"
     node_tasks.accepting.set()
-    assert len(await many) == 2 * MAX_AT_ONCE
+    assert len(await many) == 5 * GROUP
 
 
 async def test_results_are_reported_in_groups_that_leave_others_turns() -> None:
@@ -95,42 +98,44 @@ async def test_results_are_reported_in_groups_that_leave_others_turns() -> None:
             await asyncio.sleep(0)
 
     reported: list[tuple[list[RunResult], int]] = []
+
+    async def report(group: list[RunResult]) -> None:
+        reported.append((group, turns))
+
     beside = asyncio.ensure_future(others())
-    results = await run(
-        [CycleRequest("f")] * (2 * MAX_AT_ONCE + 1), report=lambda group: reported.append((group, turns))
-    )
+    results = await run([CycleRequest("f")] * (2 * GROUP + 1), report=report)
     beside.cancel()
     (first, at_first), (second, at_second), (third, at_third) = reported
-    assert [len(group) for group, _ in reported] == [MAX_AT_ONCE, MAX_AT_ONCE, 1]
+    assert [len(group) for group, _ in reported] == [GROUP, GROUP, 1]
     assert results == [*first, *second, *third]
-    assert [result.run.cycle for result in results if result.run is not None] == list(range(2 * MAX_AT_ONCE + 1))
+    assert [result.run.cycle for result in results if result.run is not None] == list(range(2 * GROUP + 1))
     assert at_first < at_second < at_third
 
 
 async def test_waits_are_dropped_when_a_group_cannot_be_reported() -> None:
     scheduler, run = await running(DirectNodeTasks())
 
-    def report(group: list[RunResult]) -> None:
+    async def report(group: list[RunResult]) -> None:
         assert len(scheduler.waiters.pending()) == len(group)
         raise ValueError("no answer for these")
 
     with pytest.raises(ValueError, match="no answer"):
-        await run([CycleRequest("f")] * (2 * MAX_AT_ONCE), 0.01, report)
+        await run([CycleRequest("f")] * (2 * GROUP), 0.01, report)
     assert scheduler.waiters.pending() == []
 
 
 async def test_small_call_does_not_wait_for_all_groups_of_a_large_one() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)
-    many = asyncio.ensure_future(run([CycleRequest("f")] * (5 * MAX_AT_ONCE)))
+    many = asyncio.ensure_future(run([CycleRequest("f")] * (6 * GROUP)))
     flow = scheduler.stores.data.flows["f"]
-    await until(lambda: flow.last_cycle == 2 * MAX_AT_ONCE - 1, "the second group has begun")
+    await until(lambda: flow.last_cycle == GROUPS_AT_ONCE * GROUP - 1, "some groups have begun")
     one = asyncio.ensure_future(run([CycleRequest("f")]))
     node_tasks.accepting.set()
     ((answer,), answers) = await asyncio.gather(one, many)
     assert answer.run is not None
-    assert answer.run.cycle <= 3 * MAX_AT_ONCE
-    assert len(answers) == 5 * MAX_AT_ONCE
+    assert answer.run.cycle <= (GROUPS_AT_ONCE + 1) * GROUP
+    assert len(answers) == 6 * GROUP
     assert {result.outcome for result in answers} == {BeginOutcome.BEGUN}
 
 
@@ -144,7 +149,7 @@ async def test_failure_of_all_groups_is_raised_once() -> None:
 
     run._begin = away  # type: ignore[assignment]
     with pytest.raises(ConnectionError):
-        await run([CycleRequest("f")] * (3 * MAX_AT_ONCE))
+        await run([CycleRequest("f")] * (3 * GROUP))
     await until(lambda: not run._batcher.waiting, "the others have failed as well")
     await asyncio.sleep(0)
     gc.collect()

@@ -6,8 +6,6 @@ from typing import TypeAlias
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.rpc.checks import bytes_of
-from tradewind.scheduler.rpc.cycle_mapping import fill_cycle, leave_out_large_fields
-from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
 from tradewind.scheduler.use_cases.faults import (
     cycle_not_found,
     flow_deleting,
@@ -21,9 +19,6 @@ from tradewind.server.faults import Aborted, Fault
 
 LARGEST_OUTPUTS = 2 * 1024 * 1024
 """In bytes."""
-_CYCLES, _ANSWER = 3 * 1024 * 1024, 4 * 1024 * 1024
-"""The most bytes that the cycles of a bulk may take up, and the cycles together with the outputs."""
-
 WithOutputs: TypeAlias = pb2.RunFlowResponse | pb2.RunFlowResult | pb2.RerunCycleResponse | pb2.GetCycleResponse
 
 _NODE_FRAME, _VALUE_FRAME = 16, 24
@@ -49,33 +44,6 @@ def refusal(flow_id: str, result: RunResult, request_id: str) -> Fault | None:
             return request_id_reused(request_id)
         case _:
             return Aborted("VERSION_CONFLICT", f'flow "{flow_id}" kept being registered again; try again')
-
-
-def add_results(
-    response: pb2.RunFlowsResponse, requests: Sequence[CycleRequest], results: Sequence[RunResult], request_id: str
-) -> None:
-    """Add the results of the next of these `requests`, in order."""
-    for place, result in enumerate(results, len(response.results)):
-        message = response.results.add()
-        if result.state is not None:
-            fill_cycle(message.cycle, result.state)
-            continue
-        fault = refusal(requests[place].flow_id, result, f"{request_id}/{place}")
-        if fault is not None:
-            message.error_reason = fault.reason
-            message.error_message = fault.message
-
-
-def fit_cycles(response: pb2.RunFlowsResponse) -> None:
-    """Leave out the large fields of cycles when together they are too large."""
-    if response.ByteSize() > _CYCLES:
-        for message in response.results:
-            leave_out_large_fields(message.cycle)
-
-
-def room_for_outputs(response: pb2.RunFlowsResponse) -> int:
-    """Return how many bytes of outputs the answer to a bulk has room for."""
-    return min(LARGEST_OUTPUTS, _ANSWER - response.ByteSize())
 
 
 def add_outputs(to: WithOutputs, outputs: Sequence[tuple[str, Outputs]], room: int = LARGEST_OUTPUTS) -> int:

@@ -1,7 +1,7 @@
 """Runs cycles now: begins them, hands them over and, if asked to, waits for their ends."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,9 +17,13 @@ from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.server.batching import Batcher
 
 MAX_AT_ONCE = 500
-"""The most cycles to begin together; while these are being submitted, the next ones begin."""
+"""The most cycles to begin together."""
+GROUP = 100
+"""The runs of one call begin in groups of so many."""
+GROUPS_AT_ONCE = 3
+"""So many groups of one call begin or are being submitted at a time; no more, so that other calls have turns."""
 _FEW = 10
-"""Fewer waiting calls than this wait for the previous submission: beginning them sooner would only cost more."""
+"""Fewer waiting requests than this wait for the previous submission: beginning them sooner would only cost more."""
 
 
 @dataclass(slots=True)
@@ -76,7 +80,7 @@ class RunCycles:
         self,
         requests: Sequence[CycleRequest],
         wait_s: float = 0.0,
-        report: Callable[[list[RunResult]], None] | None = None,
+        report: Callable[[list[RunResult]], Awaitable[None]] | None = None,
     ) -> list[RunResult]:
         """Run cycles, each judged by itself, and return the results in the order of the requests.
 
@@ -86,14 +90,11 @@ class RunCycles:
         """
         groups: list[_Group] = []
         try:
-            for first in range(0, len(requests), MAX_AT_ONCE):
-                group = self._batcher.submit(requests[first : first + MAX_AT_ONCE])
-                # A group begins while the previous group is being submitted. No further group of this call waits, so
-                # that other calls have turns.
-                submitting = groups[-1].submitted_runs[-1].submitted if groups and groups[-1].submitted_runs else None
-                groups.append(self._submit_begun(await group, wait=wait_s > 0))
-                if submitting is not None:
-                    await asyncio.wait((submitting,))
+            for first in range(0, len(requests), GROUP):
+                if len(groups) >= GROUPS_AT_ONCE and groups[-GROUPS_AT_ONCE].submitted_runs:
+                    await asyncio.wait((groups[-GROUPS_AT_ONCE].submitted_runs[-1].submitted,))
+                begun = await self._batcher.submit(requests[first : first + GROUP])
+                groups.append(self._submit_begun(begun, wait=wait_s > 0))
             loop = asyncio.get_running_loop()
             until = loop.time() + wait_s
             for at, started in enumerate(groups):
@@ -101,7 +102,7 @@ class RunCycles:
                     await asyncio.sleep(0)
                 await self._finish(started, max(0.0, until - loop.time()))
                 if report is not None:
-                    report(started.results)
+                    await report(started.results)
         except BaseException:
             self._await_ends.abandon([each.wait for each in groups if each.wait is not None])
             for each in groups:
@@ -148,8 +149,8 @@ class RunCycles:
         return submitted_runs
 
     async def _submitted(self) -> None:
-        """Return once the previous cycles have been submitted, or at once when more than a few calls wait."""
-        if self._batcher.waiting < _FEW and self._submitting is not None and not self._submitting.done():
+        """Return once the previous cycles have been submitted, or at once when more than a few requests wait."""
+        if self._batcher.waiting_weight < _FEW and self._submitting is not None and not self._submitting.done():
             await asyncio.wait((self._submitting,))
 
     async def _load_duplicates(self, results: Sequence[RunResult]) -> list[RunResult]:

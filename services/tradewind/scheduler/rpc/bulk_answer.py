@@ -1,0 +1,74 @@
+"""Builds the answer to a bulk of runs as they end: what is left to do after the last one delays the caller."""
+
+from collections.abc import Sequence
+
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.scheduler.rpc.checks import bytes_of
+from tradewind.scheduler.rpc.cycle_mapping import fill_cycle, leave_out_large_fields
+from tradewind.scheduler.rpc.run_results import LARGEST_OUTPUTS, add_outputs, refusal
+from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
+from tradewind.scheduler.use_cases.definitions import PlannedRun
+from tradewind.scheduler.use_cases.run_cycles import RunResult
+from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
+from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
+
+_ANSWER, _CYCLES, _WARNINGS = 4 * 1024 * 1024, 3 * 1024 * 1024, 256 * 1024
+"""The most bytes of the answer, and what is kept free in it for cycles and for warnings."""
+_CYCLE = 512
+"""Bytes kept free for a cycle, beside its inputs."""
+
+
+class BulkAnswer:
+    """The answer to RunFlows; `add` takes the results of its runs in groups, in order, then `finish` completes it.
+
+    Outputs are added until there is no room left, and omitted from all further results. Cycles that together are larger
+    than expected lose their large fields.
+    """
+
+    def __init__(
+        self, request: pb2.RunFlowsRequest, requests: Sequence[CycleRequest], outputs: SinkOutputs, unused: UnusedInputs
+    ) -> None:
+        self.response = pb2.RunFlowsResponse()
+        self._request_id = request.request_id
+        self._requests = requests
+        self._outputs = outputs if request.include_outputs else None
+        self._unused = unused
+        self._results: list[RunResult] = []
+        self._room_for_cycles = min(_CYCLES, sum(_CYCLE + bytes_of(each.inputs_json) for each in requests))
+        self._room_for_outputs = min(LARGEST_OUTPUTS, _ANSWER - _WARNINGS - self._room_for_cycles)
+
+    async def add(self, group: Sequence[RunResult]) -> None:
+        """Add the results of the next runs. Raises PeerUnavailable when their outputs cannot be read."""
+        begun: list[tuple[pb2.RunFlowResult, PlannedRun]] = []
+        for place, result in enumerate(group, len(self._results)):
+            message = self.response.results.add()
+            if result.state is not None:
+                fill_cycle(message.cycle, result.state)
+                self._room_for_cycles -= message.cycle.ByteSize()
+                if result.planned is not None:
+                    begun.append((message, PlannedRun(result.state, result.planned)))
+            elif fault := refusal(self._requests[place].flow_id, result, f"{self._request_id}/{place}"):
+                message.error_reason = fault.reason
+                message.error_message = fault.message
+        self._results += group
+        if self._outputs is not None:
+            room = self._room_for_outputs
+            found = await self._outputs([run for _, run in begun]) if room >= 0 else [[]] * len(begun)
+            for (message, _), outputs in zip(begun, found, strict=True):
+                room = add_outputs(message, outputs, room)
+            self._room_for_outputs = room
+
+    async def finish(self) -> pb2.RunFlowsResponse:
+        """Return the answer, with warnings about inputs that no node takes."""
+        if self._room_for_cycles < 0:
+            for message in self.response.results:
+                leave_out_large_fields(message.cycle)
+        given = [
+            (message, result.planned, request.inputs_json)
+            for message, result, request in zip(self.response.results, self._results, self._requests, strict=True)
+            if request.inputs_json and result.state is not None and result.planned is not None
+        ]
+        inputs = [(planned, inputs_json) for _, planned, inputs_json in given]
+        for place, warnings in await self._unused.of_many(inputs):
+            given[place][0].warnings.extend(warnings)
+        return self.response
