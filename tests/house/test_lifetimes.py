@@ -1,4 +1,4 @@
-"""How long keys are kept: docs/operations.md agrees with the tables in each service's `keys.py`."""
+"""How long keys are kept: docs/retention.md agrees with the tables in each service's `keys.py`."""
 
 import re
 
@@ -40,7 +40,7 @@ KEYS = {key: times for tag, text in TABLES.items() for key, times in times_of_ke
 
 def page() -> dict[str, set[str]]:
     """Return the times in the table of the page."""
-    whole = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    whole = (ROOT / "docs/retention.md").read_text(encoding="utf-8")
     table = whole.partition("\n## How long what is kept\n")[2].partition("\n\nTwo fields of a flow")[0]
     return times_of_keys(table)
 
