@@ -1,7 +1,8 @@
 """Values as JSON text, in the same way for nodes and clients."""
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta
 from pathlib import PurePath
 from typing import Any
@@ -10,6 +11,12 @@ import msgspec
 
 _ADVICE = {"DataFrame": '; give its to_dict("records")', "NAType": "; give null or leave it out"}
 """What to do instead with values of pandas, by the names of their types."""
+_TIME_ADVICE = ": it has no date from the years 1 to 9999, or no length in days or seconds; give text or a number"
+_LONG_FLOATS = ("float128", "float96", "longdouble")
+"""How numpy calls its longest floats, by machine."""
+_TIMES = ("datetime64", "timedelta64")
+_FINE_TIME = re.compile(r"(datetime64|timedelta64)\[(?:ns|ps|fs|as)\]")
+"""Times of numpy's that no datetime can hold; those of pandas with a zone are no match."""
 
 
 def encode_json(value: Any, path: str = "the value") -> bytes:
@@ -37,7 +44,7 @@ def to_builtin(value: Any) -> Any:
     pandas' Timestamp.
     """
     if hasattr(value, "tolist"):
-        return _in_microseconds(value).tolist()
+        return _listed(value)
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     if isinstance(value, PurePath):
@@ -51,13 +58,29 @@ def to_builtin(value: Any) -> Any:
         # msgspec knows these as values; it asks for them only as keys.
         raise TypeError(f"the keys of an object must be text or numbers, not a {type(value).__name__}")
     name = type(value).__qualname__
-    raise TypeError(f"a value of type {name} cannot be written as JSON{_ADVICE.get(name, '')}")
+    advice = "; give a list of it" if isinstance(value, Iterable) else ""
+    raise TypeError(f"a value of type {name} cannot be written as JSON{_ADVICE.get(name, advice)}")
 
 
-def _in_microseconds(array: Any) -> Any:
-    """Return an array or scalar as it is, but times in nanoseconds, which numpy lists as numbers, in microseconds."""
-    unit = str(getattr(array, "dtype", ""))
-    return array.astype(unit.replace("ns", "us")) if unit in ("datetime64[ns]", "timedelta64[ns]") else array
+def _listed(array: Any) -> Any:
+    """Return an array or scalar of numpy, or a column of pandas, as plain values.
+
+    numpy itself lists long doubles as they are, which would be asked for again and again, and as bare numbers times
+    that are finer than microseconds, beyond the year 9999, or lengths in months.
+    """
+    dtype = str(getattr(array, "dtype", ""))
+    if dtype in _LONG_FLOATS:
+        return array.astype(float).tolist()
+    finer = _FINE_TIME.fullmatch(dtype)
+    listed = (array.astype(f"{finer[1]}[us]") if finer else array).tolist()
+    bare = dtype.startswith(_TIMES) and _has_number(listed)
+    if bare or hasattr(listed, "tolist"):
+        raise TypeError(f"a value of type {dtype} cannot be written as JSON{_TIME_ADVICE if bare else ''}")
+    return listed
+
+
+def _has_number(listed: Any) -> bool:
+    return any(map(_has_number, listed)) if isinstance(listed, list) else isinstance(listed, int)
 
 
 def _plain_time(value: date | timedelta) -> date | timedelta:

@@ -57,17 +57,19 @@ class Euros(float):
     """A number with a unit."""
 
 
-class Nanoseconds:
-    """Lists numbers instead of times, as numpy's arrays of nanoseconds do."""
+class Cast:
+    """Has a type of numpy's whose values can be listed well only as another type; `listed` is what it lists itself."""
 
-    dtype = "datetime64[ns]"
+    def __init__(self, dtype: str, listed: Any = None, **casts: Any) -> None:
+        self.dtype = dtype
+        self.listed = self if listed is None else listed
+        self.casts = casts
 
-    def tolist(self) -> list[int]:
-        return [1_267_401_600_000_000_000]
+    def tolist(self) -> Any:
+        return self.listed
 
-    def astype(self, dtype: str) -> Array:
-        assert dtype == "datetime64[us]"
-        return Array(datetime(2010, 3, 1))
+    def astype(self, dtype: Any) -> Array:
+        return Array(self.casts[dtype if isinstance(dtype, str) else dtype.__name__])
 
 
 class DataFrame:
@@ -76,6 +78,9 @@ class DataFrame:
 
 class NAType:
     """The type of what is missing in pandas."""
+
+
+DAY = {"datetime64[us]": datetime(2010, 3, 1)}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +100,11 @@ class NAType:
         (Timestamp(2010, 3, 1, 9, 30, tzinfo=UTC), '"2010-03-01T09:30:00Z"'),
         (Timedelta(minutes=1), '"PT60S"'),
         ([Symbol("IBM"), Euros(1.5)], '["IBM",1.5]'),
-        (Nanoseconds(), '["2010-03-01T00:00:00"]'),
+        (Cast("datetime64[ns]", [1_267_401_600_000_000_000], **DAY), '["2010-03-01T00:00:00"]'),
+        (Cast("datetime64[ps]", [1_267_401_600_000_000_000_000], **DAY), '["2010-03-01T00:00:00"]'),
+        (Cast("datetime64[ns, UTC]", [Timestamp(2010, 3, 1)]), '["2010-03-01T00:00:00"]'),
+        (Cast("datetime64[D]", [None]), "[null]"),
+        (Cast("float128", float=1.5), "[1.5]"),
     ],
 )
 def test_single_output_is_return_value_as_json(value: Any, text: str) -> None:
@@ -140,6 +149,13 @@ def test_emit_names_outputs_by_handle() -> None:
         ),
         ({"a": {(1, 2): 3}}, "the output is not JSON: output.a: the keys of an object must be text or numbers, not a"),
         ({(1, 2): 3}, "the output is not JSON: the keys of an object must be text or numbers, not a tuple"),
+        (Cast("complex256"), "the output is not JSON: a value of type complex256 cannot be written as JSON"),
+        (
+            {"term": Cast("timedelta64[M]", 1)},
+            "the output is not JSON: output.term: a value of type timedelta64[M] cannot be written as JSON: it has no",
+        ),
+        (Cast("datetime64[D]", [[10_000_000]]), "the output is not JSON: a value of type datetime64[D] cannot be"),
+        (range(3), "the output is not JSON: a value of type range cannot be written as JSON; give a list of it"),
         ("\ud800", "the output is not JSON: 'utf-8' codec can't encode character '\\ud800'"),
     ],
 )
