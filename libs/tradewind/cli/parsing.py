@@ -68,10 +68,14 @@ def parse_time(text: str) -> datetime:
 
 def parse_values(given: Iterable[str] | None, option: str) -> dict[str, Any]:
     """Read KEY=VALUE options whose values are JSON or plain text. Raises typer.BadParameter."""
+    from tradewind.flow.reading import DuplicateKey
+
     values: dict[str, Any] = {}
     for key, text in parse_pairs(given, option).items():
         try:
             values[key] = read_json(text)
+        except DuplicateKey as error:
+            raise typer.BadParameter(f"{key}: {error}", param_hint=option) from None
         except ValueError:
             values[key] = text
     return values
@@ -88,8 +92,14 @@ def parse_object(text: str | None, option: str) -> dict[str, Any]:
 
 
 def read_json(text: str) -> Any:
-    """Read JSON by the standard, which has no NaN and no Infinity. Raises ValueError."""
-    return json.loads(text, parse_constant=_refuse)
+    """Read JSON by the standard, which has no NaN and no Infinity. Raises ValueError, DuplicateKey for a key twice."""
+    # Here, because the help of a command must not wait for it.
+    from tradewind.flow.reading import distinct_keys
+
+    try:
+        return json.loads(text, parse_constant=_refuse, object_pairs_hook=distinct_keys)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _refuse(constant: str) -> NoReturn:

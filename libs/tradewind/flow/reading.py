@@ -54,16 +54,18 @@ def _read(text: str, flow_id: str, file: str, language: str | None) -> Flow:
 
 def _parse_json(text: str, file: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
+        return json.loads(text, object_pairs_hook=distinct_keys, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         raise FlowFileError(file, f"is not JSON: {error.msg}", line=error.lineno, column=error.colno) from None
-    except _DuplicateKey as duplicate:
+    except DuplicateKey as duplicate:
         from tradewind.flow.yaml_text import place_of_duplicate_key
 
         place = place_of_duplicate_key(text)
         raise FlowFileError(file, str(duplicate), line=place.line, column=place.column) from None
-    except (ValueError, RecursionError) as error:
-        # NaN and infinities, numbers that are too long, or thousands of brackets.
+    except RecursionError:
+        raise FlowFileError(file, "is not JSON: it is nested too deeply") from None
+    except ValueError as error:
+        # NaN and infinities, or numbers that are too long.
         raise FlowFileError(file, f"is not JSON: {error}") from None
 
 
@@ -76,16 +78,17 @@ def _parse_yaml(text: str, file: str) -> Any:
         raise FlowFileError(file, error.message, line=error.place.line, column=error.place.column) from None
 
 
-class _DuplicateKey(Exception):
+class DuplicateKey(ValueError):
     """A key occurs twice in one object."""
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON as a dict, for `json.loads`. Raises DuplicateKey."""
     values = dict(pairs)
     if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
         duplicate = next(key for key in keys if keys.count(key) > 1)
-        raise _DuplicateKey(f'"{duplicate}" occurs twice in one object')
+        raise DuplicateKey(f'"{duplicate}" occurs twice in one object')
     return values
 
 

@@ -124,6 +124,21 @@ def test_nan_and_infinity_are_not_json_numbers() -> None:
         parse_object('{"a": NaN}', "--inputs-json")
 
 
+def test_keys_that_occur_twice_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(typer.BadParameter, match='"a" occurs twice in one object'):
+        parse_object('{"b": [{"a": 1, "a": 2}]}', "--inputs-json")
+    with pytest.raises(typer.BadParameter, match='limits: "a" occurs twice in one object'):
+        parse_values(['limits={"a": 1, "a": 2}'], "--input")
+    (file := tmp_path / "items.jsonl").write_text('{"a": 1}\n{"a": 1, "a": 2}')
+    with pytest.raises(ValueError, match='line 2: invalid JSON: "a" occurs twice in one object'):
+        read_items(str(file))
+
+
+def test_thousands_of_brackets_are_refused() -> None:
+    with pytest.raises(typer.BadParameter, match="invalid JSON: it is nested too deeply"):
+        parse_object('{"a": ' * 100_000, "--inputs-json")
+
+
 def test_items_are_split_only_at_newlines(tmp_path: Path) -> None:
     file = tmp_path / "items.jsonl"
     file.write_bytes('\ufeff{"a": "x\u2028y\u0085z"}\r\n\r\n{"a": 2}\n'.encode())
