@@ -47,9 +47,9 @@ def _import(name: str) -> ModuleType:
         raise NodeLoadError(f'"{name}" is not the name of a module: write it as in an import, such as examples.nodes')
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
-    imported = importing.set(True)
     try:
-        return importlib.import_module(name)
+        with importing():
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             raise NodeLoadError(
@@ -61,8 +61,6 @@ def _import(name: str) -> ModuleType:
         raise NodeLoadError(f"module {name}: {error}") from error
     except Exception as error:
         raise NodeLoadError(f"module {name} cannot be imported: {error_summary(error)}") from error
-    finally:
-        importing.reset(imported)
 
 
 def _attribute(module: ModuleType, name: str) -> object:

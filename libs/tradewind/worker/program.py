@@ -1,12 +1,14 @@
 """A worker as a program: the loop that it serves on, and the signals that end it."""
 
 import asyncio
+import contextlib
 import functools
 import signal
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from typing import Any
+from weakref import WeakSet
 
 import uvloop
 
@@ -15,12 +17,35 @@ from tradewind.worker.errors import WorkerError
 from tradewind.worker.forking import reset_in_forks
 from tradewind.worker.running import run_to_end
 
-importing: ContextVar[bool] = ContextVar("importing", default=False)
-"""Whether a module is being imported for what it declares, which must not start a worker."""
+_importing: ContextVar[bool] = ContextVar("importing", default=False)
+_threads_before: list[set[threading.Thread]] = []
+"""The threads that were there when each import that is under way began."""
+_threads_of_imports: WeakSet[threading.Thread] = WeakSet()
+"""Threads that began during imports that are over."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _handlers: list[tuple[signal.Signals, Any]] = []
 """The handlers of these signals before this process's worker replaced them; empty while no worker runs."""
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Import modules for what they declare, within the block: they must not start a worker, nor threads that do."""
+    before = set(threading.enumerate())
+    _threads_before.append(before)
+    token = _importing.set(True)
+    try:
+        yield
+    finally:
+        _importing.reset(token)
+        _threads_of_imports.update(set(threading.enumerate()) - before)
+        _threads_before.remove(before)
+
+
+def is_importing() -> bool:
+    """Return whether the caller was started by an import that `importing` is about."""
+    thread = threading.current_thread()
+    return _importing.get() or thread in _threads_of_imports or any(thread not in before for before in _threads_before)
 
 
 def run_program(serve: Callable[[], Coroutine[Any, Any, None]], leave: Callable[[], bool], threads: int) -> None:

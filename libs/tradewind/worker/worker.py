@@ -29,7 +29,7 @@ from tradewind.worker.nodes import AnyNode
 from tradewind.worker.offered import as_list, by_type, check_number, checked_seconds, default_capacity, targets_of
 from tradewind.worker.outbox import Outbox
 from tradewind.worker.processes.pool import ProcessPool
-from tradewind.worker.program import importing, run_program
+from tradewind.worker.program import is_importing, run_program
 from tradewind.worker.registration import Registration
 from tradewind.worker.running import NodeRunner
 from tradewind.worker.scheduler_link import SchedulerLink
@@ -185,7 +185,7 @@ class Worker:
         """
         if self._served:
             raise WorkerError("a worker can serve only once: make another one")
-        if processes.in_child or importing.get():
+        if processes.in_child or is_importing():
             raise WorkerError(
                 'importing it would start a worker: put the code that runs the worker under if __name__ == "__main__"'
             )

@@ -110,3 +110,35 @@ def test_load_flow_returns_flow_named_by_attribute(folder: Path) -> None:
         with pytest.raises(NodeLoadError) as refused:
             load_flow(target)
         assert str(refused.value).startswith(message)
+
+
+THREADED = """
+import asyncio, threading
+
+def serve():
+    try:
+        asyncio.run(asyncio.wait_for(worker.serve(), 1))
+    except Exception as error:
+        refusals.append(str(error))
+
+def serve_later():
+    later.wait()
+    serve()
+
+refusals, later = [], threading.Event()
+threads = [threading.Thread(target=serve_later), threading.Thread(target=serve)]
+for thread in threads:
+    thread.start()
+threads[1].join()
+"""
+
+
+def test_thread_of_an_import_may_not_serve_then_or_later(folder: Path) -> None:
+    (folder / "threaded_nodes.py").write_text(NODES + THREADED)
+
+    load_nodes("threaded_nodes")
+    module = sys.modules["threaded_nodes"]
+    module.later.set()
+    module.threads[0].join()
+
+    assert [text.partition(":")[0] for text in module.refusals] == ["importing it would start a worker"] * 2
