@@ -20,6 +20,8 @@ SYSTEM = "system"
 _CHECK_S = 1.0
 """The shortest time between two checks of the files."""
 
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
 logger = logging.getLogger("tradewind.tls")
 
 
@@ -99,13 +101,12 @@ class TlsFiles:
         now = datetime.now(UTC)
         if leaf.not_valid_after_utc < now:
             raise TlsError(
-                f"TLS: the certificate in {self.cert} expired on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC: "
-                "replace it"
+                f"TLS: the certificate in {self.cert} expired at {leaf.not_valid_after_utc:{_TIME}}: replace it"
             )
         if leaf.not_valid_before_utc > now:
             raise TlsError(
-                f"TLS: the certificate in {self.cert} is valid only from {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} "
-                "UTC: check this machine's clock"
+                f"TLS: the certificate in {self.cert} is valid only from {leaf.not_valid_before_utc:{_TIME}}: "
+                "check this machine's clock"
             )
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.cert, self.key, password=_no_password)

@@ -1,6 +1,7 @@
 """Dead letters over a real channel: listed with their history, and redriven."""
 
 from collections.abc import Callable, Sequence
+from datetime import UTC
 from typing import Any
 
 import grpc
@@ -181,6 +182,6 @@ async def test_retrying_node_task_shows_retry_time_and_last_error(ntm: Ntm) -> N
     task = await ntm.node("a")
     assert (task.failures, task.max_attempts, task.last_error.type) == (1, 2, "OSError")
     assert not task.HasField("error")
-    assert task.reason.startswith("attempt 2 of 2 begins at ")
-    assert task.reason.endswith(" UTC; the last one failed: OSError: no answer")
+    at = task.retry_at.ToDatetime(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    assert task.reason == f"attempt 2 of 2 begins at {at}; the last one failed: OSError: no answer"
     assert [past.code for past in task.history] == ["NODE_ERROR"]

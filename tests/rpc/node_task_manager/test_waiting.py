@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -66,7 +67,7 @@ async def test_wait_is_recorded_and_its_signal_reaches_the_next_attempt(ntm: Ntm
     task = await ntm.node("a")
     assert (task.status, task.wait.signal, task.attempt) == (SUSPENDED, "paid", 1)
     assert task.wait.until.ToMilliseconds() - task.wait.since.ToMilliseconds() == 3_600_000
-    assert task.reason.startswith('waits for signal "paid", until ')
+    assert re.fullmatch(r'waits for signal "paid", until [0-9-]{10}T[0-9:]{8}\.\d{3}Z', task.reason)
     answer = await send(ntm, signal="paid", payload_json='{"sum":7}', by="ann")
     assert (answer.kept, answer.node_task.resumed.by) == (False, "ann")
     (_, again) = await w.assigned(2)

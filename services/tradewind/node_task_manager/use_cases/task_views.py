@@ -1,7 +1,6 @@
 """Node tasks and signals as they are shown."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 
 from tradewind.node_task_manager.domain.component import Component
@@ -10,6 +9,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
 from tradewind.node_task_manager.domain.sub_flow import sub_flow_wait_text
 from tradewind.node_task_manager.domain.waiting import Wait
+from tradewind.server.reasons import iso
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,15 @@ class TaskView:
             return f'the list at its input "{node.fan_out.handle}" is being split into items'
         if not task.retry_at or task.error is None or node.retry is None:
             return ""
-        at = datetime.fromtimestamp(task.retry_at / 1000, UTC).strftime("%H:%M:%S")
         error = f"{task.error.type or task.error.code}: {task.error.message}".partition("\n")[0][:200]
-        return f"attempt {task.failures + 1} of {node.retry.attempts} begins at {at} UTC; the last one failed: {error}"
+        attempt = f"attempt {task.failures + 1} of {node.retry.attempts}"
+        return f"{attempt} begins at {iso(task.retry_at)}; the last one failed: {error}"
 
 
 def _suspension_reason(wait: Wait, child: str) -> str:
     if wait.flow_id:
         return sub_flow_wait_text(wait.flow_id, child)
-    until = datetime.fromtimestamp(wait.till / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if wait.till else ""
+    until = iso(wait.till)
     if not wait.signal:
         return f"waits until {until}"
     awaited = f'an answer: "{wait.title}"' if wait.form else f'signal "{wait.signal}"'
