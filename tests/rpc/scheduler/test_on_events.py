@@ -238,7 +238,7 @@ async def test_calls_that_need_planned_times_are_refused(stage: Stage) -> None:
     backfill.start.FromSeconds(1_000_000_000)
     backfill.end.FromSeconds(1_000_100_000)
     error = await refused(stub.BackfillFlow(backfill), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
-    assert "so it has no planned times; run cycles with RunFlows" in str(error.violations)
+    assert "so it has no planned times; run it once for each cycle instead" in str(error.violations)
 
 
 async def test_paused_flow_records_events_and_stopped_flow_receives_none(stage: Stage) -> None:

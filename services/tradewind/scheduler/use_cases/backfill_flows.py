@@ -105,12 +105,11 @@ class BackfillFlows:
             faults.append(Violation("end", "lies in the future, where the schedule begins cycles by itself"))
         if flow.schedule.on:
             events = flow.schedule.on.description
-            message = f"the flow begins on {events}, so it has no planned times; run cycles with RunFlows"
+            message = f"the flow begins on {events}, so it has no planned times; run it once for each cycle instead"
             faults.append(Violation("flow_id", message))
         elif flow.schedule.once:
-            faults.append(
-                Violation("flow_id", "the schedule of the flow has no repeating times; run cycles with RunFlows")
-            )
+            message = "the schedule of the flow has no repeating times; run it once for each cycle instead"
+            faults.append(Violation("flow_id", message))
         if faults:
             raise InvalidInput(faults)
         # In a thread: the times of a calendar are counted one by one.
