@@ -180,6 +180,9 @@ class Flow:
         {"node": {"handle": value}}. `timeouts` limits all of this by its `total`; with `retry`, each further attempt
         runs a new cycle; the other arguments are as for `node`.
         """
+        if not isinstance(flow, str | Flow):
+            path = f"nodes[{len(self._nodes)}].config.flow_id"
+            raise FlowError(f"must be a Flow, or the id of one, is {kind_of(flow)}", path)
         config: dict[str, Any] = {"flow_id": flow if isinstance(flow, str) else flow.flow_id}
         if input is not None:
             config["input"] = input
@@ -202,6 +205,9 @@ class Flow:
         dots in ids make it ambiguous; then write `flow["a.b"]["x"] >> flow["c"]["y"]`.
         """
         path = f"edges[{len(self._edges)}]"
+        for field, given in (("source", source), ("target", target)):
+            if not isinstance(given, str):
+                raise FlowError(f'must be text, such as "feed.prices"; {given!r} is not', f"{path}.{field}")
         self._handle(source, f"{path}.source", DEFAULT_OUTPUT) >> self._handle(target, f"{path}.target", "")
         return self
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tradewind.api.node_task_manager.v1 import cache_pb2
-from tradewind.flow.values import Duration, duration, json_copy, seconds_in
+from tradewind.flow.values import Duration, duration, json_copy, kind_of, seconds_in
 
 Scope = Literal["user", "flow", "global"]
 
@@ -31,7 +31,9 @@ class Cache:
 
     @classmethod
     def of(cls, given: "Cache | str") -> "Cache":
-        """Return the cache with the given name, or the given cache itself."""
+        """Return the cache with the given name, or the given cache itself. Raises TypeError for anything else."""
+        if not isinstance(given, str | Cache):
+            raise TypeError(f"it must be the name of a cache, or a Cache, not {kind_of(given)}")
         return cls(given) if isinstance(given, str) else given
 
     def to_weather(self, path: str = "cache") -> dict[str, Any]:

@@ -23,6 +23,8 @@ def load_nodes(target: str) -> list[AnyNode]:
     Modules in the current directory are found. Raises NodeLoadError, which says what is wrong: no such module, a module
     that fails to import, no such attribute, no nodes.
     """
+    if not isinstance(target, str):
+        raise NodeLoadError(f'give the name of a module, such as "examples.nodes", not {target!r}')
     name, colon, attribute = target.partition(":")
     module = _import(name)
     if not colon:
@@ -64,6 +66,8 @@ def _import(name: str) -> ModuleType:
 
 
 def _attribute(module: ModuleType, name: str) -> object:
+    if not name:
+        raise NodeLoadError(f"which name of module {module.__name__}? Write it after the colon")
     if not hasattr(module, name):
         raise NodeLoadError(f"module {module.__name__} has no {name}{suggestion(name, _public(module))}")
     return getattr(module, name)

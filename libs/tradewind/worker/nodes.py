@@ -125,6 +125,11 @@ def node(
     if not isinstance(type, str):
         raise NodeDefinitionError('@node needs the name of the node type: @node("moving_average")')
     _check_outputs(outputs, type)
+    for name, value in (("process", process), ("eager", eager)):
+        if not isinstance(value, bool):
+            raise NodeDefinitionError(f'node "{type}": {name} must be True or False, not {value!r:.80}')
+    if not isinstance(description, str | None):
+        raise NodeDefinitionError(f'node "{type}": description must be text, not {description!r:.80}')
     return lambda function: Node(type, function, outputs, description, process, version, cache, eager)
 
 

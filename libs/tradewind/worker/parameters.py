@@ -95,6 +95,10 @@ def read_signature(function: Callable[..., Any], label: str) -> Signature:
                 f"{name}: Annotated[int, Field(ge=1)] = 5"
             )
         if _is_context(annotation):
+            if context_name is not None:
+                raise NodeDefinitionError(
+                    f"{label}: parameters {context_name} and {name} are both the Context: keep one of them"
+                )
             context_name = name
         elif name == "config" and (_is_mapping(annotation) or is_model(annotation)):
             config_name, config_type = name, annotation

@@ -2,7 +2,7 @@
 
 import copy
 from datetime import date, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -342,3 +342,15 @@ def test_unknown_argument_of_flow_gets_hint(argument: dict[str, Any], hint: str)
     with pytest.raises(TypeError) as refused:
         Flow("f", **argument)
     assert hint in str(refused.value)
+
+
+def test_joining_and_running_what_is_no_text_and_no_flow_is_refused() -> None:
+    flow = Flow("f")
+    feed, wrong = flow.node("feed", "price_feed"), cast(Any, 3)
+
+    with pytest.raises(FlowError, match=r'^edges\[0\]\.source: must be text, such as "feed.prices"; <node feed: '):
+        flow.edge(cast(Any, feed), "feed.prices")
+    with pytest.raises(
+        FlowError, match=r"^nodes\[1\]\.config\.flow_id: must be a Flow, or the id of one, is a number$"
+    ):
+        flow.sub_flow("later", wrong)

@@ -59,6 +59,7 @@ def test_nodes_of_module_are_loaded_in_order(folder: Path) -> None:
         ("no.such.module", "there is no module no in the current directory"),
         ("shop_nodes.py", '"shop_nodes.py" is not the name of a module: write it as in an import'),
         ("", '"" is not the name of a module'),
+        ("shop_nodes:", "which name of module shop_nodes? Write it after the colon"),
         ("needy_nodes", "module needy_nodes needs not_installed, which is not installed"),
         (
             "broken_nodes",

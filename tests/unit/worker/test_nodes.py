@@ -179,6 +179,7 @@ def test_invalid_node_is_refused_with_reason() -> None:
     def foreign(value: Unreadable) -> None: ...
     def later(value: "NotHere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
     def plain() -> None: ...
+    def twice(ctx: Context, again: Context) -> None: ...
 
     async def generator() -> AsyncIterator[int]:
         yield 1
@@ -193,6 +194,11 @@ def test_invalid_node_is_refused_with_reason() -> None:
         (later, {}, "name 'NotHere' is not defined; annotations are read when the node is declared"),
         (generator, {}, "a generator cannot be a node"),
         (risk_check, {}, "it is already a node"),
+        (twice, {}, "parameters ctx and again are both the Context: keep one of them"),
+        (plain, {"process": "yes"}, "process must be True or False, not 'yes'"),
+        (plain, {"eager": 1}, "eager must be True or False, not 1"),
+        (plain, {"description": 5}, "description must be text, not 5"),
+        (plain, {"cache": 5}, "cache: it must be the name of a cache, or a Cache, not a number"),
         (Unreadable, {}, "decorate a function"),
         (plain, {"outputs": ["a", "a"]}, "outputs has a handle twice: a, a"),
         (plain, {"outputs": ["a b"]}, 'output handle "a b" must begin with'),
