@@ -294,3 +294,16 @@ def test_flow_whose_schedule_ends_during_pause_completes_when_resumed(on: dict[s
         assert sum(skipped) == (0 if "event" in on else 2)
 
     simulate(main, [], workers=0)
+
+
+def test_single_node_will_do_and_time_cannot_run_backwards() -> None:
+    @node("one")
+    async def one() -> int:
+        return 1
+
+    async def main(stack: VirtualStack) -> None:
+        assert await (await stack.client.submit_task(one)).result() == {"output": 1}
+        with pytest.raises(ValueError, match="time cannot run backwards: -7200 s"):
+            await stack.run_for(hours=-2)
+
+    simulate(main, one)

@@ -162,6 +162,9 @@ async def run_node(
     """
     if not isinstance(node, Node):
         raise TypeError(f"run_node needs a node, but {node!r} is not one: decorate the function with @node(...)")
+    for name, value, kind in (("stop", stop, str), ("resumed", resumed, Resumed)):
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"{name} must be a {kind.__name__}, not {value!r:.80}")
     recorder = _Recorder()
     secret_values = dict(secrets or {})
     runner = NodeRunner(SecretResolver(secret_values.get), ThreadPool(1))

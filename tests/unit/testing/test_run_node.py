@@ -83,6 +83,14 @@ async def test_undecorated_function_is_refused() -> None:
         await run_node(len, x=1)  # type: ignore[arg-type]
 
 
+async def test_stop_and_resumption_of_another_type_are_refused() -> None:
+    wrong: Any = 3
+    with pytest.raises(TypeError, match="stop must be a str, not 3"):
+        await run_node(signal, stop=wrong)
+    with pytest.raises(TypeError, match="resumed must be a Resumed, not 3"):
+        await run_node(signal, resumed=wrong)
+
+
 async def test_unknown_fact_is_refused() -> None:
     with pytest.raises(TypeError, match="the context has no fact cylce"):
         await run_node(signal, facts={"cylce": 3})

@@ -13,7 +13,7 @@ from tradewind.worker.scheduler_link import SchedulerLink
 from tradewind.worker.stream import WorkStream
 from tradewind.worker.threads import Call, ThreadPool
 
-_HERE = "simulation"
+_HERE = "simulation:7700"
 
 
 class VirtualClient(Client):

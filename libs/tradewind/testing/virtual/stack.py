@@ -18,6 +18,7 @@ from tradewind.testing.virtual.participants import VirtualClient, VirtualWorker
 from tradewind.testing.virtual.patches import virtual_clock_and_randomness
 from tradewind.testing.virtual.server import LocalServer
 from tradewind.worker import Node
+from tradewind.worker.offered import as_list, by_type
 
 Result = TypeVar("Result")
 
@@ -64,9 +65,23 @@ class VirtualStack:
         """The simulation's time, UTC."""
         return _EPOCH + timedelta(microseconds=self._loop.epoch_ns // 1000)
 
-    async def run_for(self, **duration: float) -> None:
-        """Let time pass, with arguments as for `timedelta`: `await stack.run_for(days=30)`."""
-        await asyncio.sleep(timedelta(**duration).total_seconds())
+    async def run_for(
+        self,
+        *,
+        weeks: float = 0,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        milliseconds: float = 0,
+    ) -> None:
+        """Let time pass: `await stack.run_for(days=30)`. Raises ValueError for a negative time."""
+        length = timedelta(
+            weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds
+        ).total_seconds()
+        if length < 0:
+            raise ValueError(f"time cannot run backwards: {length:g} s")
+        await asyncio.sleep(length)
 
     def silence_worker(self, seconds: float, worker_id: str = "worker-1") -> None:
         """Cut a worker off for this many seconds: until then, nothing it sends arrives, and it receives nothing.
@@ -85,7 +100,7 @@ class VirtualStack:
 
 def simulate(
     main: Callable[[VirtualStack], Awaitable[Result]],
-    nodes: Iterable[Node[..., Any]],
+    nodes: Iterable[Node[..., Any]] | Node[..., Any],
     *,
     workers: int = 1,
     start: datetime = START,
@@ -103,7 +118,8 @@ def simulate(
     `datetime.now` tells the machine's time: use `stack.now`, or the context's `planned_time`. Code that waits for
     anything outside the process, such as a socket, finds that hours pass meanwhile. Of the TRADEWIND_* variables, only
     secrets are visible. Call it where no event loop runs, such as in a plain test function. Raises what `main` raises,
-    ValueError for a `start` without a time zone, and RuntimeError where an event loop runs.
+    ValueError for a `start` without a time zone, NodeDefinitionError for what is not a node, and RuntimeError where an
+    event loop runs.
     """
     if asyncio._get_running_loop() is not None:
         raise RuntimeError(
@@ -111,11 +127,14 @@ def simulate(
         )
     if start.tzinfo is None:
         raise ValueError(f"start has no time zone: {start}; use datetime(..., tzinfo=UTC)")
+    offered = as_list(nodes)
+    if workers:
+        by_type(offered)
     loop = VirtualLoop((start - _EPOCH) // timedelta(microseconds=1) * 1000)
     quieten_logging("error")
 
     async def run() -> Result:
-        async with _stack(loop, list(nodes), workers) as stack:
+        async with _stack(loop, offered, workers) as stack:
             return await main(stack)
 
     with no_settings(), virtual_clock_and_randomness(loop, seed), asyncio.Runner(loop_factory=lambda: loop) as runner:
