@@ -11,9 +11,15 @@ CODEC_VARIABLE = "TRADEWIND_CODEC"
 
 
 def codec_of(given: Codec | None) -> Codec | None:
-    """Return the given codec, or else the one that TRADEWIND_CODEC names. Raises ValueError."""
-    if given is None and (target := os.environ.get(CODEC_VARIABLE)):
-        return load_codec(target)
+    """Return the given codec, or else the one that TRADEWIND_CODEC names. Raises ValueError, TypeError for no codec."""
+    if given is None:
+        target = os.environ.get(CODEC_VARIABLE)
+        return load_codec(target) if target else None
+    if not _is_codec(given):
+        raise TypeError(
+            f"a codec must have the methods encode and decode, which a value of type {type(given).__name__} has not; "
+            'load_codec("module:attribute") returns a codec by its name'
+        )
     return given
 
 
@@ -40,6 +46,13 @@ def load_codec(target: str) -> Codec:
             found = found()
         except TypeError as error:
             raise ValueError(f'codec "{target}": {error}') from error
-    if not (callable(getattr(found, "encode", None)) and callable(getattr(found, "decode", None))):
+    if not _is_codec(found):
         raise ValueError(f'codec "{target}": it must have the methods encode and decode')
     return cast(Codec, found)
+
+
+def _is_codec(found: object) -> bool:
+    # A class has these methods too, and so has text; but they are not made yet, or take something else.
+    if isinstance(found, type | str | bytes):
+        return False
+    return callable(getattr(found, "encode", None)) and callable(getattr(found, "decode", None))

@@ -12,8 +12,17 @@ TOKEN_VARIABLE = "TRADEWIND_TOKEN"
 
 
 def token_of(given: str | None) -> str | None:
-    """Return the given token, or else the value of TRADEWIND_TOKEN; None without either."""
-    return given or os.environ.get(TOKEN_VARIABLE) or None
+    """Return the given token, or else the value of TRADEWIND_TOKEN; None without either.
+
+    Raises TypeError for a token that is not text, ValueError for characters that no token has and no call can carry.
+    """
+    token = given or os.environ.get(TOKEN_VARIABLE) or None
+    if token is not None and not isinstance(token, str):
+        raise TypeError(f"a token must be text, is of type {type(token).__name__}")
+    if token is not None and not (token.isascii() and token.isprintable()):
+        whose = "the token" if given else TOKEN_VARIABLE
+        raise ValueError(f"{whose} must be one line of ASCII characters, such as tw_05_...: is it complete, and alone?")
+    return token
 
 
 def with_token(channel: grpc.aio.Channel, token: str | None) -> grpc.aio.Channel:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from typing import TypeAlias
 from weakref import WeakSet
@@ -20,6 +21,9 @@ Interceptors: TypeAlias = Sequence[grpc.aio.ClientInterceptor] | None
 
 TARGETS = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
 """Prefixes of an address that gRPC takes unchanged."""
+
+_HOST = re.compile(r"\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]|[^\s:/@,\[\]]+")
+"""A name, an IPv4 address, or an IPv6 address in brackets."""
 
 _EVERY_CHANNEL: Options = (
     *FIXED_WINDOW,
@@ -49,16 +53,29 @@ _forked_with_channels = False
 
 
 def security_of(given: Security) -> Security:
-    """Return the given security, or else what the TRADEWIND_TLS_* variables say."""
-    return given if given is not None else TlsFiles.find()
+    """Return the given security, or else what the TRADEWIND_TLS_* variables say. Raises TypeError for anything else."""
+    if given is None:
+        return TlsFiles.find()
+    if not isinstance(given, TlsFiles | grpc.ChannelCredentials):
+        raise TypeError(
+            'credentials must be TlsFiles, such as TlsFiles(ca="ca.pem"), or the ChannelCredentials of gRPC, not a '
+            f"value of type {type(given).__name__}"
+        )
+    return given
 
 
 def target_of(address: str) -> str:
-    """Return the gRPC target, whose addresses are all used in turn. Raises ValueError unless it is `host:port`."""
+    """Return the gRPC target, whose addresses are all used in turn.
+
+    Raises ValueError unless it is `host:port`, TypeError unless it is text.
+    """
+    if not isinstance(address, str):
+        kind = type(address).__name__
+        raise TypeError(f'an address must be text, such as "localhost:7700", not a value of type {kind}')
     if address.startswith(TARGETS):
         return address
     host, _, port = address.rpartition(":")
-    if not host or "/" in host or not port.isdecimal():
+    if not _HOST.fullmatch(host) or not (port.isdecimal() and 0 < int(port) < 65536):
         raise ValueError(f'"{address}" is not the address of a server: give host:port, such as localhost:7700')
     return f"dns:///{address}"
 

@@ -207,8 +207,11 @@ class CalledLink(WorkerServiceServicer):
 def reachable_at(listen: str, port: int, api_url: str | None) -> str:
     """Return the address to register: `api_url`, or else the one listened on.
 
-    Raises ValueError when `listen` is not `host:port`, or means all interfaces and there is no `api_url`.
+    Raises ValueError when `listen` is not `host:port`, or means all interfaces and there is no `api_url`; TypeError
+    when it is not text.
     """
+    if not isinstance(listen, str):
+        raise TypeError(f"listen must be host:port, such as 127.0.0.1:0, not {listen!r}")
     host, colon, number = listen.rpartition(":")
     if not (colon and host and number.isdecimal() and int(number) < 2**16):
         raise ValueError(f"listen={listen} is not host:port, such as 127.0.0.1:0")

@@ -28,7 +28,7 @@ class Identity:
     """New for every start of the process."""
 
     def __post_init__(self) -> None:
-        if not _ID.fullmatch(self.worker_id):
+        if not _is_id(self.worker_id):
             raise ValueError(
                 f'worker_id "{self.worker_id}" must begin with a letter or digit and have at most 128 letters, digits, '
                 "dots, dashes and underscores"
@@ -53,6 +53,21 @@ class Identity:
 @functools.cache
 def _sdk() -> str:
     return f"tradewind-python/{importlib.metadata.version('tradewind')}"
+
+
+def labels_of(given: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the given labels, or none. Raises TypeError unless they map text to text."""
+    if given is not None and not _maps_text(given):
+        raise TypeError(f'labels must map names to text, as in {{"zone": "a"}}, not {given!r:.80}')
+    return dict(given or {})
+
+
+def _maps_text(given: object) -> bool:
+    return isinstance(given, Mapping) and all(isinstance(text, str) for pair in given.items() for text in pair)
+
+
+def _is_id(given: object) -> bool:
+    return isinstance(given, str) and _ID.fullmatch(given) is not None
 
 
 def default_worker_id() -> str:

@@ -92,12 +92,18 @@ def _from_file(name: str) -> str | None:
 
 
 class SecretResolver:
-    """Resolves references, from `source` if there is one, else from the environment and a directory of files.
+    """Resolves references, from the function `source` if there is one, else from the environment and a folder of files.
 
     A file is named after its secret, and is read whenever the secret is needed, so it may be replaced at any time.
     """
 
     def __init__(self, source: SecretSource | None = None) -> None:
+        if source is not None and not callable(source):
+            # Not shown: its values are secret.
+            raise TypeError(
+                f"secrets must be a function that returns a secret by its name, such as the `get` of a dict, not a "
+                f"value of type {type(source).__name__}"
+            )
         self._source = source
 
     async def resolve(self, config: dict[str, Any]) -> tuple[dict[str, Any], Redactor]:

@@ -17,13 +17,14 @@ from tradewind.codec import Codec, codec_of
 from tradewind.flow.values import Duration
 from tradewind.grpc_engine.bearer import token_of, with_token
 from tradewind.tls import SYSTEM, Security, TlsFiles, security_of, server_credentials
+from tradewind.tls.channels import target_of
 from tradewind.worker import processes
 from tradewind.worker.called import CalledLink, reachable_at
 from tradewind.worker.channel import open_channel
 from tradewind.worker.coding import CodedMemories, CodedRunner
 from tradewind.worker.errors import WorkerError
 from tradewind.worker.executor import Executor
-from tradewind.worker.identity import Identity, default_worker_id
+from tradewind.worker.identity import Identity, default_worker_id, labels_of
 from tradewind.worker.link import Link
 from tradewind.worker.nodes import AnyNode
 from tradewind.worker.offered import as_list, by_type, check_number, checked_seconds, default_capacity, targets_of
@@ -85,8 +86,8 @@ class Worker:
     It leaves, and `serve` raises WorkerError, when `stuck_thread_limit` threads go on although their nodes were told to
     stop; 0 means no limit. A worker serves only once.
 
-    Raises WorkerError when two nodes have the same type or a process could not find its node, ValueError for an invalid
-    worker id, capacity or grace.
+    Raises WorkerError when two nodes have the same type or a process could not find its node, ValueError or TypeError
+    for any other argument that is invalid.
     """
 
     def __init__(
@@ -127,7 +128,9 @@ class Worker:
         self._address = address or os.environ.get(NODE_TASK_MANAGER_ADDRESS_VARIABLE) or default_address
         self._registry_address = registry_address or os.environ.get(REGISTRY_ADDRESS_VARIABLE) or default_address
         self._scheduler_address = scheduler_address or os.environ.get(SCHEDULER_ADDRESS_VARIABLE) or default_address
-        self._identity = Identity(worker_id or default_worker_id(), tuple(self._nodes), capacity, dict(labels or {}))
+        for server in (self._address, self._registry_address, self._scheduler_address):
+            target_of(server)
+        self._identity = Identity(worker_id or default_worker_id(), tuple(self._nodes), capacity, labels_of(labels))
         if listen is None and (api_url or server_credentials):
             raise ValueError("api_url and server_credentials are only for a worker with listen: give that as well")
         if listen is not None:
