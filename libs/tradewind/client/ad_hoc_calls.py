@@ -185,7 +185,7 @@ class AdHocCalls:
         options: pb.TaskOptions,
     ) -> pb.SubmitBatchResponse:
         calls = self._connection.to_node_task_manager
-        if isinstance(parameters, Mapping | str):
+        if isinstance(parameters, Mapping | str) or not isinstance(parameters, Iterable):
             raise TypeError(
                 f"parameters must be a list, one for each item; {describe_value(parameters)} "
                 "(submit_task takes a single one)"

@@ -24,6 +24,7 @@ from tradewind.client.explain_calls import ExplainCalls
 from tradewind.client.flow_calls import FlowCalls, Inputs, RunRequest
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.memory_calls import MemoryCalls
+from tradewind.client.messages import describe_value
 from tradewind.client.node_task_calls import NodeTaskCalls
 from tradewind.client.node_tasks import node_task_from
 from tradewind.client.notification_calls import NotificationCalls
@@ -78,6 +79,8 @@ class Client(
     `codec`, or else the one that TRADEWIND_CODEC names, encodes inputs, parameters and variables that are sent, and
     decodes what is shown. `token`, or else TRADEWIND_TOKEN, identifies the caller to stacks that ask for it. A client
     belongs to one event loop.
+
+    Raises TypeError or ValueError for an argument that no server could be called with.
     """
 
     def __init__(
@@ -93,8 +96,18 @@ class Client(
         token: str | None = None,
         run_stream: bool = True,
     ) -> None:
+        if addresses is None:
+            addresses = Addresses.find(address)
+        elif not isinstance(addresses, Addresses):
+            raise TypeError(f"addresses must be Addresses, one for each server; {describe_value(addresses)}")
+        elif address:
+            raise ValueError("give either address or addresses")
+        if not isinstance(user_id, str):
+            raise TypeError(f"user_id must be text; {describe_value(user_id)}")
+        if not seconds_of(timeout):
+            raise ValueError("timeout must be above 0: no call could be answered in time")
         self._connection = Connection(
-            addresses or Addresses.find(address),
+            addresses,
             timeout=seconds_of(timeout),
             patience=seconds_of(patience),
             credentials=security_of(credentials),
@@ -104,6 +117,12 @@ class Client(
         )
         self._user_id = user_id
         self._run_stream = run_stream
+
+    def __repr__(self) -> str:
+        """Return where it leads: `Client('localhost:7700')`."""
+        addresses = self.addresses
+        same = addresses == Addresses.find(addresses.scheduler)
+        return f"Client({addresses.scheduler!r})" if same else f"Client(addresses={addresses!r})"
 
     def __enter__(self) -> NoReturn:
         """Raise TypeError: the client's methods need an event loop."""
@@ -137,8 +156,8 @@ class Client(
         return self._connection.to_scheduler.patience
 
     @patience.setter
-    def patience(self, seconds: float) -> None:
-        self._connection.set_patience(seconds)
+    def patience(self, seconds: Seconds) -> None:
+        self._connection.set_patience(seconds_of(seconds))
 
     async def wait_ready(self, timeout: Seconds = 10.0) -> None:
         """Return once every server that runs flows reports that it is ready.

@@ -185,7 +185,7 @@ class FlowCalls:
         seconds, calls = seconds_of(wait), self._connection.to_scheduler
         results: list[Started | TradewindError] = []
         # Encoded before they are cut into messages: a codec makes inputs larger.
-        encoded = map(calls.encode, map(_item, as_list(requests)))
+        encoded = map(calls.encode, map(_item, as_list(requests, "requests")))
         for items in _batches(encoded):
             request = build(
                 pb.RunFlowsRequest,

@@ -59,6 +59,20 @@ class SyncClient(SyncFace[Client]):
         """Close the client."""
         self.close()
 
+    @property
+    def addresses(self) -> Addresses:
+        """The address of each server."""
+        return self._inner.addresses
+
+    @property
+    def patience(self) -> float:
+        """How many seconds a call is repeated while its server is away."""
+        return self._inner.patience
+
+    @patience.setter
+    def patience(self, seconds: Seconds) -> None:
+        self._inner.patience = seconds
+
     def close(self) -> None:
         """Close the connections and end the client's thread; calls under way in other threads raise RuntimeError."""
         self._loop.close(self._inner.close)

@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from inspect import signature
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_args
 
 from tradewind.client.background_loop import BackgroundLoop
 
@@ -10,6 +11,7 @@ Inner = TypeVar("Inner", covariant=True)
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 Face = TypeVar("Face")
+Made = TypeVar("Made", bound=Callable[..., Any])
 
 
 class SyncFace(Generic[Inner]):
@@ -45,7 +47,7 @@ def waits_for(
     def waiting(self: SyncFace[Inner], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Face:
         return face(self._loop.wait(method(self._inner, *args, **kwargs)), self._loop)
 
-    return waiting
+    return _returning(face, waiting, method)
 
 
 def faces(
@@ -57,7 +59,7 @@ def faces(
     def wrapped(self: SyncFace[Inner], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Face:
         return face(method(self._inner, *args, **kwargs), self._loop)
 
-    return wrapped
+    return _returning(face, wrapped, method)
 
 
 def iterates(
@@ -69,4 +71,11 @@ def iterates(
     def iterating(self: SyncFace[Inner], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Iterator[Result]:
         return self._loop.iterate(method(self._inner, *args, **kwargs))
 
-    return iterating
+    (item, *_) = get_args(signature(method).return_annotation)
+    return _returning(Iterator[item], iterating, method)  # type: ignore[valid-type]
+
+
+def _returning(kind: object, face: Made, method: Callable[..., Any]) -> Made:
+    """Give `face` the signature of `method` but for what it returns, as notebooks show it."""
+    face.__signature__ = signature(method).replace(return_annotation=kind)  # type: ignore[attr-defined]
+    return face

@@ -22,7 +22,7 @@ from tradewind.client.triggers import (
     trigger_firing_from,
     trigger_from,
 )
-from tradewind.client.wire import Seconds
+from tradewind.client.wire import Seconds, object_json
 
 PAGE = 200
 
@@ -125,7 +125,7 @@ class TriggerCalls:
             pb.FireTriggerRequest,
             queue=queue,
             trigger_id=trigger_id,
-            payload_json=encode(dict(payload)) if payload else "",
+            payload_json=object_json(payload, "payload"),
             request_id=request_id or new_request_id(),
         )
         answer = await self._connection.to_trigger.call(self._connection.trigger.FireTrigger, request)
@@ -177,7 +177,7 @@ class TriggerCalls:
         request = build(
             pb.PublishEventRequest,
             name=name,
-            payload_json=encode(dict(payload)) if payload else "",
+            payload_json=object_json(payload, "payload"),
             event_id=event_id or new_request_id(),
         )
         return published_from(await self._connection.to_trigger.call(self._connection.trigger.PublishEvent, request))

@@ -61,9 +61,16 @@ def numbers_of(enum: _WireEnum[Number], given: Iterable[str]) -> list[Number]:
     return [number_of(enum, word) for word in as_list(given)]
 
 
-def as_list(given: Iterable[Item]) -> list[Item]:
-    """Return the given items as a list; a single string is one item, not its letters."""
-    return [given] if isinstance(given, str) else list(given)  # type: ignore[list-item]
+def as_list(given: Iterable[Item], name: str = "this") -> list[Item]:
+    """Return the given items as a list; a single string is one item, not its letters.
+
+    Raises TypeError, which says that `name` is wrong, for what has no items.
+    """
+    if isinstance(given, str):
+        return [given]  # type: ignore[list-item]
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{name} must be a list; {describe_value(given)}")
+    return list(given)
 
 
 def _prefix(enum: _WireEnum[Number]) -> str:
@@ -71,11 +78,14 @@ def _prefix(enum: _WireEnum[Number]) -> str:
 
 
 def seconds_of(length: Seconds) -> float:
-    """Return a length of time in seconds. Raises ValueError for invalid text or a negative length, or TypeError."""
+    """Return a length of time in seconds.
+
+    Raises ValueError for invalid text, a negative length or more than 10 000 years, or TypeError.
+    """
     seconds = seconds_in(length)
-    if seconds < 0:
+    if not seconds >= 0:  # NaN is not, either
         raise ValueError(f"a length of time must not be negative, is {seconds} s")
-    return seconds
+    return _checked(seconds)
 
 
 def duration(seconds: float) -> Duration | None:
@@ -85,10 +95,14 @@ def duration(seconds: float) -> Duration | None:
 
 def span(seconds: float) -> Duration:
     """Return a Duration of whole milliseconds, which may be 0. Raises ValueError for more than 10 000 years."""
+    whole, rest = divmod(round(_checked(seconds) * 1000), 1000)
+    return Duration(seconds=whole, nanos=rest * 1_000_000)
+
+
+def _checked(seconds: float) -> float:
     if not seconds <= MAX_DURATION_S:
         raise ValueError(f"a length of time must be at most 10 000 years, is {seconds:g} s")
-    whole, rest = divmod(round(seconds * 1000), 1000)
-    return Duration(seconds=whole, nanos=rest * 1_000_000)
+    return seconds
 
 
 @overload

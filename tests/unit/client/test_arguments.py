@@ -1,5 +1,6 @@
 """Arguments of the wrong kind."""
 
+import re
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from math import inf, nan
@@ -11,7 +12,7 @@ import pytest
 from tests.unit.client.fake_stack import FakeStack
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
-from tradewind.client import Client, FlowStatus, InvalidInput, SyncClient
+from tradewind.client import Addresses, Client, FlowStatus, InvalidInput, SyncClient
 from tradewind.flow import Flow, FlowError
 
 Call = Callable[[Client], Awaitable[Any]]
@@ -45,6 +46,13 @@ async def test_unknown_status_error_lists_known_ones(client: Client, status: str
         ),
         (lambda client: client.run_flow("f", {"n": nan}), ValueError, "inputs is not JSON: inputs.n is nan; give null"),
         (lambda client: client.run_flows([("f", {})]), TypeError, "('f', {}) is a tuple"),
+        (lambda client: client.run_flows(None), TypeError, "requests must be a list; None is a NoneType"),
+        (
+            lambda client: client.submit_batch("t", 5),
+            TypeError,
+            "parameters must be a list, one for each item; 5 is",
+        ),
+        (lambda client: client.publish_event("e", [1]), TypeError, "payload must map names to values, as in"),
         (lambda client: client.run_flow(5), TypeError, "flow_id must be text; 5 is an int"),
         (lambda client: client.run_flow(UUID(int=1)), TypeError, "000001') is a UUID"),
         (lambda client: client.run_flow(Flow("z")), TypeError, "is a Flow; give its flow_id"),
@@ -155,3 +163,54 @@ async def test_given_id_overrides_id_of_flow_object(client: Client, stack: FakeS
     await client.register_flow("prices", Flow("others", "5m"))
 
     assert stack.scheduler.last(pb.RegisterFlowRequest).flow_id == "prices"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"address": "::1"}, ValueError, '"::1" is not the address of a server: give host:port'),
+        ({"address": "localhost:99999"}, ValueError, '"localhost:99999" is not the address of a server'),
+        ({"address": "localhost:0"}, ValueError, '"localhost:0" is not the address of a server'),
+        ({"address": "one:7700,two:7700"}, ValueError, '"one:7700,two:7700" is not the address of a server'),
+        ({"address": "me@host:7700"}, ValueError, '"me@host:7700" is not the address of a server'),
+        ({"address": "lo cal:7700"}, ValueError, '"lo cal:7700" is not the address of a server'),
+        ({"addresses": "localhost:7700"}, TypeError, "addresses must be Addresses, one for each server; 'localhost:7"),
+        ({"address": "a:1", "addresses": Addresses("a:1", "b:1", "c:1")}, ValueError, "give either address or address"),
+        ({"token": 5}, TypeError, "a token must be text, is of type int"),
+        ({"token": "tw_05_abc\n"}, ValueError, "the token must be one line of ASCII characters, such as tw_05_..."),
+        ({"token": "é"}, ValueError, "the token must be one line of ASCII characters"),
+        (
+            {"codec": "module:x"},
+            TypeError,
+            "a codec must have the methods encode and decode, which a value",
+        ),
+        ({"credentials": "ca.pem"}, TypeError, 'credentials must be TlsFiles, such as TlsFiles(ca="ca.pem"), or'),
+        ({"timeout": 0}, ValueError, "timeout must be above 0"),
+        ({"timeout": nan}, ValueError, "a length of time must not be negative, is nan s"),
+        ({"patience": inf}, ValueError, "a length of time must be at most 10 000 years, is inf s"),
+        ({"user_id": 5}, TypeError, "user_id must be text; 5 is an int"),
+    ],
+)
+async def test_invalid_argument_of_a_client_is_reported_at_once(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=f"^{re.escape(message)}"):
+        async with Client(**arguments) as client:
+            await client.get_flow("f")
+
+
+async def test_token_of_the_environment_with_a_line_break_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_TOKEN", "tw_05_abc\n")
+
+    with pytest.raises(ValueError, match=r"^TRADEWIND_TOKEN must be one line of ASCII characters.*\?$") as refused:
+        Client()
+    assert "abc" not in str(refused.value)
+
+
+async def test_client_says_where_it_leads() -> None:
+    client = Client("stack.example:7700")
+
+    assert repr(client) == "Client('stack.example:7700')"
+    client.patience = "5s"
+    assert client.patience == 5
+    assert repr(Client(addresses=Addresses("a:1", "b:1", "c:1"))).startswith("Client(addresses=Addresses(scheduler='a")

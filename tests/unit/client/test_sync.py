@@ -17,7 +17,18 @@ from tests.unit.client.fake_scheduler import FLOW, Ending
 from tests.unit.client.fake_stack import FakeStack
 from tests.waiting import until
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
-from tradewind.client import Client, CycleFailed, NotFound, SyncClient, SyncCycleHandle, TradewindError
+from tradewind.client import (
+    Client,
+    CycleFailed,
+    CycleRecord,
+    FlowDescription,
+    FlowRecord,
+    NotFound,
+    SyncClient,
+    SyncCycleHandle,
+    SyncTaskHandle,
+    TradewindError,
+)
 from tradewind.client.background_loop import BackgroundLoop
 
 
@@ -260,8 +271,27 @@ def test_has_every_method_of_async_client() -> None:
     """
     public = {name for name in dir(Client) if not name.startswith("_")}
 
-    assert public - set(dir(SyncClient)) == {"addresses", "patience", "receive_due"}
+    assert public - set(dir(SyncClient)) == {"receive_due"}
     assert SyncClient.get_flow.__doc__ == Client.get_flow.__doc__
+
+
+def test_signatures_name_what_is_returned() -> None:
+    def returned(name: str) -> object:
+        return inspect.signature(getattr(SyncClient, name)).return_annotation
+
+    assert returned("run_flow") is SyncCycleHandle
+    assert returned("task") is SyncTaskHandle
+    assert returned("list_flows") == Iterator[FlowRecord]
+    assert returned("watch_flows") == Iterator[CycleRecord]
+    assert returned("get_flow") is FlowDescription
+
+
+def test_says_where_it_leads_and_how_patient_it_is() -> None:
+    with SyncClient("stack.example:7700", patience=3) as client:
+        assert (client.addresses.trigger, client.patience) == ("stack.example:7700", 3)
+        client.patience = "5s"
+        assert client.patience == 5
+        assert repr(client) == "SyncClient('stack.example:7700')"
 
 
 def test_every_list_is_iterated_over() -> None:
