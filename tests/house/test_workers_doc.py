@@ -1,4 +1,4 @@
-"""The code of docs/workers.md runs, and its numbers and names are right."""
+"""The code of docs/workers.md and docs/where-nodes-run.md runs, and their numbers and names are right."""
 
 import inspect
 import json
@@ -19,13 +19,13 @@ from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.processes.targets import locate
 from tradewind.worker.secrets import environment_name
 
-TEXT = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
+TEXT = "\n".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("workers.md", "where-nodes-run.md"))
 CODE = "\n".join(re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
 
 
 @pytest.fixture
 def shown(tmp_path: Path) -> Iterator[ModuleType]:
-    """All code of the page as one module."""
+    """All code of both pages as one module."""
     with module_of("shown_in_workers", CODE, tmp_path) as module:
         yield module
 
