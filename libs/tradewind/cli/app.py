@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class _Root(TyperGroup):
-    """Says where one of its own options goes when it is given after a command."""
+    """Completes what typer says of wrong usage: where an option goes, and which commands there are."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -50,7 +50,17 @@ class _Root(TyperGroup):
             if any(name in option.opts for option in self.params):
                 refusal.message = f"{name} goes before the command: tradewind {name} ... {ctx.invoked_subcommand} ..."
                 refusal.possibilities = None
+            message = getattr(refusal, "message", None)
+            if isinstance(message, str):
+                refusal.message = _completed(message, refusal)
             raise
+
+
+def _completed(message: str, refusal: Any) -> str:
+    if message.startswith("No such command") and message.endswith("."):
+        # Nothing is spelled nearly like it.
+        return f"{message} There are {', '.join(refusal.ctx.command.commands)}."
+    return message.removeprefix("Value error, ")
 
 
 # Plain help instead of rich panels: those take longer to import than most commands take to run.

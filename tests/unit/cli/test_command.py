@@ -115,7 +115,9 @@ def test_explain_refuses_run_option_without_cycle(shell: Shell, target: list[str
 
 
 def test_usage_errors_are_reported(shell: Shell) -> None:
-    assert "No such command 'flw'" in shell("flw", ends=2).err
+    assert "No such command 'flw'. Did you mean 'flow'?" in shell("flw", ends=2).err
+    assert "No such command 'show'. There are register, analyze, start, " in shell("flow", "show", ends=2).err
+    assert "Invalid value for '-o' / '--format': 'xml' is not one of" in shell("flow", "list", "-o", "xml", ends=2).err
     assert "Missing argument 'NAME'" in shell("flow", "start", ends=2).err
     assert "Invalid value" in shell("flow", "list", "-o", "xml", ends=2).err
 
