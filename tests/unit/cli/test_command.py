@@ -45,29 +45,17 @@ def test_error_says_where_misplaced_global_option_belongs(shell: Shell, command:
     assert f"--address goes before the command: tradewind --address ... {command.split()[0]} ..." in refused.err
 
 
-def test_help_imports_nothing_heavy() -> None:
-    """People who ask for help or press Tab do not want to wait for gRPC."""
+def test_help_imports_little() -> None:
+    """People who ask for help or press Tab do not want to wait for gRPC; other commands import 600 modules."""
     program = (
         "import sys\nfrom tradewind.cli import main\nsys.argv = ['tradewind', '--help']\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"print('heavy:', [name for name in {HEAVY!r} if name in sys.modules])\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], len(sys.modules) < 350)\n"
     )
 
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
-    assert out.splitlines()[-1] == "heavy: []"
-
-
-def test_help_is_quick() -> None:
-    """Measured repeatedly, in processor time, which other programs lengthen less than wall-clock time."""
-    seconds: list[float] = []
-    while len(seconds) < 20 and min(seconds, default=1) >= 0.4:
-        begun = os.times()
-        subprocess.run([*COMMAND, "--help"], capture_output=True, check=True)
-        ended = os.times()
-        seconds.append(ended.children_user + ended.children_system - begun.children_user - begun.children_system)
-
-    assert min(seconds) < 0.4
+    assert out.splitlines()[-1] == "[] True"
 
 
 def test_unreachable_server_is_reported(shell: Shell) -> None:
