@@ -45,8 +45,6 @@ def encode_members(codec: Codec, text: str) -> str:
 
     A member that is encoded already keeps its value, and text that is not an object stays as it is. Raises CodecError.
     """
-    if not text:
-        return text
     try:
         members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError:

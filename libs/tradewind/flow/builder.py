@@ -289,8 +289,7 @@ class Flow:
     def _handle(self, text: str, path: str, default: str) -> Handle:
         """Return the handle in `node.handle`; ids and handles may contain dots, so try every way to split it."""
         splits = [(text[:place], text[place + 1 :]) for place, character in enumerate(text) if character == "."]
-        if default:
-            splits.append((text, default))
+        splits.append((text, default))
         found = [(node_id, handle) for node_id, handle in splits if node_id in self._by_id and handle]
         if not found:
             if text in self._by_id:

@@ -42,11 +42,9 @@ def text(nodes: Sequence[Item], edges: Sequence[Item], *, unicode: bool = True) 
             handles = f"{_text(edge, 'source_handle')} {arrow} {target}.{_text(edge, 'target_handle')}"
             lines.append(f"{indent}{branch} {handles}{unknown}")
     for source, leaving in out.items():
-        if source not in known:
-            lines += [
-                f"{source} {arrow} {_text(edge, 'target')}.{_text(edge, 'target_handle')}  no such node"
-                for edge in leaving
-            ]
+        lines += [
+            f"{source} {arrow} {_text(edge, 'target')}.{_text(edge, 'target_handle')}  no such node" for edge in leaving
+        ]
     return "\n".join(lines)
 
 
@@ -138,11 +136,12 @@ def _depths(nodes: Sequence[Item], edges: Sequence[Item]) -> dict[str, int]:
     ready = list(depths)
     for node_id in ready:
         for target in leads_to[node_id]:
-            depths[target] = max(depths.get(target, 0), depths[node_id] + 1)
             waits_for[target] -= 1
             if waits_for[target] == 0:
+                # Nodes become ready in the order of their depths, so this one was led to by the deepest before it.
+                depths[target] = depths[node_id] + 1
                 ready.append(target)
-    return {node_id: depths[node_id] for node_id in ready}
+    return depths
 
 
 def _components(nodes: Sequence[Item], edges: Sequence[Item]) -> dict[str, int]:

@@ -88,7 +88,7 @@ async def find_node_types(catalogue: NodeTypeStore, names: Sequence[str], limits
     if len(names) > limits.named_node_types:
         raise InvalidInput([Violation("types", f"name at most {limits.named_node_types} at once, not {len(names)}")])
     wanted = list(dict.fromkeys(names))
-    records = await catalogue.find([name for name in wanted if name not in BUILT_IN])
+    records = await catalogue.find(wanted)
     if records is None:
         message = f"together their declarations have more than {limits.answer_bytes} bytes: name fewer at once"
         raise InvalidInput([Violation("types", message)])

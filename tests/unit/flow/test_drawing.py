@@ -73,19 +73,20 @@ def test_faulty_flow_is_drawn_with_its_faults() -> None:
     weather["nodes"].append({"id": "typeless"})
     weather["edges"] += [
         {"source": "a", "source_handle": "y", "target": "ghost", "target_handle": "z"},
-        {"source": "spirit", "source_handle": "y", "target": "b", "target_handle": "z"},
+        {"source": "typeless", "source_handle": "y", "target": "a", "target_handle": "z"},
+        {"source": "spirit", "source_handle": "y", "target": "typeless", "target_handle": "z"},
         {},
     ]
     broken = Flow.from_weather("f", weather)
     assert broken.to_text() == (
+        "typeless (?)\n"
+        "└─ y → a.z\n"
         "a (noop)  on a closed path, never runs\n"
         "├─ output → b.x\n"
         "└─ y → ghost.z  no such node\n"
         "b (noop)  on a closed path, never runs\n"
         "└─ output → a.x\n"
-        "\n"
-        "typeless (?)\n"
-        "spirit → b.z  no such node\n"
+        "spirit → typeless.z  no such node\n"
         "? → ?.?  no such node"
     )
     assert '["ghost<br/>?"]' in broken.to_mermaid()
@@ -102,8 +103,10 @@ def test_chain_of_ten_thousand_nodes_is_drawn_quickly() -> None:
     for number in range(1, 10_000):
         node = node >> flow.node(f"n{number}", "noop")["x"]
     begun = time.perf_counter()
-    assert len(flow.to_text().splitlines()) == 19_999
+    lines = flow.to_text().splitlines()
+    assert len(lines) == 19_999
     assert time.perf_counter() - begun < 5
+    assert max(map(len, lines)) < 80
 
 
 def test_fan_out_is_shown_in_every_drawing() -> None:
@@ -114,3 +117,15 @@ def test_fan_out_is_shown_in_every_drawing() -> None:
     assert "  each (screen)  for each of share, 4 at once" in flow.to_text().splitlines()
     assert '  n1["each<br/>screen<br/>for each of share, 4 at once"]' in flow.to_mermaid().splitlines()
     assert '  n1 [label="each\\nscreen\\nfor each of share, 4 at once"];' in flow.to_dot().splitlines()
+
+
+def test_flow_that_a_node_runs_is_shown_in_every_drawing() -> None:
+    flow = Flow("trading")
+    flow.sub_flow("child", "prices")
+    assert flow.to_text() == "child (flow)  runs flow prices"
+    assert '  n0["child<br/>flow<br/>runs flow prices"]' in flow.to_mermaid().splitlines()
+    assert '  n0 [label="child\\nflow\\nruns flow prices"];' in flow.to_dot().splitlines()
+    for node in ({"id": "a", "type": "flow"}, {"id": "a", "type": "flow", "config": 5}):
+        assert Flow.from_weather("f", {"nodes": [node]}).to_text() == "a (flow)"
+    other = {"id": "a", "type": "other", "config": {"flow_id": "prices"}}
+    assert Flow.from_weather("f", {"nodes": [other]}).to_text() == "a (other)"

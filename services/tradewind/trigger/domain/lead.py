@@ -18,7 +18,7 @@ class Lead:
 
     def for_count(self, due: int) -> int:
         """Return the lead in milliseconds when `due` triggers of one partition are due within the longest lead."""
-        return min(self.max_ms, int(MIN_LEAD_MS + LEAD_PER_TRIGGER_MS * due * self.shares)) if self.max_ms else 0
+        return min(self.max_ms, int(MIN_LEAD_MS + LEAD_PER_TRIGGER_MS * due * self.shares))
 
 
 NO_LEAD = Lead()
