@@ -74,6 +74,8 @@ def test_repeated_or_too_many_node_types_are_faults() -> None:
         "https://worker.example:443/",
         "grpc://worker:9000",
         "dns:///workers.default.svc:9000",
+        "dns://10.0.0.53/workers.default.svc:9000",
+        "x" * 507 + ":9000",
     ],
 )
 def test_valid_addresses_are_accepted(address: str) -> None:
@@ -92,12 +94,15 @@ def test_valid_addresses_are_accepted(address: str) -> None:
         "ftp://worker:9000",
         "file:///tmp/worker:9000",
         "http://user:password@worker:9000",
+        "http://user@worker:9000",
+        "http:///worker:9000",
+        "dns://worker:9000",
         "http://worker:9000/run",
         "worker:9000?to=elsewhere",
         "http://worker:9000#run",
         "worker :9000",
         "http://[::1:9000",
-        "x" * 600 + ":9000",
+        "x" * 508 + ":9000",
     ],
 )
 def test_invalid_addresses_are_faults(address: str) -> None:
@@ -113,6 +118,12 @@ def test_count_keys_and_lengths_of_labels_are_checked() -> None:
     )
     assert len(faults) == 4
     assert faults['worker.labels["zone"]'] == "must have at most 256 characters, has 257"
+
+
+def test_worker_may_be_exactly_at_its_limits() -> None:
+    node_types = tuple(f"t{number}" for number in range(500))
+    labels = tuple((f"l{number}", "x" * 256) for number in range(32))
+    assert found(node_types=node_types, labels=labels, host="x" * 256) == {}
 
 
 GOOD = NodeType(
@@ -135,6 +146,7 @@ def test_all_faults_of_all_declarations_are_reported_at_once() -> None:
         (InputHandle(""), InputHandle("x", "[1]"), InputHandle("x", '{"type": "strng"}')),
         (OutputHandle("y", "{"), OutputHandle("y")),
         "true",
+        "1" * 129,
     )
     faults = found_in(GOOD, bad, GOOD)
     assert sorted(faults) == [
@@ -147,6 +159,7 @@ def test_all_faults_of_all_declarations_are_reported_at_once() -> None:
         "node_types[1].outputs[0].schema_json",
         "node_types[1].outputs[1].name",
         "node_types[1].type",
+        "node_types[1].version",
         "node_types[2].type",
     ]
     assert faults["node_types[1].config_schema_json"] == "is not a valid JSON Schema: a schema must be a JSON object"
@@ -168,3 +181,12 @@ def test_handles_and_declarations_are_limited_in_number() -> None:
     assert found_in(replace(GOOD, outputs=handles)) == {"node_types[0].outputs": "must have at most 256, has 257"}
     many = [NodeType(f"t{number}") for number in range(501)]
     assert found_in(*many) == {"node_types": "must have at most 500, has 501"}
+
+
+def test_declaration_may_be_exactly_at_its_limits() -> None:
+    schema = '{"description": "' + "x" * (64 * 1024 - 19) + '"}'
+    outputs = tuple(OutputHandle(f"h{number}") for number in range(256))
+    full = replace(GOOD, description="x" * 4096, version="1" * 128, config_schema=schema, outputs=outputs)
+    others = [NodeType(f"t{number}") for number in range(499)]
+    assert found_in(full, *others, limits=replace(LIMITS, declaration_bytes=full.size)) == {}
+    assert list(found_in(full, limits=replace(LIMITS, declaration_bytes=full.size - 1))) == ["node_types[0]"]

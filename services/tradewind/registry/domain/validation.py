@@ -112,8 +112,8 @@ def _address(path: str, address: str) -> Violation | None:
         return Violation(path, f"is not an address: {example}")
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
-        # dns:///host:port has its target in the path.
-        target = urlsplit(f"/{parts.path}") if parts.scheme == "dns" and not parts.netloc else parts
+        # dns:///host:port has its target in the path; what stands before the path is a name server.
+        target = urlsplit(f"/{parts.path}") if parts.scheme == "dns" else parts
         path_left = "" if target is not parts else parts.path.strip("/")
         valid = bool(target.hostname and target.port) and not (path_left or parts.query or parts.fragment)
     except ValueError:
