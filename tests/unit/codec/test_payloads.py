@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,9 +103,17 @@ def test_first_key_encrypts_and_old_key_still_decrypts() -> None:
         decode_text(CODEC, encode_text(rotated, "1"))
 
 
-@pytest.mark.parametrize("keys", [{}, {"short": b"x"}, {"": KEY}, {"n" * 256: KEY}])
-def test_invalid_keys_are_refused(keys: dict[str, bytes]) -> None:
-    with pytest.raises(ValueError, match="key"):
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({}, "a codec needs a key"),
+        ({"short": b"x"}, 'key "short" has 1 bytes, not 16, 24 or 32'),
+        ({"": KEY}, "the name of a key must have 1 to 255 bytes"),
+        ({"n" * 256: KEY}, "the name of a key must have 1 to 255 bytes"),
+    ],
+)
+def test_invalid_keys_are_refused(keys: dict[str, bytes], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         AesGcm(keys)
 
 
@@ -121,9 +130,38 @@ def test_codec_is_loaded_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert codec_of(CODEC) is CODEC
 
 
-@pytest.mark.parametrize("target", ["", "json", "no_such_module:x", "json:absent", "json:loads"])
-def test_name_that_is_not_a_codec_is_reported(target: str) -> None:
-    with pytest.raises(ValueError, match="codec"):
+def test_codec_may_be_an_object_or_a_class_in_the_working_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "own_codec.py").write_text(
+        "class Reverse:\n"
+        "    def encode(self, payload): return payload[::-1]\n"
+        "    def decode(self, payload): return payload[::-1]\n"
+        "reverse = Reverse()\n"
+    )
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
+    monkeypatch.chdir(tmp_path)
+    for name in ("Reverse", "reverse"):
+        assert load_codec(f"own_codec:{name}").encode(b"abc") == b"cba"
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("", "write it as MODULE:ATTRIBUTE"),
+        ("json", "write it as MODULE:ATTRIBUTE"),
+        ("json:", "write it as MODULE:ATTRIBUTE"),
+        (":loads", "write it as MODULE:ATTRIBUTE"),
+        ("no_such_module:x", "cannot import no_such_module"),
+        ("json:absent", "module json has no absent"),
+        ("json:loads", r'codec "json:loads": .* missing 1 required'),
+        ("math:pi", "it must have the methods encode and decode"),
+        ("json:JSONEncoder", "it must have the methods encode and decode"),
+        ("json:JSONDecoder", "it must have the methods encode and decode"),
+    ],
+)
+def test_name_that_is_not_a_codec_is_reported(target: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         load_codec(target)
 
 
@@ -142,7 +180,9 @@ def test_invalid_key_file_is_reported_without_its_content(monkeypatch: pytest.Mo
     assert "not-base64" not in str(caught.value)
 
 
-@pytest.mark.parametrize("line", ["{key}", "2026", "{key} 2026", "{key} main", "2026 é", "2026 {key} more", "a {key}"])
+@pytest.mark.parametrize(
+    "line", ["{key}", "2026", "{key} 2026", "{key} main", "2026 é", "2026 {key} more", "2026 !{key}", "a {key}"]
+)
 def test_fault_in_key_file_does_not_show_the_line(line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     key = base64.b64encode(KEY).decode()
     keys = tmp_path / "keys"

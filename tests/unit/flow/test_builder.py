@@ -299,16 +299,17 @@ def test_to_json_writes_text_with_optional_indent() -> None:
 def test_node_with_map_has_fan_out_options() -> None:
     flow = Flow("f")
     flow.node("a", "t", map="in", max_parallel=4, min_success=0.9)
-    flow.node("b", "t", map="in", min_success=2)
-    # A float is a ratio; JSON could not tell the ratio 1.0 from one item.
+    flow.node("b", "t", map="in", min_success=1)
+    # A float is a share; JSON could not tell the share 1.0 from one item.
     flow.node("c", "t", map="in", min_success=1.0)
     assert flow.to_weather()["nodes"] == [
         {"id": "a", "type": "t", "map": "in", "max_parallel": 4, "min_success": 0.9},
-        {"id": "b", "type": "t", "map": "in", "min_success": 2},
+        {"id": "b", "type": "t", "map": "in", "min_success": 1},
         {"id": "c", "type": "t", "map": "in"},
     ]
-    with pytest.raises(FlowError, match=r"nodes\[3\].min_success: a share must be above 0 and at most 1.0, is 2.0"):
-        flow.node("d", "t", map="in", min_success=2.0)
+    for share in (0.0, 1.01):
+        with pytest.raises(FlowError, match=rf"nodes\[3\].min_success: a share must be above 0 and .*, is {share}"):
+            flow.node("d", "t", map="in", min_success=share)
 
 
 def test_option_of_wrong_type_is_refused() -> None:

@@ -56,6 +56,15 @@ def test_json_and_yaml_files_give_the_same_flow(tmp_path: Path, name: str, text:
     assert parse_flow(text.lstrip("\ufeff"), "f").to_weather() == WEATHER
 
 
+def test_suffix_of_a_file_decides_on_its_language(tmp_path: Path) -> None:
+    yaml, weather = "{interval: 1s, nodes: [], edges: []}", {"interval": "1s", "nodes": [], "edges": []}
+    for name in ("f.yaml", "f.json"):
+        (tmp_path / name).write_text(yaml)
+    assert read_flow(tmp_path / "f.yaml").to_weather() == weather
+    with pytest.raises(FlowFileError, match="is not JSON"):
+        read_flow(tmp_path / "f.json")
+
+
 def test_momentum_example_is_read_unchanged() -> None:
     file = Path(__file__).parents[3] / "examples" / "momentum" / "flow.json"
     assert read_flow(file).to_weather() == json.loads(file.read_text(encoding="utf-8"))
@@ -108,7 +117,7 @@ def test_exponential_yaml_aliases_are_refused() -> None:
         ("just text", "flow:1:1: a flow is an object with interval, nodes and edges, not text"),
         ("[1]", "flow:1:1: a flow is an object with interval, nodes and edges, not a list"),
         ('{"interval": 1,\n "nodes": [}', "flow:2:12: is not JSON: Expecting value"),
-        ('{"interval": 1,\n "interval": 2}', 'flow:2:2: "interval" occurs twice in one object'),
+        ('{"labels": {}, "interval": 1,\n "interval": 2}', 'flow:2:2: "interval" occurs twice in one object'),
         ('{"interval": NaN}', "flow: is not JSON: NaN is not a JSON number"),
         ('{"a": ' * 100_000, "flow: is not JSON: it is nested too deeply"),
         ('{"nodes": [\n  {},\n  3\n]}', "flow:3:3: nodes[1]: must be an object, is a number"),

@@ -46,6 +46,9 @@ WEATHER = {
     "keep_cycles": 7,
     "keep_for": "2d",
     "max_running": 20,
+    "pause_after_failures": 3,
+    "on_failure": ["c"],
+    "finally": ["d"],
     "labels": {"team": "research"},
     "description": "für alle",
 }
@@ -72,11 +75,17 @@ def test_flow_survives_round_trip_through_spec() -> None:
         {"event": {"name": "price", "filter": {"symbol": "ÄÖ", "order.price": {"$gt": 1.5}}}},
         {"flow_finished": {"flow_ids": ["a", "b"], "statuses": ["failed"]}},
         {"flow_finished": {"flow_ids": ["a"]}},
+        {"flow_finished": {}},
     ],
 )
 def test_schedule_survives_round_trip_through_spec(schedule: dict[str, Any]) -> None:
     weather = {"schedule": schedule, "nodes": [], "edges": []}
     assert weather_of(spec_of(weather)) == weather
+
+
+def test_schedule_of_a_single_time_may_be_text() -> None:
+    time = "2030-01-01T00:00:00Z"
+    assert spec_of({"schedule": {"at": time}}) == spec_of({"schedule": {"at": [time]}})
 
 
 def test_omitted_fields_stay_unset() -> None:
@@ -112,7 +121,12 @@ def test_numeric_intervals_become_text(interval: Any, text: str) -> None:
             "schedule.flow_finished.flow_ids: must be a list of texts",
         ),
         ({"interval": True}, "interval: must be a number of seconds or text, is true"),
+        ({"timeout": [5]}, "timeout: must be a number of seconds or text, is a list"),
         ({"keep_cycles": "7"}, "keep_cycles: must be a whole number, is text"),
+        ({"keep_cycles": True}, "keep_cycles: must be a whole number, is true"),
+        ({"on_failure": ["a", 1]}, "on_failure: must be a list of texts"),
+        ({"nodes": [{"min_success": "most"}]}, r"nodes\[0\]\.min_success: must be a number, is text"),
+        ({"nodes": [{"min_success": True}]}, r"nodes\[0\]\.min_success: must be a number, is true"),
         ({"keep_cycles": 2**31}, "keep_cycles: must be from -2147483648 to 2147483647"),
         ({"nodes": [{"min_success": 10**400}]}, r"nodes\[0\]\.min_success: is too large"),
         ({"nodes": [{"min_success": 1e300}]}, r"nodes\[0\]\.min_success: must be from -2147483648 to 2147483647"),
@@ -122,6 +136,7 @@ def test_numeric_intervals_become_text(interval: Any, text: str) -> None:
             {"overlap": "sometimes"},
             'overlap: "sometimes" is not one of skip, allow, queue_one, queue_all, cancel_running',
         ),
+        ({"labels": ["a"]}, "labels: must be an object of texts"),
         ({"labels": {"a": 1}}, "labels: must be an object of texts"),
         ({"labels": {1: "a"}}, "labels: must be an object of texts"),
         ({"nodes": {}}, "nodes: must be a list, is an object"),
