@@ -86,6 +86,11 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         ],
     ),
     (
+        "schedule event with unknown fields",
+        without(flow(schedule={"event": {"name": "price", "filters": {"symbol": "AAPL"}}}), "interval"),
+        [("schedule.event.filters", 'unknown field; did you mean "filter"?')],
+    ),
+    (
         "schedule event with a reserved name",
         without(flow(schedule={"event": {"name": "flow.finished"}}), "interval"),
         [

@@ -1,5 +1,6 @@
 """Which planned times a backfill has, and which of them may begin."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -20,10 +21,14 @@ def test_past_times_of_an_interval_align_with_the_anchor_of_its_flow() -> None:
     times = past_times(ScheduleDefinition(HOUR), anchor, at("2026-10-01T00:00:00"), at("2026-10-01T03:00:00"))
     assert times is not None
     assert (times.first_ms, times.last_ms, times.count) == (at("2026-10-01T00:00:17"), at("2026-10-01T02:00:17"), 3)
-    first = at("2026-10-01T05:00:00")
-    never_started = past_times(ScheduleDefinition(HOUR), 0, first, first + 1)
-    assert never_started is not None
-    assert (never_started.first_ms, never_started.count) == (first, 1)
+
+
+@pytest.mark.parametrize("anchor", [0, -1])
+def test_past_times_of_an_interval_begin_with_the_range_when_no_time_of_the_flow_was_planned(anchor: int) -> None:
+    first = at("2026-10-01T05:00:17")
+    times = past_times(ScheduleDefinition(HOUR), anchor, first, first + HOUR + 1)
+    assert times is not None
+    assert (times.first_ms, times.last_ms, times.count) == (first, first + HOUR, 2)
 
 
 def test_past_times_ignore_start_end_and_max_cycles_of_the_schedule() -> None:
@@ -47,7 +52,8 @@ def test_past_times_of_a_schedule_of_single_times() -> None:
     times = past_times(schedule, 0, 5, 500)
     assert times is not None
     assert (times.first_ms, times.last_ms, times.count) == (5, 50, 2)
-    assert past_times(schedule, 0, 6, 50) is None
+    for from_ms, to_ms in ((1, 5), (6, 50), (501, 900)):
+        assert past_times(schedule, 0, from_ms, to_ms) is None
 
 
 @pytest.mark.parametrize(
@@ -73,3 +79,16 @@ def test_backfill_begins_at_most_max_running_cycles() -> None:
     draft = BackfillDraft("f", 0, 5 * HOUR, times.first_ms, times.last_ms, 5, 3, times.schedule, times.anchor_ms, "ada")
     backfill = Backfill(draft, 4, BackfillStatus.RUNNING, 3 * HOUR, 3, 0, 1, 2, 0, 0)
     assert backfill.steps() == [BackfillStep(4, 3 * HOUR, 4 * HOUR), BackfillStep(4, 4 * HOUR, 0)]
+    earlier = replace(backfill, position_ms=HOUR, begun=1, completed=0)
+    assert earlier.steps() == [BackfillStep(4, HOUR, 2 * HOUR), BackfillStep(4, 2 * HOUR, 3 * HOUR)]
+    assert replace(earlier, running=3).steps() == []
+    assert replace(backfill, position_ms=0).steps() == []
+
+
+def test_backfill_of_single_times_ends_with_the_last() -> None:
+    times = past_times(ScheduleDefinition(times_ms=(5, 50, 500)), 0, 5, 501)
+    assert times is not None
+    draft = BackfillDraft("f", 5, 501, times.first_ms, times.last_ms, 3, 9, times.schedule, times.anchor_ms, "ada")
+    backfill = Backfill(draft, 4, BackfillStatus.RUNNING, 5, 0, 0, 0, 0, 0, 0)
+    assert [step.position_ms for step in backfill.steps()] == [5, 50, 500]
+    assert backfill.steps()[-1].following_ms == 0

@@ -41,6 +41,15 @@ def test_demand_adds_up_components_but_not_waves() -> None:
     demand = Demand(definition, definition.structure())
     assert demand.total == 6
     assert demand.widest(lambda node: node.node_type) == {"feed": 1, "model": 6}
+    joined = read_weather(
+        {
+            "interval": 60,
+            "nodes": [{"id": name, "type": "model"} for name in "abcd"],
+            "edges": [{"source": name, "source_handle": "out", "target": "d", "target_handle": name} for name in "abc"],
+        }
+    ).definition
+    assert joined is not None
+    assert Demand(joined, joined.structure()).total == 3
 
 
 def test_limits_of_a_long_chain_of_as_many_types_are_found_within_a_second() -> None:
@@ -85,11 +94,14 @@ def test_limit_binds_when_more_nodes_can_be_ready_at_once() -> None:
         ("config.max_running_per_node_type", "model", "5", "6", 0),
     ]
     assert bound(fan(4), limits) == []
+    assert bound(fan(5), SystemLimits(max_running_per_flow=5)) == [("config.max_running_per_flow", "", "5", "6", 0)]
 
 
 def test_running_nodes_count_towards_the_limit() -> None:
     limits = SystemLimits(max_running=9, max_running_per_user=10, running=4)
     assert bound(fan(5), limits) == [("config.max_running", "", "9", "6", 4)]
+    of_user = SystemLimits(max_running_per_user=9, max_running_per_flow=9, running=4)
+    assert bound(fan(5), of_user) == [("config.max_running_per_user", "", "9", "6", 4)]
 
 
 def test_limits_of_the_flow_itself_bind() -> None:
@@ -104,14 +116,23 @@ def test_limits_of_the_flow_itself_bind() -> None:
 
 
 def test_rate_binds_when_the_schedule_or_a_single_cycle_exceeds_it() -> None:
-    every_minute = tuple(range(0, 10 * MINUTE, MINUTE))
+    every_minute = tuple(range(90 * MINUTE, 100 * MINUTE, MINUTE))
     limits = SystemLimits(rates={"model": "5/m", "feed": "1/m"})
     assert bound(fan(5), limits, planned=every_minute) == [("config.rates", "model", "5/m", "6/m", 0)]
     assert bound(fan(4), limits, planned=every_minute) == []
     assert bound(fan(5), limits, planned=(0, 60 * MINUTE)) == [("config.rates", "model", "5/m", "6", 0)]
     assert bound(fan(5), limits) == [("config.rates", "model", "5/m", "6", 0)]
+    assert bound(fan(5), limits, planned=(0,)) == [("config.rates", "model", "5/m", "6", 0)]
     costly = fan(3, rate={"key": "acct", "limit": "10/s", "cost": 4})
     assert bound(costly, planned=every_minute) == [("rate", "acct", "10/s", "12", 0)]
+
+
+def test_message_says_how_long_a_rate_holds_up_a_cycle() -> None:
+    costly = fan(3, rate={"key": "acct", "limit": "10/m", "cost": 4})
+    (limit,) = binding_limits(costly, Demand(costly, costly.structure()), SystemLimits(), (), ())
+    assert limit.message == (
+        'a cycle starts 12 nodes with key "acct", but only 10/m may begin, so its last one begins 12 s after the first'
+    )
 
 
 def test_placements_group_workers_by_node_type_without_draining_ones() -> None:
@@ -128,6 +149,8 @@ def test_placements_group_workers_by_node_type_without_draining_ones() -> None:
         Placement("model", 6, ("w1", "w2"), 5, 3, 1),
     )
     assert bound(definition, offers=offers) == [("worker_slots", "model", "5", "6", 2)]
+    roomy = placements(definition.nodes, [*workers, WorkerView("w5", frozenset({"model"}), 1, 0)])
+    assert bound(definition, offers=roomy) == []
     no_workers = placements(definition.nodes, [])
     assert [(each.node_type, each.slots) for each in no_workers] == [("feed", 0), ("model", 0)]
     assert bound(definition, offers=no_workers) == []

@@ -201,6 +201,17 @@ def test_entry_nodes_need_nothing_for_inputs_that_the_event_of_their_schedule_gi
     assert [warning.message.split('"')[1] for warning in warnings] == missing
 
 
+def test_event_of_the_schedule_is_not_given_to_nodes_with_edges() -> None:
+    types = Catalogue({**WORKERS.types, "page": Declared(inputs={"prices": SINGLE, "event": NEEDED})})
+    joined = flow(nodes=[FEED, node("page", "page")], edges=[edge("feed", "page", "prices", "prices")])
+    assert faults_of({**joined, "interval": None, "schedule": {"event": {"name": "order"}}}, types) == [
+        (
+            "nodes[1]",
+            'input "event" of node type "page" is required; give it an edge, or a value as "event" in config',
+        )
+    ]
+
+
 def test_types_are_not_checked_without_a_catalogue() -> None:
     wrong = changed(edges=[edge("feed", "model", "price", "xyz"), edge("feed", "model", "prices", "prices")])
     found = analyzed(wrong)

@@ -47,6 +47,9 @@ def divided(plan: ComponentPlan, statuses: str, begin_at: Collection[str] = ()) 
         ("ab bc ad de", "ccccc", "", ("abcde", "", "")),
         ("ab bc ad de", "ccccc", "d", ("abc", "de", "")),
         ("ab bc ad de", "cfscc", "d", ("a", "bcde", "")),
+        # Nodes may be listed in any order: b comes last, after c, though a leads to it as well.
+        ("ad dc cb ab", "cccc", "", ("abcd", "", "")),
+        ("ad dc cb ab", "cccc", "d", ("a", "bcd", "")),
         # A branch that was not taken is not taken again; one that depends on nodes that run again is open.
         ("ab bc ad", "mssc", "", ("ad", "", "")),
         ("ab bc ad", "mssc", "d", ("a", "d", "")),
@@ -70,6 +73,8 @@ def test_all_done_node_runs_again_after_a_failure_upstream() -> None:
     plan = plan_of("ab bc", c="all_done")
     assert divided(plan, "cfc") == ("a", "bc", "")
     assert divided(plan, "ccc") == ("abc", "", "")
+    # Only a stop skips it.
+    assert divided(plan, "ccs") == ("ab", "c", "")
 
 
 def test_skipped_any_succeeded_node_runs_again_if_one_input_is_live() -> None:

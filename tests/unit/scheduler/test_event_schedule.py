@@ -36,6 +36,7 @@ def read(weather: dict[str, Any]) -> ScheduleDefinition:
             'event "price" with {"price":{"$gt":1.5},"symbol":"AAPL"}',
         ),
         ({"flow_finished": {"flow_ids": ["a", "b"]}, "catch_up_window": 60}, 'the end of flow "a", "b"'),
+        ({"flow_finished": {"flow_ids": ["a", "b", "c"]}}, 'the end of flow "a", "b", "c"'),
         (
             {
                 "flow_finished": {"flow_ids": ["a", "b", "c", "d"], "statuses": ["failed", "timeout"]},

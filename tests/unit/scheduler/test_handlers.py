@@ -94,6 +94,13 @@ def test_failed_handler_turns_completed_into_partial_only(
     assert ("1 of the nodes that handle the outcome did not complete" in final.reason) == (handler is BAD)
 
 
+def test_reason_of_a_cycle_counts_all_nodes_that_did_not_handle_its_outcome() -> None:
+    lost = "2 of the nodes that handle the outcome did not complete"
+    terminated = ComponentEnd(failed=1, terminated=1)
+    assert ended_state(state(c0=GOOD, c1=terminated))[0].reason == lost
+    assert ended_state(state(c0=BAD, c1=terminated))[0].reason == f"1 failed, 1 skipped of 8 nodes; {lost}"
+
+
 def test_outcome_for_handlers_of_a_stopped_cycle() -> None:
     stop = StopRequest("ann", "enough", 5)
     assert outcome_so_far(state(stop, c0=BAD)) == (CycleStatus.CANCELLED, "enough (1 failed, 1 skipped of 8 nodes)")
