@@ -111,6 +111,33 @@ async def test_cancelled_caller_withdraws_item_that_still_waits() -> None:
     assert flushes.batches == [[1], [3]]
 
 
+async def test_nothing_is_flushed_when_every_caller_has_withdrawn() -> None:
+    flushes = Flushes()
+    batcher = Batcher(flushes)
+    batcher.submit(1).cancel()
+    await batcher.close()
+    assert flushes.batches == []
+
+
+async def test_cancelled_flush_leaves_no_caller_waiting() -> None:
+    flushes = Flushes()
+    batcher = Batcher(flushes)
+    flushes.open.clear()
+    flushed = batcher.submit(1)
+    await until(lambda: flushes.batches, "a flush is under way")
+    waiting = batcher.submit(2)
+    # As at the end of a loop, which cancels what still runs.
+    (task,) = asyncio.all_tasks() - {asyncio.current_task()}
+    task.cancel()
+    await asyncio.wait([task, flushed, waiting])
+    assert flushed.cancelled()
+    assert waiting.cancelled()
+    assert task.cancelled()
+    flushes.open.set()
+    assert await batcher.submit(3) == 6
+    assert flushes.batches == [[1], [3]]
+
+
 async def test_idle_batcher_leaves_no_task_running() -> None:
     batcher = Batcher(Flushes())
     await batcher.submit(1)

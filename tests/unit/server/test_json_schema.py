@@ -61,6 +61,19 @@ def test_messages_name_the_expected_type_and_stay_short() -> None:
     assert len(violation.message) < 320
 
 
+def test_faults_of_conditional_parts_are_found() -> None:
+    schema = {"if": {"properties": {"kind": {"const": "limit"}}}, "then": {"required": ["price"]}}
+    assert [fault.message for fault in check(schema, {"kind": "limit"})] == ['"price" is a required property']
+    assert check(schema, {"kind": "market"}) == []
+
+
+def test_message_about_a_known_key_suggests_no_other() -> None:
+    closed = {"properties": {"window": {"type": "integer"}}, "additionalProperties": False}
+    for schema in (closed, {"properties": closed["properties"]}):
+        (fault,) = check(schema, {"window": "x"})
+        assert fault.message == '"x" is not of type "integer"'
+
+
 def test_the_number_of_faults_is_bounded() -> None:
     assert len(check({"items": {"type": "integer"}}, ["x"] * 10_000)) == 100
 

@@ -25,6 +25,7 @@ from tradewind.server.json_types import ANY, types_of
         ({"allOf": [{"type": ["string", "null"]}, {"type": ["null", "array"]}]}, {"null"}),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}}, {"object"}),
         ({"$ref": "#"}, ANY),
+        ({"type": "string", "allOf": [{"$ref": "#"}]}, {"string"}),
         ({"anyOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}}, ANY),
         ({"$ref": "#/$defs/missing"}, ANY),
         ({"$ref": "#a", "$defs": {"a": {"$anchor": "a", "type": "string"}}, "a": {"type": "null"}}, ANY),

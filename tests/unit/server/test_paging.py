@@ -22,7 +22,7 @@ def test_a_negative_page_size_is_a_violation() -> None:
         page_size_of(-1)
 
 
-@pytest.mark.parametrize("position", [Position(2**53, "momentum"), Position(0, "ünïcode ?/+")])
+@pytest.mark.parametrize("position", [Position(2**53, "momentum"), Position(0, "ünïcode ?/+"), Position(0, "???>>>")])
 def test_page_token_round_trips_its_position(position: Position) -> None:
     token = page_token(position)
     assert token.isascii()
@@ -35,7 +35,10 @@ def test_empty_token_stands_for_first_page_and_end_of_list() -> None:
     assert page_token(None) == ""
 
 
-@pytest.mark.parametrize("token", ["nonsense!", "a", "AAAA", page_token("other"), page_token([1]), "é"])
+@pytest.mark.parametrize(
+    "token",
+    ["nonsense!", "a", "AAAA", page_token("other"), page_token([1]), "é", "!!!!" + page_token(Position(1, "a"))],
+)
 def test_foreign_page_token_is_a_violation(token: str) -> None:
     with pytest.raises(InvalidInput, match="page_token: is not a page token of this list") as caught:
         page_position(token, Position)

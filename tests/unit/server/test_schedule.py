@@ -25,6 +25,8 @@ def test_trigger_on_time_fires_and_misses_nothing() -> None:
 def test_clock_slightly_behind_does_not_delay_a_due_trigger() -> None:
     assert catch_up(EVERY_TEN, 20, 19, 1000) == Verdict(20, 30)
     assert catch_up(EVERY_TEN, 20, 19, 1000, fire_all=True) == Verdict(20, 30)
+    # The same for the very first time of a schedule.
+    assert catch_up(Schedule(IntervalGrid(10, 20)), 20, 19, 1000) == Verdict(20, 30)
 
 
 def test_latest_of_passed_times_fires() -> None:
@@ -40,6 +42,18 @@ def test_times_older_than_the_catch_up_window_are_missed() -> None:
     daily = Schedule(IntervalGrid(1000, 0))
     assert catch_up(daily, 2000, 2600, 500) == Verdict(None, 3000, Span(2000, 2000, 1))
     assert catch_up(daily, 2000, 2600, 500, fire_all=True) == Verdict(None, 3000, Span(2000, 2000, 1))
+
+
+def test_time_exactly_as_old_as_the_window_fires() -> None:
+    assert catch_up(EVERY_TEN, 20, 50, 30, fire_all=True) == Verdict(20, 30)
+    assert catch_up(EVERY_TEN, 20, 57, 17, fire_all=True) == Verdict(40, 50, Span(20, 30, 2))
+    daily = Schedule(IntervalGrid(1000, 0))
+    assert catch_up(daily, 2000, 2500, 500) == Verdict(2000, 3000)
+
+
+def test_time_that_is_planned_for_now_fires() -> None:
+    assert catch_up(EVERY_TEN, 20, 60, 5, fire_all=True) == Verdict(60, 70, Span(20, 50, 4))
+    assert catch_up(EVERY_TEN, 20, 60, 5) == Verdict(60, 70, Span(20, 50, 4))
 
 
 def test_last_planned_time_has_no_successor() -> None:
