@@ -107,6 +107,22 @@ async def test_deadlines_expire_in_order_of_time() -> None:
     assert bench.ended == ["t1", "t2", "t3"]
 
 
+async def test_later_deadline_does_not_put_off_an_earlier_one() -> None:
+    @node("slow")
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    async with Bench([slow]) as bench:
+        for token, seconds in (("soon", 0.1), ("late", 600)):
+            assignment = bench.assignment("slow", token)
+            assignment.MergeFrom(deadline_in(seconds))
+            bench.executor.start(assignment)
+        run = await bench.end("soon")
+
+    assert run.error is not None
+    assert run.error.code == "TIMEOUT"
+
+
 async def test_jump_of_system_clock_ends_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
     go_on, clock = asyncio.Event(), time.time
 

@@ -148,6 +148,20 @@ async def test_eager_timeout_may_be_days(days: int) -> None:
     assert given.deadline.seconds == 10**9 + min(days, 36_600) * 86_400
 
 
+async def test_eager_node_has_the_run_of_the_node_before() -> None:
+    before = chain("add")
+    before.user_id, before.component_id, before.run, before.traceparent = "ann", "c0", 3, "00-1-2-01"
+    before.planned_time.seconds = 10**9
+    given = next_assignment(before, before.eager_steps, [("output", "1")], time.time)
+    assert given is not None
+    for field in ("flow_id", "cycle", "run", "run_id", "component_id", "user_id", "traceparent", "planned_time"):
+        assert getattr(given, field) == getattr(before, field), field
+    before.ClearField("planned_time")
+    given = next_assignment(before, before.eager_steps, [("output", "1")], time.time)
+    assert given is not None
+    assert not given.HasField("planned_time")
+
+
 @pytest.mark.parametrize("types", [("late_add",), ("unknown",)])
 async def test_node_type_not_eager_on_this_worker_does_not_follow(types: tuple[str, ...]) -> None:
     async with Bench(NODES) as bench:

@@ -388,9 +388,11 @@ async def test_later_attempt_ends_earlier_one_on_same_worker() -> None:
 
     async with Bench([long]) as bench:
         first = bench.assignment("long", "t1")
+        bench.executor.start(bench.assignment("long", "other"))
         bench.executor.start(first)
         await until(lambda: bench.executor.held["t1"].begun_ns, "the first attempt runs")
         second = work_pb2.NodeTaskAssignment(token="t2", node_task_id=first.node_task_id, node_type="long", attempt=2)
         assert (await bench.run(second)).output == 2
         await until(lambda: stopped == [1], "the first attempt is stopped")
         assert bench.ended == ["t2"]
+        assert bench.executor.held["other"].stop is None

@@ -169,3 +169,17 @@ async def test_drop_includes_withheld_eager_successors() -> None:
     assert outbox.drop("a") == ["a", "b", "c"]
     outbox.complete("c", [], 5)
     assert not outbox.is_unconfirmed("c")
+
+
+async def test_acknowledgement_makes_known_only_tokens_of_messages_before_it() -> None:
+    outbox = new_outbox()
+    begin(outbox)
+    outbox.take(2)
+    outbox.complete("c", [], 5, "", "d")
+    outbox.take(3)
+    outbox.complete("b", [], 5)
+    outbox.complete("d", [], 5)
+    outbox.acknowledge(2)
+    assert tokens(outbox.take(4)) == ["b"]
+    outbox.acknowledge(3)
+    assert tokens(outbox.take(5)) == ["d"]
