@@ -15,7 +15,7 @@ STOP = StopMark("enough", "ann", 1)
 
 def component(nodes: int, *, stop: StopMark | None = None, **counts: Any) -> Component:
     """Return a batch; it is finished when all its items have ended."""
-    open_ = nodes - sum(count for name, count in counts.items() if name != "running")
+    open_ = nodes - sum(count for name, count in counts.items() if name not in ("running", "cached"))
     status = ComponentStatus.RUNNING if open_ else ComponentStatus.FINISHED
     return Component(RunName.of_batch("b"), "r", "0", status, "ann", "p", nodes, stop=stop, **counts)
 
@@ -40,6 +40,13 @@ def component(nodes: int, *, stop: StopMark | None = None, **counts: Any) -> Com
 )
 def test_batch_status_follows_from_item_counts(batch: Component, status: BatchStatus) -> None:
     assert batch_status(batch) is status
+
+
+def test_progress_counts_each_item_once() -> None:
+    batch = component(12, running=2, completed=3, failed=1, terminated=1, skipped=1, cached=2)
+    assert BatchProgress.of(batch) == BatchProgress(
+        total=12, queued=4, running=2, completed=3, failed=1, cancelled=2, cached=2
+    )
 
 
 def test_progress_is_100_percent_only_at_the_end() -> None:
