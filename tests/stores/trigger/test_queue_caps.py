@@ -49,6 +49,7 @@ async def test_full_queue_refuses_new_triggers_but_updates_existing_ones(small: 
     assert await small.queues.fire(order, Event("e2", "tick")) == [Outcome.FULL]
     assert await small.queues.fire(order, Event("e1", "tick")) == [Outcome.DUPLICATE]
     await queue.remove(PARTITION, "b", 0)
+    assert (await small.queues.counts(PARTITION, "q")).triggers == 1
     await queue.save(PARTITION, TriggerDraft("c", "q", Schedule.once(0)))
 
 

@@ -16,9 +16,11 @@ from tradewind.server.redis.client import Client, connect
 from tradewind.server.redis.embedded import EmbeddedStore
 from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.trigger.domain.claim import SHARED, Ack, Subscription
+from tradewind.trigger.domain.event import Event
 from tradewind.trigger.domain.schedule import OnEvent, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports.claims import ClaimOrder, Heads
+from tradewind.trigger.ports.queues import FiringOrder
 from tradewind.trigger.ports.triggers import Page
 from tradewind.trigger.stores.keys import ACL, Keys
 from tradewind.trigger.stores.redis import RedisTriggerStore
@@ -153,22 +155,28 @@ async def test_sweep_removes_and_counts_orphaned_entries_and_restores_missing_on
     for id in ("lost", "held", "kept", "forgotten"):
         await queue.save(PARTITION, TriggerDraft(id, "q", Schedule.once(redis_bench.now + HOUR)))
     await queue.save(PARTITION, TriggerDraft("due", "q", Schedule.once(redis_bench.now)))
-    await queue.save(PARTITION, TriggerDraft("listens", "q", Schedule(OnEvent("tick", EventFilter("")))))
+    on_tick = OnEvent("tick", EventFilter(""))
+    for id in ("listens", "paused"):
+        await queue.save(PARTITION, TriggerDraft(id, "q", Schedule(on_tick)))
+    await redis_bench.queues.pause(PARTITION, "q", "paused", "")
     order = ClaimOrder(Subscription(PARTITION, SHARED, "s"), 10, 1000, "n")
-    await queue.claim_due([order])
+    await queue.save(PARTITION, TriggerDraft("over", "q", Schedule(on_tick, max_firings=1)))
+    await redis_bench.queues.fire([FiringOrder(PARTITION, "q", "over")], Event("e1", "tick"))
+    (claims,) = await queue.claim_due([order])
+    await queue.ack([Ack(token(one.token)) for one in claims.due if one.parent is not None], "s")
     await client.delete(keys.trigger(PARTITION, "lost"), keys.trigger(PARTITION, "due"))
     await client.execute_command("ZREM", keys.due(PARTITION), "forgotten")
-    await client.execute_command("HDEL", keys.event(PARTITION, "tick"), "q/listens")
+    await client.execute_command("HDEL", keys.event(PARTITION, "tick"), "q/listens", "q/paused")
 
     swept = {
         index: await redis_bench.queues.sweep(PARTITION, "q", index, 0) for index in ("all", "due", "claimed", "dead")
     }
 
-    assert sorted(swept["all"].mended) == ["forgotten", "listens"]
+    assert sorted(swept["all"].mended) == ["forgotten", "listens", "paused"]
     assert (swept["due"].orphans, swept["claimed"].orphans) == (("lost",), ("due",))
     counts = await redis_bench.queues.counts(PARTITION, "q")
-    assert (counts.orphans, counts.scheduled, counts.claimed, counts.triggers) == (2, 3, 0, 4)
-    assert [one.trigger_id for one in await redis_bench.queues.listeners("tick")] == ["listens"]
+    assert (counts.orphans, counts.scheduled, counts.claimed, counts.triggers) == (2, 3, 0, 6)
+    assert sorted(one.trigger_id for one in await redis_bench.queues.listeners("tick")) == ["listens", "paused"]
 
 
 async def sweep_queue(bench: Bench, queue: str) -> None:
