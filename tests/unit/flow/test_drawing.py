@@ -102,10 +102,10 @@ def test_chain_of_ten_thousand_nodes_is_drawn_quickly() -> None:
     node = flow.node("n0", "noop")
     for number in range(1, 10_000):
         node = node >> flow.node(f"n{number}", "noop")["x"]
-    begun = time.perf_counter()
+    begun = time.process_time()
     lines = flow.to_text().splitlines()
     assert len(lines) == 19_999
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
     assert max(map(len, lines)) < 80
 
 
