@@ -10,7 +10,7 @@ from tests.stores.scheduler.ticks import running, tick
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import STOP, StopRequest
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
-from tradewind.scheduler.domain.flow_record import FlowStop, RegisterOutcome, StatusOutcome
+from tradewind.scheduler.domain.flow_record import FlowOutline, FlowStop, RegisterOutcome, StatusOutcome
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
@@ -104,6 +104,29 @@ async def test_ids_are_listed_in_order_over_all_partitions(bench: Bench) -> None
     assert await bench.stores.flows.list_ids("", 100) == every
     assert await bench.stores.flows.list_ids("flow-07", 3) == every[8:11]
     assert await bench.stores.flows.list_ids("flow-39", 3) == []
+
+
+async def test_outlines_are_read_in_order_over_all_partitions(bench: Bench) -> None:
+    every = [f"flow-{number:03}" for number in range(300)]
+    for flow_id in reversed(every):
+        await bench.register(flow_id)
+    seen: list[str] = []
+    after = ""
+    while after or not seen:
+        outlines, after = await bench.stores.flows.outlines(after, 40)
+        assert 0 < len(outlines) <= 40
+        seen += [each.flow_id for each in outlines]
+    assert seen == every
+    assert [each.flow_id for each in (await bench.stores.flows.outlines("flow-298", 9))[0]] == ["flow-299"]
+    assert await bench.stores.flows.outlines("flow-299", 9) == ([], "")
+
+
+async def test_outline_says_what_lists_choose_by(bench: Bench) -> None:
+    await bench.register()
+    flow = await bench.flow()
+    size = len(flow.config_json) + len(flow.structure_json)
+    expected = FlowOutline("f", flow.user_id, flow.status, flow.labels, flow.created_ms, size)
+    assert await bench.stores.flows.outlines("", 10) == ([expected], "")
 
 
 async def test_starting_sets_the_first_planned_time_and_fills_the_outbox(bench: Bench) -> None:

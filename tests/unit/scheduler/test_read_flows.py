@@ -1,20 +1,76 @@
 """Reading only as much about cycles as is asked for, and the answers about flows that do not exist."""
 
 import asyncio
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
 from tradewind.scheduler.domain.beginning import RerunRequest
 from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.flow_record import FlowOutline, FlowRecord
 from tradewind.scheduler.domain.log_line import LogLine
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.use_cases.read_flows import CycleFilter, ReadFlows
+from tradewind.scheduler.ports.flows import FlowRecords
+from tradewind.scheduler.use_cases.read_flows import CycleFilter, FlowFilter, ReadFlows
 from tradewind.scheduler.use_cases.read_logs import LineFilter, ReadLogs
 from tradewind.scheduler.use_cases.similar_flows import no_such_flow
 from tradewind.server.access.identity import Identity, set_identity
 from tradewind.server.access.roles import Role
+
+
+class SpiedFlows:
+    """Flows in memory; notes how many are outlined and which are read whole."""
+
+    def __init__(self, flows: FlowRecords) -> None:
+        self._flows = flows
+        self.outlined = 0
+        self.read: list[str] = []
+
+    async def outlines(self, after: str, limit: int) -> tuple[list[FlowOutline], str]:
+        found = await self._flows.outlines(after, limit)
+        self.outlined += len(found[0])
+        return found
+
+    async def find(self, flow_ids: Sequence[str]) -> list[FlowRecord | None]:
+        self.read += flow_ids
+        return await self._flows.find(flow_ids)
+
+
+async def spied(scheduler: MemoryScheduler) -> tuple[SpiedFlows, ReadFlows]:
+    stores = scheduler.stores
+    spy: Any = SpiedFlows(stores.flows)
+    return spy, ReadFlows(spy, stores.cycles, stores.states)
+
+
+async def test_one_page_examines_a_bounded_number_of_flows_and_reads_none_that_is_not_wanted() -> None:
+    scheduler = MemoryScheduler()
+    for number in range(5600):
+        await scheduler.register(f"flow-{number:04}", user_id="ann" if number % 700 == 699 else "bob")
+    spy, read = await spied(scheduler)
+    pages: list[list[str]] = []
+    after: str | None = ""
+    while after is not None:
+        page, after = await read.flows(FlowFilter(user_id="ann"), after, 100)
+        pages.append([flow.flow_id for flow in page])
+        assert spy.outlined <= 5500 * len(pages)
+    assert pages == [
+        ["flow-0699", "flow-1399", "flow-2099", "flow-2799", "flow-3499", "flow-4199", "flow-4899"],
+        ["flow-5599"],
+    ]
+    assert spy.read == [flow_id for page in pages for flow_id in page]
+    assert await read.flows(FlowFilter(user_id="eve"), "", 100) == ([], "flow-5099")
+
+
+async def test_page_reads_only_the_flows_that_one_message_holds() -> None:
+    scheduler = MemoryScheduler()
+    for number in range(60):
+        await scheduler.register(f"flow-{number:02}", config="x" * 100_000)
+    spy, read = await spied(scheduler)
+    page, after = await read.flows(FlowFilter(), "", 50)
+    assert [flow.flow_id for flow in page] == spy.read == [f"flow-{number:02}" for number in range(5)]
+    assert after == "flow-04"
 
 
 async def test_rerun_of_an_old_cycle_counts_as_recently_started() -> None:

@@ -108,6 +108,18 @@ class FlowRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowOutline:
+    """What lists choose flows by; `size` is how many bytes the definition and its structure have together."""
+
+    flow_id: str
+    user_id: str
+    status: FlowStatus
+    labels: tuple[tuple[str, str], ...]
+    created_ms: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class FlowRegistration:
     """A definition to put on record. An empty `user_id` keeps the owner, or is "default" for a new flow.
 

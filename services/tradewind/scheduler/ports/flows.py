@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tradewind.scheduler.domain.flow_record import (
+    FlowOutline,
     FlowRecord,
     FlowRegistration,
     RegisterOutcome,
@@ -39,6 +40,14 @@ class FlowRecords(Protocol):
 
     async def list_ids(self, after: str, limit: int) -> list[str]:
         """Return up to `limit` ids greater than `after`, in byte order, over all partitions."""
+        ...
+
+    async def outlines(self, after: str, limit: int) -> tuple[list[FlowOutline], str]:
+        """Return up to `limit` flows with ids greater than `after`, in byte order over all partitions, and the id to go
+        on after, "" when no flows are left. There may be fewer, even none, while flows are left.
+
+        It does not read definitions, however large they are, and works while the store is full.
+        """
         ...
 
     async def change_status(self, change: StatusChange) -> StatusAnswer:

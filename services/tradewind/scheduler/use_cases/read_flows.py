@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
-from tradewind.scheduler.domain.flow_record import FlowRecord
+from tradewind.scheduler.domain.flow_record import FlowOutline, FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
@@ -17,6 +17,9 @@ from tradewind.server.faults import NotFound
 from tradewind.server.paging import Page
 
 _LEAST_READ = 50
+_AT_ONCE = 500
+_MOST_EXAMINED = 5000
+"""Of how many flows one page says whether they are wanted: some 50 ms of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class FlowFilter:
     created_before_ms: int = 0
     user_id: str = ""
 
-    def matches(self, flow: FlowRecord) -> bool:
+    def matches(self, flow: FlowOutline) -> bool:
         """Say whether a flow is wanted."""
         if self.user_id not in ("", flow.user_id):
             return False
@@ -89,19 +92,23 @@ class ReadFlows:
     async def flows(self, wanted: FlowFilter, after: str, limit: int) -> tuple[list[FlowRecord], str | None]:
         """Return up to `limit` flows with ids greater than `after`, by id, and the next page's `after`, None for none.
 
-        There are fewer when one message would not hold them.
+        There are fewer, even none, when one message would not hold them, or the next ones wanted are far behind.
         """
-        page: Page[FlowRecord] = Page(limit)
+        page: Page[str] = Page(limit)
+        examined = 0
         while True:
-            ids = await self._flows.list_ids(after, max(limit, _LEAST_READ))
-            if not ids:
-                return page.items, None
-            for flow in await self._flows.find(ids):
-                if flow is None or not wanted.matches(flow):
-                    continue
-                if not page.add(flow, len(flow.config_json) + len(flow.structure_json)):
-                    return page.items, page.items[-1].flow_id
-            after = ids[-1]
+            outlines, left = await self._flows.outlines(after, _AT_ONCE if examined else max(limit, _LEAST_READ))
+            for flow in outlines:
+                if wanted.matches(flow) and not page.add(flow.flow_id, flow.size):
+                    return await self._on_record(page.items), after
+                after = flow.flow_id
+            examined += len(outlines)
+            after = left
+            if not left or examined >= _MOST_EXAMINED:
+                return await self._on_record(page.items), left or None
+
+    async def _on_record(self, flow_ids: Sequence[str]) -> list[FlowRecord]:
+        return [flow for flow in await self._flows.find(flow_ids) if flow is not None]
 
     async def any(self) -> bool:
         """Say whether any flow is on record."""

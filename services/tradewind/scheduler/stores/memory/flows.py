@@ -7,6 +7,7 @@ from tradewind.scheduler.domain.chain_state import StopRequest
 from tradewind.scheduler.domain.firing import FiringOutcome
 from tradewind.scheduler.domain.flow_record import (
     DEFAULT_USER,
+    FlowOutline,
     FlowRecord,
     FlowRegistration,
     FlowStop,
@@ -132,6 +133,11 @@ class MemoryFlows:
     async def list_ids(self, after: str, limit: int) -> list[str]:
         return sorted(flow_id for flow_id in self._data.flows if flow_id > after)[:limit]
 
+    async def outlines(self, after: str, limit: int) -> tuple[list[FlowOutline], str]:
+        ids = await self.list_ids(after, limit + 1)
+        found = [_outline(self._data.flows[flow_id]) for flow_id in ids[:limit]]
+        return found, ids[limit - 1] if len(ids) > limit else ""
+
     async def change_status(self, change: StatusChange) -> StatusAnswer:
         now = self._data.now()
         flow = self._data.flows.get(change.flow_id)
@@ -218,6 +224,11 @@ def _record_revision(flow: Flow, registration: FlowRegistration, now: int) -> No
     flow.history[flow.revision] = Revision(
         flow.revision, now, registration.by, registration.note, registration.digest, registration.labels
     )
+
+
+def _outline(flow: Flow) -> FlowOutline:
+    size = len(flow.config_json.encode()) + len(flow.structure_json.encode())
+    return FlowOutline(flow.flow_id, flow.user_id, flow.status, tuple(sorted(flow.labels)), flow.created_ms, size)
 
 
 def _record(flow: Flow) -> FlowRecord:

@@ -8,6 +8,7 @@ import msgspec
 
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import (
+    FlowOutline,
     FlowRecord,
     FlowRegistration,
     FlowStop,
@@ -25,10 +26,18 @@ from tradewind.scheduler.stores.redis.ranks import STOPPING
 from tradewind.scheduler.stores.redis.scripts import TOMBSTONE_MS, Scripted, request_args, script
 from tradewind.server.partitions import PARTITIONS, partition_of
 
+_LEAST_OUTLINED = 8
+"""How many flows of each partition are read at least, since few flows are not divided equally."""
+
 
 class _Registered(msgspec.Struct, array_like=True):
     outcome: RegisterOutcome
     revision: int
+
+
+class _Outlines(msgspec.Struct, array_like=True):
+    outlines: list[tuple[str, str, str, str, int, int]]
+    after: str
 
 
 class _StatusChanged(msgspec.Struct, array_like=True):
@@ -39,6 +48,7 @@ class _StatusChanged(msgspec.Struct, array_like=True):
 
 
 _REGISTER = script("register_flow", _Registered)
+_OUTLINE = script("outline_flows", _Outlines)
 _CHANGE_STATUS = script("change_status", _StatusChanged)
 _RAISE_EPOCH = script("raise_epoch", int)
 _REMOVE = script("remove_flow", bool)
@@ -104,6 +114,23 @@ class RedisFlows:
         found = heapq.merge(*await pipeline.execute())
         return [flow_id.decode() for flow_id, _ in zip(found, range(limit), strict=False)]
 
+    async def outlines(self, after: str, limit: int) -> tuple[list[FlowOutline], str]:
+        # Each partition holds about as many of the flows that come next: ask each for a little more than its share.
+        each = _LEAST_OUTLINED + limit // PARTITIONS
+        calls = [
+            ((self._keys.owner(partition),), self._scripted.args(partition, after=after, flows=each))
+            for partition in range(PARTITIONS)
+        ]
+        replies = await _OUTLINE.many(self._client, calls)
+        # Beyond where a partition has more, flows of it may be missing.
+        frontier = min((reply.after for reply in replies if reply.after), default="")
+        rows = sorted(row for reply in replies for row in reply.outlines if not frontier or row[0] <= frontier)
+        found = [
+            FlowOutline(flow_id, user_id, FlowStatus(status), _labels(labels), created_ms, size)
+            for flow_id, user_id, status, labels, created_ms, size in rows[:limit]
+        ]
+        return found, found[-1].flow_id if len(rows) > limit else frontier
+
     async def change_status(self, change: StatusChange) -> StatusAnswer:
         answer: StatusAnswer | None = None
         allowed_from = [status.value for status in change.allowed_from]
@@ -148,14 +175,13 @@ class RedisFlows:
 
 
 def _record(text: Mapping[str, str], running: int) -> FlowRecord:
-    labels = msgspec.json.decode(text["labels"], type=dict[str, str])
     return FlowRecord(
         flow_id=text["id"],
         user_id=text["user_id"],
         status=FlowStatus(text["status"]),
         config_json=text["config"],
         structure_json=text["structure"],
-        labels=tuple(sorted(labels.items())),
+        labels=_labels(text["labels"]),
         last_cycle=int(text["last_cycle"]),
         next_execution_ms=int(text["next_execution"]),
         created_ms=int(text["created_at"]),
@@ -171,6 +197,10 @@ def _record(text: Mapping[str, str], running: int) -> FlowRecord:
         pause=_pause(text) if "paused_at" in text else None,
         stop=_stop(text) if "stopped_at" in text else None,
     )
+
+
+def _labels(text: str) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(msgspec.json.decode(text, type=dict[str, str]).items()))
 
 
 def _pause(text: Mapping[str, str]) -> Pause:

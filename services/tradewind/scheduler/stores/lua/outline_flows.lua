@@ -1,0 +1,17 @@
+-- Reads of some of a partition's flows what lists choose by, and how large their definitions are.
+-- KEYS: 1 owner. args: base, epoch (0), now, after (flow id to go on after, "" for the first), flows (how many).
+-- Returns {outlines {flow_id, user_id, status, labels, created_at, bytes of definition and structure}, after (flow id to
+-- go on after, "" if no flows are left)}.
+--!allow-oom
+--!include partition
+local outlines, after = {}, args.after
+local ids = call('ZRANGE', base .. 'flows', after == '' and '-' or '(' .. after, '+', 'BYLEX', 'LIMIT', 0, args.flows)
+for _, flow_id in ipairs(ids) do
+  local key = flow_key(flow_id)
+  local known = call('HMGET', key, 'user_id', 'status', 'labels', 'created_at')
+  if known[1] then
+    local size = call('HSTRLEN', key, 'config') + call('HSTRLEN', key, 'structure')
+    outlines[#outlines + 1] = {flow_id, known[1], known[2], known[3], tonumber(known[4]), size}
+  end
+end
+return cmsgpack.pack({outlines, #ids == args.flows and ids[#ids] or ''})
