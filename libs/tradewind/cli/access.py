@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import fail
-from tradewind.cli.parameters import Output
+from tradewind.cli.parameters import Limit, Output, take
 from tradewind.cli.parsing import parse_duration
 from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
@@ -212,9 +212,9 @@ async def quotas(
 
 @users.command("list")
 @asynchronous
-async def list_users(session: Session, output: Output = Format.TEXT) -> None:
-    """List users."""
+async def list_users(session: Session, limit: Limit = 100, output: Output = Format.TEXT) -> None:
+    """List users by id."""
     async with session.client() as client:
-        found = [user async for user in client.list_users()]
+        found = await take(session.screen, limit, client.list_users())
     rows = [(each.user_id, each.role, session.screen.when(each.updated_at), each.time_zone) for each in found]
     session.screen.results(output, found, ["USER", "ROLE", "CHANGED", "ZONE"], rows)

@@ -71,7 +71,7 @@ async def backfill(
 async def backfills(session: Session, name: FlowName, limit: Newest = 20, output: Output = Format.TEXT) -> None:
     """List backfills and their progress, newest first."""
     async with session.client() as client:
-        found = await take(limit, client.list_backfills(name))
+        found = await take(session.screen, limit, client.list_backfills(name))
     rows = [
         (
             str(each.backfill_id),

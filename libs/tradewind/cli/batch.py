@@ -165,7 +165,7 @@ async def list_(
 
     statuses = parse_statuses(status, BatchStatus)
     async with session.client() as client:
-        batches = await take(limit, client.list_batches(statuses=statuses))
+        batches = await take(session.screen, limit, client.list_batches(statuses=statuses))
     rows = [
         (
             batch.batch_id,

@@ -166,7 +166,7 @@ async def list_(
     statuses = parse_statuses(status, CycleStatus)
     async with session.client() as client:
         found = client.list_cycles(flow, statuses=statuses, started_after=started_after, started_before=started_before)
-        cycles = await take(limit, found)
+        cycles = await take(session.screen, limit, found)
     rows = [
         (
             f"{each.cycle}{f' run {each.run}' if each.run else ''}",

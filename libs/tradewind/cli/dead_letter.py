@@ -21,7 +21,7 @@ async def list_(session: Session, limit: Newest = 20, output: Output = Format.TE
     They are node tasks that lost their worker too often, or failed in all attempts.
     """
     async with session.client() as client:
-        letters = await take(limit, client.list_dead_letters())
+        letters = await take(session.screen, limit, client.list_dead_letters())
     rows = [
         (
             letter.node_task_id,

@@ -14,12 +14,14 @@ from tradewind.cli.parameters import (
     Inputs,
     InputsJson,
     Labels,
+    Limit,
     Output,
     Patience,
     ReasonOption,
     Wait,
     Yes,
     only_in_status,
+    take,
 )
 from tradewind.cli.parsing import (
     check_patience,
@@ -311,15 +313,16 @@ async def list_(
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only flows with this label; may be repeated.")
     ] = None,
+    limit: Limit = 100,
     output: Output = Format.TEXT,
 ) -> None:
-    """List flows."""
+    """List flows by name."""
     from tradewind.client import FlowStatus
 
     statuses = parse_statuses(status, FlowStatus)
     labels = parse_pairs(label, "--label")
     async with session.client() as client:
-        flows = [flow async for flow in client.list_flows(statuses=statuses, labels=labels)]
+        flows = await take(session.screen, limit, client.list_flows(statuses=statuses, labels=labels))
     if not flows and session.screen.terminal and output is Format.TEXT:
         session.screen.line("no flows; register one with: tradewind flow register NAME FILE", "dim")
         return

@@ -97,7 +97,7 @@ async def cancel(session: Session, job_id: JobId, output: Output = Format.TEXT) 
 async def list_(session: Session, limit: Newest = 20, output: Output = Format.TEXT) -> None:
     """List jobs, newest first."""
     async with session.client() as client:
-        jobs = await take(limit, client.list_bulk_jobs())
+        jobs = await take(session.screen, limit, client.list_bulk_jobs())
     rows = [
         (
             each.job_id,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from tradewind.cli.parsing import parse_duration, parse_time
-from tradewind.cli.screen import Format
+from tradewind.cli.screen import Format, Screen
 
 Record = TypeVar("Record")
 
@@ -24,6 +24,7 @@ Definition = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation at a terminal.")]
 Output = Annotated[Format, typer.Option("-o", "--format", help="Output format; json for programs.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; may be repeated.")]
+Limit = Annotated[int, typer.Option(min=1, help="Show at most this many.")]
 Newest = Annotated[int, typer.Option(min=1, help="Show at most this many, newest first.")]
 StartedAfter = Annotated[
     datetime | None,
@@ -95,11 +96,12 @@ def only_in_status(things: str, statuses: str) -> Any:
     return typer.Option("--status", metavar=statuses, help=f"Only {things} in this status; may be repeated.")
 
 
-async def take(limit: int, records: AsyncIterator[Record]) -> list[Record]:
-    """Return the first `limit` records."""
+async def take(screen: Screen, limit: int, records: AsyncIterator[Record]) -> list[Record]:
+    """Return the first `limit` records; if there are more, note that."""
     found: list[Record] = []
     async for record in records:
-        found.append(record)
         if len(found) == limit:
+            screen.notes([f"there are more than these {limit}; --limit shows more"])
             break
+        found.append(record)
     return found

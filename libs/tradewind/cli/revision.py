@@ -89,7 +89,7 @@ async def revisions(session: Session, name: FlowName, limit: Newest = 20, output
     Shows who made each, when and why.
     """
     async with session.client() as client:
-        found = await take(limit, client.list_revisions(name))
+        found = await take(session.screen, limit, client.list_revisions(name))
     rows = [
         (
             f"{each.revision}{' *' if each.current else ''}",

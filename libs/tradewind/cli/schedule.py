@@ -73,7 +73,7 @@ async def firings(
     Each was fired, skipped, queued, missed or dropped, and the list says why; the newest comes first.
     """
     async with session.client() as client:
-        lines = await take(limit, client.list_firings(name, backfill_id=backfill or 0))
+        lines = await take(session.screen, limit, client.list_firings(name, backfill_id=backfill or 0))
     rows = [
         (
             planned(line.planned_time),

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
+_NAMES = 5
+
 STYLES = {
     "running": "cyan",
     "queued": "yellow",
@@ -179,6 +181,12 @@ def planned(moment: datetime | None) -> str:
 def counted(count: int, noun: str) -> str:
     """Return `1 node`, `2 nodes`."""
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def some(names: Sequence[str]) -> str:
+    """Return a cell with the first five names, and how many more there are."""
+    more = len(names) - _NAMES
+    return ",".join(names[:_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def iso(moment: datetime) -> str:

@@ -150,7 +150,7 @@ async def list_(
 
     statuses = parse_statuses(status, NodeTaskStatus)
     async with session.client() as client:
-        tasks = await take(limit, client.list_tasks(statuses=statuses))
+        tasks = await take(session.screen, limit, client.list_tasks(statuses=statuses))
     rows = [
         (task.node_task_id, task.node_type, task.status, session.screen.when(task.registered_at), note(task))
         for task in tasks

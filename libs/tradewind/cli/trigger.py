@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.parameters import IN_UTC, Output, take
+from tradewind.cli.parameters import IN_UTC, Limit, Output, take
 from tradewind.cli.parsing import parse_duration, parse_json, parse_object, parse_time
 from tradewind.cli.screen import Format, Screen, planned
 from tradewind.cli.session import Session, asynchronous
@@ -22,7 +22,6 @@ app = typer.Typer(
 
 Queue = Annotated[str, typer.Option("--queue", "-q", metavar="QUEUE", help="Queue from which triggers are received.")]
 TriggerName = Annotated[str, typer.Argument(metavar="ID", help="Id of the trigger.")]
-Limit = Annotated[int, typer.Option(min=1, help="Show at most this many.")]
 PayloadJson = Annotated[
     str | None, typer.Option("--payload-json", metavar="JSON", help="Payload for the receiver; - reads stdin.")
 ]
@@ -147,7 +146,7 @@ async def save(
 async def list_(session: Session, queue: Queue, limit: Limit = 100, output: Output = Format.TEXT) -> None:
     """List the triggers of a queue, whatever their status."""
     async with session.client() as client:
-        found = await take(limit, client.list_triggers(queue))
+        found = await take(session.screen, limit, client.list_triggers(queue))
     screen = session.screen
     rows = [
         (each.trigger_id, each.status.value, each.schedule, screen.when(each.next_fire_time), str(each.fired))
@@ -242,7 +241,7 @@ async def firings(
 ) -> None:
     """List how firings ended, newest first."""
     async with session.client() as client:
-        found = await take(limit, client.list_trigger_firings(queue, trigger))
+        found = await take(session.screen, limit, client.list_trigger_firings(queue, trigger))
     screen = session.screen
     rows = [
         (each.trigger_id, planned(each.planned_time), each.outcome, screen.when(each.ended_at), each.event_id)
@@ -259,7 +258,7 @@ async def dead(session: Session, queue: Queue, limit: Limit = 20, output: Output
     They do not fire until `redrive` makes them due again.
     """
     async with session.client() as client:
-        found = await take(limit, client.list_dead_triggers(queue))
+        found = await take(session.screen, limit, client.list_dead_triggers(queue))
     rows = [(each.trigger_id, each.firing_id, str(each.failures), each.last_error) for each in found]
     session.screen.results(output, found, ["TRIGGER", "FIRING", "FAILURES", "LAST ERROR"], rows)
 

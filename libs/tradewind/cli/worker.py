@@ -8,9 +8,9 @@ import typer
 from typer.core import TyperGroup
 
 from tradewind.cli.failures import WRONG_INPUT, fail
-from tradewind.cli.parameters import Labels, Output
+from tradewind.cli.parameters import Labels, Limit, Output, take
 from tradewind.cli.parsing import parse_duration, parse_pairs
-from tradewind.cli.screen import Format
+from tradewind.cli.screen import Format, some
 from tradewind.cli.session import Session, asynchronous, blocking
 
 if TYPE_CHECKING:
@@ -123,9 +123,10 @@ def run(
 async def list_(
     session: Session,
     all: Annotated[bool, typer.Option("--all", help="Include offline workers that are still on record.")] = False,
+    limit: Limit = 100,
     output: Output = Format.TEXT,
 ) -> None:
-    """List workers.
+    """List workers by id.
 
     A worker that is "not connected" gets no work, even though its last heartbeat is recent. LOAD is what it ran at its
     last heartbeat; `tradewind queue` shows what runs now.
@@ -134,7 +135,7 @@ async def list_(
     from tradewind.client import TradewindError
 
     async with session.client() as client:
-        workers = [worker async for worker in client.list_workers(include_offline=all)]
+        workers = await take(session.screen, limit, client.list_workers(include_offline=all))
         try:
             since = await client.connected_since([worker.worker_id for worker in workers])
         except TradewindError:
@@ -156,7 +157,7 @@ async def list_(
             session.screen.when(worker.last_heartbeat),
             f"{worker.host}:{worker.pid}" if worker.host else "",
             worker.api_url or "-",
-            ",".join(worker.node_types),
+            some(worker.node_types),
         )
         for worker in workers
     ]

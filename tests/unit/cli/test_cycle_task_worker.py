@@ -12,7 +12,7 @@ from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2
 from tradewind.cli.descriptions import show_cycle
 from tradewind.cli.progress import Bars
-from tradewind.cli.screen import Screen
+from tradewind.cli.screen import Screen, some
 from tradewind.client import CycleDescription, FlowStatus, StopRecord
 from tradewind.client.cycles import cycle_from, statistics_from
 
@@ -137,6 +137,11 @@ def test_worker_list_hides_offline_workers_unless_asked(shell: Shell) -> None:
         "w1      active  1/10  2030-03-17T17:46:40.000Z  here:1   -        feed,model",
     ]
     assert [worker["status"] for worker in shell("worker", "list", "--all", "-o", "json").json] == ["active", "offline"]
+
+
+@pytest.mark.parametrize(("count", "cell"), [(5, "t0,t1,t2,t3,t4"), (200, "t0,t1,t2,t3,t4 and 195 more")])
+def test_worker_list_names_some_of_many_node_types(count: int, cell: str) -> None:
+    assert some([f"t{number}" for number in range(count)]) == cell
 
 
 def test_worker_reports_module_without_nodes_or_missing_module(shell: Shell) -> None:

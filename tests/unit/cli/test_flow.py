@@ -298,6 +298,16 @@ def test_list_filters_by_status_and_label(shell: Shell, stack: FakeStack) -> Non
     assert 'unknown status "walking"' in shell("flow", "list", "--status", "walking", ends=2).err
 
 
+def test_list_shows_a_hundred_flows_and_says_that_there_are_more(shell: Shell, stack: FakeStack) -> None:
+    for number in range(100):
+        stack.scheduler.add_flow(f"f{number:03}")
+    ran = shell("flow", "list")
+    assert [line.split()[0] for line in ran.lines] == ["FLOW", *(f"f{number:03}" for number in range(100))]
+    assert ran.err == "note: there are more than these 100; --limit shows more\n"
+    every = shell("flow", "list", "--limit", "101", "-o", "json")
+    assert (len(every.json), every.json[-1]["flow_id"], every.err) == (101, "momentum", "")
+
+
 def test_unknown_flow_is_named_in_error(shell: Shell) -> None:
     for command in ("start", "stop", "run", "status", "watch", "logs", "delete", "graph"):
         assert shell("flow", command, "nobody", ends=2).err == 'error: no flow "nobody"\n'
