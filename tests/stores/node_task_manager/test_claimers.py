@@ -102,6 +102,19 @@ async def test_twenty_claimers_exceed_no_limit(server: RedisServer, records: int
     await server.close_clients()
 
 
+async def test_node_types_that_many_workers_offer_are_sent_to_the_store_once(redis_server: RedisServer) -> None:
+    shard, admin = redis_shard(redis_server, ManualClock()), redis_server.connect()
+    node_types = tuple(f"node-type-{number:03}" for number in range(200))
+
+    async def bytes_of_claim(workers: int) -> int:
+        before = (await admin.info("stats"))["total_net_input_bytes"]
+        await shard.claim([Vacancy(f"w{number}", 0, 5, node_types, 10) for number in range(workers)])
+        return int((await admin.info("stats"))["total_net_input_bytes"] - before)
+
+    await bytes_of_claim(1)
+    assert await bytes_of_claim(32) - await bytes_of_claim(1) < 32 * 100
+
+
 @pytest.mark.parametrize("kind", ["memory", "embedded"])
 async def test_shares_follow_weights(kind: str, redis_servers: RedisServers) -> None:
     clock, server = ManualClock(), redis_servers.get("embedded")

@@ -3,7 +3,7 @@
 from tests.stores.node_task_manager.shards import RUN, Bench, only_component, plan_of
 from tradewind.node_task_manager.domain.component import ComponentStatus, Release, RunSubmission
 from tradewind.node_task_manager.domain.node_task import TaskError
-from tradewind.node_task_manager.domain.plan import FailurePolicy, RunIf
+from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanNode, RunIf
 from tradewind.node_task_manager.ports.events import ComponentEvent
 from tradewind.node_task_manager.ports.node_tasks import Purge
 from tradewind.node_task_manager.ports.reading import Line, Progress
@@ -207,6 +207,15 @@ async def test_node_tasks_go_to_the_roomiest_worker_that_offers_their_type(bench
     vacancies = [Vacancy("w1", 0, 1, ("noop",)), Vacancy("w2", 0, 5, ("noop",)), Vacancy("w3", 0, 9, ("other",))]
     effects = await bench.shard.claim(vacancies)
     assert [a.worker_id for a in effects.assignments] == ["w2", "w2", "w2"]
+
+
+async def test_node_tasks_of_types_that_workers_of_several_kinds_offer_go_to_those_who_offer_them(bench: Bench) -> None:
+    nodes = tuple(PlanNode(f"{node_type}{at}", node_type) for node_type in ("t1", "t2", "t3") for at in range(3))
+    await bench.submit(Plan("three types", nodes, ()))
+    room = [("a", ("t1", "t2")), ("b", ("t2", "t3")), ("c", ("t1", "t2"))]
+    effects = await bench.shard.claim([Vacancy(worker, 0, 4, types, 4) for worker, types in room])
+    given = "".join(f"{each.task_id.rpartition(':')[2]}{each.worker_id} " for each in effects.assignments)
+    assert given == "t10a t11c t12a t20b t21c t22b t30b t31b "
 
 
 async def test_large_values_stay_with_their_source(bench: Bench) -> None:

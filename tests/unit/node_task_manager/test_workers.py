@@ -44,6 +44,13 @@ def test_node_types_of_one_claim_are_bounded() -> None:
     assert sum(len(vacancy.node_types) for _, vacancy in pool.promise(0)) <= 4500
 
 
+def test_as_many_workers_as_a_claim_takes_are_offered_however_many_types_they_have_in_common() -> None:
+    pool = WorkerPool()
+    for at in range(MAX_VACANCIES):
+        connected(pool, f"w{at}", *(f"t{number}" for number in range(500)))
+    assert len(pool.promise(0)) == MAX_VACANCIES
+
+
 async def test_a_rare_node_type_is_claimed_at_once_beside_many_idle_workers(bench: Bench) -> None:
     for at in range(80):
         await bench.connect(f"w{at}")

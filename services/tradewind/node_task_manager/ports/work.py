@@ -1,6 +1,6 @@
 """What passes between the store and its workers: vacancies, assignments, outcomes, effects."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -23,6 +23,14 @@ class Vacancy(msgspec.Struct, frozen=True):
     credits: int
     node_types: tuple[str, ...]
     capacity: int = 1
+
+
+def by_kind(vacancies: Iterable[Vacancy]) -> dict[tuple[str, ...], list[Vacancy]]:
+    """Return vacancies by the node types that they offer, which many have in common."""
+    kinds: dict[tuple[str, ...], list[Vacancy]] = {}
+    for each in vacancies:
+        kinds.setdefault(each.node_types, []).append(each)
+    return kinds
 
 
 class _OfAttempt:

@@ -18,13 +18,22 @@ from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import MAX_KEPT, MAX_KEPT_OF_RUN, MAX_REQUESTS, Signal
 from tradewind.node_task_manager.ports.node_tasks import Cleaned, Purge, Renewal, Session, Submitted
 from tradewind.node_task_manager.ports.reading import Line, Progress
-from tradewind.node_task_manager.ports.work import Effects, Held, Outcome, Postponed, Vacancy, in_pieces
+from tradewind.node_task_manager.ports.work import Effects, Held, Outcome, Postponed, Vacancy, by_kind, in_pieces
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 
 Item = TypeVar("Item")
 Reply = TypeVar("Reply")
+
+
+class _Room(msgspec.Struct, frozen=True):
+    """A vacancy without its node types."""
+
+    worker_id: str
+    session: int
+    credits: int
+    capacity: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +158,7 @@ class RedisNodeTaskStore:
             "now": self._clock(),
             "limits": self._limits,
             "nonce": os.urandom(6).hex(),
-            "vacancies": vacancies,
+            "vacancies": _kinds(vacancies),
             **more,
         }
         return script(self._client, self._any_key, args)
@@ -303,6 +312,14 @@ class RedisNodeTaskStore:
 def _as_text(limits: dict[str, Any]) -> str:
     """Return limits as scripts get them: as text, which scripts need not parse again while it is the same."""
     return msgspec.json.encode(limits).decode()
+
+
+def _kinds(vacancies: Sequence[Vacancy]) -> list[object]:
+    """Return vacancies as scripts take them: by node types, which are sent once however many workers offer them."""
+    return [
+        (node_types, [_Room(each.worker_id, each.session, each.credits, each.capacity) for each in kind])
+        for node_types, kind in by_kind(vacancies).items()
+    ]
 
 
 def _flat_runs(runs: Sequence[RunSubmission]) -> list[object]:

@@ -106,6 +106,7 @@ class WorkerPool:
         if that is more.
         """
         offers: list[RoomOffer] = []
+        offered: set[tuple[str, ...]] = set()
         types = 0
         while self._kinds and len(offers) < MAX_VACANCIES and types <= _MAX_OFFERED_TYPES:
             node_types, kind = next(iter(self._kinds.items()))
@@ -115,7 +116,9 @@ class WorkerPool:
                 (worker, Vacancy(worker.worker_id, worker.sessions[shard], room, node_types, worker.capacity))
             )
             worker.promised += room
-            types += len(node_types)
+            if node_types not in offered:
+                offered.add(node_types)
+                types += len(node_types)
             self._remove_from_kinds(worker)
             if kind:
                 self._kinds[node_types] = self._kinds.pop(node_types)

@@ -7,7 +7,7 @@ from msgspec import structs
 from tradewind.node_task_manager.domain.concurrency import WhenFull
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
-from tradewind.node_task_manager.ports.work import Assignment, Vacancy
+from tradewind.node_task_manager.ports.work import Assignment, Vacancy, by_kind
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences
 from tradewind.node_task_manager.stores.memory.queues import HEADS
@@ -46,8 +46,9 @@ class MemoryClaiming(MemoryConsequences):
         return session == 0 or session >= self._sessions.get(worker_id, 0)
 
     def _claim(self, vacancies: Sequence[Vacancy], call: Call) -> None:
-        open_ = [v for v in vacancies if self._is_latest(v.worker_id, v.session)]
-        call.stale += [v.worker_id for v in vacancies if v not in open_]
+        by_kinds = [vacancy for kind in by_kind(vacancies).values() for vacancy in kind]
+        open_ = [v for v in by_kinds if self._is_latest(v.worker_id, v.session)]
+        call.stale += [v.worker_id for v in by_kinds if v not in open_]
         credits = {at: v.credits for at, v in enumerate(open_)}
         types = sorted({node_type for v in open_ for node_type in v.node_types} & self._queues.served.keys())
         for node_type in sorted(types, key=lambda at: (self._queues.served[at], at)):
