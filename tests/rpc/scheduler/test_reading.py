@@ -235,9 +235,10 @@ async def test_long_log_lines_are_read_over_several_pages(scheduler: Client, pee
     assert node_lines == said[-len(node_lines) :]
 
 
-async def test_read_only_store_can_still_be_read(scheduler: Client, embedded: RedisServer) -> None:
+@pytest.mark.parametrize("reason", REFUSALS)
+async def test_read_only_store_can_still_be_read(scheduler: Client, embedded: RedisServer, reason: str) -> None:
     await scheduler.register()
-    async with refusing_writes(embedded, next(iter(REFUSALS))):
+    async with refusing_writes(embedded, reason):
         assert (await scheduler.flow()).flow_id == "f"
         assert [each.flow_id for each in (await scheduler.stub.ListFlows(pb2.ListFlowsRequest())).flows] == ["f"]
         assert not (await scheduler.stub.ListCycles(pb2.ListCyclesRequest(flow_id="f"))).cycles

@@ -19,7 +19,7 @@ from redis.asyncio import RedisCluster
 from tradewind.server.redis.client import Client
 
 _INCLUDE = re.compile(r"^--!include[ \t]+([a-z0-9_]+)[ \t]*\n", re.MULTILINE)
-_ALLOW_OOM = re.compile(r"^--!allow-oom$", re.MULTILINE)
+_FLAG = re.compile(r"^--!(allow-oom|no-writes)$", re.MULTILINE)
 
 # A library may not use Redis while it is being loaded, so its first run makes everything.
 _TEXT = """\
@@ -143,7 +143,8 @@ def library(package: str) -> Library:
 
 
 def _flags_of(text: str) -> str:
-    return "{'allow-oom'}" if _ALLOW_OOM.search(text) else "{}"
+    flags = ", ".join(f"'{flag}'" for flag in _FLAG.findall(text))
+    return f"{{{flags}}}"
 
 
 def _is_cluster(client: Client) -> bool:

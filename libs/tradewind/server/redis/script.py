@@ -5,7 +5,8 @@ A script's file begins with a comment that names its KEYS, its args and what it 
 - `args`: what the caller passed, unpacked. `None` becomes nil, so a list with a hole has no definite length.
 - `now(now_ms)`: returns `now_ms`, or the server's own time in milliseconds when it is 0.
 - `--!include <name>` on its own line: makes `lua/<name>.lua` of the same package, or of this one, available.
-- `--!allow-oom` on its own line: the script runs while the store is full, too. For those that only read or remove.
+- `--!allow-oom` on its own line: the script runs while the store is full, too. Only for one that merely removes.
+- `--!no-writes` on its own line: the script runs while the store takes no writes, too; it only reads.
 
 Included code exists once for all scripts of the folder, and keeps its state from one run to the next. So variables that
 belong to a run are set by a function that the file registers to run each time:

@@ -46,7 +46,7 @@ class FlowRecords(Protocol):
         """Return up to `limit` flows with ids greater than `after`, in byte order over all partitions, and the id to go
         on after, "" when no flows are left. There may be fewer, even none, while flows are left.
 
-        It does not read definitions, however large they are, and works while the store is full.
+        It does not read definitions, however large they are, and works while the store takes no writes.
         """
         ...
 

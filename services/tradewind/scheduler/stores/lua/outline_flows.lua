@@ -2,7 +2,7 @@
 -- KEYS: 1 owner. args: base, epoch (0), now, after (flow id to go on after, "" for the first), flows (how many).
 -- Returns {outlines {flow_id, user_id, status, labels, created_at, bytes of definition and structure}, after (flow id to
 -- go on after, "" if no flows are left)}.
---!allow-oom
+--!no-writes
 --!include partition
 local outlines, after = {}, args.after
 local ids = call('ZRANGE', base .. 'flows', after == '' and '-' or '(' .. after, '+', 'BYLEX', 'LIMIT', 0, args.flows)
