@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli.parameters import Output
+from tradewind.cli.parameters import Limit, Output
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -14,18 +14,25 @@ async def queue(
     session: Session,
     user: Annotated[str, typer.Option(metavar="USER", help="Only node tasks of this user.")] = "",
     type: Annotated[str, typer.Option(metavar="TYPE", help="Only node tasks of this type.")] = "",
+    limit: Limit = 100,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what waits and what runs, by node type and user."""
+    """Show what waits and what runs, by node type and user.
+
+    If there are more queues than --limit, these are the longest.
+    """
     async with session.client() as client:
         found = await client.queue_statistics(user_id=user, node_type=type)
     screen = session.screen
     if output is Format.JSON:
         screen.json(found)
         return
+    longest = sorted(found.queues, key=lambda each: (-each.queued, -each.running))[:limit]
+    if len(found.queues) > limit:
+        screen.notes([f"there are more than these {limit} queues; --limit shows more"])
     rows = [
         (each.node_type, each.user_id, str(each.queued), str(each.running), screen.when(each.first_ready_at))
-        for each in found.queues
+        for each in sorted(longest, key=lambda each: (each.node_type, each.user_id))
     ]
     screen.table(["NODE TYPE", "USER", "QUEUED", "RUNNING", "WAITING SINCE"], rows)
     screen.line(f"{found.queued} queued, {found.running} running")

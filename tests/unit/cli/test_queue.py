@@ -1,6 +1,8 @@
 """`tradewind queue` and `tradewind config` with piped output."""
 
 from tests.unit.cli.shell import Shell
+from tests.unit.client.fake_stack import FakeStack
+from tradewind.api.node_task_manager.v1 import queue_pb2
 
 
 def test_queue_prints_depths_and_totals(shell: Shell) -> None:
@@ -12,6 +14,16 @@ def test_queue_prints_depths_and_totals(shell: Shell) -> None:
         "cleaned so far: 4 runs with 9 node tasks, 2 index entries",
     ]
     assert shell("queue", "-o", "json").json["queues"][0]["queued"] == 3
+
+
+def test_queue_shows_the_longest_of_many_queues(shell: Shell, stack: FakeStack) -> None:
+    stack.node_task_manager.queues = [
+        queue_pb2.QueueDepth(node_type="model", user_id=f"user{at}", queued=at % 7) for at in range(20)
+    ]
+    ran = shell("queue", "--limit", "2")
+    assert [line.split()[:3] for line in ran.lines[1:3]] == [["model", "user13", "6"], ["model", "user6", "6"]]
+    assert ran.err == "note: there are more than these 2 queues; --limit shows more\n"
+    assert len(shell("queue", "--limit", "2", "-o", "json").json["queues"]) == 20
 
 
 def test_config_get_and_set_limits_and_caches(shell: Shell) -> None:

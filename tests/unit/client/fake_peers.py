@@ -75,6 +75,10 @@ class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServ
             cache_ttl=duration_pb2.Duration(seconds=3600),
             caches={"screening": cache_pb2.CacheSettings(max_entries=10)},
         )
+        first = timestamp_pb2.Timestamp(seconds=START)
+        self.queues = [
+            queue_pb2.QueueDepth(node_type="model", user_id="ann", queued=3, running=2, first_ready_at=first)
+        ]
         self.task = node_task_pb2.NodeTask(
             node_task_id="momentum:0:0:model",
             flow_id="momentum",
@@ -137,13 +141,11 @@ class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServ
     async def GetQueueStats(
         self, request: queue_pb2.GetQueueStatsRequest, context: Context
     ) -> queue_pb2.GetQueueStatsResponse:
-        first = timestamp_pb2.Timestamp(seconds=START)
-        depth = queue_pb2.QueueDepth(node_type="model", user_id="ann", queued=3, running=2, first_ready_at=first)
         return queue_pb2.GetQueueStatsResponse(
-            queues=[depth],
+            queues=self.queues,
             queued=3,
             running=2,
-            first_ready_at=first,
+            first_ready_at=self.queues[0].first_ready_at,
             completed=7,
             failed=1,
             failed_by_code={"TIMEOUT": 1},
