@@ -179,7 +179,7 @@ class NodeTaskManager:
         ad_hoc = AdHoc(self._dispatchers, records, node_types, limits)
         notifications = UserNotifications(shards, self._stream_watch)
         submit_ad_hoc = SubmitAdHoc(self._dispatchers, plans, node_types, limits)
-        count_queues = CountQueues(shards, plans)
+        count_queues = CountQueues(shards)
         self._scaler = ExternalScalerHandlers(Demand(count_queues), self._streams)
 
         self._handlers = NodeTaskManagerHandlers(

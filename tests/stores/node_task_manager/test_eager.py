@@ -236,7 +236,7 @@ async def test_eager_attempt_begun_and_completed_in_one_call_leaves_no_lease(ben
     assert not any((await complete(bench, *again)).results)
     assert (await record(bench, "b")).status == "completed"
     assert await bench.shard.held_by("w1") == []
-    assert await bench.shard.running(10) == (0, [])
+    assert await bench.shard.running(10) == (0, {})
 
 
 async def test_node_task_stopped_and_completed_in_one_call_leaves_no_lease(bench: Bench) -> None:
@@ -245,4 +245,4 @@ async def test_node_task_stopped_and_completed_in_one_call_leaves_no_lease(bench
     failed = Outcome(given["x"].task_id, 1, given["x"].nonce, FAILED, (), TaskError("NODE_ERROR", "it broke"))
     await complete(bench, failed, ended(given["a"], out="1"), eager("b", out="2"), ended(given["y"]))
     assert [(await record(bench, node_id)).status for node_id in "aby"] == ["completed", "skipped", "completed"]
-    assert await bench.shard.running(10) == (0, [])
+    assert await bench.shard.running(10) == (0, {})

@@ -1,9 +1,11 @@
 """The order of claims: users take turns, and each user's urgent and old node tasks go first; queues are bounded."""
 
+from tests.no_writes import refusing_writes
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import Bench, memory_shard, plan_of, redis_shard
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.server.clock import ManualClock
 
 
 def ranked(**priorities: int) -> Plan:
@@ -109,9 +111,47 @@ async def test_queued_running_and_completed_node_tasks_are_counted(bench: Bench)
     await bench.complete(first)
     queues = {(each.node_type, each.user_id): each.count for each in await bench.shard.queues()}
     assert queues == {("noop", "ann"): 2}
-    count, ids = await bench.shard.running(10)
-    assert (count, len(ids)) == (1, 1)
+    assert await bench.shard.running(10) == (1, {("noop", "bob"): 1})
     assert await bench.shard.totals() == {"completed": 1}
+
+
+async def test_queues_say_since_when_their_next_node_task_waits(bench: Bench) -> None:
+    for user in ("ann", "bob"):
+        for cycle in (1, 2):
+            bench.clock.advance(1000)
+            await bench.submit(plan_of("a"), user_id=user, flow_id=user, cycle=cycle)
+    now_ms = bench.clock.now_ms()
+    found = [(each.user_id, each.count, now_ms - each.first_ready_at) for each in await bench.shard.queues()]
+    assert found == [("ann", 2, 3000), ("bob", 2, 1000)]
+
+
+async def test_queues_are_counted_while_the_store_takes_no_writes(redis_server: RedisServer) -> None:
+    bench = Bench(redis_shard(redis_server, ManualClock()), ManualClock())
+    await bench.submit(plan_of("a b"))
+    await bench.take(1)
+    async with refusing_writes(redis_server, "the store has too few replicas and accepts no writes"):
+        assert [each.count for each in await bench.shard.queues()] == [1]
+        assert await bench.shard.running(10) == (1, {("noop", "default"): 1})
+
+
+async def test_many_queues_and_running_node_tasks_are_counted_within_the_store(redis_server: RedisServer) -> None:
+    admin, users = redis_server.connect(), 600
+    bench = Bench(redis_shard(redis_server, ManualClock()), ManualClock())
+    for user in range(users):
+        await bench.submit(plan_of("a"), flow_id=f"flow{user}", user_id=f"user{user}")
+
+    async def bytes_in() -> int:
+        return int((await admin.info("stats"))["total_net_input_bytes"])
+
+    before = await bytes_in()
+    assert len(await bench.shard.queues()) == users
+    assert await bytes_in() - before < 30 * users
+    while await bench.take():
+        pass
+    before = await bytes_in()
+    count, running = await bench.shard.running(500)
+    assert (count, running.total(), len(running)) == (users, 500, 500)
+    assert await bytes_in() - before < 30 * users
 
 
 async def test_user_with_a_chain_takes_turns_with_a_user_with_many_node_tasks(bench: Bench) -> None:

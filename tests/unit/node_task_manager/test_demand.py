@@ -1,10 +1,15 @@
 """How much work there is for a pool of workers."""
 
 import asyncio
+from collections import Counter
 from contextlib import aclosing
+from types import SimpleNamespace
+from typing import Any
 
+from tradewind.node_task_manager.ports.reading import Queue
+from tradewind.node_task_manager.rpc.queue_mapping import queue_stats
 from tradewind.node_task_manager.use_cases.demand import Demand, Pool
-from tradewind.node_task_manager.use_cases.queue_statistics import QueueDepth, QueueStatistics
+from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues, QueueDepth, QueueStatistics
 
 
 def statistics(*queues: QueueDepth) -> QueueStatistics:
@@ -14,6 +19,30 @@ def statistics(*queues: QueueDepth) -> QueueStatistics:
 SOME = statistics(
     QueueDepth("fetch", "ann", 3, 2, 1), QueueDepth("fetch", "bob", 1, 0, 1), QueueDepth("fit", "ann", 0, 4, 0)
 )
+
+
+class ManyQueues:
+    """A shard's queues: one of type `z` behind those of 12 000 users."""
+
+    async def queues(self) -> list[Queue]:
+        return [*(Queue("a", f"user{at:05}", 1, 1000) for at in range(12_000)), Queue("z", "zoe", 3, 1000)]
+
+    async def running(self, limit: int) -> tuple[int, Counter[tuple[str, str]]]:
+        return 2, Counter({("z", "zoe"): 2})
+
+    async def totals(self) -> dict[str, int]:
+        return {}
+
+    async def cleaned(self) -> dict[str, int]:
+        return dict.fromkeys(("runs", "node_tasks", "entries"), 0)
+
+
+async def test_every_queue_counts_as_demand_though_an_answer_lists_only_some() -> None:
+    shard: Any = SimpleNamespace(queues=ManyQueues())
+    count = CountQueues({0: shard})
+    assert await Demand(count).of(Pool(("z",))) == 5
+    answer = queue_stats(await count())
+    assert (len(answer.queues), answer.queued, answer.running) == (10_000, 12_003, 2)
 
 
 class Reads:

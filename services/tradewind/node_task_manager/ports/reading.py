@@ -1,5 +1,6 @@
 """Looking at node tasks, queues and logs."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -24,12 +25,15 @@ class Stretch(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The queue of a type and user: how many node tasks stand in it, which is next, and how many limits hold back."""
+    """The queue of a type and user: how many node tasks stand in it, and how many limits hold back.
+
+    `first_ready_at` is when the one that is next became ready, in epoch ms; 0 when none stands in it.
+    """
 
     node_type: str
     user_id: str
     count: int
-    first: str
+    first_ready_at: int
     held_back: int = 0
 
 
@@ -132,8 +136,8 @@ class QueueReader(Protocol):
         """Return each queue that is not empty, by type and user."""
         ...
 
-    async def running(self, limit: int) -> tuple[int, list[str]]:
-        """Return how many node tasks are leased, and the ids of up to `limit` of them."""
+    async def running(self, limit: int) -> tuple[int, Counter[tuple[str, str]]]:
+        """Return how many node tasks are leased, and how many of up to `limit` of them are of which type and user."""
         ...
 
     async def held(self, limits: Sequence[str]) -> list[int]:

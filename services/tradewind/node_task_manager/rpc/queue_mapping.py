@@ -4,6 +4,8 @@ from tradewind.api.node_task_manager.v1 import queue_pb2
 from tradewind.node_task_manager.rpc.times import timestamp
 from tradewind.node_task_manager.use_cases.queue_statistics import QueueStatistics
 
+_MAX_QUEUES = 10_000
+
 
 def queue_stats(found: QueueStatistics) -> queue_pb2.GetQueueStatsResponse:
     """Return how many node tasks wait and run."""
@@ -16,7 +18,7 @@ def queue_stats(found: QueueStatistics) -> queue_pb2.GetQueueStatsResponse:
                 running=depth.running,
                 first_ready_at=timestamp(depth.first_ready_at),
             )
-            for depth in found.queues
+            for depth in found.queues[:_MAX_QUEUES]
         ],
         queued=found.queued,
         running=found.running,

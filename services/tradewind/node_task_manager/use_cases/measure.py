@@ -30,16 +30,11 @@ class MeasureQueues:
         for shard in self._shards.values():
             (count,) = await shard.queues.held(["running"])
             held += count
-            queues = await shard.queues.queues()
-            waiting = [queue for queue in queues if queue.first]
-            firsts = await shard.reader.tasks([queue.first for queue in waiting]) if waiting else []
-            for queue in queues:
+            for queue in await shard.queues.queues():
                 label = node_type_label(queue.node_type)
                 depths[label] = depths.get(label, 0) + queue.count + queue.held_back
-            for queue, task in zip(waiting, firsts, strict=True):
-                if task is not None:
-                    label = node_type_label(queue.node_type)
-                    oldest[label] = max(oldest.get(label, 0.0), (now_ms - task.ready_at) / 1000)
+                if queue.first_ready_at:
+                    oldest[label] = max(oldest.get(label, 0.0), (now_ms - queue.first_ready_at) / 1000)
         for label, depth in depths.items():
             QUEUE_DEPTH.labels(label).set(depth)
             QUEUE_OLDEST_SECONDS.labels(label).set(oldest.get(label, 0.0))

@@ -4,13 +4,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tradewind.node_task_manager.domain.names import TaskName
-from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import Shard
 
 _MAX_RUNNING = 20_000
 """How many running node tasks are counted by type and user; any more count only in the total."""
-_MAX_QUEUES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +37,8 @@ class QueueStatistics:
 class CountQueues:
     """Computes statistics from the queues themselves, so that they cannot drift from the truth."""
 
-    def __init__(self, shards: Mapping[int, Shard], plans: PlanCache) -> None:
+    def __init__(self, shards: Mapping[int, Shard]) -> None:
         self._shards = shards
-        self._plans = plans
 
     async def __call__(self, user_id: str = "", node_type: str = "") -> QueueStatistics:
         """Count all node tasks, or only those of a user or a node type."""
@@ -59,37 +55,22 @@ class CountQueues:
         for shard in self._shards.values():
             totals.update(await shard.queues.totals())
             cleaned.update(await shard.queues.cleaned())
-            uncounted += await self._count_running(shard, running)
+            count, counted = await shard.queues.running(_MAX_RUNNING)
+            running.update(counted)
+            uncounted += max(0, count - _MAX_RUNNING)
             found = {(each.node_type, each.user_id): each for each in await shard.queues.queues()}
             found = {name: queue for name, queue in found.items() if is_wanted(name)}
             queued.update({name: queue.count + queue.held_back for name, queue in found.items()})
-            firsts = {name: queue.first for name, queue in found.items() if queue.first}
-            for name, task in zip(firsts, await shard.reader.tasks(list(firsts.values())), strict=True):
-                if task is not None:
-                    first[name] = min(first.get(name, task.ready_at), task.ready_at)
+            for name, queue in found.items():
+                if queue.first_ready_at:
+                    first[name] = min(first.get(name, queue.first_ready_at), queue.first_ready_at)
         names = sorted(filter(is_wanted, queued.keys() | running.keys()))
         depths = [QueueDepth(*name, queued[name], running[name], first.get(name, 0)) for name in names]
         return QueueStatistics(
-            queues=tuple(depths[:_MAX_QUEUES]),
+            queues=tuple(depths),
             queued=sum(depth.queued for depth in depths),
             running=sum(depth.running for depth in depths) + (0 if user_id or node_type else uncounted),
             first_ready_at=min((depth.first_ready_at for depth in depths if depth.first_ready_at), default=0),
             totals=totals,
             cleaned=cleaned,
         )
-
-    async def _count_running(self, shard: Shard, running: Counter[tuple[str, str]]) -> int:
-        """Count running node tasks by type and user; return how many more there are."""
-        count, ids = await shard.queues.running(_MAX_RUNNING)
-        tasks = [task for task in await shard.reader.tasks(ids) if task is not None]
-        owners = list({(TaskName.parse(task.task_id).run, task.component_id) for task in tasks})
-        components = dict(zip(owners, await shard.reader.components(owners), strict=True))
-        wanted = [each.plan for each in components.values() if each is not None and not each.node_type]
-        plans = await self._plans.fetch(shard.plans, wanted)
-        for task in tasks:
-            component = components[TaskName.parse(task.task_id).run, task.component_id]
-            if component is not None and component.node_type:
-                running[component.node_type, component.user_id] += 1
-            elif component is not None and component.plan in plans:
-                running[plans[component.plan].nodes[task.index].node_type, component.user_id] += 1
-        return max(0, count - len(ids))

@@ -1,5 +1,6 @@
 """What waits in a shard in memory, and behind what: queues, limits, and the node tasks that hold slots of these."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from tradewind.node_task_manager.ports.explaining import Holders, Place
@@ -12,12 +13,16 @@ class MemoryWaits(MemoryLimiting):
 
     async def queues(self) -> list[Queue]:
         held_back = self._slots.held_back()
-        queued = {(node_type, user): (count, first) for node_type, user, count, first in self._queues.heads()}
+        queued = {
+            (node_type, user): (count, self._tasks[first].ready_at)
+            for node_type, user, count, first in self._queues.heads()
+        }
         names = sorted(queued.keys() | held_back.keys())
-        return [Queue(*name, *queued.get(name, (0, "")), held_back[name]) for name in names]
+        return [Queue(*name, *queued.get(name, (0, 0)), held_back[name]) for name in names]
 
-    async def running(self, limit: int) -> tuple[int, list[str]]:
-        return len(self._leases), sorted(self._leases)[:limit]
+    async def running(self, limit: int) -> tuple[int, Counter[tuple[str, str]]]:
+        some = [self._tasks[task_id] for task_id in sorted(self._leases)[:limit]]
+        return len(self._leases), Counter((self._node(task).node_type, self._user(task)) for task in some)
 
     async def held(self, limits: Sequence[str]) -> list[int]:
         return [self._held(limit) for limit in limits]
