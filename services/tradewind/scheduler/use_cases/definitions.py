@@ -118,12 +118,12 @@ class Definitions:
             else:
                 self.set_current(record)
 
-    def set_current(self, record: FlowRecord) -> PlannedFlow:
-        """Take the definition in a record as the current one."""
+    def set_current(self, record: FlowRecord, definition: FlowDefinition | None = None) -> PlannedFlow:
+        """Take the definition in a record as the current one; it need not be read if it is given as well."""
         key = (record.flow_id, record.revision, record.digest[:_DIGEST])
         planned = self._touch(key)
         if planned is None or planned.shape.user_id != record.user_id:
-            planned = self._cache(key, record.user_id, record.config_json)
+            planned = self._cache(key, record.user_id, record.config_json, definition)
         self._current[record.flow_id] = planned
         return planned
 
@@ -147,9 +147,11 @@ class Definitions:
             self._known.move_to_end(key)
         return planned
 
-    def _cache(self, key: _Key, user_id: str, config_json: str) -> PlannedFlow:
+    def _cache(
+        self, key: _Key, user_id: str, config_json: str, definition: FlowDefinition | None = None
+    ) -> PlannedFlow:
         flow_id, revision, digest = key
-        planned = planned_flow(flow_id, user_id, revision, digest, definition_from_json(config_json))
+        planned = planned_flow(flow_id, user_id, revision, digest, definition or definition_from_json(config_json))
         before = self._known.pop(key, None)
         self._nodes += planned.weight - (before.weight if before else 0)
         self._known[key] = planned

@@ -128,7 +128,8 @@ class RegisterFlow:
         analysis = await self.analyze(request.draft, "" if request_faults else request.flow_id, request.user_id)
         if request_faults or analysis.definition is None:
             raise InvalidInput([*request_faults, *analysis.violations])
-        return await self._store(await self.registration(request, analysis.definition), analysis.warnings)
+        registration = await self.registration(request, analysis.definition)
+        return await self._store(registration, analysis.warnings, analysis.definition)
 
     async def registration(self, request: RegistrationRequest, definition: FlowDefinition) -> FlowRegistration:
         """Return what would be put on record. Raises InvalidInput when a new schedule has nothing planned."""

@@ -60,7 +60,7 @@ class ReviseFlow:
             )
             warnings = FaultList()
             check_catching_up(draft.definition, warnings)
-            return await self._store(registration, (*warnings.violations(), *chains.warnings))
+            return await self._store(registration, (*warnings.violations(), *chains.warnings), draft.definition)
 
         return await self._with_retries(flow_id, author, change)
 
@@ -86,7 +86,7 @@ class ReviseFlow:
             registration = registration_of(
                 flow_id, definition, labels, self._clock.now_ms(), author, standing=flow, request=request
             )
-            return await self._store(registration, warnings)
+            return await self._store(registration, warnings, definition)
 
         return await self._with_retries(flow_id, author, change)
 

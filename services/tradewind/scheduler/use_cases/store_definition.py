@@ -72,8 +72,13 @@ class StoreDefinition:
         self._definitions = definitions
         self._change_flow = change_flow
 
-    async def __call__(self, registration: FlowRegistration, warnings: Sequence[Violation] = ()) -> Registered:
-        """Store a registration.
+    async def __call__(
+        self,
+        registration: FlowRegistration,
+        warnings: Sequence[Violation] = (),
+        definition: FlowDefinition | None = None,
+    ) -> Registered:
+        """Store a registration; with its `definition`, that is not read once more.
 
         Raises FailedPrecondition for a flow that is being deleted, Conflict for a request_id that was used for
         something else, Aborted for an etag that is not the current one, NotFound for an etag when the flow does not
@@ -93,7 +98,8 @@ class StoreDefinition:
             raise flow_not_found(flow_id)
         if outcome is RegisterOutcome.MOVED:
             raise etag_conflict(flow)
-        self._definitions.set_current(flow)
+        is_stored = flow.config_json == registration.config_json
+        self._definitions.set_current(flow, definition if is_stored else None)
         if changed and flow.status is FlowStatus.RUNNING:
             flow = await self._change_flow.settled(flow_id)
         return Registered(flow, changed, tuple(warnings))
