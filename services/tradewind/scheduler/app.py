@@ -61,6 +61,7 @@ from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow
 from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle
+from tradewind.scheduler.use_cases.restore_triggers import RestoreTriggers
 from tradewind.scheduler.use_cases.return_ends import ReturnEnds
 from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
@@ -71,6 +72,7 @@ from tradewind.scheduler.use_cases.stop_ended_runs import StopEndedRuns
 from tradewind.scheduler.use_cases.store_definition import StoreDefinition
 from tradewind.scheduler.use_cases.sub_flows import SubFlows
 from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
+from tradewind.scheduler.use_cases.told_triggers import ToldTriggers
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
 from tradewind.scheduler.use_cases.wake_owners import WakeOwners
@@ -141,7 +143,11 @@ class Scheduler:
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
         self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._ownership.owns)
         forget = (definitions.forget, waiters.flow_removed)
-        settle = SettleOutbox(stores.flows, stores.outbox, triggers, node_tasks, forget, wake, publish_ends.on_listener)
+        told = ToldTriggers()
+        settle = SettleOutbox(
+            stores.flows, stores.outbox, triggers, node_tasks, forget, wake, publish_ends.on_listener, told
+        )
+        self._restore_triggers = restore = RestoreTriggers(told, stores.flows, stores.outbox, triggers, wake)
 
         self._read = read = ReadFlows(stores.flows, stores.cycles, stores.states)
         change = ChangeFlow(read, stores.flows, stores.states, node_tasks, settle, self._background, wake, clock)
@@ -231,7 +237,16 @@ class Scheduler:
                 StopEndedRuns(stores.states, node_tasks, clock),
             ),
             return_ends_loop(return_ends, wake, poll_s),
-            due_loop(triggers, BeginDue(begin), hand_over, self._ownership, self._background, publish_ends.on_listener),
+            due_loop(
+                triggers,
+                BeginDue(begin),
+                hand_over,
+                self._ownership,
+                self._background,
+                publish_ends.on_listener,
+                self._triggers_suspected,
+            ),
+            restore,
             open_runs_loop(stores.open_runs, supervise, wake, clock, poll_s),
             queued_loop(waiting, hand_over, self._background, wake, poll_s),
             PublishEndsLoop(
@@ -248,6 +263,11 @@ class Scheduler:
         """Note that the store was away, and may have lost its latest writes."""
         self._open_states.clear()
         self._numbers.store_lost()
+        self._doctor.store_lost()
+
+    def _triggers_suspected(self) -> None:
+        """Note that the trigger service may have lost what it was told last, whether by this process or by another."""
+        self._restore_triggers.suspect()
         self._doctor.store_lost()
 
     def _redis_stores(self, settings: SchedulerSettings, replica: str) -> RedisStores:

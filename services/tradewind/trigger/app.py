@@ -48,6 +48,7 @@ class TriggerService:
         policy = settings.policy()
         self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         self._link: StoreLink = NoLink()
+        self._receivers = QueueReceivers()
         examiners: Examiners = no_examiners
         if stores is None:
             keys = Keys(settings.key_prefix)
@@ -56,9 +57,9 @@ class TriggerService:
             queues = RedisQueueStore(link.client, keys, ScriptTime(), policy)
             stores = Stores(triggers.of_queue, queues, RedisWakeChannel(link.subscriber, keys))
             examiners = RedisTriggerExaminers(queues).examiners
+            link.client.losses.listen(self._receivers.store_lost)
         self._wakes = stores.wakes
         self._stop_listening: Callable[[], None] | None = None
-        self._receivers = QueueReceivers()
         self._sweep = SweepIndexes(stores.queues, round(settings.trigger_overdue_seconds * 1000))
         self._sweep_s = settings.trigger_sweep_seconds
         self._doctor = doctor_of(examiners, settings)
@@ -87,9 +88,13 @@ class TriggerService:
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store cannot be used."""
         await self._link.open()
-        self._stop_listening = await self._wakes.listen(self._receivers.notify, self._receivers.poll_all)
+        self._stop_listening = await self._wakes.listen(self._receivers.notify, self._store_back)
         self._tasks.begin(sweep_loop(self._sweep, self._sweep_s))
         self._tasks.begin(self._doctor.watch())
+
+    def _store_back(self) -> None:
+        self._receivers.poll_all()
+        self._receivers.store_lost()
 
     async def drain(self) -> None:
         """End the streams; their claims are given back, so that another replica delivers the triggers at once."""

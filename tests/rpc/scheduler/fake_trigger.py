@@ -9,7 +9,7 @@ import grpc
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as trigger_pb2_service
 from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as trigger_grpc
-from tradewind.server.faults import FailedPrecondition
+from tradewind.server.faults import FailedPrecondition, Unavailable
 from tradewind.server.interception import Context
 from tradewind.server.partitions import partition_of
 
@@ -27,7 +27,7 @@ class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
         self.listeners: set[str] = set()
         """Names of events that have listeners."""
         self.events: list[trigger_pb2_service.PublishEventRequest] = []
-        self._queues: list[tuple[set[int], asyncio.Queue[trigger_pb2_service.ReceiveDueResponse]]] = []
+        self._queues: list[tuple[set[int], asyncio.Queue[trigger_pb2_service.ReceiveDueResponse | None]]] = []
         self._tokens = 0
 
     async def CountListeners(
@@ -77,7 +77,7 @@ class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
         self, request_iterator: AsyncIterator[trigger_pb2_service.ReceiveDueRequest], context: Context
     ) -> AsyncIterator[trigger_pb2_service.ReceiveDueResponse]:
         partitions: set[int] = set()
-        queue: asyncio.Queue[trigger_pb2_service.ReceiveDueResponse] = asyncio.Queue()
+        queue: asyncio.Queue[trigger_pb2_service.ReceiveDueResponse | None] = asyncio.Queue()
         self._queues.append((partitions, queue))
 
         async def read() -> None:
@@ -89,11 +89,17 @@ class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
 
         reading = asyncio.ensure_future(read())
         try:
-            while True:
-                yield await queue.get()
+            while (response := await queue.get()) is not None:
+                yield response
+            raise Unavailable("STORE_UNAVAILABLE", "the store was away")
         finally:
             reading.cancel()
             self._queues.remove((partitions, queue))
+
+    def end_streams(self) -> None:
+        """End the streams of due triggers, as the service does when its store was away."""
+        for _, queue in self._queues:
+            queue.put_nowait(None)
 
     def listens(self, flow_id: str) -> bool:
         """Tell whether a scheduler receives the due triggers of a flow."""

@@ -28,6 +28,36 @@ async def test_doctor_restores_a_lost_trigger(scheduler: Client, peers: Peers) -
     await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved again")
 
 
+async def test_trigger_lost_by_the_trigger_service_alone_is_restored_without_the_doctor(
+    start: Start, peers: Peers
+) -> None:
+    scheduler = await start(doctor_seconds=0)
+    for flow_id in ("f", "g"):
+        await scheduler.register(flow_id)
+        await scheduler.start(flow_id)
+    await until(lambda: len(peers.triggers.triggers) == 2, "the triggers are saved")
+    await until(lambda: peers.triggers.listens("f"), "the scheduler receives due triggers")
+    del peers.triggers.triggers["f"]
+    saves = peers.triggers.saves
+    peers.triggers.end_streams()
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved again")
+    assert peers.triggers.saves == saves + 1
+
+
+async def test_trigger_lost_by_the_trigger_service_of_a_scheduler_that_died_is_restored_soon(
+    start: Start, peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "AFTER_LOSS_S", 0.0)
+    scheduler = await start(doctor_seconds=3600)
+    await scheduler.register("f")
+    await scheduler.start("f")
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved")
+    await scheduler.server.stop()
+    peers.triggers.triggers.clear()
+    await start(doctor_seconds=3600)
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved again")
+
+
 async def test_trigger_lost_with_the_store_is_restored_soon_by_itself(
     start: Start, peers: Peers, embedded: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,14 +6,18 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc
 import pytest
 import pytest_asyncio
+from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from tests.ports import free_port
+from tests.rpc.trigger.queues import save
 from tests.rpc.trigger.receiving import KEY, Receiver, Replica, now_ms, once
 from tests.waiting import until
 from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.scheduler.peers.calls import reason_of
 from tradewind.server.bootstrap import Server
 from tradewind.server.partitions import partition_of
 from tradewind.server.redis.embedded import EmbeddedStore
@@ -76,6 +80,31 @@ async def test_trigger_claimed_by_a_hung_store_is_redelivered_at_once(store: Emb
 
 async def _completed(replica: Replica, name: str) -> bool:
     return (await replica.find(name)).status == trigger_pb2.TRIGGER_STATUS_COMPLETED
+
+
+async def test_lost_connection_to_the_store_ends_streams_of_schedulers_only(
+    store: EmbeddedStore, replica: Replica
+) -> None:
+    """They then say again what the store may have lost."""
+    of_flows, of_queue, again = (Receiver(replica.stub) for _ in range(3))
+    await of_flows.subscribe([partition_of(KEY)])
+    await of_queue.send(queue="reports")
+    await replica.save("one", once(now_ms()))
+    await save(replica, "one", once(now_ms()))
+    await of_flows.wait_for_due()
+    await of_queue.wait_for_due()
+
+    async with Redis.from_url(store.url_for()) as admin:
+        await admin.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    error = await of_flows.wait_for_error()
+    assert (error.code(), reason_of(error)) == (grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE")
+    await again.subscribe([partition_of(KEY)])
+    await again.wait_for_due()
+    await save(replica, "two", once(now_ms()))
+    await of_queue.wait_for_due(2)
+    assert of_queue.error is None
+    for receiver in (of_flows, of_queue, again):
+        await receiver.close()
 
 
 @pytest.mark.usefixtures("debug_logging")

@@ -44,6 +44,7 @@ from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.store_definition import Author, registration_of
 from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
+from tradewind.scheduler.use_cases.told_triggers import ToldTriggers
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
@@ -172,7 +173,7 @@ class Replica:
         self._begin_due = BeginDue(begin)
         self._begin_queued = BeginQueued(begin, stores.firings)
         settle = SettleOutbox(
-            stores.flows, stores.outbox, Triggers(triggers), node_tasks, (), wakes_nobody, lambda: None
+            stores.flows, stores.outbox, Triggers(triggers), node_tasks, (), wakes_nobody, lambda: None, ToldTriggers()
         )
         self.background = Background()
         read = ReadFlows(stores.flows, stores.cycles, stores.states)

@@ -79,7 +79,7 @@ async def test_flows_that_cannot_begin_are_logged_once() -> None:
     stream, begins, background = PatientStream([flow], [flow], [flow]), Fails(), Background()
     anything = cast(Any, SimpleNamespace(due=lambda: stream)), cast(Any, begins), cast(Any, None), cast(Any, Owner())
     with capture_logs() as logged:
-        running = asyncio.ensure_future(due_loop(*anything, background, lambda: None).run())
+        running = asyncio.ensure_future(due_loop(*anything, background, lambda: None, lambda: None).run())
         await until(lambda: len(stream.answers) == 3, "each is answered")
         running.cancel()
         await asyncio.wait([running])
@@ -102,7 +102,7 @@ async def test_early_flows_begin_together_when_due() -> None:
 
     anything = cast(Any, Triggers()), cast(Any, begins), cast(Any, hand_over), cast(Any, Owner())
     began_s = asyncio.get_running_loop().time()
-    running = asyncio.ensure_future(due_loop(*anything, background, lambda: None).run())
+    running = asyncio.ensure_future(due_loop(*anything, background, lambda: None, lambda: None).run())
     try:
         await until(lambda: len(stream.answers) == len(flows), "everything is answered")
         assert asyncio.get_running_loop().time() - began_s >= 0.079

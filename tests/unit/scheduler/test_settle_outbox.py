@@ -6,6 +6,7 @@ from tests.unit.scheduler.memory_scheduler import MemoryScheduler, wakes_nobody
 from tradewind.scheduler.domain.flow_record import StatusChange
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
+from tradewind.scheduler.use_cases.told_triggers import ToldTriggers
 
 
 class ReplacingPeers:
@@ -32,7 +33,8 @@ async def test_deletion_ends_when_another_replica_has_deleted_the_flow_and_it_is
     (deleted,) = await flows.find(["f"])
     assert deleted is not None
     to_peers: Any = peers
-    settle = SettleOutbox(flows, scheduler.stores.outbox, to_peers, to_peers, (), wakes_nobody, lambda: None)
+    outbox, told = scheduler.stores.outbox, ToldTriggers()
+    settle = SettleOutbox(flows, outbox, to_peers, to_peers, (), wakes_nobody, lambda: None, told)
     assert await settle("f")
     (flow,) = await flows.find(["f"])
     assert flow is not None

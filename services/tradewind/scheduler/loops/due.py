@@ -30,12 +30,18 @@ def due_loop(
     ownership: OwnPartitions,
     background: Background,
     on_ends_listener: Callable[[], None],
+    on_opening: Callable[[], None],
 ) -> OwnedStream[DueFlow, DueStream]:
     """Return the loop that begins due cycles: it puts them on record, then hands them over and answers the triggers.
 
     A trigger that comes before its time while a cycle runs waits here until it is due. `on_ends_listener` is called
-    when somebody has begun to listen to ends of cycles.
+    when somebody has begun to listen to ends of cycles; `on_opening` whenever the stream is opened, which the trigger
+    service also ends when its store was away, and may have lost its latest writes.
     """
+
+    def open_stream() -> DueStream:
+        on_opening()
+        return triggers.due()
 
     failing = IncidentLog(_log, "due_flows_not_begun", "due_flows_begun_again")
 
@@ -64,7 +70,7 @@ def due_loop(
         await asyncio.sleep(due_s - asyncio.get_running_loop().time())
         await work(stream, [replace(flow, now_ms=flow.planned_ms) for flow in flows])
 
-    return OwnedStream("due triggers", triggers.due, receive, work, ownership)
+    return OwnedStream("due triggers", open_stream, receive, work, ownership)
 
 
 def _retry(flow: DueFlow) -> DueAnswer:

@@ -11,6 +11,7 @@ from tradewind.scheduler.ports.due_sets import Outbox
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable, StaleSchedule, Triggers
 from tradewind.scheduler.ports.waking import WakeOwner, Work
+from tradewind.scheduler.use_cases.told_triggers import ToldTriggers
 
 RETRY_MS = 1_000
 _EPOCHS_TRIED = 3
@@ -34,6 +35,7 @@ class SettleOutbox:
         forget: Sequence[Callable[[str], None]],
         wake: WakeOwner,
         on_ends_listener: Callable[[], None],
+        told: ToldTriggers,
     ) -> None:
         self._flows = flows
         self._outbox = outbox
@@ -42,6 +44,7 @@ class SettleOutbox:
         self._forget = forget
         self._wake = wake
         self._on_ends_listener = on_ends_listener
+        self._told = told
 
     async def __call__(self, flow_id: str) -> bool:
         """Bring the trigger service in line with the record; return whether the flow's entry is settled.
@@ -83,6 +86,7 @@ class SettleOutbox:
     async def _update_trigger(self, flow: FlowRecord) -> None:
         if not flow.has_trigger:
             await self._triggers.remove(flow.flow_id, flow.schedule_epoch)
+            self._told.note(flow.flow_id, flow.schedule_epoch)
             return
         await self._triggers.save(
             flow.flow_id,
@@ -91,6 +95,7 @@ class SettleOutbox:
             first_ms=flow.anchor_ms,
             schedule_epoch=flow.schedule_epoch,
         )
+        self._told.note(flow.flow_id, flow.schedule_epoch)
         if flow.schedule.on and flow.schedule.on.event_name == FLOW_FINISHED:
             self._on_ends_listener()
 

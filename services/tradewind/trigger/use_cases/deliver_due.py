@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tradewind.server.beats import beat_after
+from tradewind.server.faults import Unavailable
 from tradewind.trigger.domain.claim import SHARED, Ack, DueTrigger, Extension, Nack, Subscription, Token
 from tradewind.trigger.domain.lead import Lead
 from tradewind.trigger.metrics import count_delivered
@@ -102,6 +103,7 @@ class Delivery:
         self._new_listeners: set[str] = set()
         self._reader_ready = asyncio.Event()
         self._reader_ready.set()
+        self._store_lost = False
         self._woken = asyncio.Event()
         self._next_poll_us = self._next_poll_time_us()
         self._polls = 0
@@ -167,9 +169,14 @@ class Delivery:
         await self._reader_ready.wait()
 
     async def next(self) -> Parcel:
-        """Wait until there is something to send to the receiver, and return it."""
+        """Wait until there is something to send to the receiver, and return it.
+
+        Raises Unavailable when the store was away: the receiver then also tells again what the store may have lost.
+        """
         while True:
             self._woken.clear()
+            if self._store_lost:
+                raise Unavailable("STORE_UNAVAILABLE", "the store was away, and may have lost writes", 0.1)
             due = await self._claim()
             if due or self._lost or self._ended or self._new_listeners:
                 count_delivered(due)
@@ -210,6 +217,10 @@ class Delivery:
 
     def poll_now(self) -> None:
         self._next_poll_us = 0
+        self._woken.set()
+
+    def store_lost(self) -> None:
+        self._store_lost = True
         self._woken.set()
 
     async def _claim(self) -> tuple[DueTrigger, ...]:

@@ -29,6 +29,10 @@ class Receiver(Protocol):
         """Ask the store what is due, because messages may have been lost."""
         ...
 
+    def store_lost(self) -> None:
+        """End the stream, because the store was away and may have lost its latest writes."""
+        ...
+
 
 class Receivers:
     """The open deliveries of a queue, or of the flows, in this process, and their unfinished work."""
@@ -68,6 +72,11 @@ class Receivers:
         """Let every delivery ask the store, because changes may have been missed."""
         for receiver in self._open:
             receiver.poll_now()
+
+    def store_lost(self) -> None:
+        """End every stream, because the store was away and may have lost its latest writes."""
+        for receiver in self._open:
+            receiver.store_lost()
 
     def run_to_end(self, work: Coroutine[Any, Any, Result]) -> asyncio.Future[Result]:
         """Run work to its end, even if the delivery that waits for it is cut off meanwhile.
@@ -123,6 +132,14 @@ class QueueReceivers:
         """Let every delivery ask the store, because changes may have been missed."""
         for receivers in self._by_queue.values():
             receivers.poll_all()
+
+    def store_lost(self) -> None:
+        """Let the schedulers connect again, because the store was away and may have lost what they said last.
+
+        Receivers of queues have said nothing that they could say again.
+        """
+        if (of_flows := self._by_queue.get("")) is not None:
+            of_flows.store_lost()
 
     async def settle(self) -> None:
         """Wait until all work is done; from now on nothing is tried again."""
