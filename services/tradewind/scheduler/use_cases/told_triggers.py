@@ -1,4 +1,4 @@
-"""What this process has told the trigger service last: a store that has lost that would leave flows without triggers."""
+"""What this process has told the trigger service last: a store that loses that leaves flows without triggers."""
 
 import asyncio
 from collections import OrderedDict
