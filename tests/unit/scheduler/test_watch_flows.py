@@ -1,10 +1,16 @@
 """Which states of runs a watcher receives."""
 
+from typing import Any
+
+from tests.unit.scheduler.memory_scheduler import MemoryScheduler
 from tests.unit.scheduler.test_update_state import FACTS
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.use_cases.watch_flows import _Watch
+from tradewind.scheduler.rpc.watch_mapping import event, last_seen
+from tradewind.scheduler.use_cases.change_hub import ChangeHub
+from tradewind.scheduler.use_cases.watch_flows import WatchFlows, _Watch
 
 
 def test_watcher_receives_another_end_of_a_run_whose_end_was_lost() -> None:
@@ -19,3 +25,32 @@ def test_watcher_receives_another_end_of_a_run_whose_end_was_lost() -> None:
         watch.receive("f", state)
         received += watch.pop()
     assert received == [running, cancelled, failed]
+
+
+async def test_resumed_watch_receives_another_end_of_the_last_run_seen() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register("f-1")
+    run = (await scheduler.run("f-1")).state.name
+    record = scheduler.stores.data.flows["f-1"].runs[run]
+    running = record.state
+    cancelled = running._replace(status=CycleStatus.CANCELLED, version=2, end_ms=1000)
+    failed = running._replace(status=CycleStatus.FAILED, version=2, end_ms=2000)
+    stores = scheduler.stores
+    read: Any = None
+    watch = WatchFlows(stores.flows, stores.cycles, read, ChangeHub(stores.changes, stores.cycles, stores.states))
+
+    async def first_after(seen: ChainState) -> ChainState | None:
+        """Return what a watch that goes on after this state yields at once."""
+        request = pb2.WatchFlowRequest(flow_ids=["f-1"], after_event_ids=[event(seen).event_id])
+        found = await watch._since(last_seen(request)["f-1"])
+        return found[0] if found else None
+
+    for on_record, seen, expected in (
+        (running, running, None),
+        (cancelled, running, cancelled),
+        (cancelled, cancelled, None),
+        (failed, cancelled, failed),
+        (failed, running._replace(version=2), failed),
+    ):
+        record.state = on_record
+        assert await first_after(seen) == expected

@@ -14,7 +14,9 @@ from tradewind.server.faults import Violation
 
 def event(state: ChainState) -> cycle_pb2.CycleEvent:
     """Return a change to a cycle as a message: the state after it."""
-    message = cycle_pb2.CycleEvent(event_id=f"{state.name}-{state.version}")
+    # A store that has lost the end of a run may give its version out again, to another end.
+    end = f"-{state.end_ms}" if state.end_ms else ""
+    message = cycle_pb2.CycleEvent(event_id=f"{state.name}-{state.version}{end}")
     fill_cycle(message.cycle, state)
     return message
 
@@ -27,9 +29,8 @@ def last_seen(request: pb2.WatchFlowRequest) -> Mapping[str, LastSeen]:
         faults.append(Violation("after_event_ids", "cannot be combined with `cycle`"))
     for place, event_id in enumerate(request.after_event_ids):
         path = f"after_event_ids[{place}]"
-        name, _, version = event_id.rpartition("-")
         try:
-            last = LastSeen(RunName.parse(name), int(version))
+            last = _position(event_id)
         except ValueError:
             faults.append(Violation(path, f"{event_id[:200]!r} is not an event id from a watch"))
             continue
@@ -41,3 +42,10 @@ def last_seen(request: pb2.WatchFlowRequest) -> Mapping[str, LastSeen]:
         found[flow_id] = last
     require(faults)
     return found
+
+
+def _position(event_id: str) -> LastSeen:
+    """Return the state that an event id names. Raises ValueError for other text."""
+    flow_and_cycle, _, place = event_id.rpartition(":")
+    run, version, *end_ms = place.split("-", 2)
+    return LastSeen(RunName.parse(f"{flow_and_cycle}:{run}"), int(version), int("".join(end_ms) or 0))

@@ -21,10 +21,11 @@ _AT_ONCE = 100
 
 
 class LastSeen(NamedTuple):
-    """The last state of a flow that a watcher has received: a run, and its version."""
+    """The last state of a flow that a watcher has received: a run, its version, and when it ended, 0 while it ran."""
 
     run: RunName
     version: int
+    end_ms: int
 
 
 class WatchFlows:
@@ -100,7 +101,7 @@ class WatchFlows:
             found += since
             if len(since) < _AT_ONCE:
                 break
-        return [state for state in reversed(found) if (state.name, state.version) != last_seen]
+        return [state for state in reversed(found) if (state.name, state.version, state.end_ms) != last_seen]
 
     async def _wait_for(self, ready: asyncio.Event) -> bool:
         """Wait for news; False when the server drains."""
