@@ -107,11 +107,14 @@ class _Stream:
             self._prefetched.clear()
         return self._prefetched.popleft() if self._prefetched else None
 
-    async def send(self, message: pb.ReceiveDueRequest) -> None:
+    async def send(self, message: pb.ReceiveDueRequest) -> bool:
+        """Send a message; return whether the connection has taken it."""
         async with self._write_lock:
             # The reader learns that the connection broke, and connects again.
             with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 await self.call.write(message)
+                return True
+        return False
 
     async def stop_renewing(self) -> None:
         """Stop renewing leases."""
@@ -122,11 +125,11 @@ class _Stream:
     async def _renew(self, interval: timedelta) -> None:
         while True:
             await asyncio.sleep(interval.total_seconds())
-            if self._prefetched:
-                extensions = [pb.DueTriggerExtension(token=due.token) for due in self._prefetched]
-                for due in self._prefetched:
-                    due.lease_deadline = due.lease_deadline and due.lease_deadline + interval
-                await self.send(pb.ReceiveDueRequest(extensions=extensions))
+            if held := tuple(self._prefetched):
+                extensions = [pb.DueTriggerExtension(token=due.token) for due in held]
+                if await self.send(pb.ReceiveDueRequest(extensions=extensions)):
+                    for due in held:
+                        due.lease_deadline = due.lease_deadline and due.lease_deadline + interval
 
 
 class DueTriggers:

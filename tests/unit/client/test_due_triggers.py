@@ -1,13 +1,16 @@
 """Receiving due triggers across lost connections."""
 
+import asyncio
 import gc
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import grpc
 import pytest
 
 from tests.unit.client.clock import Clock
+from tests.waiting import until
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb
 from tradewind.client.calls import Calls
@@ -97,6 +100,36 @@ async def test_prefetched_triggers_are_dropped_with_their_connection() -> None:
     assert (await anext(triggers)).token == "t1"
     breaks.broken = True
     assert (await anext(triggers)).token == "t2 again"
+
+
+async def test_deadline_moves_once_the_connection_has_taken_the_renewal() -> None:
+    """A connection that takes nothing any more renews no lease."""
+    at = datetime(2027, 1, 1, tzinfo=UTC)
+    second = timedelta(seconds=0.03)
+    message = due_together("t1", "t2")
+    for each in message.due:
+        each.delivered_at.FromDatetime(at)
+        each.lease_deadline.FromDatetime(at + second)
+    asked, taken, stream = asyncio.Event(), asyncio.Event(), Stream(lambda: message)
+
+    async def write(request: pb.ReceiveDueRequest) -> None:
+        if request.extensions:
+            asked.set()
+            await taken.wait()
+
+    cast(Any, stream).write = write
+    triggers = receiver()
+    method = cast(Any, lambda: stream)
+    triggers._method = lambda: method
+    await anext(triggers)
+    held = await anext(triggers)
+    assert triggers._stream is not None
+    triggers._stream._prefetched.append(held)
+    await asked.wait()
+    assert held.lease_deadline == at + second
+    taken.set()
+    await until(lambda: held.lease_deadline == at + second * 4 / 3, "the lease is renewed")
+    await triggers._stream.stop_renewing()
 
 
 async def test_lost_token_is_remembered_as_long_as_its_trigger() -> None:
