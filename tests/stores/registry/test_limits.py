@@ -47,6 +47,17 @@ async def test_node_types_beyond_the_limit_are_refused(bench: Bench) -> None:
     await bench.register(a_worker("b", "four", "five"))
 
 
+async def test_node_type_that_has_lapsed_counts_as_a_new_one(bench: Bench) -> None:
+    await bench.register(a_worker("a", "one"))
+    bench.clock.advance(1)
+    await bench.register(a_worker("b", "two", "three"))
+    bench.clock.advance(FORGOTTEN_AFTER - 1)
+    await bench.beat(a_worker("b", "two", "three"))
+    await bench.register(a_worker("a", "four"))
+    refused = await bench.workers.register(a_worker("a", "four", "one"), [a_type("four"), a_type("one")])
+    assert refused is Refusal.TOO_MANY_NODE_TYPES
+
+
 async def test_named_node_types_too_large_together_are_not_returned(bench: Bench) -> None:
     names = ("one", "two", "three")
     await bench.register(a_worker("w", *names), *(NodeType(name, "x" * 1500) for name in names))

@@ -284,3 +284,5 @@ async def test_request_creates_one_backfill_and_at_most_five_run(bench: Bench) -
     await bench.remove()
     assert await bench.stores.backfills.ids("f") == []
     assert await bench.stores.backfills.active(HERE, 9) == []
+    await bench.register()
+    assert await create(asked) == (BackfillOutcome.CREATED, 1), "the request was for an earlier flow of this name"

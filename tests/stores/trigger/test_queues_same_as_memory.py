@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from tests.servers import RedisServer
+from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.machines import StoreMachine, run_histories, together
 from tests.stores.trigger.bench import DAY, HOUR, BothPorts, memory_store, queue_store, redis_store, token
 from tradewind.server.clock import ManualClock
@@ -23,6 +23,8 @@ from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports.claims import ClaimOrder
 from tradewind.trigger.ports.queues import FiringOrder, QueueStore
 from tradewind.trigger.ports.triggers import Page
+from tradewind.trigger.stores.redis_doctor import RedisIndexExaminer
+from tradewind.trigger.stores.redis_queues import RedisQueueStore
 
 POLICY = Policy(
     max_failures=2, dead_kept=3, firings_kept=6, max_pending=2, max_queue_triggers=3, max_listeners=2, repeat_ms=HOUR
@@ -31,6 +33,7 @@ START = ManualClock().now_ms()
 QUEUES = ("q", "r.s")
 IDS = ("a", "b", "c", "d")
 EVENTS = ("e1", "e2", "e3")
+INDEXES = ("due", "claimed", "dead", "all")
 
 queues = st.sampled_from(["q", "q", "q", "r.s"])
 ids = st.sampled_from(IDS)
@@ -66,6 +69,9 @@ class QueueTwins(StoreMachine):
         self.tokens: list[tuple[str, str]] = []
         memory, redis = memory_store(self.clock, POLICY), redis_store(server, self.clock, POLICY)
         self.stores = [(each, queue_store(server, each, POLICY)) for each in (memory, redis)]
+        of_redis = self.stores[1][1]
+        assert isinstance(of_redis, RedisQueueStore)
+        self.of_redis = of_redis
 
     def both(self, call: Callable[[BothPorts, QueueStore], Awaitable[Any]]) -> Any:
         expected, found = (self.outcome(call, *stores) for stores in self.stores)
@@ -157,11 +163,31 @@ class QueueTwins(StoreMachine):
         dead = firing_id(id, event) if event else id
         self.both(lambda _, queues: queues.redrive(0, queue, [dead]))
 
-    @rule(queue=queues, index=st.sampled_from(["due", "claimed", "dead", "all"]))
+    @rule(queue=queues, index=st.sampled_from(INDEXES))
     def sweep(self, queue: str, index: str) -> None:
         """When nothing has been lost, a sweep removes only firings of removed triggers."""
         swept = self.both(lambda _, queues: queues.sweep(0, queue, index, 0))
         assert (swept.orphans, swept.mended) == ((), ())
+
+    @rule(queue=queues)
+    def examine(self, queue: str) -> None:
+        """Check that a doctor finds nothing, whatever has happened."""
+        for index in INDEXES:
+            found = self.run(RedisIndexExaminer(self.of_redis, 0, queue, index)("", 100, None, False))
+            assert found.findings == ()
+
+    def teardown(self) -> None:
+        try:
+            for queue, id in itertools.product(QUEUES, IDS):
+                self.remove(queue, id)
+            for queue, index in itertools.product(QUEUES, INDEXES):
+                self.sweep(queue, index)
+        finally:
+            super().teardown()
+
+    async def at_the_end(self) -> None:
+        """Check that removed triggers leave nothing but keys that expire."""
+        await assert_no_leaked_keys(self.server)
 
     @invariant()
     def they_hold_the_same(self) -> None:
