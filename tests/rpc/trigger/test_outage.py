@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -94,7 +95,8 @@ async def test_lost_connection_to_the_store_ends_streams_of_schedulers_only(
     await of_flows.wait_for_due()
     await of_queue.wait_for_due()
 
-    async with Redis.from_url(store.url_for()) as admin:
+    admin: Any = Redis.from_url(store.url_for())
+    async with admin:
         await admin.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     error = await of_flows.wait_for_error()
     assert (error.code(), reason_of(error)) == (grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE")
