@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 
 import grpc
 
+from tradewind.access.ports import Stores
 from tradewind.access.rpc.handlers import AccessHandlers
 from tradewind.access.settings import AccessSettings
 from tradewind.access.stores.keys import Keys
@@ -20,13 +21,14 @@ from tradewind.server.access.authority import Authority
 from tradewind.server.access.gate_settings import certificates_in, quotas_in
 from tradewind.server.access.roles import Role
 from tradewind.server.clock import ScriptTime
-from tradewind.server.doctor import doctor_of
+from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.errors import ErrorTable
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
 from tradewind.server.settings import variable_of
 from tradewind.server.side_tasks import SideTasks
+from tradewind.server.store_link import NoLink, StoreLink
 from tradewind.server.streams import OpenStreams
 
 FIRST_ADMIN = "admin"
@@ -44,15 +46,21 @@ class Access:
 
     errors = ErrorTable()
 
-    def __init__(self, settings: AccessSettings) -> None:
+    def __init__(self, settings: AccessSettings, *, stores: Stores | None = None) -> None:
+        """Use `stores`, if given, instead of the Redis stores that the settings name."""
         if settings.service_token is None and not certificates_in(settings).names_servers:
             raise ValueError(
                 f"{variable_of('service_token')} is required (a secret that all servers share), unless "
                 f"{variable_of('tls_roles')} names their certificates, such as scheduler.tradewind.svc=service"
             )
-        keys = Keys(settings.key_prefix)
-        self._link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
-        self._stores = stores = RedisAccess(self._link.client, keys, ScriptTime(), self._link.subscriber)
+        self._link: StoreLink = NoLink()
+        examiners: Examiners = no_examiners
+        if stores is None:
+            keys = Keys(settings.key_prefix)
+            self._link = link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
+            stores = of_redis = RedisAccess(link.client, keys, ScriptTime(), link.subscriber)
+            examiners = RedisAccessExaminer(of_redis, link.clock).examiners
+        self._stores = stores
         self._listeners = Listeners(stores.changes)
         self._streams = OpenStreams()
         self._open = OpenSessions(stores.sessions, lifetimes_of(settings))
@@ -60,7 +68,7 @@ class Access:
         authority = LocalAuthority(stores, self._listeners, quotas)
         self.authority: Authority = authority
         """The authority that gates in this process ask."""
-        self._doctor = doctor_of(RedisAccessExaminer(stores, self._link.clock).examiners, settings)
+        self._doctor = doctor_of(examiners, settings)
         self._handlers = AccessHandlers(
             stores, self._open, authority, quotas, self._listeners, self._streams, self._doctor
         )

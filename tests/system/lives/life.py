@@ -4,9 +4,12 @@ import asyncio
 import random
 import traceback
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, TypeVar
 
+from tests.system.lives import access_users
+from tests.system.lives.access_users import AccessUsers
 from tests.system.lives.faults import LONGEST_LOSS_S, Faults
 from tests.system.lives.invariants import ended_runs, is_quiet, violations
 from tests.system.lives.nodes import Nodes
@@ -15,6 +18,7 @@ from tests.system.lives.receivers import Receivers
 from tests.system.lives.watchers import Watchers
 from tests.system.lives.world import WORKERS, World
 from tradewind.client import NotFound, ServerFault, TimedOut, TradewindError, Unavailable
+from tradewind.server.faults import Fault
 from tradewind.server.logs import quieten_logging
 from tradewind.testing.environment import no_settings
 from tradewind.testing.virtual.loop import VirtualLoop
@@ -55,6 +59,8 @@ class Life:
         self.world = World(loop, draw, self.replicas)
         self.nodes = Nodes(random.Random(f"nodes {seed}"))
         self._users = Users(draw, self.world.client, loop.now_ms, loses_writes=self.loses_writes, workers=WORKERS)
+        self._access_users = AccessUsers(draw, self.world.any_access, self.world.channel)
+        self._users.add(self._access_users, access_users.WEIGHTS)
         self._receivers = Receivers(random.Random(f"receivers {seed}"), self.world.client)
         self._watchers = Watchers(self.world.client, FLOWS)
         self._faults = Faults(draw, self.world, lossy_stores)
@@ -84,7 +90,10 @@ class Life:
             self.broken += traceback.format_exception(error)
 
     async def _live(self) -> None:
-        async with self.world.run(self.nodes.all()), self._receivers.run(), self._watchers.run():
+        following = self._receivers.run(), self._watchers.run(), self._users.follow(), self._access_users.run()
+        async with self.world.run(self.nodes.all()), AsyncExitStack() as stack:
+            for each in following:
+                await stack.enter_async_context(each)
             await self._users.triggers.listen_to_all()
             # By now every scheduler knows that somebody listens to the ends of cycles.
             await asyncio.sleep(3)
@@ -107,6 +116,8 @@ class Life:
             self.broken += await self._receivers.violations(
                 self._users.published, ended_runs(self.world), loses_writes=self.loses_writes
             )
+            self.broken += await self._users.violations(forgets=self.forgets_attempts)
+            self.broken += await self._access_users.violations()
             for flow_id in FLOWS:
                 self.broken += await self._counted_too_much(flow_id)
             if not self.forgets_attempts:
@@ -117,7 +128,7 @@ class Life:
         try:
             async with asyncio.timeout(120):
                 await operation
-        except (TradewindError, TimeoutError) as refusal:
+        except (TradewindError, Fault, ConnectionError, TimeoutError) as refusal:
             answer = f"{words}: {type(refusal).__name__}: {str(refusal)[:SHOWN_OF_ANSWER]}"
             self._note(f"   {answer}")
             if isinstance(refusal, ServerFault) or (not self.has_faults and isinstance(refusal, AWAY)):

@@ -4,14 +4,17 @@ import asyncio
 import itertools
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
-from tests.system.lives import triggers
+from tests.system.lives import notified, triggers
 from tests.system.lives.flows import EVENT, FlowMaker
+from tests.system.lives.followers import Followers
+from tests.system.lives.notified import Notified
 from tests.system.lives.triggers import TriggerUsers
 from tradewind.client import Client, CycleHandle, NodeTaskRecord, NotFound
+from tradewind.node_task_manager.stores.memory.records import run_of
 
 FLOWS = tuple(f"f{at}" for at in range(5))
 
@@ -31,9 +34,33 @@ class Users:
         self._deletions: Counter[str] = Counter()
         self._make_flow = FlowMaker(draw).make
         self.triggers = TriggerUsers(draw, client, now_ms, loses_writes=loses_writes)
+        self.followers = Followers(client)
+        self.notified = Notified(draw, client)
         self.published: list[str] = []
         """The ids of the events that have certainly been published."""
-        self.operations = [*_weighted(self, WEIGHTS), *_weighted(self.triggers, triggers.WEIGHTS)]
+        self.operations = [
+            *_weighted(self, WEIGHTS),
+            *_weighted(self.triggers, triggers.WEIGHTS),
+            *_weighted(self.notified, notified.WEIGHTS),
+        ]
+
+    def add(self, users: object, weights: Mapping[str, int]) -> None:
+        """Let further users operate as well, so often."""
+        self.operations += _weighted(users, weights)
+
+    @asynccontextmanager
+    async def follow(self) -> AsyncIterator[None]:
+        """Follow what is submitted, and the notifications."""
+        async with self.followers.run(), self.notified.run():
+            yield
+
+    async def violations(self, *, forgets: bool) -> list[str]:
+        """Return a sentence for everything that they have not got as they must; see there.
+
+        `forgets` says whether the store of the node task managers loses writes.
+        """
+        found = await self.followers.violations(loses_writes=forgets)
+        return found if forgets else found + await self.notified.violations(self.followers.redriven)
 
     def pick_operation(self) -> tuple[str, Awaitable[object]]:
         """Return an operation, not yet begun, with words for it."""
@@ -171,12 +198,20 @@ class Users:
         )
 
     async def submit_task(self, _: str) -> None:
-        task = await self._client.submit_task("work", request_id=f"task-{next(self._numbers)}")
+        task = await self._client.submit_task(
+            self._draw.choice(("work", "signalled")), request_id=f"task-{next(self._numbers)}"
+        )
+        self.followers.follow_task(task.task_id)
         if self._draw.random() < 0.3:
             await task.cancel()
 
     async def submit_batch(self, _: str) -> None:
-        await self._client.submit_batch("each", [{"item": at} for at in range(self._draw.choice((1, 5, 20)))])
+        batch = await self._client.submit_batch("each", [{"item": at} for at in range(self._draw.choice((1, 5, 20)))])
+        self.followers.follow_batch(batch.batch_id)
+
+    async def watch_node(self, flow_id: str) -> None:
+        if task := await self._open_node_task(flow_id):
+            self.followers.follow_task(task.node_task_id)
 
     async def cancel_batch(self, _: str) -> None:
         async for batch in self._client.list_batches():
@@ -192,6 +227,7 @@ class Users:
     async def redrive(self, _: str) -> None:
         ids = [task.node_task_id async for task in self._client.list_dead_letters()]
         if ids:
+            self.followers.redriven.update(run_of(id) for id in ids[:5])
             await self._client.redrive_dead_letters(ids[:5])
 
     async def quieten(self, flow_id: str) -> None:
@@ -243,7 +279,8 @@ WEIGHTS = {
     "stop_many": 1,
     "run_twice": 3,
     "run_many": 2,
-    "submit_task": 3,
+    "submit_task": 5,
+    "watch_node": 4,
     "update": 2,
     "cancel_backfill": 1,
     "cancel_job": 1,

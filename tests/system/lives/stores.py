@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.system.lives.process import Disturbances, DisturbedStore, Process
 from tests.system.rollback import snapshot
+from tradewind.access.stores.memory import MemoryAccess
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.stores.memory.all_stores import MemoryStores as NodeTaskStores
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
@@ -31,6 +32,7 @@ class AllStores:
         self._clock = clock
         self._disturbances = disturbances
         self._registry = MemoryRegistry(clock, lifetimes_of(RegistrySettings()))
+        self._access = MemoryAccess(clock)
         self._node_tasks = NodeTaskStores(limits, clock)
         self.triggers = MemoryTriggerStore(
             clock, TriggerSettings(trigger_firings_kept=100_000, trigger_max_failures=4).policy()
@@ -81,6 +83,12 @@ class AllStores:
             node_types=self._seen_by(process, registry.node_types),
             sweep=self._seen_by(process, registry).sweep,
         )
+
+    def for_access(self, process: Process) -> Any:
+        """Return the stores as an access service sees them."""
+        access = self._access
+        seen = {name: getattr(access, name) for name in ("sessions", "users", "calls", "quotas", "changes")}
+        return SimpleNamespace(**{name: self._seen_by(process, store) for name, store in seen.items()})
 
     def for_trigger_service(self, process: Process) -> TriggerStores:
         """Return the stores as a trigger service sees them."""

@@ -7,9 +7,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import SecretStr
+
 from tests.system.lives.called_workers import Address, CalledVirtualWorker, WorkerChannel
 from tests.system.lives.process import Disturbances, Process
 from tests.system.lives.stores import LEASE_S, AllStores
+from tradewind.access.app import Access
+from tradewind.access.settings import AccessSettings
 from tradewind.node_task_manager.app import NodeTaskManager
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.registry.app import Registry
@@ -28,6 +32,9 @@ from tradewind.trigger.settings import TriggerSettings
 from tradewind.worker import Node, WorkerError
 
 WORKERS = 2
+QUOTA = 12
+"""How many tasks a user may submit in a day, where the access service is asked."""
+WEEK_S = 7 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +120,9 @@ class World:
         self.triggers = all_of("trigger", self._begin_trigger_service)
         self.schedulers = all_of("scheduler", self._begin_scheduler)
         self.registries = all_of("registry", self._begin_registry)
-        self.services = (self.registries, self.triggers, self.node_task_managers, self.schedulers)
-        self.client = VirtualClient(self._channel())
+        self.accesses = all_of("access", self._begin_access)
+        self.services = (self.registries, self.triggers, self.node_task_managers, self.schedulers, self.accesses)
+        self.client = VirtualClient(self.channel())
 
     @property
     def seconds(self) -> float:
@@ -193,8 +201,14 @@ class World:
     def _begin_worker(self, worker_id: str, nodes: Sequence[Node[..., Any]]) -> VirtualWorker:
         address = self._addresses.get(f"{worker_id}:1")
         if address:
-            return CalledVirtualWorker(nodes, worker_id, self._channel(), address)
-        return VirtualWorker(nodes, worker_id, self._channel())
+            return CalledVirtualWorker(nodes, worker_id, self.channel(), address)
+        return VirtualWorker(nodes, worker_id, self.channel())
+
+    def any_access(self) -> Access:
+        """Return some replica of the access service."""
+        service = self._draw.choice(self.accesses.all).service
+        assert isinstance(service, Access)
+        return service
 
     def pick_server(self, method: str) -> LocalServer:
         """Return a replica's server for a call: any registry for a service that there is none of, as it will say."""
@@ -226,17 +240,27 @@ class World:
     def _begin_trigger_service(self, process: Process) -> Service:
         return TriggerService(TriggerSettings(trigger_poll_seconds=20), stores=self.stores.for_trigger_service(process))
 
+    def _begin_access(self, process: Process) -> Service:
+        settings = AccessSettings(
+            service_token=SecretStr("a secret that all servers share"),
+            quotas=f"SubmitTask={QUOTA}",
+            access_session_seconds=WEEK_S,
+            access_idle_seconds=WEEK_S,
+        )
+        return Access(settings, stores=self.stores.for_access(process))
+
     def _begin_registry(self, process: Process) -> Service:
         return Registry(RegistrySettings(), stores=self.stores.for_registry(process))
 
     def _opener(self, process: Process) -> Any:
         def open_channel(address: str = "", *, traced: bool = True) -> LocalChannel:
-            process.channels.append(self._channel())
+            process.channels.append(self.channel())
             return process.channels[-1]
 
         return open_channel
 
-    def _channel(self) -> LocalChannel:
+    def channel(self) -> LocalChannel:
+        """Return a new channel to all services."""
         self.channels.append(LocalChannel(self._server, self._loop.engine))
         return self.channels[-1]
 
