@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.stores.trigger.bench import HOUR, PARTITION, Bench, ids, token
+from tests.stores.trigger.bench import HOUR, PARTITION, POLICY, Bench, ids, token
 from tradewind.server.schedules.grids import LAST_MS
-from tradewind.trigger.domain.claim import Firing
+from tradewind.trigger.domain.claim import SHARED, Firing
 from tradewind.trigger.domain.lead import Lead
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import TriggerStatus
@@ -255,6 +255,16 @@ async def test_postponed_nack_counts_no_failure(bench: Bench) -> None:
 
     tick = await bench.found("tick")
     assert (tick.status, tick.failures, tick.last_error) == (TriggerStatus.SCHEDULED, 3, "away")
+
+
+async def test_dead_trigger_that_is_kept_no_longer_leaves_the_list_of_its_queue(bench: Bench) -> None:
+    queue = Bench(bench.store.of_queue("q"), bench.clock, bench.queues)
+    for id in ("a", "b", "c", "d"):
+        await queue.save(id)
+        for _ in range(POLICY.max_failures):
+            await queue.nack(*await queue.claim(epoch=SHARED), retry_after_ms=0)
+    counts = await bench.queues.counts(PARTITION, "q")
+    assert (counts.triggers, counts.dead) == (POLICY.dead_kept, POLICY.dead_kept)
 
 
 async def test_only_the_newest_dead_letters_are_kept(bench: Bench) -> None:
