@@ -209,6 +209,17 @@ async def test_sweep_forgets_empty_queues_and_lets_their_history_expire(redis_be
     assert len((await redis_bench.queues.firings(PARTITION, "q", "", 10))[0]) == 2
 
 
+async def test_redriven_trigger_expires_no_more(redis_bench: Bench, client: Client) -> None:
+    queues, key = redis_bench.queues, KEYS.of_queue("q").trigger(PARTITION, "dead")
+    bench = Bench(redis_bench.store.of_queue("q"), redis_bench.clock, queues)
+    await bench.save("dead")
+    for _ in range(4):
+        await bench.nack(*await bench.claim(epoch=SHARED), retry_after_ms=0)
+    assert await ttl(client, key) > 0
+    await queues.redrive(PARTITION, "q", ["dead"])
+    assert await ttl(client, key) == -1
+
+
 async def test_doctor_reports_lost_triggers_but_not_expired_ones(redis_bench: Bench, client: Client) -> None:
     queue, queues = redis_bench.store.of_queue("q"), redis_bench.queues
     assert isinstance(queues, RedisQueueStore)
