@@ -28,6 +28,9 @@ class SpiedFlows:
         self.outlined = 0
         self.read: list[str] = []
 
+    async def list_ids(self, after: str, limit: int) -> list[str]:
+        return await self._flows.list_ids(after, limit)
+
     async def outlines(self, after: str, limit: int) -> tuple[list[FlowOutline], str]:
         found = await self._flows.outlines(after, limit)
         self.outlined += len(found[0])
@@ -68,9 +71,26 @@ async def test_page_reads_only_the_flows_that_one_message_holds() -> None:
     for number in range(60):
         await scheduler.register(f"flow-{number:02}", config="x" * 100_000)
     spy, read = await spied(scheduler)
-    page, after = await read.flows(FlowFilter(), "", 50)
+    page, after = await read.flows(FlowFilter(user_id="default"), "", 50)
     assert [flow.flow_id for flow in page] == spy.read == [f"flow-{number:02}" for number in range(5)]
     assert after == "flow-04"
+
+
+async def test_list_of_all_flows_outlines_none_and_reads_few_more_than_one_message_holds() -> None:
+    scheduler = MemoryScheduler()
+    for number in range(60):
+        await scheduler.register(f"flow-{number:02}", config="x" * (100_000 if number < 30 else 10))
+    spy, read = await spied(scheduler)
+    pages: list[list[str]] = []
+    after: str | None = ""
+    while after is not None:
+        spy.read.clear()
+        page, after = await read.flows(FlowFilter(), after, 40)
+        pages.append([flow.flow_id for flow in page])
+        assert len(spy.read) <= len(page) + 20
+    assert [len(page) for page in pages] == [5, 5, 5, 5, 5, 35]
+    assert [flow_id for page in pages for flow_id in page] == [f"flow-{number:02}" for number in range(60)]
+    assert spy.outlined == 0
 
 
 async def test_rerun_of_an_old_cycle_counts_as_recently_started() -> None:

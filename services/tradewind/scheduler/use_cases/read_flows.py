@@ -18,6 +18,8 @@ from tradewind.server.paging import Page
 
 _LEAST_READ = 50
 _AT_ONCE = 500
+_READ_AT_ONCE = 20
+"""How many flows are read whole before it is known how large they are."""
 _MOST_EXAMINED = 5000
 """Of how many flows one page says whether they are wanted: some 50 ms of work."""
 
@@ -31,6 +33,11 @@ class FlowFilter:
     created_after_ms: int = 0
     created_before_ms: int = 0
     user_id: str = ""
+
+    @property
+    def everything(self) -> bool:
+        """Whether every flow is wanted."""
+        return not (self.statuses or self.labels or self.created_after_ms or self.created_before_ms or self.user_id)
 
     def matches(self, flow: FlowOutline) -> bool:
         """Say whether a flow is wanted."""
@@ -94,6 +101,8 @@ class ReadFlows:
 
         There are fewer, even none, when one message would not hold them, or the next ones wanted are far behind.
         """
+        if wanted.everything:
+            return await self._all_flows(after, limit)
         page: Page[str] = Page(limit)
         examined = 0
         while True:
@@ -106,6 +115,16 @@ class ReadFlows:
             after = left
             if not left or examined >= _MOST_EXAMINED:
                 return await self._on_record(page.items), left or None
+
+    async def _all_flows(self, after: str, limit: int) -> tuple[list[FlowRecord], str | None]:
+        """Do as `flows` does where all are wanted: outlines would cost the store four times as much."""
+        page: Page[FlowRecord] = Page(limit)
+        ids = await self._flows.list_ids(after, limit + 1)
+        for first in range(0, len(ids), _READ_AT_ONCE):
+            for flow in await self._on_record(ids[first : first + _READ_AT_ONCE]):
+                if not page.add(flow, len(flow.config_json) + len(flow.structure_json)):
+                    return page.items, page.items[-1].flow_id
+        return page.items, ids[-1] if len(ids) > limit else None
 
     async def _on_record(self, flow_ids: Sequence[str]) -> list[FlowRecord]:
         return [flow for flow in await self._flows.find(flow_ids) if flow is not None]
