@@ -43,6 +43,7 @@ class RawWorker:
         self.stub = stub
         self.worker_id = worker_id
         self.capacity = capacity
+        self.node_types = ["noop"]
         self.eager = False
         self.cache: dict[str, str] | None = None
         self.responses: list[work_pb2.WorkResponse] = []
@@ -58,7 +59,7 @@ class RawWorker:
         hello = work_pb2.WorkerHello(
             worker_id=self.worker_id,
             incarnation=incarnation,
-            node_types=["noop"],
+            node_types=self.node_types,
             capacity=self.capacity,
             held_tokens=held,
             offers=[work_pb2.OfferedType(node_type="noop", eager=self.eager, cache=self.cache)],  # type: ignore[arg-type]

@@ -29,6 +29,19 @@ async def test_chain_runs_over_a_stream_with_inputs_by_handle(ntm: Ntm, worker) 
     assert [(o.handle, o.value_json) for o in task.outputs] == [("out", "2")]
 
 
+async def test_worker_that_names_a_type_twice_gets_no_more_than_it_has_room_for(  # type: ignore[no-untyped-def]
+    ntm: Ntm, worker
+) -> None:
+    await ntm.submit(plan(nodes="a b c d"))
+    w = worker(capacity=2)
+    w.node_types = ["noop", "noop"]
+    await w.open()
+    first, second = await w.assigned(2)
+    await w.complete(first.token)
+    await w.complete(second.token)
+    assert sorted(each.node_id for each in await w.assigned(4)) == ["a", "b", "c", "d"]
+
+
 async def test_broken_stream_loses_its_node_task_and_its_late_result_is_refused(  # type: ignore[no-untyped-def]
     ntm: Ntm, worker
 ) -> None:

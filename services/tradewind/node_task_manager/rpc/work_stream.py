@@ -89,7 +89,7 @@ class WorkStream:
         held = mapping.held("hello.held_tokens", hello.held_tokens, self._connections.shards)
         capacity = 0 if message.draining else hello.capacity
         offered = offers(hello.node_types, hello.offers)
-        types = tuple(hello.node_types)
+        types = tuple(dict.fromkeys(hello.node_types))
         worker = ConnectedWorker(hello.worker_id, hello.incarnation, types, capacity, self._line, offers=offered)
         self._worker = worker
         for node_type, offer in offered.items():
