@@ -13,7 +13,7 @@ from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
 
 _ANSWER, _CYCLES, _WARNINGS = 4 * 1024 * 1024, 3 * 1024 * 1024, 256 * 1024
-"""The most bytes of the answer, and what is kept free in it for cycles and for warnings."""
+"""The most bytes of the answer, and what is kept free in it for cycles, at most, and for warnings."""
 _CYCLE = 512
 """Bytes kept free for a cycle, beside its inputs."""
 
@@ -21,8 +21,8 @@ _CYCLE = 512
 class BulkAnswer:
     """The answer to RunFlows; `add` takes the results of its runs in groups, in order, then `finish` completes it.
 
-    Outputs are added until there is no room left, and omitted from all further results. Cycles that together are larger
-    than expected lose their large fields.
+    Outputs are added until there is no room left, and omitted from all further results. Cycles lose their large fields
+    when the answer would be too large with them.
     """
 
     def __init__(
@@ -34,17 +34,18 @@ class BulkAnswer:
         self._outputs = outputs if request.include_outputs else None
         self._unused = unused
         self._results: list[RunResult] = []
-        self._room_for_cycles = min(_CYCLES, sum(_CYCLE + bytes_of(each.inputs_json) for each in requests))
-        self._room_for_outputs = min(LARGEST_OUTPUTS, _ANSWER - _WARNINGS - self._room_for_cycles)
+        expected = sum(_CYCLE + bytes_of(each.inputs_json) for each in requests)
+        self._room_for_outputs = min(LARGEST_OUTPUTS, _ANSWER - _WARNINGS - min(_CYCLES, expected))
+        self._room = _ANSWER - _WARNINGS
 
     async def add(self, group: Sequence[RunResult]) -> None:
         """Add the results of the next runs. Raises PeerUnavailable when their outputs cannot be read."""
         begun: list[tuple[pb2.RunFlowResult, PlannedRun]] = []
-        for place, result in enumerate(group, len(self._results)):
+        first = len(self._results)
+        for place, result in enumerate(group, first):
             message = self.response.results.add()
             if result.state is not None:
                 fill_cycle(message.cycle, result.state)
-                self._room_for_cycles -= message.cycle.ByteSize()
                 if result.planned is not None:
                     begun.append((message, PlannedRun(result.state, result.planned)))
             elif fault := refusal(self._requests[place].flow_id, result, f"{self._request_id}/{place}"):
@@ -57,10 +58,11 @@ class BulkAnswer:
             for (message, _), outputs in zip(begun, found, strict=True):
                 room = add_outputs(message, outputs, room)
             self._room_for_outputs = room
+        self._room -= sum(message.ByteSize() for message in self.response.results[first:])
 
     async def finish(self) -> pb2.RunFlowsResponse:
         """Return the answer, with warnings about inputs that no node takes."""
-        if self._room_for_cycles < 0:
+        if self._room < 0:
             for message in self.response.results:
                 leave_out_large_fields(message.cycle)
         given = [
