@@ -93,6 +93,23 @@ async def test_list_of_all_flows_outlines_none_and_reads_few_more_than_one_messa
     assert spy.outlined == 0
 
 
+async def test_page_has_no_flow_that_another_user_has_registered_meanwhile() -> None:
+    scheduler = MemoryScheduler()
+    for flow_id in ("kept", "taken"):
+        await scheduler.register(flow_id, user_id="ann")
+    spy, read = await spied(scheduler)
+    outlined = spy.outlines
+
+    async def then_taken(after: str, limit: int) -> tuple[list[FlowOutline], str]:
+        found = await outlined(after, limit)
+        scheduler.stores.data.flows["taken"].user_id = "bob"
+        return found
+
+    spy.outlines = then_taken  # type: ignore[method-assign]
+    page, _ = await read.flows(FlowFilter(user_id="ann"), "", 10)
+    assert [flow.flow_id for flow in page] == ["kept"]
+
+
 async def test_rerun_of_an_old_cycle_counts_as_recently_started() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register(keep_cycles=100)

@@ -39,7 +39,7 @@ class FlowFilter:
         """Whether every flow is wanted."""
         return not (self.statuses or self.labels or self.created_after_ms or self.created_before_ms or self.user_id)
 
-    def matches(self, flow: FlowOutline) -> bool:
+    def matches(self, flow: FlowOutline | FlowRecord) -> bool:
         """Say whether a flow is wanted."""
         if self.user_id not in ("", flow.user_id):
             return False
@@ -109,25 +109,26 @@ class ReadFlows:
             outlines, left = await self._flows.outlines(after, _AT_ONCE if examined else max(limit, _LEAST_READ))
             for flow in outlines:
                 if wanted.matches(flow) and not page.add(flow.flow_id, flow.size):
-                    return await self._on_record(page.items), after
+                    return await self._still(wanted, page.items), after
                 after = flow.flow_id
             examined += len(outlines)
             after = left
             if not left or examined >= _MOST_EXAMINED:
-                return await self._on_record(page.items), left or None
+                return await self._still(wanted, page.items), left or None
 
     async def _all_flows(self, after: str, limit: int) -> tuple[list[FlowRecord], str | None]:
         """Do as `flows` does where all are wanted: outlines would cost the store four times as much."""
         page: Page[FlowRecord] = Page(limit)
         ids = await self._flows.list_ids(after, limit + 1)
         for first in range(0, len(ids), _READ_AT_ONCE):
-            for flow in await self._on_record(ids[first : first + _READ_AT_ONCE]):
+            for flow in await self._still(FlowFilter(), ids[first : first + _READ_AT_ONCE]):
                 if not page.add(flow, len(flow.config_json) + len(flow.structure_json)):
                     return page.items, page.items[-1].flow_id
         return page.items, ids[-1] if len(ids) > limit else None
 
-    async def _on_record(self, flow_ids: Sequence[str]) -> list[FlowRecord]:
-        return [flow for flow in await self._flows.find(flow_ids) if flow is not None]
+    async def _still(self, wanted: FlowFilter, flow_ids: Sequence[str]) -> list[FlowRecord]:
+        """Return those of these flows that are wanted still: since they were outlined, others may have taken ids."""
+        return [flow for flow in await self._flows.find(flow_ids) if flow is not None and wanted.matches(flow)]
 
     async def any(self) -> bool:
         """Say whether any flow is on record."""
