@@ -37,7 +37,7 @@ from tradewind.client.signal_calls import SignalCalls
 from tradewind.client.started import Started
 from tradewind.client.task_options import options_of
 from tradewind.client.trigger_calls import TriggerCalls
-from tradewind.client.wire import Seconds, seconds_of
+from tradewind.client.wire import Seconds, bounded, seconds_of
 from tradewind.codec import Codec, codec_of
 from tradewind.flow import Cache, Retry, Timeouts
 from tradewind.flow.node_type import NodeType
@@ -108,7 +108,7 @@ class Client(
             raise ValueError("timeout must be above 0: no call could be answered in time")
         self._connection = Connection(
             addresses,
-            timeout=seconds_of(timeout),
+            timeout=bounded(seconds_of(timeout)),
             patience=seconds_of(patience),
             credentials=security_of(credentials),
             codec=codec_of(codec),

@@ -78,14 +78,14 @@ def _prefix(enum: _WireEnum[Number]) -> str:
 
 
 def seconds_of(length: Seconds) -> float:
-    """Return a length of time in seconds.
+    """Return a length of time in seconds, which may be infinite.
 
-    Raises ValueError for invalid text, a negative length or more than 10 000 years, or TypeError.
+    Raises ValueError for invalid text or a negative length, or TypeError.
     """
     seconds = seconds_in(length)
     if not seconds >= 0:  # NaN is not, either
         raise ValueError(f"a length of time must not be negative, is {seconds} s")
-    return _checked(seconds)
+    return seconds
 
 
 def duration(seconds: float) -> Duration | None:
@@ -95,11 +95,12 @@ def duration(seconds: float) -> Duration | None:
 
 def span(seconds: float) -> Duration:
     """Return a Duration of whole milliseconds, which may be 0. Raises ValueError for more than 10 000 years."""
-    whole, rest = divmod(round(_checked(seconds) * 1000), 1000)
+    whole, rest = divmod(round(bounded(seconds) * 1000), 1000)
     return Duration(seconds=whole, nanos=rest * 1_000_000)
 
 
-def _checked(seconds: float) -> float:
+def bounded(seconds: float) -> float:
+    """Return a length of time that a message can hold. Raises ValueError for more than 10 000 years."""
     if not seconds <= MAX_DURATION_S:
         raise ValueError(f"a length of time must be at most 10 000 years, is {seconds:g} s")
     return seconds

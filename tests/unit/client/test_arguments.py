@@ -187,7 +187,7 @@ async def test_given_id_overrides_id_of_flow_object(client: Client, stack: FakeS
         ({"credentials": "ca.pem"}, TypeError, 'credentials must be TlsFiles, such as TlsFiles(ca="ca.pem"), or'),
         ({"timeout": 0}, ValueError, "timeout must be above 0"),
         ({"timeout": nan}, ValueError, "a length of time must not be negative, is nan s"),
-        ({"patience": inf}, ValueError, "a length of time must be at most 10 000 years, is inf s"),
+        ({"timeout": inf}, ValueError, "a length of time must be at most 10 000 years, is inf s"),
         ({"user_id": 5}, TypeError, "user_id must be text; 5 is an int"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import math
 import weakref
 
 import grpc
@@ -88,10 +89,11 @@ async def test_generated_request_id_is_remembered_while_call_may_be_repeated(sta
     assert not named.HasField("remember_for")
 
 
-async def test_call_succeeds_once_server_starts(stack: FakeStack) -> None:
+@pytest.mark.parametrize("patience", [10, math.inf])
+async def test_call_succeeds_once_server_starts(stack: FakeStack, patience: float) -> None:
     port = int(stack.address.rpartition(":")[2])
     await stack.stop()
-    async with Client(stack.address, patience=10) as client:
+    async with Client(stack.address, patience=patience) as client:
         asking = asyncio.ensure_future(client.get_flow("momentum"))
         await asyncio.sleep(0)
         await stack.start(port)
