@@ -116,13 +116,18 @@ async def test_queued_running_and_completed_node_tasks_are_counted(bench: Bench)
 
 
 async def test_queues_say_since_when_their_next_node_task_waits(bench: Bench) -> None:
+    # Its last node is on record from the first input on, and ready from the second.
+    await bench.submit(plan_of("a>c b>c"), user_id="cal", flow_id="cal")
+    for entry in await bench.take():
+        bench.clock.advance(5000)
+        await bench.complete(entry, out="1")
     for user in ("ann", "bob"):
         for cycle in (1, 2):
             bench.clock.advance(1000)
             await bench.submit(plan_of("a"), user_id=user, flow_id=user, cycle=cycle)
     now_ms = bench.clock.now_ms()
     found = [(each.user_id, each.count, now_ms - each.first_ready_at) for each in await bench.shard.queues()]
-    assert found == [("ann", 2, 3000), ("bob", 2, 1000)]
+    assert found == [("ann", 2, 3000), ("bob", 2, 1000), ("cal", 1, 4000)]
 
 
 async def test_queues_are_counted_while_the_store_takes_no_writes(redis_server: RedisServer) -> None:

@@ -121,6 +121,19 @@ async def test_outlines_are_read_in_order_over_all_partitions(bench: Bench) -> N
     assert await bench.stores.flows.outlines("flow-299", 9) == ([], "")
 
 
+async def test_outlines_miss_no_flow_of_a_partition_that_has_most_of_the_next(bench: Bench) -> None:
+    in_one = [name for name in (f"a-{number:04}" for number in range(600)) if partition_of(name) == 0][:30]
+    every = [*in_one, *(f"b-{number}" for number in range(5))]
+    for flow_id in every:
+        await bench.register(flow_id)
+    seen: list[str] = []
+    after = ""
+    while after or not seen:
+        outlines, after = await bench.stores.flows.outlines(after, 40)
+        seen += [each.flow_id for each in outlines]
+    assert seen == every
+
+
 async def test_outline_says_what_lists_choose_by(bench: Bench) -> None:
     await bench.register()
     flow = await bench.flow()
