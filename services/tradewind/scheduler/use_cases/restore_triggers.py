@@ -11,6 +11,7 @@ from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.peers import StaleSchedule, Triggers
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.told_triggers import ToldTriggers
+from tradewind.server.incidents import IncidentLog
 
 AT_ONCE = 20
 PAUSE_S = 0.02
@@ -36,6 +37,7 @@ class RestoreTriggers:
         self._wake = wake
         self._suspects: dict[str, int] = {}
         self._suspected = asyncio.Event()
+        self._failing = IncidentLog(_log, "triggers_not_compared", "triggers_compared_again")
 
     def suspect(self) -> None:
         """Note that the trigger service may have lost what it was told last."""
@@ -57,7 +59,7 @@ class RestoreTriggers:
                     await asyncio.sleep(PAUSE_S)
             except Exception as error:
                 # Most likely the service, or a store, is still away.
-                _log.debug("triggers_not_compared", flows=len(suspects), error=error)
+                self._failing.note(str(error), flows=len(suspects), error=error)
                 self._suspects = suspects | self._suspects
                 self._suspected.set()
                 await asyncio.sleep(_RETRY_S)
