@@ -15,6 +15,8 @@ def codec_of(given: Codec | None) -> Codec | None:
     if given is None:
         target = os.environ.get(CODEC_VARIABLE)
         return load_codec(target) if target else None
+    if isinstance(given, type):
+        raise TypeError(f"a codec must be an object: give {given.__name__}(), not the class {given.__name__}")
     if not _is_codec(given):
         raise TypeError(
             f"a codec must have the methods encode and decode, which a value of type {type(given).__name__} has not; "

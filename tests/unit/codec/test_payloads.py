@@ -128,6 +128,8 @@ def test_codec_is_loaded_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert found is not None
     assert found.decode(CODEC.encode(b"x")) == b"x"
     assert codec_of(CODEC) is CODEC
+    with pytest.raises(TypeError, match=r"give AesGcm\(\), not the class AesGcm"):
+        codec_of(AesGcm)  # type: ignore[arg-type]
 
 
 def test_codec_may_be_an_object_or_a_class_in_the_working_directory(

@@ -27,6 +27,7 @@ class Triggers:
     def __init__(self, epochs: dict[str, int] | None = None) -> None:
         self.epochs = epochs or {}
         self.away = False
+        self.faulty = ""
         self.asked: list[str] = []
         self.removed: list[tuple[str, int]] = []
         self.at_once = self.most_at_once = 0
@@ -39,6 +40,8 @@ class Triggers:
         self.at_once -= 1
         if self.away:
             raise PeerUnavailable("trigger service", "away")
+        if flow_id == self.faulty:
+            raise ValueError("no such answer")
         return self.epochs.get(flow_id)
 
     async def remove(self, flow_id: str, schedule_epoch: int) -> None:
@@ -144,6 +147,18 @@ def test_suspicion_stays_while_the_service_is_away() -> None:
     with capture_logs() as lines:
         assert play(scenario, Triggers()).records.added == ["f0", "f1"]
     assert [line["event"] for line in lines] == ["triggers_not_compared", "triggers_lost", "triggers_compared_again"]
+
+
+def test_flow_that_cannot_be_compared_does_not_hold_up_the_others() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.tell(range(2 * AT_ONCE))
+        scene.triggers.faulty = "f0"
+        scene.restore.suspect()
+        await asyncio.sleep(2)
+
+    with capture_logs():
+        scene = play(scenario, Triggers(), 2 * AT_ONCE)
+    assert scene.records.added == [f"f{at}" for at in range(AT_ONCE, 2 * AT_ONCE)]
 
 
 def test_triggers_of_an_earlier_schedule_are_sent_again_and_those_of_gone_flows_are_removed() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from itertools import islice
 
 import structlog
 
@@ -51,16 +52,18 @@ class RestoreTriggers:
             await self._suspected.wait()
             self._suspected.clear()
             suspects, self._suspects = self._suspects, {}
+            chunk: dict[str, int] = {}
             try:
                 while suspects:
-                    chunk = dict(list(suspects.items())[:AT_ONCE])
+                    chunk = dict(islice(suspects.items(), AT_ONCE))
+                    for flow_id in chunk:
+                        del suspects[flow_id]
                     await self._check(chunk)
-                    suspects = {flow_id: epoch for flow_id, epoch in suspects.items() if flow_id not in chunk}
                     await asyncio.sleep(PAUSE_S)
             except Exception as error:
-                # Most likely the service, or a store, is still away.
+                # Most likely the service, or a store, is still away. If the fault is a flow's, the others go first.
                 self._failing.note(str(error), flows=len(suspects), error=error)
-                self._suspects = suspects | self._suspects
+                self._suspects = suspects | chunk | self._suspects
                 self._suspected.set()
                 await asyncio.sleep(_RETRY_S)
 
@@ -82,7 +85,7 @@ class RestoreTriggers:
                 self._wake(Work.OUTBOX, flow_id, 0)
                 lost.append(flow_id)
         if lost:
-            _log.warning("triggers_lost", flows=lost, hint="the trigger service's store has lost them; sent again")
+            _log.warning("triggers_lost", flows=lost, hint="the trigger service is told again what its store had lost")
 
     async def _remove(self, flow_id: str, schedule_epoch: int) -> None:
         try:
