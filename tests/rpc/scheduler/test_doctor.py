@@ -18,10 +18,15 @@ async def run_doctor(scheduler: Client, *, mend: bool = False) -> list[tuple[str
     return [(each.check, each.subject, each.mended) for answer in answers for each in answer.findings]
 
 
-async def test_doctor_restores_a_lost_trigger(scheduler: Client, peers: Peers) -> None:
+async def start_flow(scheduler: Client, peers: Peers) -> None:
+    """Start flow f, which has a trigger then."""
     await scheduler.register("f")
     await scheduler.start("f")
     await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved")
+
+
+async def test_doctor_restores_a_lost_trigger(scheduler: Client, peers: Peers) -> None:
+    await start_flow(scheduler, peers)
     assert await run_doctor(scheduler) == []
     peers.triggers.triggers.clear()
     assert await run_doctor(scheduler, mend=True) == [("running-without-trigger", "f", True)]
@@ -49,9 +54,7 @@ async def test_trigger_lost_by_the_trigger_service_of_a_scheduler_that_died_is_r
 ) -> None:
     monkeypatch.setattr(doctor, "AFTER_LOSS_S", 0.0)
     scheduler = await start(doctor_seconds=3600)
-    await scheduler.register("f")
-    await scheduler.start("f")
-    await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved")
+    await start_flow(scheduler, peers)
     await scheduler.server.stop()
     peers.triggers.triggers.clear()
     await start(doctor_seconds=3600)
@@ -64,9 +67,7 @@ async def test_trigger_lost_with_the_store_is_restored_soon_by_itself(
     """A flow that is started while the store fails over may be running, and its trigger be lost."""
     monkeypatch.setattr(doctor, "AFTER_LOSS_S", 0.0)
     scheduler = await start(doctor_seconds=3600)
-    await scheduler.register("f")
-    await scheduler.start("f")
-    await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved")
+    await start_flow(scheduler, peers)
     peers.triggers.triggers.clear()
     await embedded.connect().execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved again")

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,14 +112,19 @@ async def test_lost_connection_to_the_store_ends_streams_of_schedulers_only(
 @pytest.mark.usefixtures("debug_logging")
 async def test_receivers_that_cannot_be_served_are_not_logged(store: EmbeddedStore, replica: Replica) -> None:
     with capture_logs() as lines:
+        served = Receiver(replica.stub)
+        await served.subscribe([partition_of(KEY)])
+        await replica.save("tick", once(now_ms()))
+        await served.wait_for_due()
+        await served.close()
+        await until(lambda: len(_of_receivers(lines)) == 2, "the receiver that was served is logged")
         await store.stop()
         for _ in range(3):
             receiver = Receiver(replica.stub)
             await receiver.subscribe([partition_of(KEY)])
             await receiver.wait_for_error()
-        await store.start()
-        receiver = Receiver(replica.stub)
-        await receiver.subscribe([partition_of(KEY)])
-        await replica.save("tick", once(now_ms()))
-        await receiver.wait_for_due()
-    assert [line["event"] for line in lines if line["event"].startswith("receiver_")] == ["receiver_connected"]
+    assert _of_receivers(lines) == ["receiver_connected", "receiver_disconnected"]
+
+
+def _of_receivers(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [line["event"] for line in lines if line["event"].startswith("receiver_")]

@@ -10,7 +10,7 @@ Where the store of the node task managers loses writes, only 1 holds.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,13 +57,13 @@ class Followers:
 
     def follow_task(self, task_id: str) -> None:
         """Follow an ad-hoc task, or a node of a cycle, from now on."""
-        self._tasks.append(_Task(task_id))
-        self._begin(self._follow_task(self._tasks[-1]))
+        self._tasks.append(task := _Task(task_id))
+        self._begin(self._follow(task, lambda: self._client.watch_task(task_id, after=task.position)))
 
     def follow_batch(self, batch_id: str) -> None:
         """Follow a batch from now on."""
-        self._batches.append(_Batch(batch_id))
-        self._begin(self._follow_batch(self._batches[-1]))
+        self._batches.append(batch := _Batch(batch_id))
+        self._begin(self._follow(batch, lambda: self._client.watch_batch(batch_id)))
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -98,27 +98,16 @@ class Followers:
     def _begin(self, following: Coroutine[Any, Any, None]) -> None:
         self._following.add(asyncio.ensure_future(following))
 
-    async def _follow_task(self, followed: _Task) -> None:
+    async def _follow(self, followed: _Task | _Batch, watch: Callable[[], AsyncIterator[Any]]) -> None:
         while not followed.over:
             try:
-                async for state in self._client.watch_task(followed.id, after=followed.position):
+                async for state in watch():
                     followed.states.append(state)
                 followed.over = True
             except NotFound:
                 followed.over = True
             except TradewindError:
                 # No server is there for long.
-                await asyncio.sleep(1)
-
-    async def _follow_batch(self, followed: _Batch) -> None:
-        while not followed.over:
-            try:
-                async for state in self._client.watch_batch(followed.id):
-                    followed.states.append(state)
-                followed.over = True
-            except NotFound:
-                followed.over = True
-            except TradewindError:
                 await asyncio.sleep(1)
 
 
