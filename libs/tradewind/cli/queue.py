@@ -1,5 +1,7 @@
 """`tradewind queue`: what waits and what runs."""
 
+import heapq
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -24,15 +26,16 @@ async def queue(
     async with session.client() as client:
         found = await client.queue_statistics(user_id=user, node_type=type)
     screen = session.screen
-    if output is Format.JSON:
-        screen.json(found)
-        return
-    longest = sorted(found.queues, key=lambda each: (-each.queued, -each.running))[:limit]
     if len(found.queues) > limit:
         screen.notes([f"there are more than these {limit} queues; --limit shows more"])
+    longest = heapq.nlargest(limit, found.queues, key=lambda each: (each.queued, each.running))
+    shown = sorted(longest, key=lambda each: (each.node_type, each.user_id))
+    if output is Format.JSON:
+        screen.json(replace(found, queues=tuple(shown)))
+        return
     rows = [
         (each.node_type, each.user_id, str(each.queued), str(each.running), screen.when(each.first_ready_at))
-        for each in sorted(longest, key=lambda each: (each.node_type, each.user_id))
+        for each in shown
     ]
     screen.table(["NODE TYPE", "USER", "QUEUED", "RUNNING", "WAITING SINCE"], rows)
     screen.line(f"{found.queued} queued, {found.running} running")
