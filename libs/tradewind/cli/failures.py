@@ -17,10 +17,6 @@ UNREACHABLE = 3
 INTERRUPTED = 130
 
 _LOG_IN = "log in with a token: tradewind login; an admin can create one: tradewind token create"
-_NO_ACCESS = (
-    "this stack has no access service, so calls need no token; start one with tradewind up --auth, or set "
-    "TRADEWIND_ACCESS_ADDRESS to its address"
-)
 
 
 def fail(message: str, code: int = FAILED) -> typer.Exit:
@@ -66,23 +62,11 @@ def _client_failure(error: Exception) -> typer.Exit | None:
         return fail(error.message, UNREACHABLE)
     if isinstance(error, client.Unauthenticated) and error.reason in ("TOKEN_MISSING", "TOKEN_EXPIRED"):
         return fail(f"{error.message}\n{_LOG_IN}")
-    if isinstance(error, client.ServerFault) and error.reason == "METHOD_UNKNOWN":
-        return fail(_wrong_server_text(error.message))
     if isinstance(error, client.InvalidInput | client.NotFound):
         return fail(error.message, WRONG_INPUT)
     if isinstance(error, client.TradewindError):
         return fail(error.message)
     return None
-
-
-def _wrong_server_text(message: str) -> str:
-    service = message.partition("tradewind.api.")[2].partition(".")[0]
-    if service == "access":
-        return _NO_ACCESS
-    return (
-        f"{message}\nthis address does not serve the {service.replace('_', ' ')}, or serves an older release of it; "
-        f"set TRADEWIND_{service.upper()}_ADDRESS to its address, and leave out --address"
-    )
 
 
 def _system_error_text(error: ValueError | OSError) -> str:

@@ -29,6 +29,10 @@ from tradewind.tls import tls_explanation
 _TOO_LARGE = "SERVER: Received message larger than max"
 _STREAM_ENDED = "Internal error from Core"
 """What gRPC itself reports instead of the answer when the client writes to a stream that the server has just ended."""
+_NO_ACCESS = (
+    "this stack has no access service, so calls need no token; start one with tradewind up --auth, or set "
+    "TRADEWIND_ACCESS_ADDRESS to its address"
+)
 
 
 @dataclass(slots=True)
@@ -143,6 +147,18 @@ def _exhausted(message: str, details: _Details) -> TradewindError:
     )
 
 
+def _unimplemented(message: str, details: _Details) -> TradewindError:
+    service = message.partition("tradewind.api.")[2].partition(".")[0]
+    if details.reason == "METHOD_UNKNOWN" and service == "access":
+        message = _NO_ACCESS
+    elif details.reason == "METHOD_UNKNOWN" and service:
+        message = (
+            f"{message}\nthis address serves no {service.replace('_', ' ')}, or an older release of it: "
+            f"set TRADEWIND_{service.upper()}_ADDRESS to its address, and give no address for all servers"
+        )
+    return _server_fault(message, details)
+
+
 def _unavailable(message: str, details: _Details) -> TradewindError:
     return Unavailable(message, retry_after=details.retry_after, reason=details.reason, metadata=details.metadata)
 
@@ -158,6 +174,7 @@ _ERRORS: dict[grpc.StatusCode, _Make] = {
     grpc.StatusCode.PERMISSION_DENIED: _permission_denied,
     grpc.StatusCode.RESOURCE_EXHAUSTED: _exhausted,
     grpc.StatusCode.UNAVAILABLE: _unavailable,
+    grpc.StatusCode.UNIMPLEMENTED: _unimplemented,
     grpc.StatusCode.DEADLINE_EXCEEDED: _timed_out,
     grpc.StatusCode.CANCELLED: _timed_out,
 }

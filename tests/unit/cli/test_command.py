@@ -70,8 +70,8 @@ def test_unimplemented_method_hints_at_wrong_address(shell: Shell, stack: FakeSt
     stack.scheduler.refusals.append(Refusal(grpc.StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN", message))
 
     assert shell("flow", "list", ends=1).err == (
-        f"error: {message}\nthis address does not serve the scheduler, or serves an older release of it; "
-        "set TRADEWIND_SCHEDULER_ADDRESS to its address, and leave out --address\n"
+        f"error: {message}\nthis address serves no scheduler, or an older release of it: "
+        "set TRADEWIND_SCHEDULER_ADDRESS to its address, and give no address for all servers\n"
     )
 
 

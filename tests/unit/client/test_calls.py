@@ -157,6 +157,24 @@ async def test_status_codes_map_to_exceptions(
     assert caught.value.message == "refused"
 
 
+@pytest.mark.parametrize(
+    ("method", "advice"),
+    [
+        ("access.v1.AccessService/CreateToken", "this stack has no access service, so calls need no token; start one"),
+        (
+            "trigger.v1.TriggerService/SaveTrigger",
+            "this address serves no trigger, or an older release of it: set TRADEWIND_TRIGGER_ADDRESS",
+        ),
+    ],
+)
+async def test_unknown_method_names_what_is_missing(client: Client, stack: FakeStack, method: str, advice: str) -> None:
+    message = f"this server has no method /tradewind.api.{method}"
+    stack.scheduler.refusals.append(Refusal(grpc.StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN", message))
+
+    with pytest.raises(ServerFault, match=advice):
+        await client.get_flow("momentum")
+
+
 async def test_error_details_become_attributes(client: Client, stack: FakeStack) -> None:
     stack.scheduler.refusals.extend(
         [
