@@ -4,7 +4,7 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Generic, Never, ParamSpec, TypeAlias, TypeVar
 
 from tradewind.api.node_task_manager.v1 import cache_pb2, work_pb2
 from tradewind.api.registry.v1 import node_type_pb2
@@ -97,6 +97,7 @@ def node(
     version: str = "",
     cache: Cache | str | None = None,
     eager: bool = False,
+    **elsewhere: Never,
 ) -> Callable[[Callable[P, R]], Node[P, R]]:
     """Make a function the node type `type`.
 
@@ -119,11 +120,17 @@ def node(
     between, more of them run again, and some may have run with a value that nobody sees; so use it only for nodes that
     change nothing outside.
 
+    How often and how long a node may try is said where it is used: `flow.node(..., retry=Retry(3), timeout="30s")`.
     `description` defaults to the first paragraph of the docstring. Raises NodeDefinitionError when the function cannot
     be a node.
     """
     if not isinstance(type, str):
         raise NodeDefinitionError('@node needs the name of the node type: @node("moving_average")')
+    if elsewhere:
+        raise NodeDefinitionError(
+            f'node "{type}": @node takes no {next(iter(elsewhere))}; retries, time limits and the like are said where '
+            'the node is used: flow.node("id", function, retry=Retry(3), timeout="30s")'
+        )
     _check_outputs(outputs, type)
     for name, value in (("process", process), ("eager", eager)):
         if not isinstance(value, bool):

@@ -202,6 +202,11 @@ def test_invalid_node_is_refused_with_reason() -> None:
         (Unreadable, {}, "decorate a function"),
         (plain, {"outputs": ["a", "a"]}, "outputs has a handle twice: a, a"),
         (plain, {"outputs": ["a b"]}, 'output handle "a b" must begin with'),
+        (
+            plain,
+            {"retries": 3},
+            "@node takes no retries; retries, time limits and the like are said where the node is used",
+        ),
         (plain, {"outputs": "buy"}, 'outputs must be a list of handles: outputs=["buy"]'),
         (plain, {"outputs": ["buy", 2]}, 'outputs must be a list of handles such as ["buy", "sell"], not [\'buy\', 2]'),
         (plain, {"outputs": 2}, 'outputs must be a list of handles such as ["buy", "sell"], not 2'),
