@@ -4,6 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
+from tradewind.node_task_manager.domain.fan_out import FanOut
+from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
@@ -13,18 +15,29 @@ from tradewind.node_task_manager.ports.explaining import Holders
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.server.clock import ManualClock
+from tradewind.server.faults import NotFound
 
 
-class Blocked:
-    """Stands for all that is read: a node task that waits for a limit, and who holds that."""
+def seen(node: PlanNode, task_id: str, **fields: Any) -> TaskView:
+    """Return a pending node task as it is read; its component has only this node."""
+    component = Component(RunName("flow", 0, 0), "r0", "0", ComponentStatus.RUNNING, "ann", "p", 1)
+    return TaskView(NodeTask(task_id, NodeTaskStatus.PENDING, "0", 0, **fields), component, Plan("p", (node,), ()))
 
-    def __init__(self, limit: str) -> None:
-        task = NodeTask("flow:0:0:a", NodeTaskStatus.PENDING, "0", 0, blocked=limit)
-        component = Component(RunName("flow", 0, 0), "r0", "0", ComponentStatus.RUNNING, "ann", "p", 1)
-        self._seen = TaskView(task, component, Plan("p", (PlanNode("a", "noop"),), ()))
 
-    async def node_task(self, _task_id: str, _user_id: str) -> TaskView:
-        return self._seen
+class Records:
+    """Stands for all that is read: node tasks that wait, and who holds the limits."""
+
+    def __init__(self, *tasks: TaskView) -> None:
+        self.tasks = {each.task.task_id: each for each in tasks}
+        self.once_read = list[TaskView]()
+        """What is there after the next read."""
+
+    async def node_task(self, task_id: str, _user_id: str) -> TaskView:
+        found = self.tasks.get(task_id)
+        self.tasks.update((each.task.task_id, each) for each in self.once_read)
+        if found is None:
+            raise NotFound("node task", task_id)
+        return found
 
     def shard(self, _user_id: str) -> Any:
         return SimpleNamespace(number=0)
@@ -36,12 +49,26 @@ class Blocked:
         return ""
 
 
+def explaining(records: Any) -> ExplainNodeTask:
+    return ExplainNodeTask(
+        records, {0: records}, lambda _shard: SystemConfig(), records, records.refusal, ManualClock(), Limits()
+    )
+
+
 async def test_just_removed_limit_is_explained_as_removed() -> None:
     """A replica that has not heard of the change yet blocks a node task once more."""
-    read: Any = Blocked("flow:flow")
-    explain = ExplainNodeTask(
-        read, {0: read}, lambda _shard: SystemConfig(), read, read.refusal, ManualClock(), Limits()
-    )
+    explain = explaining(Records(seen(PlanNode("a", "noop"), "flow:0:0:a", blocked="flow:flow")))
     _, (reason,) = await explain("flow:0:0:a", "ann")
     assert (reason.code, reason.facts["most"]) == ("limit_full", 0)
     assert reason.sentence.endswith("; the limit has just been removed")
+
+
+async def test_item_is_explained_while_its_list_is_being_split() -> None:
+    node = PlanNode("a", "noop", fan_out=FanOut("in"))
+    records = Records(seen(node, "flow:0:0:a"))
+    records.once_read = [
+        seen(node, "flow:0:0:a", items=ItemCounts(1, 1, begun=1)),
+        seen(node, "flow:0:0:a:0", retry_at=7),
+    ]
+    explain = explaining(records)
+    assert [(await explain("flow:0:0:a:0", "ann"))[1][0].code for _ in range(2)] == ["items_open", "retry_at"]

@@ -17,7 +17,6 @@ from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskReco
 from tradewind.node_task_manager.use_cases.task_views import SignalStatus, TaskView
 from tradewind.node_task_manager.use_cases.waits import limits_of, no_worker_reason
 from tradewind.server.clock import Clock
-from tradewind.server.faults import NotFound
 from tradewind.server.rates import KeyRate, Rate
 from tradewind.server.reasons import Fact, Reason, iso, ordered, store_takes_no_writes, waits_for_nodes
 
@@ -55,15 +54,7 @@ class ExplainNodeTask:
         The items of a list do not exist before it is split; until then, their node is explained instead. With
         `only_own`, only the user's node tasks are named among the holders of a limit.
         """
-        try:
-            view = await self._records.node_task(task_id, user_id)
-        except NotFound:
-            node_task_id = TaskName.parse(task_id).mapped
-            if not node_task_id:
-                raise
-            view = await self._records.node_task(node_task_id, user_id)
-            if not view.is_mapped or view.task.items is not None:
-                raise
+        view = await self._view(task_id, user_id)
         if view.task.status.terminal:
             return view, [_ended(view)]
         reasons = [*store_takes_no_writes(await self._refusal()), *_stop_reasons(view)]
@@ -79,6 +70,14 @@ class ExplainNodeTask:
         if only_own:
             reasons = [await self._without_others(each, user_id) for each in reasons]
         return view, ordered(reasons)
+
+    async def _view(self, task_id: str, user_id: str) -> TaskView:
+        # The node is read first: read after the item, it could have been split in between.
+        if mapped := TaskName.parse(task_id).mapped:
+            view = await self._records.node_task(mapped, user_id)
+            if view.is_mapped and view.task.items is None:
+                return view
+        return await self._records.node_task(task_id, user_id)
 
     async def _without_others(self, reason: Reason, user_id: str) -> Reason:
         holders = reason.facts.get("holders")
