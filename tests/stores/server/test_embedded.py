@@ -268,7 +268,7 @@ async def test_store_that_does_not_answer_in_time_is_killed(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what ties a process to its parent, PR_SET_PDEATHSIG, is of Linux")
-async def test_store_dies_with_its_owner_and_the_next_owner_takes_over(tmp_path: Path) -> None:
+async def test_store_ends_with_its_killed_owner_and_the_next_owner_takes_over(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OWNER, str(tmp_path)]
     owner = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert owner.stdout is not None
@@ -278,6 +278,8 @@ async def test_store_dies_with_its_owner_and_the_next_owner_takes_over(tmp_path:
     store = EmbeddedStore(tmp_path)
     await store.start()
     await store.stop()
+    # Both have written out what they had answered.
+    assert (tmp_path / "store.log").read_text().count("Calling fsync() on the AOF file") == 2
 
     def gone() -> bool:
         try:

@@ -70,10 +70,10 @@ async def test_every_node_runs_once_though_store_connections_are_cut(stack: Stac
     async with Scheduler(address) as scheduler:
         cutting = asyncio.create_task(cut())
         await asyncio.gather(*(scheduler.submit(chain(0.1, node_type), flow) for flow in FLOWS))
-        await until(lambda: len(stack.recorded("done")) > 400, "most nodes have run")
+        await until(lambda: cuts > 10 and len(stack.recorded("done")) > 400, "most nodes have run")
         enough.set()
         await cutting
         await scheduler.wait_until_finished(*FLOWS)
         assert {await scheduler.output(flow, "n9") for flow in FLOWS} == {"10"}
     done = stack.recorded("done")
-    assert (cuts > 10, {key for key, _ in done} == ALL_NODES, done.total()) == (True, True, len(ALL_NODES))
+    assert ({key for key, _ in done}, done.total()) == (ALL_NODES, len(ALL_NODES))

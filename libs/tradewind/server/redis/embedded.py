@@ -49,7 +49,7 @@ class EmbeddedStore:
 
     Listens on 127.0.0.1:`port` (0 picks a free one), or only on `unix_socket` if that is given. Everything written
     survives the death of this process; at most a second is lost if the machine dies (appendfsync everysec). On Linux
-    the server dies with its owner: start it from the main thread, because "owner" means the thread that started it.
+    the server ends with its owner: start it from the main thread, because "owner" means the thread that started it.
     Passwords are made at the first start and kept in the directory, readable only by its owner.
     """
 
@@ -145,8 +145,9 @@ class EmbeddedStore:
                 holder_alive = holder.isdecimal() and _alive(int(holder))
                 if time.monotonic() - started_s > (min(1.0, self._lock_wait_s) if holder_alive else self._lock_wait_s):
                     os.close(lock)
+                    user = f"process {holder}" if holder_alive else f"the store of process {holder}, which is gone"
                     raise EmbeddedStoreError(
-                        f"{self.directory} is in use by process {holder}: stop that one, or choose another directory"
+                        f"{self.directory} is in use by {user}: stop that one, or choose another directory"
                     ) from None
                 await asyncio.sleep(0.02)
         os.ftruncate(lock, 0)
@@ -214,7 +215,8 @@ class EmbeddedStore:
         assert self._lock is not None
         with self._log.open("ab") as log:
             return subprocess.Popen(
-                owned(command),
+                # While the disk is slow, the store holds back writes that it has answered: ending, it writes them out.
+                owned(command, end_with=signal.SIGTERM),
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
