@@ -18,8 +18,8 @@ from tests.system.promises import is_promised
 
 EXAMPLES = 20
 SHOWN = 2000
-SHARE_S = 30.0 / len(METHODS)
-"""How long each RPC is called, at least EXAMPLES times: half a minute for all, however tests are run in parallel.
+SHARE_S = 15.0 / len(METHODS)
+"""How long each RPC is called, at least EXAMPLES times: 15 s for all, however tests are run in parallel.
 
 The calls and their order are the same every time; only how far they get depends on the machine.
 """
