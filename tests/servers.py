@@ -35,6 +35,12 @@ REDIS_REQUIRED = os.environ.get("TRADEWIND_REQUIRE_REDIS") == "1"
 BINARIES = [None, *([SYSTEM_REDIS or "redis-server"] if SYSTEM_REDIS or REDIS_REQUIRED else [])]
 """Servers for tests of single stores: the embedded one (None), and the one on PATH, which must exist if required."""
 
+NEVER_HELD_BACK = ("--appendfsync", "no")
+"""Options of a store that a test kills: each write reaches the file at once, so that none is lost.
+
+With `everysec`, a write may be held back for up to two seconds while the disk is busy.
+"""
+
 _SLOTS = 16384
 _MASTERS = 3
 

@@ -33,6 +33,13 @@ async def test_each_service_logs_in_as_its_own_user(stack: Standalone, client: C
 
 
 async def test_killed_store_is_restarted(stack: Standalone, client: Client) -> None:
+    assert stack._store is not None
+    admin = connect(stack._store.url_for())
+    try:
+        # As NEVER_HELD_BACK.
+        await admin.execute_command("CONFIG", "SET", "appendfsync", "no")
+    finally:
+        await admin.end()
     await client.register_flow("sums", flows.sums())
     killed = stack.store_pid
     assert killed is not None

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from tests.ports import free_port
+from tests.servers import NEVER_HELD_BACK
 from tests.system.node_task_manager.nodes import LEDGER, read_ledger
 from tests.waiting import until
 from tradewind.node_task_manager.stores.keys import ACL
@@ -79,17 +80,12 @@ class Process:
         self._process.wait(timeout=10)
 
 
-def store_in(directory: Path, port: int) -> EmbeddedStore:
-    """Return a store that loses nothing when it is killed: with everysec, it may hold back writes on a slow disk."""
-    return EmbeddedStore(directory, port=port, acl_users=[ACL], options=("--appendfsync", "no"))
-
-
 class Stack:
     """One store, and whatever else a test starts; `registry` is where workers register."""
 
     def __init__(self, home: Path, registry: str) -> None:
         self.home = home
-        self.store = store_in(home / "store", free_port())
+        self.store = EmbeddedStore(home / "store", port=free_port(), acl_users=[ACL], options=NEVER_HELD_BACK)
         self.ledger = home / "ledger"
         self._registry = registry
         self._processes: list[Process] = []
@@ -136,7 +132,6 @@ class Stack:
 
     async def restart_store(self) -> None:
         """Start the store again on the same port, with the data that it had written."""
-        self.store = store_in(self.store.directory, self.store.port)
         await self.store.start()
 
     def url_through(self, port: int) -> str:

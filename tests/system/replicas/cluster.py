@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.ports import free_port
-from tests.servers import ACL_USERS
+from tests.servers import ACL_USERS, NEVER_HELD_BACK
 from tests.system.node_task_manager.nodes import LEDGER, read_ledger
 from tests.system.node_task_manager.stack import NODES, Process
 from tests.system.replicas.failover import FailoverStore
@@ -50,7 +50,9 @@ class Cluster:
         self._workers_tls = workers_tls or tls
         self._roles = roles
         self.ledger = home / "ledger"
-        self.store = store or EmbeddedStore(home / "store", port=free_port(), acl_users=ACL_USERS)
+        self.store = store or EmbeddedStore(
+            home / "store", port=free_port(), acl_users=ACL_USERS, options=NEVER_HELD_BACK
+        )
         names = [f"scheduler-{at}" for at in range(schedulers)]
         names += [f"node_task_manager-{at}" for at in range(node_task_managers)]
         names += [f"access-{at}" for at in range(accesses)]
@@ -100,7 +102,6 @@ class Cluster:
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         await self.store.stop()
-        self.store = EmbeddedStore(self.store.directory, port=self.store.port, acl_users=ACL_USERS)
         await self.store.start()
 
     def client(self, tls: TlsFiles | None = None, token: str | None = None) -> Client:
