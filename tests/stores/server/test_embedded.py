@@ -273,8 +273,14 @@ async def test_store_ends_with_its_killed_owner_and_the_next_owner_takes_over(tm
     owner = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert owner.stdout is not None
     server = int(await owner.stdout.readline())
-    owner.kill()
-    await owner.wait()
+    os.kill(server, signal.SIGSTOP)
+    try:
+        owner.kill()
+        await owner.wait()
+        with pytest.raises(EmbeddedStoreError, match=rf"by the store of process {owner.pid}, which is gone: stop that"):
+            await EmbeddedStore(tmp_path, lock_wait_s=0.1).start()
+    finally:
+        os.kill(server, signal.SIGCONT)
     store = EmbeddedStore(tmp_path)
     await store.start()
     await store.stop()

@@ -61,7 +61,7 @@ class EmbeddedStore:
         unix_socket: Path | str | None = None,
         acl_users: Sequence[AclUser] = (),
         binary: Path | str | None = None,
-        lock_wait_s: float = 5.0,
+        lock_wait_s: float = 15.0,
         options: Sequence[str] = (),
     ) -> None:
         """Take `binary` instead of the one found; `options` are passed to the server unchanged, after our own."""
