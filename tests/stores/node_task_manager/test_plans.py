@@ -61,6 +61,30 @@ async def test_partly_written_plan_is_unknown_and_expires(redis_server: RedisSer
     assert await bench.shard.load(plan.digest) == plan
 
 
+@pytest.mark.parametrize("nodes", [1, 500, 501, 1200])
+async def test_plan_without_edges_is_loaded_whole_or_in_parts(bench: Bench, nodes: int) -> None:
+    plan = Plan("batch", tuple(PlanNode(str(place), "noop", f'{{"n":{place}}}') for place in range(nodes)), ())
+    await bench.shard.save(plan)
+    assert await bench.shard.load(plan.digest) == plan
+    for place in {0, 499, 500, nodes - 1} & set(range(nodes)):
+        part = await bench.shard.load(plan.digest, place)
+        assert part is not None
+        assert part.node(place) == plan.nodes[place]
+        first = None if nodes <= 500 else place // 500 * 500
+        assert (part.first, len(part.nodes)) == (first, min(500, nodes - (first or 0)))
+    beyond = await bench.shard.load(plan.digest, 7000)
+    assert beyond is not None
+    with pytest.raises(LookupError):
+        beyond.node(7000)
+
+
+async def test_plan_with_edges_is_always_loaded_whole(bench: Bench) -> None:
+    plan = wide(1200)
+    await bench.shard.save(plan)
+    assert await bench.shard.load(plan.digest, 700) == plan
+    assert await bench.shard.load("unknown", 0) is None
+
+
 async def _submitted(bench: Bench, plan: Plan, cycle: int) -> str:
     run = RunSubmission(RunName("flow", cycle, 0), "r0", "default", (("0", plan.digest),), 3, begun_ms=bench.clock())
     return (await bench.shard.submit([run])).results[0].outcome

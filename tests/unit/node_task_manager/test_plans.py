@@ -2,7 +2,9 @@
 
 import asyncio
 
+from tests.stores.node_task_manager.shards import LIMITS
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.stores.memory.records import MemoryRecords
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 
 
@@ -39,7 +41,7 @@ class Store:
     async def save(self, plan: Plan, keep_ms: int | None = None) -> None:
         raise AssertionError("plans are only loaded here")
 
-    async def load(self, digest: str) -> Plan | None:
+    async def load(self, digest: str, place: int | None = None) -> Plan | None:
         self.loaded.append(digest)
         self.under_way += 1
         self.max_under_way = max(self.max_under_way, self.under_way)
@@ -70,3 +72,30 @@ async def test_many_plans_are_loaded_fifty_at_a_time() -> None:
     digests = [f"p{at}" for at in range(120)]
     assert (await PlanCache().fetch(store, digests)).keys() == set(digests)
     assert store.max_under_way == 50
+
+
+class Records(MemoryRecords):
+    """Counts how many nodes are loaded."""
+
+    def __init__(self) -> None:
+        super().__init__(LIMITS, lambda: 0)
+        self.nodes_loaded = 0
+
+    async def load(self, digest: str, place: int | None = None) -> Plan | None:
+        plan = await super().load(digest, place)
+        self.nodes_loaded += len(plan.nodes) if plan else 0
+        return plan
+
+
+async def test_items_of_more_batches_than_fit_into_memory_are_read_a_part_at_a_time() -> None:
+    """Users take turns, so one item of each of their batches is wanted, then the next of each."""
+    records, cache = Records(), PlanCache(size=25 * 1_000_000)
+    batches = [Plan(f"p{at}", tuple(PlanNode(str(place), "noop") for place in range(10_000)), ()) for at in range(20)]
+    for batch in batches:
+        await records.save(batch)
+        cache.put(batch)
+    for place in range(490, 510):
+        for batch in batches:
+            assert (await cache.require(records, batch.digest, place)).node(place).node_id == str(place)
+    # Two parts of each; those of the newest batches were in memory at first.
+    assert records.nodes_loaded <= 20 * 2 * 500

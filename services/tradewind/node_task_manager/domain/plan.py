@@ -93,7 +93,8 @@ class PlanEdge:
 class Plan:
     """Structure and configs of one component, known by its digest.
 
-    At most `max_running` node tasks of its flow run at once, 0 for no limit.
+    At most `max_running` node tasks of its flow run at once, 0 for no limit. A part of a plan without edges holds only
+    some of its nodes, from place `first` on; a whole plan has no `first`.
     """
 
     digest: str
@@ -101,6 +102,14 @@ class Plan:
     edges: tuple[PlanEdge, ...]
     failure_policy: FailurePolicy = FailurePolicy.SKIP_DOWNSTREAM
     max_running: int = 0
+    first: int | None = None
+
+    def node(self, place: int) -> PlanNode:
+        """Return the node at a place. Raises LookupError when it is not here."""
+        at = place - (self.first or 0)
+        if at < 0:
+            raise LookupError(place)
+        return self.nodes[at]
 
     @cached_property
     def inputs(self) -> tuple[tuple[int, ...], ...]:

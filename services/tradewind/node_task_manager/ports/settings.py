@@ -18,6 +18,10 @@ class ConfigStore(Protocol):
         ...
 
 
+PART = 500
+"""How many nodes a part of a plan without edges has at most."""
+
+
 class PlanStore(Protocol):
     """Keeps plans by digest; equal digests are equal plans."""
 
@@ -25,6 +29,10 @@ class PlanStore(Protocol):
         """Keep a plan while it is used and for `keep_ms` (30 d by default); saving it again is a no-op."""
         ...
 
-    async def load(self, digest: str) -> Plan | None:
-        """Return a plan, or None when it is unknown."""
+    async def load(self, digest: str, place: int | None = None) -> Plan | None:
+        """Return a plan, or None when it is unknown.
+
+        With a `place`, return only the part around it of a plan without edges that has more than PART nodes; parts
+        begin at multiples of PART.
+        """
         ...

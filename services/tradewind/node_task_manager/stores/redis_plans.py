@@ -1,30 +1,44 @@
 """Plans in Redis: one hash each, written in pieces and valid once its last field is there."""
 
+import functools
+import math
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import msgspec
 
 from tradewind.node_task_manager.domain.concurrency import WhenFull
 from tradewind.node_task_manager.domain.limits import Limits
-from tradewind.node_task_manager.domain.plan import PRIORITY_MS, Plan
+from tradewind.node_task_manager.domain.plan import PRIORITY_MS, Plan, PlanNode
+from tradewind.node_task_manager.ports.settings import PART
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Client
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Plan).decode
+_unpack_nodes = msgspec.msgpack.Decoder(tuple[PlanNode, ...]).decode
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    nodes: int
+
+
+_unpack_facts = msgspec.msgpack.Decoder(_Facts).decode
 _AT_ONCE = 20
 """A plan of up to this many nodes is written in one step."""
-_LAYOUT = "i"
+_LAYOUT = "j"
 """Prefix of the editions of plans in this layout: scripts must not mix nodes of one plan in two layouts."""
-_PIECE = 500
+_PIECE = PART
 """How many nodes are written at once, and how many items of a list are in one field; scripts know this number."""
 
 
 class RedisPlanStore:
-    """A PlanStore with a hash for each plan; scripts read all fields but `body`, which is the whole plan for Python.
+    """A PlanStore with a hash for each plan; `body` is the plan for Python, and scripts read most other fields.
+
+    The nodes of a plan of more than a part of them, without edges, are in `nodes:<part>` and not in `body`: one item of
+    a large batch is read without the others.
 
     `n:<place>` holds a node with its first outgoing edges, `out:<place>:<piece>` the rest of them, `ids:<piece>` the
     ids of the nodes, `entries:<piece>` the places of nodes without inputs. `facts`, written last, holds the counts and
@@ -43,10 +57,11 @@ class RedisPlanStore:
             await self._client.execute_command("PEXPIRE", key, keep_ms, "XX")
             return
         ids = [node.node_id for node in plan.nodes]
-        body = _pack(plan)
-        lists = {**_list("ids", ids), **_list("entries", plan.entries), "body": body}
+        parts = {} if plan.edges or len(ids) <= PART else _list("nodes", plan.nodes)
+        body = _pack(replace(plan, nodes=()) if parts else plan)
+        lists = {**_list("ids", ids), **_list("entries", plan.entries), **parts, "body": body}
         counts = {"nodes": len(ids), "entries": len(plan.entries), "policy": plan.failure_policy}
-        facts = {"facts": _pack(counts | {"edition": f"{_LAYOUT}{zlib.crc32(body):x}"})}
+        facts = {"facts": _pack(counts | {"edition": f"{_LAYOUT}{_checksum([*parts.values(), body]):x}"})}
         if len(plan.nodes) <= _AT_ONCE:
             nodes = [_node(plan, place) for place in range(len(plan.nodes))]
             await self._write(
@@ -67,9 +82,23 @@ class RedisPlanStore:
         pipeline.execute_command("PEXPIRE", key, keep_ms)
         await pipeline.execute()
 
-    async def load(self, digest: str) -> Plan | None:
-        facts, body = await self._client.hmget(self._keys.plan(digest), ["facts", "body"])
-        return None if facts is None or body is None else _unpack(body)
+    async def load(self, digest: str, place: int | None = None) -> Plan | None:
+        key, part = self._keys.plan(digest), (place or 0) // PART
+        facts, body, nodes = await self._client.hmget(key, ["facts", "body", f"nodes:{part}"])
+        if facts is None or body is None:
+            return None
+        plan = _unpack(body)
+        if plan.nodes:
+            return plan
+        if place is not None:
+            return replace(plan, nodes=() if nodes is None else _unpack_nodes(nodes), first=part * PART)
+        numbers = range(math.ceil(_unpack_facts(facts).nodes / PART))
+        parts = await self._client.hmget(key, [f"nodes:{number}" for number in numbers])
+        return replace(plan, nodes=tuple(node for part in parts if part is not None for node in _unpack_nodes(part)))
+
+
+def _checksum(pieces: Iterable[bytes]) -> int:
+    return functools.reduce(lambda sum, piece: zlib.crc32(piece, sum), pieces, 0)
 
 
 def _node(plan: Plan, place: int) -> dict[str, bytes]:

@@ -118,7 +118,7 @@ class Delivery:
         at_once: dict[ConnectedWorker, list[Ready]] = {}
         slow: dict[ConnectedWorker, list[Assignment]] = {}
         for worker, assignment in held:
-            plan = self._plans.get(assignment.plan)
+            plan = self._plans.get(assignment.plan, assignment.index)
             if plan is None or not has_all_inputs(assignment):
                 slow.setdefault(worker, []).append(assignment)
                 continue
@@ -149,7 +149,7 @@ class Delivery:
     async def _read_and_assign(self, worker: ConnectedWorker, assignment: Assignment) -> None:
         while worker in self._pool and assignment.nonce in worker.held:
             try:
-                plan = await self._plans.require(self._shard.plans, assignment.plan)
+                plan = await self._plans.require(self._shard.plans, assignment.plan, assignment.index)
                 whole = await with_inputs(self._shard.reader, assignment, plan)
                 self._assign_ready(worker, [self._ready(worker, whole, plan)])
                 return

@@ -75,7 +75,7 @@ def ready(
         shard,
         assignment,
         RunName.of_node_task(assignment.task_id),
-        plan.nodes[assignment.index],
+        plan.node(assignment.index),
         tuple(by_handle(plan, assignment.inputs).items()),
         eager_steps(plan, assignment.index, eager_types) if eager_types and not wrong else NONE,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
 from tradewind.node_task_manager.domain.plan import Plan
-from tradewind.node_task_manager.ports.settings import PlanStore
+from tradewind.node_task_manager.ports.settings import PART, PlanStore
 
 _NODE_BYTES = 1000
 _EDGE_BYTES = 300
@@ -14,28 +14,29 @@ _AT_ONCE = 50
 
 
 class PlanCache:
-    """The most recently used plans, about `size` bytes of memory in all."""
+    """The most recently used plans, and parts of plans, about `size` bytes of memory in all."""
 
     def __init__(self, size: int = 256 * 1024 * 1024) -> None:
-        self._plans: OrderedDict[str, tuple[Plan, int]] = OrderedDict()
+        self._plans: OrderedDict[str | tuple[str, int], tuple[Plan, int]] = OrderedDict()
         self._most = size
         self._size = 0
-        self._loading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._loading: WeakValueDictionary[str | tuple[str, int], asyncio.Lock] = WeakValueDictionary()
 
-    def get(self, digest: str) -> Plan | None:
-        """Return a plan, None when it is not in memory."""
-        found = self._plans.get(digest)
-        if found is None:
-            return None
-        self._plans.move_to_end(digest)
-        return found[0]
+    def get(self, digest: str, place: int | None = None) -> Plan | None:
+        """Return a plan, or the part of it around a `place`; None when neither is in memory."""
+        for key in (digest,) if place is None else (digest, (digest, place // PART)):
+            if key in self._plans:
+                self._plans.move_to_end(key)
+                return self._plans[key][0]
+        return None
 
     def put(self, plan: Plan) -> None:
-        """Keep a plan."""
-        if plan.digest in self._plans:
+        """Keep a plan, or a part of one."""
+        key = plan.digest if plan.first is None else (plan.digest, plan.first // PART)
+        if key in self._plans:
             return
         size = len(plan.edges) * _EDGE_BYTES + sum(_NODE_BYTES + len(node.config_json) for node in plan.nodes)
-        self._plans[plan.digest] = (plan, size)
+        self._plans[key] = (plan, size)
         self._size += size
         while self._size > self._most and len(self._plans) > 1:
             _, (_, dropped) = self._plans.popitem(last=False)
@@ -50,14 +51,21 @@ class PlanCache:
             found.update(zip(some, await asyncio.gather(*(self._load(store, each) for each in some)), strict=True))
         return {digest: plan for digest, plan in found.items() if plan is not None}
 
-    async def require(self, store: PlanStore, digest: str) -> Plan:
-        """Return a plan, loading it unless it is in memory. Raises KeyError when it is unknown."""
-        return (await self.fetch(store, [digest]))[digest]
+    async def require(self, store: PlanStore, digest: str, place: int | None = None) -> Plan:
+        """Return a plan, of a large one without edges perhaps only the part around `place`; load what is not in memory.
 
-    async def _load(self, store: PlanStore, digest: str) -> Plan | None:
+        Raises KeyError when it is unknown.
+        """
+        plan = self.get(digest, place) or await self._load(store, digest, place)
+        if plan is None:
+            raise KeyError(digest)
+        return plan
+
+    async def _load(self, store: PlanStore, digest: str, place: int | None = None) -> Plan | None:
         """Load a plan, unless another caller that wants it too has just loaded it."""
-        async with self._loading.setdefault(digest, asyncio.Lock()):
-            plan = self.get(digest) or await store.load(digest)
+        key = digest if place is None else (digest, place // PART)
+        async with self._loading.setdefault(key, asyncio.Lock()):
+            plan = self.get(digest, place) or await store.load(digest, place)
             if plan is not None:
                 self.put(plan)
             return plan

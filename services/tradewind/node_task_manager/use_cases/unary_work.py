@@ -91,7 +91,7 @@ class UnaryWork:
         """Return an assignment with its values; if it cannot run, fail it and return None."""
         shard = dispatcher.shard
         try:
-            plan = await self._plans.require(shard.plans, assignment.plan)
+            plan = await self._plans.require(shard.plans, assignment.plan, assignment.index)
             whole = assignment
             if not has_all_inputs(assignment):
                 whole = await with_inputs(shard.reader, assignment, plan)

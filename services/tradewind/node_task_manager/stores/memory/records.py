@@ -12,6 +12,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanNode
 from tradewind.node_task_manager.domain.waiting import Resumption
 from tradewind.node_task_manager.ports.reading import StoredLine
+from tradewind.node_task_manager.ports.settings import PART
 from tradewind.node_task_manager.stores.memory.replacing import replace
 
 task_name = functools.lru_cache(maxsize=65_536)(TaskName.parse)
@@ -80,8 +81,12 @@ class MemoryRecords:
     async def save(self, plan: Plan, keep_ms: int | None = None) -> None:
         self._plans[plan.digest] = plan
 
-    async def load(self, digest: str) -> Plan | None:
-        return self._plans.get(digest)
+    async def load(self, digest: str, place: int | None = None) -> Plan | None:
+        plan = self._plans.get(digest)
+        if plan is None or place is None or plan.edges or len(plan.nodes) <= PART:
+            return plan
+        first = place // PART * PART
+        return replace(plan, nodes=plan.nodes[first : first + PART], first=first)
 
     async def tasks(self, ids: Sequence[str], *, inputs: bool = False, outputs: bool = False) -> list[NodeTask | None]:
         found: list[NodeTask | None] = []
