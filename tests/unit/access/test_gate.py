@@ -300,7 +300,7 @@ async def test_tokens_are_rechecked_once_each_and_concurrently_after_a_change(
     opened = gate.around("/tradewind.api.node_task_manager.v1.NodeTaskManagerService/Work", work)
     contexts: list[Any] = [Context(token) for token in tokens * 4]
     streams = [asyncio.ensure_future(opened(object(), context)) for context in contexts]
-    await until(lambda: len(gate._streams) == 20, "all streams are open")
+    await until(lambda: len(gate._streams.get("pool", ())) == 20, "all streams are open")
     authorize, together = authority.authorize, asyncio.Barrier(5)
 
     async def asked(digest: str) -> Identity:

@@ -68,6 +68,8 @@ class Callers:
         self._cache_s = cache_s
         self._on_outage = on_outage
         self._cache: dict[str, _CachedAnswer] = {}
+        self._digests: dict[str, set[str]] = {}
+        """The digests in `_cache` by user: a change of one user must not cost a look at the tokens of all."""
         # Apart from the owners: whoever makes up tokens must not displace them.
         self._refusals: dict[str, _CachedAnswer] = {}
         self._lookups: dict[str, asyncio.Task[Identity]] = {}
@@ -142,11 +144,8 @@ class Callers:
             self._cache = {digest: replace(known, until=min(known.until, now)) for digest, known in self._cache.items()}
             self._refusals.clear()
         else:
-            self._cache = {
-                digest: known
-                for digest, known in self._cache.items()
-                if isinstance(known.answer, Unauthenticated) or known.answer.user_id != user_id
-            }
+            for digest in list(self._digests.get(user_id, ())):
+                self._drop(digest)
 
     def passes_in_outage(self, name: str) -> bool:
         """Say whether calls of a method pass while the authority cannot be asked."""
@@ -176,15 +175,25 @@ class Callers:
             answer = refusal
         # The answer may miss a change that came in the meantime: then the next call asks again.
         if self._lookups.get(digest) is lookup:
-            self._cache.pop(digest, None)
+            self._drop(digest)
             cache = self._refusals if isinstance(answer, Unauthenticated) else self._cache
-            cache.pop(digest, None)
             if len(cache) >= _CACHE_SIZE:
-                del cache[next(iter(cache))]
+                self._drop(next(iter(cache)))
             cache[digest] = _CachedAnswer(answer, time.monotonic() + self._cache_s)
+            if isinstance(answer, Identity):
+                self._digests.setdefault(answer.user_id, set()).add(digest)
         if isinstance(answer, Unauthenticated):
             raise answer
         return answer
+
+    def _drop(self, digest: str) -> None:
+        """Forget the answer about a token, if there is one."""
+        known = self._cache.pop(digest, None) or self._refusals.pop(digest, None)
+        if known is not None and isinstance(known.answer, Identity):
+            digests = self._digests[known.answer.user_id]
+            digests.remove(digest)
+            if not digests:
+                del self._digests[known.answer.user_id]
 
 
 def _token_in(metadata: Any) -> str:

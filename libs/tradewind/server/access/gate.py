@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol, runtime_checkable
 
 import structlog
@@ -43,6 +44,7 @@ class _Stream:
 
     identity: Identity
     task: "asyncio.Task[Any]"
+    open: bool = True
     refusal: Exception | None = None
 
 
@@ -70,7 +72,8 @@ class Gate:
         self._limits = Limits(authority, rates or {}, quotas or {}, self._callers.passes_in_outage)
         self._authority = authority
         self._owner_lookups = dict(owner_lookups or {})
-        self._streams: set[_Stream] = set()
+        self._streams: dict[str, set[_Stream]] = {}
+        """The open streams by user: a change of one user must not cost a look at those of all."""
         self._unverified: set[_Stream] = set()
         self._recheck_timer: asyncio.TimerHandle | None = None
         self._change_count = 0
@@ -148,7 +151,8 @@ class Gate:
         task = asyncio.current_task()
         assert task is not None
         stream = _Stream(identity, task)
-        self._streams.add(stream)
+        streams = self._streams.setdefault(identity.user_id, set())
+        streams.add(stream)
         if changes != self._change_count:
             # A change that came in the meantime did not find this call among the open ones.
             self._start_recheck([stream])
@@ -161,13 +165,17 @@ class Gate:
                 raise stream.refusal.with_traceback(None) from None
             raise
         finally:
-            self._streams.discard(stream)
+            stream.open = False
+            streams.remove(stream)
+            if not streams:
+                del self._streams[identity.user_id]
 
     def _on_change(self, user_id: str | None) -> None:
         """Ask again about the tokens of a user, or of all users for None."""
         self._change_count += 1
         self._callers.forget(user_id)
-        self._start_recheck(each for each in self._streams if user_id in (None, each.identity.user_id))
+        concerned = self._streams.values() if user_id is None else [self._streams.get(user_id, set())]
+        self._start_recheck(chain.from_iterable(concerned))
 
     def _start_recheck(self, streams: Iterable[_Stream]) -> None:
         """Check again who has opened these streams."""
@@ -176,8 +184,8 @@ class Gate:
             self._tasks.begin(self._recheck_streams(rechecked))
 
     def _recheck_unverified(self) -> None:
-        unverified, self._unverified, self._recheck_timer = self._unverified & self._streams, set(), None
-        self._start_recheck(unverified)
+        unverified, self._unverified, self._recheck_timer = self._unverified, set(), None
+        self._start_recheck(each for each in unverified if each.open)
 
     async def _recheck_streams(self, streams: Sequence[_Stream]) -> None:
         by_token: dict[str, list[_Stream]] = {}
@@ -209,7 +217,7 @@ class Gate:
                 stream.refusal = Unauthenticated(
                     "TOKEN_INVALID", f"your role has changed from {stream.identity.role} to {now.role}: call again"
                 )
-            if stream.refusal is not None and stream in self._streams:
+            if stream.refusal is not None and stream.open:
                 _log.info("stream_ended", user_id=stream.identity.user_id, why=str(stream.refusal))
                 stream.task.cancel()
 
