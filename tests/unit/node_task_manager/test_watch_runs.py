@@ -32,7 +32,7 @@ class Run:
         return self.state
 
     def states(self) -> AsyncGenerator[int, None]:
-        return self.watch.follow("task:a", self.read, lambda state: state, lambda state: state == END)
+        return self.watch.follow("task:a", "ann", self.read, lambda state: state, lambda state: state == END)
 
     async def follow(self) -> None:
         async for state in self.states():
@@ -62,6 +62,31 @@ async def test_the_end_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     run.state = END
     run.watch.notify("task:a", over=True)
     await asyncio.wait_for(following, 30)
+
+
+async def test_many_watchers_of_a_run_share_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_runs, "_RECHECK_S", 600.0)
+    run = Run()
+    following = [asyncio.create_task(run.follow()) for _ in range(50)]
+    await until(lambda: run.seen == [0] * 50, "all have seen it")
+    run.state = END
+    run.watch.notify("task:a", over=True)
+    await asyncio.wait_for(asyncio.gather(*following), 30)
+    assert (run.reads, run.seen) == (2, [0] * 50 + [END] * 50)
+
+
+async def test_watchers_of_two_users_share_nothing() -> None:
+    """A user who may not see a run is told so, whoever else reads it."""
+    run = Run()
+
+    async def refused() -> int:
+        raise LookupError("not yours")
+
+    mine = run.states()
+    others = run.watch.follow("task:a", "bob", refused, lambda state: state, lambda state: state == END)
+    answers = await asyncio.gather(anext(mine), anext(others), return_exceptions=True)
+    assert (answers[0], type(answers[1])) == (0, LookupError)
+    await mine.aclose()
 
 
 async def test_watcher_rechecks_after_a_gap() -> None:

@@ -135,7 +135,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
 
         with self.streams.opened():
             changes = self.watch.follow(
-                run, read, _batch_fingerprint, lambda each: each.status is ComponentStatus.FINISHED
+                run, request.user_id, read, _batch_fingerprint, lambda each: each.status is ComponentStatus.FINISHED
             )
             async with aclosing(changes):
                 async for batch in changes:

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from tradewind.node_task_manager.use_cases.shared_reads import SharedReads
 
 State = TypeVar("State")
 
@@ -44,6 +46,7 @@ class RunWatch:
 
     def __init__(self) -> None:
         self._watchers: dict[str, set[Watcher]] = {}
+        self._reads: SharedReads[Any] = SharedReads()
 
     def notify(self, run: str, *, over: bool = False) -> None:
         """Tell the watchers that a run has changed, or is over."""
@@ -58,13 +61,14 @@ class RunWatch:
     async def follow(
         self,
         run: str,
+        user_id: str,
         read: Callable[[], Awaitable[State]],
         fingerprint: Callable[[State], object],
         ended: Callable[[State], bool],
     ) -> AsyncGenerator[State, None]:
         """Yield what `read` returns, then again whenever its `fingerprint` has changed, until it has `ended`.
 
-        Raises what `read` raises.
+        Watchers of a run with the same `user_id` share what they read at the same time. Raises what `read` raises.
         """
         watcher = Watcher()
         watchers = self._watchers.setdefault(run, set())
@@ -73,7 +77,7 @@ class RunWatch:
         try:
             while True:
                 watcher.clear()
-                state = await read()
+                state: State = await self._reads((run, user_id), read)
                 seen = fingerprint(state)
                 changed, shown = seen != shown, seen
                 if changed:
