@@ -59,6 +59,20 @@ async def test_unnotified_entries_are_found_by_polling(monkeypatch: pytest.Monke
     following.cancel()
 
 
+async def test_many_watchers_poll_a_hundred_times_a_second_in_all() -> None:
+    numbers = Numbers()
+    few = numbers.stretches()
+    await anext(few)
+    assert numbers.watch.poll_s == 5
+    many = [numbers.stretches() for _ in range(1999)]
+    await asyncio.gather(*map(anext, many))
+    assert numbers.watch.poll_s == 20
+    for each in many:
+        await each.aclose()
+    assert numbers.watch.poll_s == 5
+    await few.aclose()
+
+
 async def test_watcher_rechecks_after_a_gap() -> None:
     numbers = Numbers()
     following = asyncio.create_task(numbers.follow())

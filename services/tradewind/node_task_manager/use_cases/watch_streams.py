@@ -15,6 +15,8 @@ Entry = TypeVar("Entry")
 PAGE = 100
 """The most entries that a watcher reads at a time, and so holds."""
 _POLL_S = 5.0
+_LOOKS_A_SECOND = 100
+"""Watchers without news look so many times a second in all: 2000 would otherwise take half a processor for nothing."""
 
 Read = Callable[[str, int], Awaitable[Stretch[Entry]]]
 """Returns what follows a position, up to a number of entries."""
@@ -25,6 +27,7 @@ class StreamWatch:
 
     def __init__(self) -> None:
         self._watchers: dict[str, set[asyncio.Event]] = {}
+        self._count = 0
         self._reads: SharedReads[Stretch[Any]] = SharedReads()
 
     def notify(self, name: str) -> None:
@@ -42,6 +45,11 @@ class StreamWatch:
         """How many streams are followed."""
         return len(self._watchers)
 
+    @property
+    def poll_s(self) -> float:
+        """How long a watcher waits for news, about, before it looks anyway."""
+        return max(_POLL_S, self._count / _LOOKS_A_SECOND)
+
     async def follow(
         self, name: str, after: str, read: Read[Entry], position: Callable[[Entry], str]
     ) -> AsyncGenerator[Stretch[Entry], None]:
@@ -52,6 +60,7 @@ class StreamWatch:
         news = asyncio.Event()
         watchers = self._watchers.setdefault(name, set())
         watchers.add(news)
+        self._count += 1
         try:
             while True:
                 news.clear()
@@ -61,9 +70,10 @@ class StreamWatch:
                 yield stretch
                 if len(stretch.entries) < PAGE:
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(_POLL_S * random.uniform(0.8, 1.2)):
+                        async with asyncio.timeout(self.poll_s * random.uniform(0.8, 1.2)):
                             await news.wait()
         finally:
+            self._count -= 1
             watchers.discard(news)
             if not watchers and self._watchers.get(name) is watchers:
                 del self._watchers[name]
