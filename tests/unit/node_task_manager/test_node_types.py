@@ -1,16 +1,19 @@
 """Which node types are offered, when the registry does not answer."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 import pytest
 
+from tests.unit.node_task_manager.conftest import Line
 from tradewind.api.registry.v1.node_type_pb2 import NodeType
 from tradewind.api.registry.v1.registry_service_pb2 import ListNodeTypesResponse
 from tradewind.node_task_manager.peers import node_types
 from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
+from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 
 
 class Channel:
@@ -34,10 +37,25 @@ class Channel:
     unary_stream = unary_unary
 
 
+class Crowd(WorkerPool):
+    """Workers too many to look at one by one."""
+
+    def __iter__(self) -> Iterator[ConnectedWorker]:
+        raise AssertionError("each worker was looked at")
+
+
+async def test_offered_type_is_known_without_a_look_at_each_worker() -> None:
+    """A page of 1000 waiting items asks 1000 times."""
+    pool = Crowd()
+    pool.add(ConnectedWorker("w1", "i1", ("noop",), 1, Line(), {0: 1}))
+    types = LiveNodeTypes(pool, None)
+    assert (await types.offered("noop"), await types.offered("nobody")) == (True, None)
+
+
 async def test_failing_registry_is_not_called_again_at_once() -> None:
     channel: Any = Channel()
     channel.over.set()
-    types = LiveNodeTypes((), channel)
+    types = LiveNodeTypes(WorkerPool(), channel)
     assert [await types.offered("noop") for _ in range(3)] == [None, None, None]
     assert await types.declared("noop") is None
     assert channel.calls == 1
@@ -45,7 +63,7 @@ async def test_failing_registry_is_not_called_again_at_once() -> None:
 
 async def test_concurrent_lookups_share_one_registry_call() -> None:
     channel: Any = Channel()
-    types = LiveNodeTypes((), channel)
+    types = LiveNodeTypes(WorkerPool(), channel)
     waiting = [asyncio.create_task(types.offered("noop")) for _ in range(10)]
     await asyncio.sleep(0.01)
     channel.over.set()
@@ -56,7 +74,7 @@ async def test_concurrent_lookups_share_one_registry_call() -> None:
 async def test_stale_answer_is_used_while_registry_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     channel: Any = Channel()
     channel.answer = ListNodeTypesResponse(node_types=[NodeType(type="noop", worker_ids=["w1"])])
-    types = LiveNodeTypes((), channel)
+    types = LiveNodeTypes(WorkerPool(), channel)
     assert await types.offered("noop")
     monkeypatch.setattr(node_types, "_FRESH_S", 0.0)
     channel.answer = None

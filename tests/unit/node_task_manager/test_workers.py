@@ -106,3 +106,17 @@ def test_newer_stream_replaces_the_older() -> None:
     pool.remove(older)
     assert (older in pool, newer in pool, older.line.closed_for != "") == (False, True, True)  # type: ignore[attr-defined]
     assert [worker for worker, _ in pool.promise(0)] == [newer]
+
+
+def test_pool_knows_which_types_are_offered_while_workers_come_and_go() -> None:
+    pool = WorkerPool()
+    first = connected(pool, "w1", "a", "b")
+    connected(pool, "w2", "b", "c")
+    assert [pool.offers(name) for name in "abcd"] == [True, True, True, False]
+    pool.remove(first)
+    pool.remove(first)
+    assert [pool.offers(name) for name in "abcd"] == [False, True, True, False]
+    newer = connected(pool, "w2", "d")
+    assert [pool.offers(name) for name in "abcd"] == [False, False, False, True]
+    pool.remove(newer)
+    assert not any(pool.offers(name) for name in "abcd")

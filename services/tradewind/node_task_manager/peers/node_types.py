@@ -3,7 +3,6 @@
 import asyncio
 import math
 import time
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import grpc
@@ -13,7 +12,7 @@ from tradewind.api.registry.v1 import registry_service_pb2 as pb2
 from tradewind.api.registry.v1.node_type_pb2 import NodeType
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tradewind.node_task_manager.ports.workers import Declaration
-from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
+from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.nearest_name import NearestName
 
 if TYPE_CHECKING:
@@ -36,21 +35,21 @@ class LiveNodeTypes:
     When the registry hangs, callers wait at most 0.1 s if there is an answer from the last 30 s.
     """
 
-    def __init__(self, connected: Iterable[ConnectedWorker], channel: grpc.aio.Channel | None) -> None:
-        self._connected = connected
+    def __init__(self, pool: WorkerPool, channel: grpc.aio.Channel | None) -> None:
+        self._pool = pool
         self._registry = RegistryServiceStub(channel) if channel is not None else None
         self._known: dict[str, tuple[float, NodeType | None]] = {}
         self._requests: dict[str, asyncio.Task[NodeType | None]] = {}
         self._listed: tuple[float, frozenset[str]] = (0.0, frozenset())
 
     async def offered(self, node_type: str) -> bool | None:
-        if any(node_type in worker.node_types for worker in self._connected):
+        if self._pool.offers(node_type):
             return True
         listed = await self._from_registry(node_type)
         return None if listed is None else bool(listed.worker_ids)
 
     async def hint(self, node_type: str) -> str:
-        names = {name for worker in self._connected for name in worker.node_types}
+        names = {name for worker in self._pool for name in worker.node_types}
         names |= await self._offered_in_registry()
         return NearestName(sorted(names)).hint(node_type)
 

@@ -1,6 +1,7 @@
 """All workers connected to this process, and their room as it is offered to scripts."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -27,6 +28,8 @@ class WorkerPool:
     def __init__(self) -> None:
         self._workers: dict[str, ConnectedWorker] = {}
         self._kinds: dict[tuple[str, ...], _Kind] = {}
+        self._offering: Counter[str] = Counter()
+        """How many workers offer each node type."""
         self._room_listeners: list[Callable[[], None]] = []
         self._change_listeners: list[Callable[[str], None]] = []
 
@@ -57,6 +60,10 @@ class WorkerPool:
         """Return the worker, or None when it is not connected here."""
         return self._workers.get(worker_id)
 
+    def offers(self, node_type: str) -> bool:
+        """Say whether any worker offers a node type."""
+        return node_type in self._offering
+
     def add(self, worker: ConnectedWorker) -> None:
         """Add a worker; an older stream of the same id is closed."""
         older = self._workers.get(worker.worker_id)
@@ -64,6 +71,7 @@ class WorkerPool:
             self.remove(older)
             older.line.close("another stream of this worker was opened")
         self._workers[worker.worker_id] = worker
+        self._offering.update(worker.node_types)
         self.changed(worker)
         self.refresh(worker)
 
@@ -71,6 +79,10 @@ class WorkerPool:
         """Remove this very stream of a worker."""
         if worker in self:
             del self._workers[worker.worker_id]
+            self._offering.subtract(worker.node_types)
+            for name in worker.node_types:
+                if not self._offering[name]:
+                    del self._offering[name]
             self.changed(worker)
         self._remove_from_kinds(worker)
 
