@@ -285,12 +285,12 @@ class Delivery:
         if self._watched and now_us >= self._next_poll_us:
             await self._poll()
             return
-        wakes = [self._next_poll_us] if self._watched else []
+        wakes: list[float] = [self._next_poll_us] if self._watched else []
         if self._held.room(now_us):
             nexts = [watched.next_us() for watched in self._watched.values()]
             wakes += [next_us + _CLAIM_DELAY_US for next_us in nexts if next_us is not None]
-        elif (lapse_us := self._held.first_lapse_us()) is not None:
-            wakes.append(lapse_us)
+        else:
+            wakes.append(self._held.next_look_us())
         if not wakes:
             await self._woken.wait()
             return

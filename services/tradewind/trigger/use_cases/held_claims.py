@@ -1,5 +1,6 @@
 """The claims that a receiver holds, limited by its credits."""
 
+import math
 from collections.abc import Iterable
 
 from tradewind.trigger.domain.claim import DueTrigger, Token
@@ -14,6 +15,8 @@ class HeldClaims:
         self._deadlines: dict[Token, int] = {}
         self._unplanned: dict[Token, Trigger] = {}
         self._by_trigger: dict[tuple[int, str], Token] = {}
+        self._look_us = math.inf
+        """No held claim lapses before this. Finding out which lapses first takes a look at all of them."""
 
     def add(self, due: Iterable[DueTrigger], offset_us: int) -> None:
         """Hold claims that a store whose clock is `offset_us` ahead has just made."""
@@ -23,7 +26,7 @@ class HeldClaims:
             if before is not None:
                 self.drop(before)
             self._by_trigger[token.partition, token.trigger_id] = token
-            self._deadlines[token] = each.deadline_ms * 1000 - offset_us
+            self._set_deadline(token, each.deadline_ms * 1000 - offset_us)
             if each.trigger.schedule.needs_next:
                 self._unplanned[token] = each.trigger
 
@@ -44,18 +47,23 @@ class HeldClaims:
     def extend(self, token: Token, deadline_us: int) -> None:
         """Move the deadline of a claim, if it is held."""
         if token in self._deadlines:
-            self._deadlines[token] = deadline_us
+            self._set_deadline(token, deadline_us)
 
     def room(self, now_us: int) -> int:
         """Return how many more triggers may be claimed; lapsed claims take no room."""
-        if len(self._deadlines) >= self._credits:
+        if len(self._deadlines) >= self._credits and now_us >= self._look_us:
             for token in [token for token, deadline_us in self._deadlines.items() if deadline_us <= now_us]:
                 self.drop(token)
+            self._look_us = min(self._deadlines.values(), default=math.inf)
         return max(0, self._credits - len(self._deadlines))
 
-    def first_lapse_us(self) -> int | None:
-        """Return when the first held claim lapses, None when there is none."""
-        return min(self._deadlines.values(), default=None)
+    def next_look_us(self) -> float:
+        """Return when to ask for room again if there is none: when the first held claim lapses, or earlier."""
+        return self._look_us
+
+    def _set_deadline(self, token: Token, deadline_us: int) -> None:
+        self._deadlines[token] = deadline_us
+        self._look_us = min(self._look_us, deadline_us)
 
     def pop(self, partition: int | None = None) -> list[Token]:
         """Stop holding the claims of a partition, or all, and return their tokens."""
