@@ -17,7 +17,10 @@ class LogLevel(StrEnum):
     @property
     def severity(self) -> int:
         """Orders levels: 1 for DEBUG to 5 for CRITICAL."""
-        return list(LogLevel).index(self) + 1
+        return _SEVERITY[self]
+
+
+_SEVERITY = {level: severity for severity, level in enumerate(LogLevel, 1)}
 
 
 class LogSource(StrEnum):

@@ -268,8 +268,11 @@ def _view(component: component_pb2.Component) -> ComponentView:
 
 
 def _line(flow_id: str, log: node_task_pb2.NodeLog) -> LogLine:
-    level = log.level if log.level in LogLevel.__members__ else LogLevel.INFO
+    level = _LEVELS.get(log.level, LogLevel.INFO)
     source = LogSource.SYSTEM if log.source == LogSource.SYSTEM else LogSource.NODE
     return LogLine(
-        log.log_id, flow_id, log.cycle, log.node_id, LogLevel(level), source, log.message, milliseconds(log.created_at)
+        log.log_id, flow_id, log.cycle, log.node_id, level, source, log.message, milliseconds(log.created_at)
     )
+
+
+_LEVELS = {level.value: level for level in LogLevel}
