@@ -21,6 +21,8 @@ from tradewind.trigger.stores.replies import CountsReply, Record, SweepReply
 from tradewind.trigger.stores.schedule_codec import decode
 
 _ITEMS_PER_SCRIPT = 100
+_SCRIPTS_AT_ONCE = 4
+"""How many scripts with firings of an event go to the store together: it runs them without a pause for others."""
 _SWEEP_BATCH = 250
 _READ_BATCH = 500
 
@@ -102,8 +104,10 @@ class RedisQueueStore:
             )
             for partition, chunk in chunks
         ]
-        outcomes = [Outcome.GONE] * len(orders)
-        for (_, chunk), answers in zip(chunks, await _FIRE.many(self._client, calls), strict=True):
+        outcomes, replies = [Outcome.GONE] * len(orders), list[list[Outcome]]()
+        for first in range(0, len(calls), _SCRIPTS_AT_ONCE):
+            replies += await _FIRE.many(self._client, calls[first : first + _SCRIPTS_AT_ONCE])
+        for (_, chunk), answers in zip(chunks, replies, strict=True):
             for (at, _), outcome in zip(chunk, answers, strict=True):
                 outcomes[at] = outcome
         return outcomes
