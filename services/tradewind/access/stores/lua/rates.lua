@@ -1,6 +1,7 @@
 --!include time
 -- Counts calls in a sliding window; `key` holds the times of the admitted calls. args: now_ms.
 -- Returns 0 when the calls are admitted. Otherwise it counts nothing and returns the milliseconds until they would be.
+local AT_ONCE = 1000
 local function admit(key, count, period_ms, calls)
   local newest = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
   local time = newest and math.max(time, tonumber(newest)) or time
@@ -11,9 +12,14 @@ local function admit(key, count, period_ms, calls)
     local frees = redis.call('ZRANGE', key, over - 1, over - 1, 'WITHSCORES')[2]
     return frees and tonumber(frees) + period_ms - time or period_ms
   end
-  local at = string.format('%.0f', time)
+  local at, added = string.format('%.0f', time), {}
   for number = used + 1, used + calls do
-    redis.call('ZADD', key, at, at .. '-' .. number)
+    added[#added + 1] = at
+    added[#added + 1] = at .. '-' .. number
+    if #added == AT_ONCE or number == used + calls then
+      redis.call('ZADD', key, unpack(added))
+      added = {}
+    end
   end
   redis.call('PEXPIRE', key, period_ms)
   return 0
