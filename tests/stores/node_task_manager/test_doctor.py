@@ -348,6 +348,18 @@ async def test_doctor_ends_a_component_whose_nodes_have_all_ended(ward: Ward) ->
     assert ("component-not-finished", "flow:0:0:0") not in await ward.found()
 
 
+async def test_run_that_expired_before_it_was_cleaned_is_no_finding(ward: Ward) -> None:
+    """Results may be kept for as short a time as an ended run waits for its cleaning."""
+    await ended(ward)
+    await ward.submit(PLAN, cycle=1)
+    ward.clock.advance(LIMITS.retention_ms + 1)
+    await ward.do("DEL", "run:flow:0:0")
+    assert await ward.found() == []
+    while (await ward.shard.clean("c", 0)).more:
+        pass
+    assert await ward.admin.zrange(BASE + "flow_runs:flow", 0, -1) == [b"1:0"]
+
+
 async def test_doctor_unlists_node_tasks_that_a_worker_does_not_run(ward: Ward) -> None:
     await running(ward)
     await ward.shard.renew("w1", 0, ())

@@ -213,7 +213,9 @@ do
         function() put('to_clean', 'run:' .. comp.run, time) end)
     end
     for _, other in ipairs(call('ZRANGE', base .. index, flow_runs.OPEN, 'inf', 'BYSCORE', 'LIMIT', 0, 20)) do
-      if call('EXISTS', base .. 'run:' .. flow .. ':' .. other) == 0 then
+      local gone = 'run:' .. flow .. ':' .. other
+      -- What has expired is taken out when its run is cleaned.
+      if call('EXISTS', base .. gone) == 0 and not score_of('to_clean', gone) then
         found('index-without-record', index .. ' ' .. other, 'no such run is on record', removal(index, other))
       end
     end
