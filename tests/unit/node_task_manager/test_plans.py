@@ -2,10 +2,20 @@
 
 import asyncio
 
+import pytest
+
 from tests.stores.node_task_manager.shards import LIMITS
+from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
-from tradewind.node_task_manager.stores.memory.records import MemoryRecords
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.stores.memory.connected import MemoryConnectedWorkers
+from tradewind.node_task_manager.stores.memory.shard import MemoryShard
+from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
 from tradewind.node_task_manager.use_cases.plans import PlanCache
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.node_task_manager.use_cases.waits import ExplainPending
+from tradewind.server.clock import ManualClock
+from tradewind.server.faults import NotFound
 
 
 def plan(digest: str, config_bytes: int) -> Plan:
@@ -74,11 +84,11 @@ async def test_many_plans_are_loaded_fifty_at_a_time() -> None:
     assert store.max_under_way == 50
 
 
-class Records(MemoryRecords):
+class Records(MemoryShard):
     """Counts how many nodes are loaded."""
 
     def __init__(self) -> None:
-        super().__init__(LIMITS, lambda: 0)
+        super().__init__(LIMITS, ManualClock())
         self.nodes_loaded = 0
 
     async def load(self, digest: str, place: int | None = None) -> Plan | None:
@@ -99,3 +109,21 @@ async def test_items_of_more_batches_than_fit_into_memory_are_read_a_part_at_a_t
             assert (await cache.require(records, batch.digest, place)).node(place).node_id == str(place)
     # Two parts of each; those of the newest batches were in memory at first.
     assert records.nodes_loaded <= 20 * 2 * 500
+
+
+async def test_item_of_a_batch_is_shown_without_the_others() -> None:
+    """What a batch waits for is what its last item waits for, and is asked of each open batch."""
+    store = Records()
+    shard = Shard(0, store, store, store, store, store, store)
+    explain = ExplainPending(lambda _: SystemConfig(), MemoryConnectedWorkers(ManualClock()))
+    records = NodeTaskRecords({0: shard}, PlanCache(), explain)
+    work = AdHocWork("ann", "noop", tuple(f'{{"n":{at}}}' for at in range(1200)), batch=True)
+    run = work.run("b")
+    await store.save(work.plan(run))
+    await store.submit([work.submission(run)])
+    view = await records.node_task(str(run) + ":1199", "ann")
+    assert (view.node.config_json, view.task.index, await records.signals([view], "ann")) == ('{"n":1199}', 1199, [])
+    assert store.nodes_loaded == 200
+    for unknown in ("1200", "01", "x"):
+        with pytest.raises(NotFound):
+            await records.node_task(f"{run}:{unknown}", "ann")

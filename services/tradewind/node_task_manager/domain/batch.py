@@ -32,6 +32,13 @@ class Deletion(StrEnum):
     UNKNOWN = "unknown"
 
 
+def place_of_item(node_id: str) -> int | None:
+    """Return the place of the item of a batch, or of the node of an ad-hoc task (""); None for other ids of nodes."""
+    if node_id.isdecimal() and str(int(node_id)) == node_id:
+        return int(node_id)
+    return None if node_id else 0
+
+
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
     """Counts of a batch's items at one moment; all but `cached` add up to `total`.

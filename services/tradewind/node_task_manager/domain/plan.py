@@ -111,6 +111,10 @@ class Plan:
             raise LookupError(place)
         return self.nodes[at]
 
+    def edges_into(self, place: int) -> tuple[int, ...]:
+        """Return the places of the edges into a node."""
+        return self.inputs[place] if self.edges else ()
+
     @cached_property
     def inputs(self) -> tuple[tuple[int, ...], ...]:
         """For each node the places of the edges into it, in the order of the plan."""

@@ -53,8 +53,7 @@ class AdHoc:
 
     async def task(self, task_id: str, user_id: str, *, outputs: bool = False) -> TaskView:
         """Return a task, with what it waits for, if it does. Raises NotFound."""
-        run = TaskName.parse(task_id).run
-        view = await self._records.ad_hoc_task(run, user_id, outputs=outputs)
+        view = await self._records.ad_hoc_task(TaskName.parse(task_id), user_id, outputs=outputs)
         if view.component.user_id != user_id:
             raise NotFound("node task", task_id)
         return await self._with_wait_reason(view)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT
+from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT, place_of_item
 from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
@@ -60,6 +60,8 @@ class NodeTaskRecords:
     async def node_task(self, task_id: str, user_id: str, *, outputs: bool = False) -> TaskView:
         """Return one node task. Raises NotFound."""
         name = TaskName.parse(task_id)
+        if name.run.ad_hoc:
+            return await self.ad_hoc_task(name, user_id, outputs=outputs)
         owner, found = await self._owner(name.run, user_id, name.node_id), list[TaskView]()
         if owner is not None and name.item >= 0:
             found = await self._items(*owner, name.node_id, [name.item], user_id, outputs=outputs)
@@ -69,17 +71,18 @@ class NodeTaskRecords:
             raise NotFound("node task", task_id)
         return found[0]
 
-    async def ad_hoc_task(self, run: RunName, user_id: str, *, outputs: bool) -> TaskView:
-        """Return the node task of an ad-hoc task. Raises NotFound."""
-        shard = self.shard(user_id)
+    async def ad_hoc_task(self, name: TaskName, user_id: str, *, outputs: bool) -> TaskView:
+        """Return the node task of an ad-hoc task, or of an item of a batch. Raises NotFound."""
+        shard, task_id, plan = self.shard(user_id), name.run.task_id(name.node_id), None
         (component,), (task,) = await asyncio.gather(
-            shard.reader.components([(run, ONLY_COMPONENT)]), shard.reader.tasks([str(run)], outputs=outputs)
+            shard.reader.components([(name.run, ONLY_COMPONENT)]), shard.reader.tasks([task_id], outputs=outputs)
         )
-        plans = await self._plans.fetch(shard.plans, [component.plan] if component is not None else [])
-        if component is None or component.plan not in plans:
-            raise NotFound("node task", str(run))
-        plan = plans[component.plan]
-        (view,) = await self._explain(shard, [TaskView(task or _not_reached(component, plan, 0), component, plan)])
+        place = place_of_item(name.node_id)
+        if component is not None and place is not None and place < component.nodes:
+            plan = await self._plans.find(shard.plans, component.plan, place)
+        if component is None or place is None or plan is None:
+            raise NotFound("node task", task_id)
+        (view,) = await self._explain(shard, [TaskView(task or _not_reached(component, plan, place), component, plan)])
         return view
 
     async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[Emitted]:
@@ -172,7 +175,7 @@ class NodeTaskRecords:
         sources: dict[str, NodeTask | None] = {item.task.task_id: item.task for item in views}
         missing = []
         for item in views:
-            for at in item.plan.inputs[item.task.index]:
+            for at in item.plan.edges_into(item.task.index):
                 source = item.component.run.task_id(item.plan.nodes[item.plan.edges[at].source].node_id)
                 if source not in sources:
                     sources[source] = None
@@ -181,7 +184,7 @@ class NodeTaskRecords:
         sources.update(zip(missing, found, strict=True))
         signals = []
         for item in views:
-            for at in item.plan.inputs[item.task.index]:
+            for at in item.plan.edges_into(item.task.index):
                 edge = item.plan.edges[at]
                 source_id = item.plan.nodes[edge.source].node_id
                 status = _signal(sources[item.component.run.task_id(source_id)], edge.source_handle)
@@ -279,13 +282,13 @@ def _first(lines: Iterable[StoredLine], limit: int) -> Lines:
 def _not_reached(component: Component, plan: Plan, place: int) -> NodeTask:
     """Make up the node task of a node that no signal has reached: it has no record, and is registered since its
     component was submitted."""
-    node = plan.nodes[place]
+    node = plan.node(place)
     return NodeTask(
         task_id=component.run.task_id(node.node_id),
         status=NodeTaskStatus.REGISTERED,
         component_id=component.component_id,
         index=place,
-        waiting=len(plan.inputs[place]),
+        waiting=len(plan.edges_into(place)),
         registered_at=component.submitted_at,
     )
 

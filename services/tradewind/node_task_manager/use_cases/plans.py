@@ -51,12 +51,16 @@ class PlanCache:
             found.update(zip(some, await asyncio.gather(*(self._load(store, each) for each in some)), strict=True))
         return {digest: plan for digest, plan in found.items() if plan is not None}
 
-    async def require(self, store: PlanStore, digest: str, place: int | None = None) -> Plan:
+    async def find(self, store: PlanStore, digest: str, place: int | None = None) -> Plan | None:
         """Return a plan, of a large one without edges perhaps only the part around `place`; load what is not in memory.
 
-        Raises KeyError when it is unknown.
+        None when it is unknown.
         """
-        plan = self.get(digest, place) or await self._load(store, digest, place)
+        return self.get(digest, place) or await self._load(store, digest, place)
+
+    async def require(self, store: PlanStore, digest: str, place: int | None = None) -> Plan:
+        """Return what `find` returns. Raises KeyError when it is unknown."""
+        plan = await self.find(store, digest, place)
         if plan is None:
             raise KeyError(digest)
         return plan

@@ -14,7 +14,10 @@ from tradewind.server.reasons import iso
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A node task with its component and plan; `task` is made up for a node that nothing has reached yet."""
+    """A node task with its component and plan; `task` is made up for a node that nothing has reached yet.
+
+    Of the plan of a large batch, only the part with its node may be here.
+    """
 
     task: NodeTask
     component: Component
@@ -25,7 +28,7 @@ class TaskView:
     @property
     def node(self) -> PlanNode:
         """The node in the plan."""
-        return self.plan.nodes[self.task.index]
+        return self.plan.node(self.task.index)
 
     @property
     def is_mapped(self) -> bool:
