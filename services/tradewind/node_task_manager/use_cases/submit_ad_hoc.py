@@ -1,10 +1,8 @@
 """Taking ad-hoc tasks and batches."""
 
-import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ParamSpec, TypeVar
 
 from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
 from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT
@@ -19,9 +17,7 @@ from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import of_user
 from tradewind.server.faults import Conflict, Exhausted, Fault, InvalidInput, NotFound, Unavailable, Violation
 from tradewind.server.identifiers import new_run_id
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from tradewind.server.large_work import in_thread_if
 
 _LARGE = 200
 """With more items than this, work is handled in a thread."""
@@ -63,7 +59,7 @@ class SubmitAdHoc:
         when too much is waiting, Unavailable when a worker is required but the registry cannot be asked.
         """
         dispatcher = of_user(self._dispatchers, work.user_id)
-        run = work.run(new_run_id())
+        run, large = work.run(new_run_id()), len(work.parameters) > _LARGE
         offered = await self._node_types.offered(work.node_type)
         if require_worker and not offered and not await self._was_submitted(dispatcher, run, work):
             if offered is None:
@@ -73,11 +69,11 @@ class SubmitAdHoc:
             raise NotFound("node type", work.node_type, hint=await self._node_types.hint(work.node_type))
         if unreadable is not None:
             declaration = await self._node_types.declared(work.node_type)
-            faults = await _in_thread_if_large(work, work_faults, work, declaration, unreadable)
+            faults = await in_thread_if(large, work_faults, work, declaration, unreadable)
             if faults and not await self._was_submitted(dispatcher, run, work):
                 raise InvalidInput(faults)
         dispatcher.require_room()
-        plan = await _in_thread_if_large(work, _prepared_plan, work, run)
+        plan = await in_thread_if(large, _prepared_plan, work, run)
         result = await self._store(dispatcher, work, run, plan)
         duplicate = result.outcome is SubmitOutcome.DUPLICATE
         if not duplicate and result.outcome is not SubmitOutcome.ACCEPTED:
@@ -107,13 +103,6 @@ class SubmitAdHoc:
             return False
         (component,) = await dispatcher.shard.reader.components([(run, ONLY_COMPONENT)])
         return component is not None and component.plan == work.plan_digest(run)
-
-
-async def _in_thread_if_large(work: AdHocWork, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """Call `function`, in a thread if the work has so many items that it would hold up everybody else."""
-    if len(work.parameters) > _LARGE:
-        return await asyncio.to_thread(function, *args, **options)
-    return function(*args, **options)
 
 
 def _refusal(work: AdHocWork, outcome: SubmitOutcome) -> Fault:
