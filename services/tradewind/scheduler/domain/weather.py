@@ -56,7 +56,7 @@ LONGEST_ID = 128
 
 @dataclass(frozen=True, slots=True)
 class FlowDraft:
-    """As much of a flow as could be read. `definition` is None when a field was at fault."""
+    """As much of a flow as could be read, of `size` bytes of JSON; `definition` is None when a field was at fault."""
 
     nodes: tuple[NodeDraft, ...]
     edges: tuple[EdgeDraft, ...]
@@ -64,6 +64,7 @@ class FlowDraft:
     faults: FaultList
     on_failure: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
+    size: int = 0
 
     @property
     def uses_caches(self) -> bool:
@@ -86,7 +87,7 @@ def read_weather_json(text: str, path: str = "weather_json") -> FlowDraft:
     value = read_json_text(text, path, faults)
     if value is UNREADABLE:
         return FlowDraft((), (), None, faults)
-    return _read(exact_value(value, faults), faults)
+    return _read(exact_value(value, faults), faults, size)
 
 
 def read_weather(value: object, *, from_struct: bool = False, earlier: FaultList | None = None) -> FlowDraft:
@@ -101,7 +102,7 @@ def read_weather(value: object, *, from_struct: bool = False, earlier: FaultList
     size = len(canonical_json(exact).encode())
     if size > LARGEST_FLOW_BYTES:
         faults.add("flow", _too_large(size))
-    return _read(exact, faults)
+    return _read(exact, faults, size)
 
 
 def definition_from_json(text: str) -> FlowDefinition:
@@ -117,7 +118,7 @@ def _too_large(size: int) -> str:
     return f"{size} bytes of JSON; at most {LARGEST_FLOW_BYTES} (3 MiB): split the flow"
 
 
-def _read(value: Any, faults: FaultList) -> FlowDraft:
+def _read(value: Any, faults: FaultList, size: int) -> FlowDraft:
     if not isinstance(value, dict):
         faults.add("flow", f"must be an object with interval, nodes and edges, is {shown(value)}")
         return FlowDraft((), (), None, faults)
@@ -142,7 +143,7 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
     nodes = tuple(read_node(Fields(item, join("nodes", index), faults)) for index, item in fields.objects("nodes"))
     edges = tuple(read_edge(Fields(item, join("edges", index), faults)) for index, item in fields.objects("edges"))
     if len(faults):
-        return FlowDraft(nodes, edges, None, faults, on_failure, last)
+        return FlowDraft(nodes, edges, None, faults, on_failure, last, size)
     definition = FlowDefinition(
         schedule=schedule,
         nodes=tuple(node.definition for node in nodes if node.definition is not None),
@@ -159,7 +160,7 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
         labels=labels,
         description=description,
     )
-    return FlowDraft(nodes, edges, definition, faults, on_failure, last)
+    return FlowDraft(nodes, edges, definition, faults, on_failure, last, size)
 
 
 def _misplaced(value: dict[str, Any], faults: FaultList) -> list[str]:

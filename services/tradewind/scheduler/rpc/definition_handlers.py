@@ -11,7 +11,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.rpc import flow_mapping, revision_mapping
 from tradewind.scheduler.rpc.checks import every, flow_page
-from tradewind.scheduler.rpc.definition_mapping import draft_of, settings_of
+from tradewind.scheduler.rpc.definition_mapping import read_draft, settings_of
 from tradewind.scheduler.use_cases.plan_flow import PlanFlow
 from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow, RegistrationRequest
@@ -20,6 +20,7 @@ from tradewind.scheduler.use_cases.store_definition import Author
 from tradewind.server.access.identity import is_restricted
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import require_identifiers
+from tradewind.server.large_work import LARGE_BYTES, in_thread_if
 from tradewind.server.paging import page_token
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -35,17 +36,16 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
     revisions: ReadRevisions
 
     async def AnalyzeFlow(self, request: pb2.AnalyzeFlowRequest, context: Context) -> pb2.AnalyzeFlowResponse:
-        definition = request.definition
-        analysis = await self.register.analyze(draft_of(definition.WhichOneof("form"), definition))
+        draft = await read_draft(request.definition.WhichOneof("form"), request.definition)
+        analysis = await self.register.analyze(draft)
         return pb2.AnalyzeFlowResponse(
-            structure=flow_mapping.structure(analysis.structure),
+            structure=await in_thread_if(draft.size > LARGE_BYTES, flow_mapping.structure, analysis.structure),
             violations=flow_mapping.violations(analysis.violations),
             warnings=flow_mapping.violations(analysis.warnings),
         )
 
     async def RegisterFlow(self, request: pb2.RegisterFlowRequest, context: Context) -> pb2.RegisterFlowResponse:
-        draft = draft_of(request.WhichOneof("definition"), request)
-        author = _author(request)
+        draft, author = await read_draft(request.WhichOneof("definition"), request), _author(request)
         registration = RegistrationRequest(
             request.flow_id, draft, dict(request.labels), request.user_id, author, is_restricted()
         )
@@ -54,7 +54,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
             return pb2.RegisterFlowResponse(
                 changed=plan.changed,
                 warnings=flow_mapping.violations(plan.analysis.warnings),
-                plan=revision_mapping.plan(plan),
+                plan=await in_thread_if(draft.size > LARGE_BYTES, revision_mapping.plan, plan),
             )
         registered = await self.register(registration)
         return pb2.RegisterFlowResponse(
@@ -106,9 +106,8 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
             lambda: _number(request, "to_revision"),
         )
         first, second, diff = await self.revisions.diff(request.flow_id, first, second)
-        return revision_pb2.DiffRevisionsResponse(
-            from_revision=first, to_revision=second, diff=revision_mapping.diff(diff)
-        )
+        message = await in_thread_if(diff.size > LARGE_BYTES, revision_mapping.diff, diff)
+        return revision_pb2.DiffRevisionsResponse(from_revision=first, to_revision=second, diff=message)
 
     async def RollBackFlow(
         self, request: revision_pb2.RollBackFlowRequest, context: Context

@@ -1,26 +1,27 @@
 """Says what registering a flow would do, without storing anything."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from tradewind.scheduler.domain.binding_limits import BindingLimit, Demand, binding_limits
 from tradewind.scheduler.domain.flow_analysis import FlowAnalysis
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
-from tradewind.scheduler.domain.flow_diff import FlowDiff, diff_of
+from tradewind.scheduler.domain.flow_diff import FlowDiff
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, FlowRecord, FlowRegistration
 from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.domain.placement import Placement, placements
+from tradewind.scheduler.domain.placement import Placement, WorkerView, placements
 from tradewind.scheduler.domain.system_limits import SystemLimits
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.planning import Limits, Workers
 from tradewind.scheduler.use_cases.faults import etag_conflict, flow_deleting
 from tradewind.scheduler.use_cases.planned_times import planned_times, times_from
-from tradewind.scheduler.use_cases.read_revisions import LARGEST_DIFF_BYTES, weather_of
+from tradewind.scheduler.use_cases.read_revisions import LARGEST_DIFF_BYTES, diff_of_texts
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow, RegistrationRequest
 from tradewind.scheduler.use_cases.similar_flows import no_such_flow
 from tradewind.server.clock import Clock
 from tradewind.server.faults import Violation
+from tradewind.server.large_work import LARGE_BYTES, in_thread_if
 from tradewind.server.quoting import quoted
 
 _NEXT_TIMES = 5
@@ -99,24 +100,10 @@ class PlanFlow:
         user_id = request.user_id or (standing.user_id if standing else DEFAULT_USER)
         workers = await self._workers.offering({node.node_type for node in definition.nodes})
         limits = await self._limits.limits_for(user_id)
-        warnings = [_NO_WORKERS_KNOWN] if workers is None else []
-        warnings += [_NO_LIMITS_KNOWN] if limits is None else []
         times = tuple(islice(self._times(registration, standing), _TIMES_SAMPLED))
-        offers = placements(definition.nodes, workers) if workers is not None else ()
-        warnings += [_all_draining(offer) for offer in offers if offer.draining and not offer.worker_ids]
-        diff = _diff(registration, standing) if standing else None
-        if standing and diff and diff.size > LARGEST_DIFF_BYTES:
-            warnings.append(_diff_omitted(standing))
-            diff = None
-        demand = Demand(definition, analysis.structure)
-        return FlowPlan(
-            replace(analysis, warnings=(*analysis.warnings, *warnings)),
-            standing,
-            standing is None or (standing.digest, standing.user_id) != (registration.digest, user_id),
-            diff,
-            offers,
-            binding_limits(definition, demand, limits or SystemLimits(), offers, times),
-            times[:_NEXT_TIMES],
+        large = request.draft.size > LARGE_BYTES
+        return await in_thread_if(
+            large, _plan_of, analysis, definition, registration, standing, user_id, workers, limits, times
         )
 
     def _times(self, registration: FlowRegistration, standing: FlowRecord | None) -> Iterator[int]:
@@ -129,14 +116,44 @@ class PlanFlow:
         return planned_times(replace(standing, schedule=registration.schedule, next_execution_ms=next_ms), now_ms)
 
 
+def _plan_of(
+    analysis: FlowAnalysis,
+    definition: FlowDefinition,
+    registration: FlowRegistration,
+    standing: FlowRecord | None,
+    user_id: str,
+    workers: Sequence[WorkerView] | None,
+    limits: SystemLimits | None,
+    times: Sequence[int],
+) -> FlowPlan:
+    warnings = [_NO_WORKERS_KNOWN] if workers is None else []
+    warnings += [_NO_LIMITS_KNOWN] if limits is None else []
+    offers = placements(definition.nodes, workers) if workers is not None else ()
+    warnings += [_all_draining(offer) for offer in offers if offer.draining and not offer.worker_ids]
+    diff = _diff(registration, standing) if standing else None
+    if standing and diff and diff.size > LARGEST_DIFF_BYTES:
+        warnings.append(_diff_omitted(standing))
+        diff = None
+    demand = Demand(definition, analysis.structure)
+    return FlowPlan(
+        replace(analysis, warnings=(*analysis.warnings, *warnings)),
+        standing,
+        standing is None or (standing.digest, standing.user_id) != (registration.digest, user_id),
+        diff,
+        offers,
+        binding_limits(definition, demand, limits or SystemLimits(), offers, times),
+        tuple(times[:_NEXT_TIMES]),
+    )
+
+
 def _all_draining(offer: Placement) -> Violation:
     workers = f"every live worker that offers node type {quoted(offer.node_type)}"
     return Violation("nodes", f"{workers} is draining, so its nodes wait for another worker")
 
 
 def _diff(registration: FlowRegistration, standing: FlowRecord) -> FlowDiff:
-    before = weather_of(standing.config_json, dict(standing.labels))
-    return diff_of(before, weather_of(registration.config_json, dict(registration.labels)))
+    labels = dict(standing.labels), dict(registration.labels)
+    return diff_of_texts(standing.config_json, labels[0], registration.config_json, labels[1])
 
 
 def _diff_omitted(standing: FlowRecord) -> Violation:

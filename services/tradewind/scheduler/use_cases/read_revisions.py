@@ -11,6 +11,7 @@ from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.revisions import Revisions
 from tradewind.scheduler.use_cases.faults import diff_too_large, revision_not_found
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.server.large_work import LARGE_BYTES, in_thread_if
 
 LARGEST_DIFF_BYTES = 3 * 1024 * 1024
 
@@ -65,14 +66,23 @@ class ReadRevisions:
                 raise revision_not_found(flow_id, after.number - 1, latest)
             first = before_it[0].number
         before, before_text, _ = await self.revision(flow_id, first)
-        diff = diff_of(weather_of(before_text, dict(before.labels)), weather_of(after_text, dict(after.labels)))
+        large = len(before_text) + len(after_text) > LARGE_BYTES
+        diff = await in_thread_if(
+            large, diff_of_texts, before_text, dict(before.labels), after_text, dict(after.labels)
+        )
         if diff.size > LARGEST_DIFF_BYTES:
             raise diff_too_large(flow_id, before.number, after.number)
         return before.number, after.number, diff
 
 
-def weather_of(config_json: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return a definition in Weather Syntax with all labels of the flow."""
+def diff_of_texts(
+    before_json: str, before_labels: Mapping[str, str], after_json: str, after_labels: Mapping[str, str]
+) -> FlowDiff:
+    """Return the changes that lead from one definition, with all labels of the flow, to another."""
+    return diff_of(_weather_of(before_json, before_labels), _weather_of(after_json, after_labels))
+
+
+def _weather_of(config_json: str, labels: Mapping[str, str]) -> dict[str, Any]:
     weather: dict[str, Any] = json.loads(config_json)
     weather.pop("labels", None)
     return {**weather, "labels": dict(labels)} if labels else weather

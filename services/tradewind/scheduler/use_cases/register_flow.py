@@ -20,6 +20,7 @@ from tradewind.server.built_in import BUILT_IN
 from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
+from tradewind.server.large_work import LARGE_BYTES, in_thread_if
 
 _TYPES_NOT_CHECKED = Violation(
     "nodes", "the registry cannot be reached, so handles and configs were not checked against live node types"
@@ -74,7 +75,7 @@ class RegisterFlow:
         declared = draft.node_types - BUILT_IN.keys()
         catalogue = await self._node_types.catalogue(declared, hints=True) if declared else None
         caches = await self._caches.cache_names() if draft.uses_caches else None
-        analysis = analyze(draft, catalogue, caches)
+        analysis = await in_thread_if(draft.size > LARGE_BYTES, analyze, draft, catalogue, caches)
         if catalogue is None and declared:
             analysis = replace(analysis, warnings=(_TYPES_NOT_CHECKED, *analysis.warnings))
         definition = analysis.definition
@@ -138,7 +139,9 @@ class RegisterFlow:
         if standing is not None and not author.etag:
             # What is right for this schedule would be wrong for another that somebody registers meanwhile.
             author = replace(author, etag=standing.etag)
-        registration = registration_of(
+        registration = await in_thread_if(
+            request.draft.size > LARGE_BYTES,
+            registration_of,
             request.flow_id,
             definition,
             labels,

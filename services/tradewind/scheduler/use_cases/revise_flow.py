@@ -11,13 +11,14 @@ from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.flow_analysis import analyze, check_catching_up
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_update import check_mask, updated
-from tradewind.scheduler.domain.weather import read_weather, read_weather_json
+from tradewind.scheduler.domain.weather import FlowDraft, read_weather, read_weather_json
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow
 from tradewind.scheduler.use_cases.store_definition import Author, Registered, StoreDefinition, registration_of
 from tradewind.server.clock import Clock
 from tradewind.server.faults import Aborted, InvalidInput, Violation
+from tradewind.server.large_work import LARGE_BYTES, in_thread_if
 
 _DEADLINE_S = 5.0
 """How long a change without an etag is tried again when other changes come first."""
@@ -48,15 +49,24 @@ class ReviseFlow:
 
         async def change(flow: FlowRecord, author: Author) -> Registered:
             request = author.request(flow.user_id, flow_id, "update", sorted(paths), given)
-            weather = updated(json.loads(flow.config_json), given, paths)
-            draft = read_weather(weather)
+            large = len(flow.config_json) > LARGE_BYTES
+            draft = await in_thread_if(large, _draft_after, flow.config_json, given, paths)
             if draft.definition is None:
                 raise InvalidInput(draft.faults.violations())
             chains = await self._register.chains_of(flow_id, "", draft.definition)
             _raise_faults(chains.faults)
             labels = dict(draft.definition.labels if "labels" in paths else flow.labels)
-            registration = registration_of(
-                flow_id, draft.definition, labels, self._clock.now_ms(), author, standing=flow, request=request
+            now_ms = self._clock.now_ms()
+            registration = await in_thread_if(
+                large,
+                registration_of,
+                flow_id,
+                draft.definition,
+                labels,
+                now_ms,
+                author,
+                standing=flow,
+                request=request,
             )
             warnings = FaultList()
             check_catching_up(draft.definition, warnings)
@@ -71,20 +81,23 @@ class ReviseFlow:
         """
         _raise_faults(author.faults())
         older, config_json, _ = await self._revisions.revision(flow_id, revision)
-        draft = read_weather_json(config_json, "revision")
-        checked, parsed = await self._register.analyze(draft), analyze(draft)
-        if parsed.definition is None:
-            raise InvalidInput(parsed.violations)
-        paths = await self._register.paths_of(flow_id, "", parsed.definition)
+        large = len(config_json) > LARGE_BYTES
+        draft = await in_thread_if(large, read_weather_json, config_json, "revision")
+        checked = await self._register.analyze(draft)
+        if checked.definition is None and (found := await in_thread_if(large, analyze, draft)).definition is None:
+            raise InvalidInput(found.violations)
+        definition, labels = draft.definition, dict(older.labels)
+        assert definition is not None, "it has no faults"
+        paths = await self._register.paths_of(flow_id, "", definition)
         _raise_faults(paths.faults)
-        definition, labels = parsed.definition, dict(older.labels)
         warnings = (*checked.violations, *checked.warnings, *paths.warnings)
         author = replace(author, note=author.note or f"as revision {revision}")
 
         async def change(flow: FlowRecord, author: Author) -> Registered:
             request = author.request(flow.user_id, flow_id, "roll back", revision)
-            registration = registration_of(
-                flow_id, definition, labels, self._clock.now_ms(), author, standing=flow, request=request
+            now_ms = self._clock.now_ms()
+            registration = await in_thread_if(
+                large, registration_of, flow_id, definition, labels, now_ms, author, standing=flow, request=request
             )
             return await self._store(registration, warnings, definition)
 
@@ -108,6 +121,10 @@ class ReviseFlow:
             reraise=True,
         )
         return await retrying(once)
+
+
+def _draft_after(config_json: str, given: Mapping[str, Any], paths: Sequence[str]) -> FlowDraft:
+    return read_weather(updated(json.loads(config_json), given, paths))
 
 
 def _raise_faults(faults: Sequence[Violation]) -> None:
