@@ -8,8 +8,9 @@ import grpc
 
 from tradewind.api.node_task_manager.v1 import config_pb2, doctor_pb2, explanation_pb2, queue_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
-from tradewind.node_task_manager.domain.component import Release
+from tradewind.node_task_manager.domain.component import Release, RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.rpc import (
     checks,
     config_mapping,
@@ -40,11 +41,15 @@ from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorAnswers
 from tradewind.server.identifiers import require_identifiers
+from tradewind.server.large_work import LARGE_BYTES, in_thread_if
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
 from tradewind.server.timestamps import milliseconds
 
 Context = grpc.aio.ServicerContext[Any, Any]
+
+_MANY_SIGNALS = 2000
+"""A single node may have 100 000 edges."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -75,9 +80,8 @@ class NodeTaskManagerHandlers(
         return await self._submitted(request)
 
     async def _submitted(self, request: pb2.SubmitComponentsRequest) -> pb2.SubmitComponentsResponse:
-        submission_checks.submission(request)
-        runs = [submission_mapping.run_submission(run) for run in request.runs]
-        results = await self.submit(runs, [submission_mapping.plan(plan) for plan in request.plans])
+        large = bool(request.plans) and request.ByteSize() > LARGE_BYTES
+        results = await self.submit(*await in_thread_if(large, _runs_and_plans, request))
         return pb2.SubmitComponentsResponse(results=[submission_mapping.submit_result(result) for result in results])
 
     async def StopComponent(self, request: pb2.StopComponentRequest, context: Context) -> pb2.StopComponentResponse:
@@ -153,7 +157,7 @@ class NodeTaskManagerHandlers(
         signals = await self.records.signals(views, user_id) if wants_signals else []
         return pb2.ListNodeTasksResponse(
             node_tasks=[mapping.node_task(each) for each in views],
-            signals=mapping.signals(signals),
+            signals=await in_thread_if(len(signals) > _MANY_SIGNALS, mapping.signals, signals),
             next_page_token=page_token(following or None),
         )
 
@@ -220,3 +224,10 @@ class NodeTaskManagerHandlers(
     async def ReceiveEvents(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         with self.streams.opened():
             await EventStream(self.feed).serve(context)
+
+
+def _runs_and_plans(request: pb2.SubmitComponentsRequest) -> tuple[list[RunSubmission], list[Plan]]:
+    """Parse a submission, with what storing and reading its plans needs. Raises InvalidInput with every fault."""
+    submission_checks.submission(request)
+    runs = [submission_mapping.run_submission(run) for run in request.runs]
+    return runs, [submission_mapping.plan(plan) for plan in request.plans]
