@@ -8,6 +8,7 @@ from typing import Any
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
 from tradewind.scheduler.domain.beginning import RerunRequest
 from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_record import FlowOutline, FlowRecord
 from tradewind.scheduler.domain.log_line import LogLine
 from tradewind.scheduler.domain.rerun import Rerun
@@ -125,6 +126,32 @@ async def test_rerun_of_an_old_cycle_counts_as_recently_started() -> None:
     wanted = CycleFilter(started_after_ms=scheduler.clock.now_ms())
     found, following = await read.cycles("f", wanted, None, 10)
     assert ([state.name for state in found], following) == ([RunName("f", 2, 1)], None)
+
+
+async def test_one_page_examines_a_bounded_number_of_cycles() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register(keep_cycles=10_000)
+    runs = [(await scheduler.run()).state for _ in range(2600)]
+    await scheduler.fold([event(run) for run in (runs[0], runs[2000])], {})
+    stores = scheduler.stores
+    read = ReadFlows(stores.flows, stores.cycles, stores.states)
+    newest, examined = stores.cycles.newest, 0
+
+    async def counted(flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
+        nonlocal examined
+        found = await newest(flow_id, below, limit)
+        examined += len(found)
+        return found
+
+    stores.cycles.newest = counted  # type: ignore[method-assign]
+    pages: list[list[int]] = []
+    following: RunName | None = None
+    while not pages or following is not None:
+        examined = 0
+        page, following = await read.cycles("f", CycleFilter({CycleStatus.COMPLETED}), following, 10)
+        pages.append([state.name.cycle for state in page])
+        assert examined <= 1500
+    assert pages == [[2000], [], [0]]
 
 
 async def test_flow_logs_cover_the_newest_cycles_despite_reruns() -> None:

@@ -1,5 +1,7 @@
-"""Which states of runs a watcher receives."""
+"""Which states of runs a watcher receives, and how they are read."""
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler
@@ -7,6 +9,7 @@ from tests.unit.scheduler.test_update_state import FACTS
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc.watch_mapping import event, last_seen
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
@@ -54,3 +57,38 @@ async def test_resumed_watch_receives_another_end_of_the_last_run_seen() -> None
     ):
         record.state = on_record
         assert await first_after(seen) == expected
+
+
+async def test_many_flows_are_read_twenty_at_a_time() -> None:
+    scheduler = MemoryScheduler()
+    names = [f"f{at:02}" for at in range(45)]
+    for name in names:
+        await scheduler.register(name)
+        await scheduler.run(name)
+    stores = scheduler.stores
+    find, newest = stores.flows.find, stores.cycles.newest
+    read: list[int] = []
+    waiting: list[str] = []
+    most = 0
+
+    async def found(flow_ids: Sequence[str]) -> list[FlowRecord | None]:
+        read.append(len(flow_ids))
+        return await find(flow_ids)
+
+    async def slowly(flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
+        nonlocal most
+        waiting.append(flow_id)
+        most = max(most, len(waiting))
+        await asyncio.sleep(0)
+        waiting.remove(flow_id)
+        return await newest(flow_id, below, limit)
+
+    stores.flows.find = found  # type: ignore[method-assign]
+    stores.cycles.newest = slowly  # type: ignore[method-assign]
+    nobody: Any = None
+    watch = WatchFlows(stores.flows, stores.cycles, nobody, ChangeHub(stores.changes, stores.cycles, stores.states))
+    changes = watch(names, None, {})
+    first = await anext(changes)
+    await changes.aclose()  # type: ignore[attr-defined]
+    assert [state.name.flow_id for state in first] == names
+    assert (read, most) == ([20, 20, 5], 20)

@@ -22,6 +22,8 @@ _READ_AT_ONCE = 20
 """How many flows are read whole before it is known how large they are."""
 _MOST_EXAMINED = 5000
 """Of how many flows one page says whether they are wanted: some 50 ms of work."""
+_MOST_CYCLES_EXAMINED = 1000
+"""The same for cycles, which are read whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +154,14 @@ class ReadFlows:
     ) -> tuple[list[ChainState], RunName | None]:
         """Return up to `limit` runs of a flow, newest first, and the next page's `below`, None for none.
 
-        There are fewer when one message would not hold them. Raises NotFound.
+        There are fewer, even none, when one message would not hold them, or the next ones wanted are far behind. Raises
+        NotFound.
         """
         await self.flow(flow_id)
         page: Page[ChainState] = Page(limit)
+        examined = 0
         while True:
-            size = max(limit, _LEAST_READ)
+            size = _AT_ONCE if examined else max(limit, _LEAST_READ)
             states = await self._cycles.newest(flow_id, below, size)
             for state in states:
                 if not wanted.matches(state):
@@ -167,3 +171,6 @@ class ReadFlows:
             if len(states) < size:
                 return page.items, None
             below = states[-1].name
+            examined += size
+            if examined >= _MOST_CYCLES_EXAMINED:
+                return page.items, below

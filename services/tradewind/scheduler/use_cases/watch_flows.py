@@ -1,7 +1,7 @@
 """Reports changes to the cycles of flows as they happen."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -18,6 +18,8 @@ from tradewind.server.faults import Unavailable
 _REMEMBERED = 10_000
 _CAUGHT_UP = 1000
 _AT_ONCE = 100
+_FLOWS_AT_ONCE = 20
+"""How many flows are read at once: whole, however large they are."""
 
 
 class LastSeen(NamedTuple):
@@ -53,10 +55,11 @@ class WatchFlows:
         server shuts down.
         """
         latest: dict[str, int] = {}
-        for flow_id, record in zip(flow_ids, await self._flows.find(flow_ids), strict=True):
-            if record is None:
-                raise await self._read.not_found(flow_id)
-            latest[flow_id] = record.last_cycle
+        for some in _pieces(flow_ids):
+            for flow_id, record in zip(some, await self._flows.find(some), strict=True):
+                if record is None:
+                    raise await self._read.not_found(flow_id)
+                latest[flow_id] = record.last_cycle
         watch = _Watch(set(flow_ids), cycle)
         try:
             for flow_id in watch.open_flows:
@@ -80,16 +83,25 @@ class WatchFlows:
         self, latest: Mapping[str, int], cycle: int | None, after: Mapping[str, LastSeen]
     ) -> list[ChainState]:
         found: list[ChainState] = []
-        for flow_id, last_cycle in latest.items():
-            if flow_id in after:
-                found += await self._since(after[flow_id])
-            elif cycle is None:
-                found += await self._cycles.newest(flow_id, None, 1)
-            elif (run := await self._cycles.latest_run(flow_id, cycle)) is not None:
-                found.append(await self._read.cycle(flow_id, run.cycle, run.run))
-            elif cycle <= last_cycle:
-                raise cycle_not_found(flow_id, cycle)
+        for some in _pieces(list(latest)):
+            reads = (self._first_of(flow_id, latest[flow_id], cycle, after.get(flow_id)) for flow_id in some)
+            for states in await asyncio.gather(*reads):
+                found += states
         return found
+
+    async def _first_of(
+        self, flow_id: str, last_cycle: int, cycle: int | None, last_seen: LastSeen | None
+    ) -> list[ChainState]:
+        if last_seen is not None:
+            return await self._since(last_seen)
+        if cycle is None:
+            return await self._cycles.newest(flow_id, None, 1)
+        run = await self._cycles.latest_run(flow_id, cycle)
+        if run is not None:
+            return [await self._read.cycle(flow_id, run.cycle, run.run)]
+        if cycle <= last_cycle:
+            raise cycle_not_found(flow_id, cycle)
+        return []
 
     async def _since(self, last_seen: LastSeen) -> list[ChainState]:
         """Return the states since `last_seen`, oldest first; of a flow registered again, only its latest cycle."""
@@ -112,6 +124,10 @@ class WatchFlows:
             for task in waiting:
                 task.cancel()
         return not self._draining.is_set()
+
+
+def _pieces(flow_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (flow_ids[first : first + _FLOWS_AT_ONCE] for first in range(0, len(flow_ids), _FLOWS_AT_ONCE))
 
 
 class _Watch:
