@@ -41,7 +41,7 @@ class Handlers:
 
         Components that run on failure may end, as skipped, while those that run last are running.
         """
-        handlers = self.all
+        handlers = frozenset(self.all)
         if sum(each not in handlers for each in ended) < count - len(handlers):
             return Phase.MAIN
         if len(ended) >= count:

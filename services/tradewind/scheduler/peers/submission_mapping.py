@@ -57,8 +57,9 @@ def add_run(request: pb2.SubmitComponentsRequest, submission: Submission) -> Non
         component.component_id = component_id
         component.plan_digest = digest
     if facts.handlers is not None:
+        handlers = frozenset(facts.handlers.all)
         for component in run.components:
-            component.withheld = component.component_id in facts.handlers.all
+            component.withheld = component.component_id in handlers
     if facts.rerun is not None:
         run.keep_from.run, run.keep_from.run_id = facts.rerun.source, facts.rerun.source_id
         kept = dict(facts.rerun.kept)

@@ -168,7 +168,7 @@ class RerunCycle:
         kept: list[tuple[str, tuple[int, ...]]] = []
         again: set[str] = set()
         expired: list[str] = []
-        handlers = planned.shape.handlers.all if planned.shape.handlers else ()
+        handlers = frozenset(planned.shape.handlers.all if planned.shape.handlers else ())
         handlers_wanted = False
         for component_id, digest in planned.components:
             plan = planned.plans[digest]
