@@ -52,7 +52,7 @@ class Begins:
     def __init__(self) -> None:
         self.asked: list[list[DueFlow]] = []
 
-    async def __call__(self, due: Sequence[DueFlow], epochs: Epochs) -> BegunDue:
+    async def __call__(self, due: Sequence[DueFlow], epochs: Epochs, *, wait: bool = False) -> BegunDue:
         self.asked.append(list(due))
         early = [flow for flow in due if flow.planned_ms > flow.now_ms]
         return BegunDue([DueAnswer(flow.token) for flow in due if flow not in early], [], early)
@@ -70,7 +70,7 @@ class PatientStream(Stream):
 class Fails(Begins):
     """Can begin nothing."""
 
-    async def __call__(self, due: Sequence[DueFlow], epochs: Epochs) -> BegunDue:
+    async def __call__(self, due: Sequence[DueFlow], epochs: Epochs, *, wait: bool = False) -> BegunDue:
         raise ConnectionError("the store is away")
 
 
@@ -114,3 +114,27 @@ async def test_early_flows_begin_together_when_due() -> None:
     assert [[flow.flow_id for flow in asked] for asked in begins.asked[1:]] == [["f0", "f2", "f4"], ["f1", "f3", "f5"]]
     assert all(flow.now_ms == flow.planned_ms for asked in begins.asked[1:] for flow in asked)
     assert [answer.token for answer in stream.answers] == ["now", "t0", "t2", "t4", "t1", "t3", "t5"]
+
+
+class BeginsLate(Begins):
+    """Begins the flow `large` only if it may take long."""
+
+    async def __call__(self, due: Sequence[DueFlow], epochs: Epochs, *, wait: bool = False) -> BegunDue:
+        self.asked.append(list(due))
+        late = [flow for flow in due if flow.flow_id == "large" and not wait]
+        return BegunDue([DueAnswer(flow.token) for flow in due if flow not in late], [], [], late)
+
+
+async def test_flow_that_takes_long_to_begin_begins_by_itself_after_the_others() -> None:
+    flows = [DueFlow(name, 1_000, 1_000, 1, name) for name in ("a", "large", "b")]
+    stream, begins, background = Stream(flows), BeginsLate(), Background()
+    anything = cast(Any, SimpleNamespace(due=lambda: stream)), cast(Any, begins), cast(Any, None), cast(Any, Owner())
+    running = asyncio.ensure_future(due_loop(*anything, background, lambda: None, lambda: None).run())
+    try:
+        await until(lambda: len(stream.answers) == len(flows), "everything is answered")
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await background.stop()
+    assert [[flow.flow_id for flow in asked] for asked in begins.asked] == [["a", "large", "b"], ["large"]]
+    assert [answer.token for answer in stream.answers] == ["a", "b", "large"]

@@ -144,8 +144,8 @@ async def test_failure_of_all_groups_is_raised_once() -> None:
     reported: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
 
-    async def away(wishes: Sequence[CycleRequest]) -> list[BeginResult]:
-        raise ConnectionError(f"no store for {len(wishes)}")
+    async def away(wishes: Sequence[CycleRequest], *, wait: bool) -> list[BeginResult]:
+        raise ConnectionError(f"no store for {len(wishes)}, {wait}")
 
     run._begin = away  # type: ignore[assignment]
     with pytest.raises(ConnectionError):

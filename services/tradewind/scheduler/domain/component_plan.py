@@ -7,6 +7,8 @@ from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
 from tradewind.scheduler.domain.node_definition import EdgeDefinition, NodeDefinition
 
+_NODE_BYTES, _EDGE_BYTES = 200, 100
+
 
 @dataclass(frozen=True, slots=True)
 class PlanEdge:
@@ -31,6 +33,11 @@ class ComponentPlan:
     failure_policy: FailurePolicy
     digest: str
     max_running: int = 0
+
+    @property
+    def size(self) -> int:
+        """Roughly how many bytes its body takes in a message."""
+        return sum(len(node.config_json) + _NODE_BYTES for node in self.nodes) + len(self.edges) * _EDGE_BYTES
 
 
 def plan_component(

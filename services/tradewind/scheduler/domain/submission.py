@@ -11,10 +11,14 @@ from tradewind.scheduler.domain.run_name import RunName
 
 
 class Submission(NamedTuple):
-    """A run to be carried out; `components` pairs the id of each component with the digest of its plan."""
+    """A run to be carried out; `components` pairs the id of each component with the digest of its plan.
+
+    The submission of a `large` one does not hold up others.
+    """
 
     state: ChainState
     components: tuple[tuple[str, str], ...]
+    large: bool = False
 
 
 class SubmitOutcome(StrEnum):

@@ -52,9 +52,11 @@ def due_loop(
         return due, ended
 
     async def work(stream: DueStream, due: list[DueFlow]) -> None:
-        received_s = asyncio.get_running_loop().time()
+        await begin(stream, due, asyncio.get_running_loop().time(), wait=False)
+
+    async def begin(stream: DueStream, due: list[DueFlow], received_s: float, *, wait: bool) -> None:
         try:
-            begun = await begin_due(due, ownership.epochs)
+            begun = await begin_due(due, ownership.epochs, wait=wait)
         except Exception as error:
             failing.note(str(error), flows=len(due), error=error)
             await stream.answer([_retry(flow) for flow in due])
@@ -62,6 +64,8 @@ def due_loop(
         if begun.runs:
             background.begin(hand_over(begun.runs), "handing over of due cycles")
         await stream.answer(begun.answers)
+        if begun.late:
+            background.begin(begin(stream, begun.late, received_s, wait=True), "beginning of cycles of large flows")
         for _, early in groupby(sorted(begun.early, key=_planned_ms), _planned_ms):
             background.begin(retry_when_due(stream, list(early), received_s), "beginning of cycles on time")
 

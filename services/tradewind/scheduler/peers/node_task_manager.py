@@ -26,9 +26,10 @@ from tradewind.scheduler.domain.submission import ComponentView, StopOrder, Subm
 from tradewind.scheduler.domain.system_limits import SystemLimits
 from tradewind.scheduler.peers.calls import calling
 from tradewind.scheduler.peers.event_stream import EventStreamPeer, component_end, run_name_of
-from tradewind.scheduler.peers.submission_mapping import add_plan, add_run, answer_of
+from tradewind.scheduler.peers.submission_mapping import add_plans, add_run, answer_of
 from tradewind.scheduler.peers.submissions import SubmissionStream
 from tradewind.server.access.identity import is_restricted
+from tradewind.server.large_work import in_thread_if
 from tradewind.server.paging import MAX_PAGE_SIZE
 from tradewind.server.reasons import Reason
 from tradewind.server.timestamps import milliseconds, set_timestamp
@@ -49,13 +50,16 @@ class NodeTaskManagerPeer:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = NodeTaskManagerServiceStub(channel)
         self._submissions = SubmissionStream(NAME, self._stub.StreamSubmissions)
+        self._large_submissions = SubmissionStream(NAME, self._stub.StreamSubmissions)
+        """Of large flows, whose plans take long to store."""
 
     def events(self) -> EventStreamPeer:
         return EventStreamPeer(NAME, self._stub.ReceiveEvents())
 
     async def close(self) -> None:
-        """End the stream of submissions."""
+        """End the streams of submissions."""
         await self._submissions.close()
+        await self._large_submissions.close()
 
     async def cache_names(self) -> Collection[str] | None:
         try:
@@ -85,9 +89,10 @@ class NodeTaskManagerPeer:
         request = pb2.StreamSubmissionsRequest()
         for submission in runs:
             add_run(request.request, submission)
-        for plan in plans:
-            add_plan(request.request, plan)
-        return [answer_of(result) for result in await self._submissions.submit(request)]
+        large = any(submission.large for submission in runs)
+        await in_thread_if(large and bool(plans), add_plans, request.request, plans)
+        stream = self._large_submissions if large else self._submissions
+        return [answer_of(result) for result in await stream.submit(request)]
 
     async def stop(self, order: StopOrder) -> None:
         request = pb2.StopComponentRequest(

@@ -1,5 +1,7 @@
 """Maps runs and plans to the node task manager's messages, and its answers back."""
 
+from collections.abc import Iterable
+
 from tradewind.api.node_task_manager.v1 import cache_pb2, component_pb2, node_task_pb2, retry_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.scheduler.domain.cache_definition import CacheDefinition, CacheScope
@@ -79,8 +81,13 @@ def add_run(request: pb2.SubmitComponentsRequest, submission: Submission) -> Non
     set_timestamp(run.begun_at, facts.start_ms)
 
 
-def add_plan(request: pb2.SubmitComponentsRequest, plan: ComponentPlan) -> None:
-    """Add the plan of a component."""
+def add_plans(request: pb2.SubmitComponentsRequest, plans: Iterable[ComponentPlan]) -> None:
+    """Add the plans of components."""
+    for plan in plans:
+        _add_plan(request, plan)
+
+
+def _add_plan(request: pb2.SubmitComponentsRequest, plan: ComponentPlan) -> None:
     message = request.plans.add(
         digest=plan.digest, failure_policy=_POLICY[plan.failure_policy], max_running=plan.max_running
     )

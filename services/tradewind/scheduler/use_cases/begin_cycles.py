@@ -1,6 +1,6 @@
 """Begins cycles of many flows at once, in few script calls whatever their partitions."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from tradewind.scheduler.domain.backfill import BackfillStep
@@ -72,6 +72,7 @@ class BeginResult(NamedTuple):
 
 
 _NOT_FOUND = BeginResult(BeginAnswer(BeginOutcome.NOT_FOUND))
+_NOT_PARSED = BeginResult(BeginAnswer(BeginOutcome.REVISION_CHANGED))
 
 
 class BeginCycles:
@@ -95,35 +96,52 @@ class BeginCycles:
         self._wake = wake
         self._check_in_ms = check_in_ms
 
-    async def __call__(self, requests: Sequence[CycleRequest], epochs: Epochs = NOT_OWNER) -> list[BeginResult]:
+    async def __call__(
+        self, requests: Sequence[CycleRequest], epochs: Epochs = NOT_OWNER, *, wait: bool = True
+    ) -> list[BeginResult]:
         """Begin cycles, each judged by itself; return the answers in the order of the requests.
 
         With `epochs` the caller acts as the owner of the partitions. Requests for one flow keep their order; those for
-        different flows do not depend on each other.
+        different flows do not depend on each other. Without `wait`, requests are answered `revision_changed` whose
+        flows have definitions that take long to parse, so that the others do not wait for that.
         """
         results = [_NOT_FOUND] * len(requests)
         places: Sequence[int] = range(len(requests))
         for attempt in range(_REVISIONS_TRIED):
-            if attempt:
-                await self._definitions.load(sorted({requests[place].flow_id for place in places}))
-            places = await self._attempt(requests, places, results, epochs)
+            flow_ids = {requests[place].flow_id for place in places}
+            definitions = await self._definitions_of(flow_ids, anew=attempt > 0, wait=wait)
+            places = await self._attempt(requests, places, definitions, results, epochs)
             if not places:
                 break
         return results
 
+    async def _definitions_of(
+        self, flow_ids: Collection[str], *, anew: bool, wait: bool
+    ) -> Mapping[str, PlannedFlow | None]:
+        """Return definitions, those at hand unless they are to be read `anew`; None for a flow that does not exist."""
+        current = self._definitions.current
+        known = {} if anew else {each: planned for each in flow_ids if (planned := current(each)) is not None}
+        if len(known) == len(flow_ids):
+            return known
+        unknown = sorted(each for each in flow_ids if each not in known)
+        return {**known, **await self._definitions.load(unknown, large=wait)}
+
     async def _attempt(
-        self, requests: Sequence[CycleRequest], places: Sequence[int], results: list[BeginResult], epochs: Epochs
+        self,
+        requests: Sequence[CycleRequest],
+        places: Sequence[int],
+        definitions: Mapping[str, PlannedFlow | None],
+        results: list[BeginResult],
+        epochs: Epochs,
     ) -> list[int]:
         """Begin the requests at the indexes `places`; return the indexes of those whose definition was out of date."""
-        current = self._definitions.current
-        unknown = {requests[place].flow_id for place in places if current(requests[place].flow_id) is None}
-        if unknown:
-            await self._definitions.load(sorted(unknown))
         begin_requests: list[tuple[int, PlannedFlow, BeginRequest]] = []
         for place in places:
-            planned = current(requests[place].flow_id)
+            planned = definitions.get(requests[place].flow_id)
             if planned is not None:
                 begin_requests.append((place, planned, self._begin_request(requests[place], planned)))
+            else:
+                results[place] = _NOT_FOUND if requests[place].flow_id in definitions else _NOT_PARSED
         if not begin_requests:
             return []
         traceparents = [request.traceparent for _, _, request in begin_requests]

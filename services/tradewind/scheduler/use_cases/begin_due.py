@@ -1,7 +1,7 @@
 """Begins the cycles of flows that are due, at their times or for events."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import CycleOrigin
@@ -19,11 +19,15 @@ _SUPERSEDED = {BeginOutcome.NOT_RUNNING, BeginOutcome.STALE_EPOCH, BeginOutcome.
 
 @dataclass(frozen=True, slots=True)
 class BegunDue:
-    """The answers to the triggers, the runs to hand over, and the flows to try again when they are due."""
+    """The answers to the triggers, the runs to hand over, and the flows to try again when they are due.
+
+    Flows in `late` are to be tried again at once, by themselves: their definitions take long to parse.
+    """
 
     answers: list[DueAnswer]
     runs: list[PlannedRun]
     early: list[DueFlow]
+    late: list[DueFlow] = field(default_factory=list)
 
 
 class BeginDue:
@@ -32,10 +36,11 @@ class BeginDue:
     def __init__(self, begin: BeginCycles) -> None:
         self._begin = begin
 
-    async def __call__(self, due: Sequence[DueFlow], epochs: Epochs) -> BegunDue:
+    async def __call__(self, due: Sequence[DueFlow], epochs: Epochs, *, wait: bool = False) -> BegunDue:
         """Begin cycles as the owner of their partitions, including cycles that are due in a moment.
 
-        A trigger of a partition that has a newer owner gets no answer: its lease goes to the newer owner.
+        A trigger of a partition that has a newer owner gets no answer: its lease goes to the newer owner. With `wait`,
+        none is late: all wait until all definitions are parsed.
         """
         requests = [
             CycleRequest(
@@ -53,16 +58,20 @@ class BeginDue:
         answers: list[DueAnswer] = []
         runs: list[PlannedRun] = []
         early: list[DueFlow] = []
-        for flow, begun in zip(due, await self._begin(requests, epochs), strict=True):
+        late: list[DueFlow] = []
+        for flow, begun in zip(due, await self._begin(requests, epochs, wait=wait), strict=True):
             if begun.answer.outcome is BeginOutcome.EARLY:
                 early.append(flow)
+                continue
+            if begun.answer.outcome is BeginOutcome.REVISION_CHANGED and not wait:
+                late.append(flow)
                 continue
             answer = _answer(flow, begun)
             if answer is not None:
                 answers.append(answer)
             if (run := begun.run) is not None:
                 runs.append(run)
-        return BegunDue(answers, runs, early)
+        return BegunDue(answers, runs, early, late)
 
 
 def _answer(flow: DueFlow, begun: BeginResult) -> DueAnswer | None:

@@ -1,9 +1,12 @@
 """Definitions of flows, parsed once and kept in memory by flow and revision."""
 
+import asyncio
+import itertools
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from tradewind.scheduler.domain.beginning import CycleShape
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -13,11 +16,14 @@ from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.weather import definition_from_json
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.server.built_in import FLOW
+from tradewind.server.large_work import LARGE_BYTES, in_thread_if
 
-_NODE_BYTES = 200
-_EDGE_BYTES = 100
 _INPUT_BYTES = 2048
 """How many bytes of inputs weigh as much as one node: 1 MiB weighs as much as the 500 nodes of a batch."""
+
+NODES_AT_ONCE = 500
+"""The most nodes of a batch that is submitted, unless it is a single run."""
+_LARGE_PLANS = 256 * 1024
 
 MAX_NODES = 500_000
 """How many nodes the definitions kept in memory may have in all."""
@@ -32,7 +38,7 @@ _Key = tuple[str, int, str]
 class PlannedFlow:
     """One revision of a flow, ready to run. `components` pairs component ids with the digests of their plans.
 
-    `entry_types` are the node types of its entry nodes.
+    `entry_types` are the node types of its entry nodes, `plans_size` is what the bodies of all plans take in messages.
     """
 
     shape: CycleShape
@@ -40,16 +46,17 @@ class PlannedFlow:
     plans: Mapping[str, ComponentPlan]
     sinks: tuple[str, ...]
     entry_types: frozenset[str]
+    plans_size: int
 
     @property
     def weight(self) -> int:
         """The number of nodes in a run."""
         return len(self.shape.node_ids)
 
-    def plan_size(self, digest: str) -> int:
-        """Return roughly how many bytes the body of a plan takes in a message."""
-        plan = self.plans[digest]
-        return sum(len(node.config_json) + _NODE_BYTES for node in plan.nodes) + len(plan.edges) * _EDGE_BYTES
+    @property
+    def large(self) -> bool:
+        """Whether a run of it is submitted beside those of other flows, because storing its plans takes long."""
+        return self.weight > NODES_AT_ONCE or self.plans_size > _LARGE_PLANS
 
 
 class PlannedRun(NamedTuple):
@@ -90,41 +97,81 @@ def planned_flow(flow_id: str, user_id: str, revision: int, digest: str, definit
         {plan.digest: plan for plan in plans},
         tuple(node.node_id for node in definition.nodes if node.node_id not in sources),
         frozenset(node.node_type for node in definition.nodes if node.node_id not in targets),
+        sum(plan.size for plan in plans),
     )
 
 
+class _Current(NamedTuple):
+    """The revision of a flow that was current when the record was read; `reading` numbers the readings of records."""
+
+    planned: PlannedFlow
+    reading: int
+
+
 class Definitions:
-    """Provides planned flows. The current revision of a flow is a guess, which is checked when a cycle begins."""
+    """Provides planned flows. The current revision of a flow is a guess, which is checked when a cycle begins.
+
+    Large definitions are parsed in a thread. Meanwhile others may read the same flow, so what was read later stays; and
+    a revision that several ask for is parsed once.
+    """
 
     def __init__(self, flows: FlowRecords, max_nodes: int = MAX_NODES) -> None:
         self._flows = flows
         self._max_nodes = max_nodes
         self._nodes = 0
         self._known: OrderedDict[_Key, PlannedFlow] = OrderedDict()
-        self._current: dict[str, PlannedFlow] = {}
+        self._current: dict[str, _Current] = {}
+        self._readings = itertools.count()
+        self._parsing: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
+        self._long: set[str] = set()
+        """Flows whose definitions are being parsed, and take long."""
 
     def current(self, flow_id: str) -> PlannedFlow | None:
         """Return the current revision as far as it is known here, None when it is not known."""
-        planned = self._current.get(flow_id)
-        if planned is not None:
-            self._touch((flow_id, planned.shape.revision, planned.shape.digest))
+        current = self._current.get(flow_id)
+        if current is None:
+            return None
+        planned = current.planned
+        self._touch((flow_id, planned.shape.revision, planned.shape.digest))
         return planned
 
-    async def load(self, flow_ids: Sequence[str]) -> None:
-        """Learn the current revisions of flows; a flow that is not on record is forgotten."""
+    async def load(self, flow_ids: Sequence[str], *, large: bool = True) -> Mapping[str, PlannedFlow | None]:
+        """Learn and return the current revisions of flows, None for a flow that is not on record.
+
+        Those that take long to parse come last; without `large`, they are left out.
+        """
+        if not large:
+            flow_ids = [each for each in flow_ids if each not in self._long]
+        found: dict[str, PlannedFlow | None] = {}
+        long: list[tuple[FlowRecord, int]] = []
         for flow_id, record in zip(flow_ids, await self._flows.find(flow_ids), strict=True):
             if record is None:
                 self._current.pop(flow_id, None)
+                found[flow_id] = None
+            elif _is_large(record.config_json) and _key(record) not in self._known:
+                long.append((record, next(self._readings)))
             else:
-                self.set_current(record)
+                found[flow_id] = await self.learn(record)
+        for record, reading in long if large else ():
+            self._long.add(record.flow_id)
+            try:
+                found[record.flow_id] = await self.learn(record, reading=reading)
+            finally:
+                self._long.discard(record.flow_id)
+        return found
 
-    def set_current(self, record: FlowRecord, definition: FlowDefinition | None = None) -> PlannedFlow:
-        """Take the definition in a record as the current one; it need not be read if it is given as well."""
-        key = (record.flow_id, record.revision, record.digest[:_DIGEST])
-        planned = self._touch(key)
-        if planned is None or planned.shape.user_id != record.user_id:
-            planned = self._cache(key, record.user_id, record.config_json, definition)
-        self._current[record.flow_id] = planned
+    async def learn(
+        self, record: FlowRecord, definition: FlowDefinition | None = None, *, reading: int | None = None
+    ) -> PlannedFlow:
+        """Take the definition in a record as the current one; it need not be parsed if it is given as well.
+
+        The record was just read, unless `reading` says when.
+        """
+        reading = next(self._readings) if reading is None else reading
+        planned = await self._planned(_key(record), record.user_id, record.config_json, definition)
+        current = self._current.get(record.flow_id)
+        if current is None or current.reading < reading:
+            self._current[record.flow_id] = _Current(planned, reading)
         return planned
 
     async def of_run(self, run: ChainState) -> PlannedFlow | None:
@@ -135,7 +182,7 @@ class Definitions:
         if known is not None:
             return known
         text = await self._flows.definition(flow_id, facts.revision)
-        return None if text is None else self._cache(key, facts.user_id, text)
+        return None if text is None else await self._planned(key, facts.user_id, text)
 
     def forget(self, flow_id: str) -> None:
         """Forget which revision of a flow is current."""
@@ -147,17 +194,36 @@ class Definitions:
             self._known.move_to_end(key)
         return planned
 
-    def _cache(
+    async def _planned(
         self, key: _Key, user_id: str, config_json: str, definition: FlowDefinition | None = None
     ) -> PlannedFlow:
-        flow_id, revision, digest = key
-        planned = planned_flow(flow_id, user_id, revision, digest, definition or definition_from_json(config_json))
+        async with self._parsing.setdefault(key, asyncio.Lock()):
+            planned = self._touch(key)
+            if planned is None or planned.shape.user_id != user_id:
+                planned = await in_thread_if(_is_large(config_json), _parsed, key, user_id, config_json, definition)
+                self._keep(key, planned)
+            return planned
+
+    def _keep(self, key: _Key, planned: PlannedFlow) -> None:
         before = self._known.pop(key, None)
         self._nodes += planned.weight - (before.weight if before else 0)
         self._known[key] = planned
         while self._nodes > self._max_nodes and len(self._known) > 1:
             (flow_id, *_), oldest = self._known.popitem(last=False)
             self._nodes -= oldest.weight
-            if self._current.get(flow_id) is oldest:
+            current = self._current.get(flow_id)
+            if current is not None and current.planned is oldest:
                 del self._current[flow_id]
-        return planned
+
+
+def _key(record: FlowRecord) -> _Key:
+    return record.flow_id, record.revision, record.digest[:_DIGEST]
+
+
+def _is_large(config_json: str) -> bool:
+    return len(config_json) > LARGE_BYTES
+
+
+def _parsed(key: _Key, user_id: str, config_json: str, definition: FlowDefinition | None) -> PlannedFlow:
+    flow_id, revision, digest = key
+    return planned_flow(flow_id, user_id, revision, digest, definition or definition_from_json(config_json))

@@ -1,8 +1,12 @@
-"""Hands over begun cycles to the node task manager, in natural batches, scheduled cycles before all others."""
+"""Hands over begun cycles to the node task manager, in natural batches, scheduled cycles before all others.
+
+Cycles of large flows are handed over beside them, one by one.
+"""
 
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -15,7 +19,7 @@ from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused, PeerUnavailable
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, CycleRequest
-from tradewind.scheduler.use_cases.definitions import PlannedRun
+from tradewind.scheduler.use_cases.definitions import NODES_AT_ONCE, PlannedRun
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_orders
@@ -23,7 +27,6 @@ from tradewind.server.batching import Batcher
 from tradewind.server.clock import Clock
 from tradewind.server.incidents import IncidentLog
 
-NODES_AT_ONCE = 500
 _PLAN_BYTES = 1024 * 1024
 _NUMBERS_TRIED = 24
 _RETRY_MS = (1_000, 30_000)
@@ -36,12 +39,21 @@ _Refusal = tuple[ChainState, str, int]
 """The state of a run that has to wait, why, and for how many ms at least."""
 
 
+class HandedOver(NamedTuple):
+    """A group of `size` runs that is being submitted, and a future for their states afterwards, in order."""
+
+    size: int
+    states: "asyncio.Future[list[ChainState]]"
+    large: bool
+
+
 @dataclass(slots=True)
 class _Group:
-    """Runs that are submitted together, and their weight."""
+    """Runs that are submitted together, and their weight; a `large` one is a single run of a large flow."""
 
     runs: list[PlannedRun]
     weight: int
+    large: bool = False
 
     @property
     def scheduled(self) -> bool:
@@ -77,18 +89,23 @@ class HandOver:
         self._batcher: Batcher[_Group, list[ChainState]] = Batcher(
             self._flush, weigh=lambda group: group.weight, max_weight=NODES_AT_ONCE
         )
+        self._large: Batcher[_Group, list[ChainState]] = Batcher(self._flush, max_items=1)
 
-    def begin(self, runs: Sequence[PlannedRun]) -> list[tuple[int, "asyncio.Future[list[ChainState]]"]]:
-        """Submit runs in groups; return the size of each group and a future for its states afterwards, in order.
+    def begin(self, runs: Sequence[PlannedRun]) -> list[HandedOver]:
+        """Submit runs in groups, and return these in order.
 
         A run that was refused, or could not be sent, has the reason in its record. A run whose name turned out to be
         taken has another number.
         """
-        return [(len(group.runs), self._batcher.submit(group, urgent=group.scheduled)) for group in _grouped(runs)]
+        return [self._begin_group(group) for group in _grouped(runs)]
+
+    def _begin_group(self, group: _Group) -> HandedOver:
+        batcher = self._large if group.large else self._batcher
+        return HandedOver(len(group.runs), batcher.submit(group, urgent=group.scheduled), group.large)
 
     async def __call__(self, runs: Sequence[PlannedRun]) -> list[ChainState]:
         """Submit runs and return their states afterwards."""
-        return [state for _, submitted in self.begin(runs) for state in await submitted]
+        return [state for group in self.begin(runs) for state in await group.states]
 
     async def _flush(self, groups: list[_Group]) -> list[list[ChainState]]:
         states = iter(await self._submit([run for group in groups for run in group.runs]))
@@ -208,7 +225,7 @@ def retry_after(age_ms: int, least_ms: int = 0) -> int:
 
 
 def _submission(run: PlannedRun) -> Submission:
-    return Submission(run.state, run.planned.components)
+    return Submission(run.state, run.planned.components, run.planned.large)
 
 
 def _name_is_taken(answer: SubmitAnswer) -> bool:
@@ -225,12 +242,13 @@ def _refusal_text(answer: SubmitAnswer) -> str:
 
 
 def _grouped(runs: Sequence[PlannedRun]) -> list[_Group]:
-    """Return runs in groups of at most a batch's weight; a heavier run gets a group of its own."""
+    """Return runs in groups of at most a batch's weight; a run that is heavier, or large, gets a group of its own."""
     groups: list[_Group] = []
     for run in runs:
         weight = run.weight
-        if not groups or groups[-1].weight + weight > NODES_AT_ONCE:
-            groups.append(_Group([], 0))
+        large = run.planned.large
+        if not groups or large or groups[-1].large or groups[-1].weight + weight > NODES_AT_ONCE:
+            groups.append(_Group([], 0, large))
         groups[-1].runs.append(run)
         groups[-1].weight += weight
     return groups
@@ -249,11 +267,11 @@ def _by_plan_size(
     for place in places:
         run, wanted = runs[place], answers[place].unknown_plans
         inputs = len(run.state.facts.inputs_json)
-        more = inputs + sum(run.planned.plan_size(digest) for digest in wanted if digest not in sent)
+        more = inputs + sum(run.planned.plans[digest].size for digest in wanted if digest not in sent)
         if not batches or size + more > _PLAN_BYTES:
             batches.append([])
             sent.clear()
-            size, more = 0, inputs + sum(map(run.planned.plan_size, wanted))
+            size, more = 0, inputs + sum(run.planned.plans[digest].size for digest in wanted)
         batches[-1].append(place)
         sent.update(wanted)
         size += more

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from tradewind.scheduler.domain.beginning import BeginOutcome
@@ -72,7 +73,10 @@ class RunCycles:
         self._states = states
         self._definitions = definitions
         self._batcher: Batcher[Sequence[CycleRequest], list[BeginResult]] = Batcher(
-            self._flush, weigh=len, max_weight=MAX_AT_ONCE, gate=self._submitted
+            partial(self._flush, wait=False), weigh=len, max_weight=MAX_AT_ONCE, gate=self._submitted
+        )
+        self._late: Batcher[Sequence[CycleRequest], list[BeginResult]] = Batcher(
+            partial(self._flush, wait=True), weigh=len, max_weight=MAX_AT_ONCE
         )
         self._submitting: asyncio.Future[list[ChainState]] | None = None
 
@@ -93,7 +97,7 @@ class RunCycles:
             for first in range(0, len(requests), GROUP):
                 if len(groups) >= GROUPS_AT_ONCE and groups[-GROUPS_AT_ONCE].submitted_runs:
                     await asyncio.wait((groups[-GROUPS_AT_ONCE].submitted_runs[-1].submitted,))
-                begun = await self._batcher.submit(requests[first : first + GROUP])
+                begun = await self._begun(requests[first : first + GROUP])
                 groups.append(self._submit_begun(begun, wait=wait_s > 0))
             loop = asyncio.get_running_loop()
             until = loop.time() + wait_s
@@ -111,6 +115,15 @@ class RunCycles:
                     run.submitted.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise
         return [result for group in groups for result in group.results]
+
+    async def _begun(self, requests: Sequence[CycleRequest]) -> list[BeginResult]:
+        """Begin requests together with those of other calls; those that wait for definitions go by themselves."""
+        begun = await self._batcher.submit(requests)
+        late = [at for at, each in enumerate(begun) if each.answer.outcome is BeginOutcome.REVISION_CHANGED]
+        if late:
+            for at, each in zip(late, await self._late.submit([requests[at] for at in late]), strict=True):
+                begun[at] = each
+        return begun
 
     def _submit_begun(self, begun: Sequence[BeginResult], *, wait: bool) -> _Group:
         """Submit the cycles that have begun; the wait for their ends begins before that."""
@@ -142,10 +155,11 @@ class RunCycles:
         """Submit cycles and return, for each, where to find its state afterwards."""
         runs = [PlannedRun(r.state, r.planned) for r in started if r.state is not None and r.planned is not None]
         submitted_runs: list[_Submitted] = []
-        for size, submitted in self._hand_over.begin(runs):
+        for size, submitted, large in self._hand_over.begin(runs):
             first = len(submitted_runs)
             submitted_runs += [_Submitted(started[first + place], submitted, place) for place in range(size)]
-            self._submitting = submitted
+            if not large:
+                self._submitting = submitted
         return submitted_runs
 
     async def _submitted(self) -> None:
@@ -165,9 +179,9 @@ class RunCycles:
             result.planned = await self._definitions.of_run(state) if state is not None else None
         return [result for result in duplicates if result.state is not None]
 
-    async def _flush(self, groups: list[Sequence[CycleRequest]]) -> list[list[BeginResult]]:
+    async def _flush(self, groups: list[Sequence[CycleRequest]], *, wait: bool) -> list[list[BeginResult]]:
         requests = groups[0] if len(groups) == 1 else [request for group in groups for request in group]
-        begun = iter(await self._begin(requests))
+        begun = iter(await self._begin(requests, wait=wait))
         return [[next(begun) for _ in group] for group in groups]
 
 

@@ -99,7 +99,7 @@ class StoreDefinition:
         if outcome is RegisterOutcome.MOVED:
             raise etag_conflict(flow)
         is_stored = flow.config_json == registration.config_json
-        self._definitions.set_current(flow, definition if is_stored else None)
+        await self._definitions.learn(flow, definition if is_stored else None)
         if changed and flow.status is FlowStatus.RUNNING:
             flow = await self._change_flow.settled(flow_id)
         return Registered(flow, changed, tuple(warnings))
