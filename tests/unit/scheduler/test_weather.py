@@ -15,7 +15,8 @@ from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.flow_analysis import analyze
 from tradewind.scheduler.domain.flow_definition import FlowDefinition, OverlapPolicy
-from tradewind.scheduler.domain.json_text import UNREADABLE, read_json_text
+from tradewind.scheduler.domain.json_text import UNREADABLE, canonical_json, read_json_text
+from tradewind.scheduler.domain.json_values import exact_value
 from tradewind.scheduler.domain.key_rate import KeyRate
 from tradewind.scheduler.domain.node_definition import EdgeDefinition, NodeDefinition, RunIf
 from tradewind.scheduler.domain.retry_definition import RetryDefinition
@@ -272,6 +273,8 @@ def test_definition_round_trips_through_every_format(weather: Weather) -> None:
     assert definition_of(as_doubles(weather), from_struct=True) == definition
     assert definition_from_json(definition.to_json()) == definition
     assert definition_from_json(definition.to_json()).to_json() == definition.to_json()
+    assert definition.to_json() == canonical_json(definition.to_weather())
+    assert read_weather(weather).size == len(canonical_json(exact_value(weather, FaultList())).encode())
     assert analyze(read_weather_json(json.dumps(weather))).definition == definition
 
 

@@ -9,6 +9,7 @@ from tradewind.scheduler.domain.cache_definition import CacheDefinition
 from tradewind.scheduler.domain.concurrency import Concurrency
 from tradewind.scheduler.domain.fan_out import FanOut
 from tradewind.scheduler.domain.intervals import format_duration
+from tradewind.scheduler.domain.json_text import canonical_json, joined_object
 from tradewind.scheduler.domain.key_rate import KeyRate
 from tradewind.scheduler.domain.retry_definition import RetryDefinition
 
@@ -53,9 +54,19 @@ class NodeDefinition:
 
     def to_weather(self) -> dict[str, Any]:
         """Return it in Weather Syntax, without fields at their defaults."""
+        config = {"config": json.loads(self.config_json)} if self.config_json != "{}" else {}
+        return self._without_config() | config
+
+    def to_json(self) -> str:
+        """Return it as canonical JSON text of Weather Syntax."""
+        weather = self._without_config()
+        if self.config_json == "{}":
+            return canonical_json(weather)
+        fields = {name: canonical_json(value) for name, value in weather.items()}
+        return joined_object(fields | {"config": self.config_json})
+
+    def _without_config(self) -> dict[str, Any]:
         weather: dict[str, Any] = {"id": self.node_id, "type": self.node_type}
-        if self.config_json != "{}":
-            weather["config"] = json.loads(self.config_json)
         if self.run_if is not RunIf.ALL_SUCCEEDED:
             weather["run_if"] = self.run_if.value
         if self.schedule_to_start_ms != SCHEDULE_TO_START_MS:

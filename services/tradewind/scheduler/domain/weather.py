@@ -99,10 +99,24 @@ def read_weather(value: object, *, from_struct: bool = False, earlier: FaultList
     """
     faults = FaultList() if earlier is None else earlier.copy()
     exact = exact_value(value, faults, from_struct=from_struct)
-    size = len(canonical_json(exact).encode())
+    size = _size_of(exact)
     if size > LARGEST_FLOW_BYTES:
         faults.add("flow", _too_large(size))
     return _read(exact, faults, size)
+
+
+def _size_of(value: Any) -> int:
+    """Return how many bytes a value takes as JSON, measured in pieces."""
+    if not isinstance(value, dict):
+        return len(canonical_json(value).encode())
+    lists = [items for items in value.values() if isinstance(items, list)]
+    rest = {name: [] if isinstance(item, list) else item for name, item in value.items()}
+    commas = sum(max(0, len(items) - 1) for items in lists)
+    return (
+        len(canonical_json(rest).encode())
+        + commas
+        + sum(len(canonical_json(i).encode()) for each in lists for i in each)
+    )
 
 
 def definition_from_json(text: str) -> FlowDefinition:
