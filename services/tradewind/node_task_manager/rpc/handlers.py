@@ -153,13 +153,13 @@ class NodeTaskManagerHandlers(
             views, following = await self.records.node_tasks(
                 run, user_id, after, limit, outputs=outputs, only=request.node_ids
             )
-        wants_signals = request.include_signals and not request.items_of
-        signals = await self.records.signals(views, user_id) if wants_signals else []
-        return pb2.ListNodeTasksResponse(
-            node_tasks=[mapping.node_task(each) for each in views],
-            signals=await in_thread_if(len(signals) > _MANY_SIGNALS, mapping.signals, signals),
-            next_page_token=page_token(following or None),
+        response = pb2.ListNodeTasksResponse(
+            node_tasks=[mapping.node_task(each) for each in views], next_page_token=page_token(following or None)
         )
+        if request.include_signals and not request.items_of:
+            signals = await self.records.signals(views, user_id)
+            response.signals.extend(await in_thread_if(len(signals) > _MANY_SIGNALS, mapping.signals, signals))
+        return response
 
     async def ListWorkerTasks(
         self, request: pb2.ListWorkerTasksRequest, context: Context
