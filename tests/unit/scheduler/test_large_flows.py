@@ -22,6 +22,7 @@ from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
 from tradewind.scheduler.use_cases.begin_due import BeginDue
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
+from tradewind.scheduler.use_cases.flow_paths import edges_from
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.server.large_work import LARGE_BYTES
 
@@ -176,6 +177,30 @@ async def test_cycle_begins_though_its_definition_gives_way_to_others_meanwhile(
     scheduler.definitions._max_nodes = 5
     begun = await scheduler.begin([CycleRequest(name) for name in "abc"])
     assert [each.answer.outcome for each in begun] == [BeginOutcome.BEGUN] * 3
+
+
+async def test_definitions_of_large_flows_that_are_named_are_looked_through_in_a_thread() -> None:
+    scheduler = MemoryScheduler()
+    names = [f"f{at:02}" for at in range(45)]
+    for name in names:
+        await scheduler.register(name, config=LARGE if name == "f07" else "")
+    find = scheduler.stores.flows.find
+    read: list[int] = []
+    threads: dict[str, int] = {}
+
+    async def found(flow_ids: Sequence[str]) -> list[FlowRecord | None]:
+        read.append(len(flow_ids))
+        return await find(flow_ids)
+
+    def next_of(record: FlowRecord) -> Sequence[str]:
+        threads[record.flow_id] = threading.get_ident()
+        return ()
+
+    scheduler.stores.flows.find = found  # type: ignore[method-assign]
+    reached = await edges_from(scheduler.stores.flows, "new", "", names, next_of)
+    assert reached.edges == {"new": names} | dict.fromkeys(names, ())
+    assert [name for name in names if threads[name] != threading.get_ident()] == ["f07"]
+    assert read == [20, 20, 5]
 
 
 class StoresPlans(DirectNodeTasks):

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, FlowRecord
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.server.faults import Violation
+from tradewind.server.large_work import LARGE_BYTES, in_thread_if
 
 MAX_FLOWS = 1000
 """The most flows to look at; a longer chain of flows that run others is ended at run time, by the depth of cycles."""
+
+_READ_AT_ONCE = 20
+"""How many flows are read at once: whole, however large they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +45,16 @@ async def edges_from(
     of_others: set[str] = set()
     level = [each for each in dict.fromkeys(named) if each != flow_id]
     while level and len(edges) <= MAX_FLOWS:
-        for each, record in zip(level, await flows.find(level), strict=True):
-            edges[each] = next_of(record) if record is not None and record.user_id == owner else ()
-            if record is None:
-                unknown.add(each)
-            elif record.user_id != owner:
-                of_others.add(each)
+        for first in range(0, len(level), _READ_AT_ONCE):
+            some = level[first : first + _READ_AT_ONCE]
+            for each, record in zip(some, await flows.find(some), strict=True):
+                edges[each] = ()
+                if record is None:
+                    unknown.add(each)
+                elif record.user_id != owner:
+                    of_others.add(each)
+                else:
+                    edges[each] = await in_thread_if(len(record.config_json) > LARGE_BYTES, next_of, record)
         level = sorted({following for each in level for following in edges[each]} - edges.keys())
     return ReachedFlows(edges, unknown, of_others)
 
