@@ -32,7 +32,7 @@ WHOLE = Limits(
     output_bytes=OUTPUT_BYTES,
 )
 CUT = replace(WHOLE, records_per_script=3)
-SEEDS = {"embedded": 30, "cluster": 5, "system": 10}
+SEEDS = {"embedded": 20, "cluster": 5, "system": 5}
 CHUNKS = [(kind, first) for kind in redis_kinds() for first in range(0, SEEDS[kind], 5)]
 
 

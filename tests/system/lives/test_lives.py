@@ -17,7 +17,7 @@ import structlog
 from tests.house.project import ROOT
 from tests.system.lives.life import live
 
-SEEDS = range(10)
+SEEDS = range(8)
 DISTURBED = 4
 """The seed of a life in which much goes wrong."""
 LASTS_S = float(os.environ.get("LIVES_SECONDS", "300"))
