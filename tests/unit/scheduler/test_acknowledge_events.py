@@ -12,7 +12,7 @@ from tests.waiting import until
 from tradewind.scheduler.domain.chain_state import ComponentEnd
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
-from tradewind.scheduler.domain.submission import ComponentEvent
+from tradewind.scheduler.domain.submission import ComponentEvent, OpenComponentEvent
 from tradewind.scheduler.loops import acknowledging, event_queue, events
 from tradewind.scheduler.loops.acknowledging import Acks
 from tradewind.scheduler.loops.event_queue import EventQueue
@@ -118,7 +118,7 @@ class SlowSubFlows:
         self.released = asyncio.Event()
         self.handled: list[str] = []
 
-    async def handle(self, events: Sequence[SubFlowEvent]) -> None:
+    async def handle(self, events: Sequence[Event]) -> None:
         await self.released.wait()
         self.handled += [each.event_id for each in events]
 
@@ -166,11 +166,26 @@ class OwnerOfAll:
         assert not partitions
 
 
-async def test_last_event_is_acknowledged_when_an_earlier_one_is_handled_after_it(
+class Owner(OwnerOfAll):
+    """Owns some partitions, until it loses them."""
+
+    def __init__(self, partitions: Collection[int]) -> None:
+        self.owned = set(partitions)
+
+    def owns(self, partition: int) -> bool:
+        return partition in self.owned
+
+    def lose(self, partitions: Collection[int], reason: str) -> None:
+        self.owned -= set(partitions)
+
+
+async def test_last_event_is_acknowledged_when_earlier_ones_are_handled_after_it(
     acks: Acks, background: Background
 ) -> None:
-    end = ComponentEvent(RunName("f", 0, 0), "r0", "0", ComponentEnd(), 0, 0, "2")
-    stream, sub_flows = OneBatchStream([event("1"), end]), SlowSubFlows()
+    asked = OpenComponentEvent(RunName("f", 0, 0), "r0", "0", "ann", 0, 0, 0, "2")
+    end = ComponentEvent(RunName("f", 0, 0), "r0", "0", ComponentEnd(), 0, 0, "3")
+    stream, sub_flows, open_components = OneBatchStream([event("1"), asked, end]), SlowSubFlows(), SlowSubFlows()
+    stop_ended_runs: Any = open_components.handle
 
     async def fold(events: Sequence[ComponentEvent], epochs: Mapping[int, int]) -> set[int]:
         asyncio.get_running_loop().call_later(0.001, sub_flows.released.set)
@@ -178,10 +193,14 @@ async def test_last_event_is_acknowledged_when_an_earlier_one_is_handled_after_i
 
     peers: Any = SimpleNamespace(events=lambda: stream, collect=lambda event: None)
     owner: Any = OwnerOfAll()
-    loop = event_loop(peers, fold, peers, owner, background, sub_flows, peers)  # type: ignore[arg-type]
+    loop = event_loop(peers, fold, peers, owner, background, sub_flows, stop_ended_runs)  # type: ignore[arg-type]
     background.begin(loop.run(), "events")
-    await until(lambda: stream.acknowledged, "both are handled")
-    assert stream.acknowledged == [["2"]]
+    await until(lambda: sub_flows.handled, "the first is handled")
+    await asyncio.sleep(0.01)
+    assert stream.acknowledged == [], "the second is not handled"
+    open_components.released.set()
+    await until(lambda: stream.acknowledged, "all are handled")
+    assert stream.acknowledged == [["3"]]
 
 
 async def test_ends_that_cannot_be_put_on_record_are_logged_once(
@@ -205,6 +224,31 @@ async def test_ends_that_cannot_be_put_on_record_are_logged_once(
         background.begin(loop.run(), "events")
         await until(lambda: stream.acknowledged, "it is on record")
     assert [(each["event"], each["what"]) for each in logged] == [("events_not_applied", "the store is away")]
+
+
+async def test_only_events_of_partitions_owned_throughout_are_acknowledged(
+    acks: Acks, background: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other events come again: to whoever owns their partitions."""
+    monkeypatch.setattr(events, "_BACKOFF_S", (0.001, 0.001))
+    ends = [ComponentEvent(RunName("f", 0, 0), "r0", "0", ComponentEnd(), at, 0, str(at)) for at in range(4)]
+    stream, owner, folded = OneBatchStream([event("a", 3), *ends]), Owner(range(3)), list[list[str]]()
+
+    async def fold(events: Sequence[ComponentEvent], epochs: Mapping[int, int]) -> set[int]:
+        folded.append([event.event_id for event in events])
+        if len(folded) == 1:
+            owner.owned.discard(1)
+            raise ConnectionError("the store is away")
+        # The store knows a newer owner of this one.
+        return {2}
+
+    peers: Any = SimpleNamespace(events=lambda: stream, collect=lambda event: None)
+    owning: Any = owner
+    loop = event_loop(peers, fold, peers, owning, background, SlowSubFlows(), peers)  # type: ignore[arg-type]
+    background.begin(loop.run(), "events")
+    await until(lambda: stream.acknowledged, "what was folded is acknowledged")
+    assert folded == [["0", "1", "2"], ["0", "2"]]
+    assert (stream.acknowledged, owner.owned) == ([["0"]], {0})
 
 
 async def test_reader_blocks_while_too_many_batches_wait(

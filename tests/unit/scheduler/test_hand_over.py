@@ -2,10 +2,15 @@
 
 import asyncio
 
+import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
 from tradewind.scheduler.domain.chain_state import STOP, CycleOrigin, StopRequest
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.parent import Parent
+from tradewind.scheduler.domain.rerun import Rerun
+from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import SubmitAnswer, SubmitOutcome
 from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
 from tradewind.scheduler.use_cases.hand_over import retry_after
@@ -13,11 +18,11 @@ from tradewind.scheduler.use_cases.hand_over import retry_after
 
 async def test_batch_holds_at_most_500_nodes() -> None:
     scheduler = MemoryScheduler()
-    await scheduler.register(nodes=60)
+    await scheduler.register(nodes=100)
     scheduler.node_tasks.plans.update(digest for _, digest in (await scheduler.planned()).components)
-    runs = [await scheduler.run() for _ in range(20)]
+    runs = [await scheduler.run() for _ in range(12)]
     await scheduler.hand_over(runs)
-    assert [len(names) for names, _ in scheduler.node_tasks.asked] == [8, 8, 4]
+    assert [len(names) for names, _ in scheduler.node_tasks.asked] == [5, 5, 2]
 
 
 async def test_run_of_over_500_nodes_is_submitted_alone() -> None:
@@ -57,9 +62,10 @@ async def test_unknown_plans_are_sent_once_in_messages_of_a_mebibyte() -> None:
     scheduler = MemoryScheduler()
     for number in range(5):
         await scheduler.register(f"f{number}", config="x" * 250_000 + str(number))
-    runs = [await scheduler.run(f"f{number}") for number in (0, 0, 1, 2, 3, 4, 4)]
+    runs = [await scheduler.run(f"f{number}") for number in (0, 0, 1, 2, 3, 4, 4, 0, 1, 2, 3)]
     await scheduler.hand_over(runs)
-    assert [(len(names), len(plans)) for names, plans in scheduler.node_tasks.asked] == [(7, 0), (5, 4), (2, 1)]
+    sent = [(len(names), len(plans)) for names, plans in scheduler.node_tasks.asked]
+    assert sent == [(11, 0), (5, 4), (5, 4), (1, 1)], "a plan counts again in the next message"
 
 
 async def test_refused_run_does_not_block_others_of_its_batch() -> None:
@@ -128,12 +134,16 @@ async def test_refusal_ends_an_outage() -> None:
 
 async def test_refused_run_is_retried_when_the_answer_says() -> None:
     refused = SubmitAnswer(SubmitOutcome.REFUSED, reason="QUEUE_FULL", retry_ms=7000)
-    scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[refused]))
+    scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[refused, refused]))
     await scheduler.register()
     run = await scheduler.run()
-    (state,) = await scheduler.hand_over([run])
-    assert state.reason == "the node task manager refused it: QUEUE_FULL"
-    assert scheduler.stores.data.open[state.name] == scheduler.clock.now_ms() + 7000
+    for _ in range(2):
+        (state,) = await scheduler.hand_over([run])
+        assert state.reason == "the node task manager refused it: QUEUE_FULL"
+        assert scheduler.stores.data.open[state.name] == scheduler.clock.now_ms() + 7000
+        run = run._replace(state=state)
+    (line,) = scheduler.stores.data.flows["f"].logs[0]
+    assert line.text == "Not submitted yet: the node task manager refused it: QUEUE_FULL", "said once"
 
 
 async def test_taken_cycle_numbers_are_skipped_in_growing_steps() -> None:
@@ -145,9 +155,35 @@ async def test_taken_cycle_numbers_are_skipped_in_growing_steps() -> None:
     run = await scheduler.run()
     (state,) = await scheduler.hand_over([run])
     assert [names[0].cycle for names, _ in node_tasks.asked] == [0, 1, 3, 7]
-    assert state.name.cycle == 7
+    assert (state.name.cycle, state.reason) == (7, "")
     assert state.facts.run_id == run.state.facts.run_id
     assert await scheduler.stores.states.load(run.state.name) is None
+    assert [scheduler.open_states.get(RunName("f", cycle)) for cycle in (0, 1, 3)] == [None] * 3
+
+
+async def test_renumbered_run_keeps_its_facts() -> None:
+    """A node of another flow may wait for it, or a backfill count it."""
+    scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[SubmitAnswer(SubmitOutcome.RUN_CONFLICT)]))
+    await scheduler.register()
+    parent = Parent(RunName("above", 3), "above-run", "sub", 1, depth=2)
+    run = await scheduler.run(
+        origin=CycleOrigin.SUB_FLOW, parent=parent, inputs_json='{"x":1}', traceparent=f"00-{'1' * 32}-{'2' * 16}-01"
+    )
+    facts = run.state.facts._replace(backfill_id=7)
+    (state,) = await scheduler.hand_over([run._replace(state=run.state._replace(facts=facts))])
+    assert (state.name.cycle, state.facts) == (1, facts)
+
+
+async def test_run_that_is_renumbered_after_a_new_revision_runs_that_one() -> None:
+    node_tasks = DirectNodeTasks(outcomes=[SubmitAnswer(SubmitOutcome.RUN_CONFLICT)])
+    scheduler = MemoryScheduler(node_tasks)
+    await scheduler.register()
+    run = await scheduler.run()
+    await scheduler.register(nodes=2)
+    planned = await scheduler.planned()
+    (state,) = await scheduler.hand_over([run])
+    assert (state.facts.revision, state.facts.component_count) == (2, 2)
+    assert node_tasks.asked[-1][1] == [digest for _, digest in planned.components]
 
 
 async def test_run_that_began_no_later_than_its_flow_was_purged_does_not_try_number_after_number() -> None:
@@ -174,6 +210,23 @@ async def test_renumbered_run_keeps_its_stop_request() -> None:
     assert (state.name.cycle, state.stop) == (1, stop)
     assert node_tasks.stopped == [(state.name, "not today")]
     assert scheduler.open_states.get(state.name) == state
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (SubmitAnswer(SubmitOutcome.REFUSED, reason="RESULTS_EXPIRED"), "the results that it was to keep have expired"),
+        (SubmitAnswer(SubmitOutcome.RUN_CONFLICT), "the node task manager has other runs under every number"),
+    ],
+)
+async def test_rerun_that_cannot_go_on_fails(answer: SubmitAnswer, reason: str) -> None:
+    scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[answer]))
+    await scheduler.register()
+    run = await scheduler.run()
+    facts = run.state.facts._replace(rerun=Rerun(0, "before", ()))
+    (state,) = await scheduler.hand_over([run._replace(state=run.state._replace(facts=facts))])
+    assert (state.status, state.reason.startswith(reason)) == (CycleStatus.FAILED, True)
+    assert (await scheduler.state(run.state.name)).status is CycleStatus.FAILED
 
 
 async def test_cycle_of_a_deleted_flow_is_not_renumbered() -> None:

@@ -101,6 +101,25 @@ class Tell:
         return True
 
 
+class Stumble(Tell):
+    """Fails to publish, once by an answer and once by an error."""
+
+    async def __call__(self, partitions: Sequence[int]) -> bool:
+        self.published.append(partitions)
+        if len(self.published) == 2:
+            raise ConnectionError("the store is away")
+        return len(self.published) > 2
+
+
+async def test_ends_that_were_not_published_are_published_later() -> None:
+    """Not because somebody listens: a predecessor has left them."""
+    ownership: Any = Ownership()
+    publish: Any = Stumble(ownership)
+    telling = asyncio.ensure_future(PublishEndsLoop(publish, ownership, Alarm(), 0.01).run())
+    await until(lambda: len(publish.published) == 3, "they are published", 5)
+    telling.cancel()
+
+
 async def test_ends_in_a_partition_gained_meanwhile_are_published() -> None:
     ownership: Any = Ownership()
     publish: Any = Tell(ownership)
