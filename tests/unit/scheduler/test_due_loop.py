@@ -1,4 +1,4 @@
-"""Flows that are delivered early: those that cannot begin yet come back together, when they are due."""
+"""Due flows: what is asked for them and answered, and when those come back that are delivered early."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -8,11 +8,13 @@ from typing import Any, cast
 from structlog.testing import capture_logs
 
 from tests.waiting import until
-from tradewind.scheduler.domain.due import DueAnswer, DueFlow
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome
+from tradewind.scheduler.domain.due import DueAnswer, DueEvent, DueFlow
 from tradewind.scheduler.loops.due import due_loop
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.background import Background
-from tradewind.scheduler.use_cases.begin_due import BegunDue
+from tradewind.scheduler.use_cases.begin_cycles import BeginResult, CycleRequest
+from tradewind.scheduler.use_cases.begin_due import BeginDue, BegunDue
 
 
 class Stream:
@@ -138,3 +140,33 @@ async def test_flow_that_takes_long_to_begin_begins_by_itself_after_the_others()
         await background.stop()
     assert [[flow.flow_id for flow in asked] for asked in begins.asked] == [["a", "large", "b"], ["large"]]
     assert [answer.token for answer in stream.answers] == ["a", "b", "large"]
+
+
+async def test_each_trigger_is_answered_by_what_has_become_of_its_cycle() -> None:
+    outcomes = {
+        BeginOutcome.SETTLED: DueAnswer("settled", 7),
+        BeginOutcome.OVERTAKEN: None,
+        BeginOutcome.EARLY: None,
+        BeginOutcome.STALE_EPOCH: DueAnswer("stale_epoch"),
+        BeginOutcome.DELETING: DueAnswer("deleting"),
+        BeginOutcome.OVERLAP: DueAnswer("overlap", retry_ms=1_000, error="a cycle of the flow is still running"),
+        BeginOutcome.REVISION_CHANGED: DueAnswer(
+            "revision_changed", retry_ms=100, error="the flow kept being registered again"
+        ),
+    }
+    asked: list[CycleRequest] = []
+
+    async def begin(requests: Sequence[CycleRequest], epochs: Epochs, *, wait: bool) -> list[BeginResult]:
+        asked.extend(requests)
+        return [BeginResult(BeginAnswer(outcome, next_ms=7)) for outcome in outcomes]
+
+    event = DueEvent("e1", "tick")
+    due = [
+        DueFlow("f", 1_000, 960, 1, outcome.value, "trace", event if at else None)
+        for at, outcome in enumerate(outcomes)
+    ]
+    begun = await BeginDue(cast(Any, begin))(due, {0: 1}, wait=True)
+    assert begun.answers == [answer for answer in outcomes.values() if answer is not None]
+    assert [flow.token for flow in begun.early] == ["early"]
+    times = [(request.due_ms, request.now_ms, request.ahead, request.traceparent) for request in asked]
+    assert times == [(1_000, 1_000, True, "trace"), *[(1_000, 1_000, False, "trace")] * 6], "only a time lies ahead"

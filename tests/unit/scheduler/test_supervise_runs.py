@@ -1,10 +1,14 @@
-"""Looking after runs that could not be submitted."""
+"""Looking after runs: those that could not be submitted, that run, and that are to stop."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
+from tradewind.scheduler.domain.chain_state import STOP, ChainState, ComponentEnd, StopRequest
+from tradewind.scheduler.domain.handlers import HANDLERS_MS
+from tradewind.scheduler.domain.submission import ComponentView, StopOrder
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
 
@@ -16,6 +20,24 @@ class EmptyNodeTasks(DirectNodeTasks):
 
     async def components(self, _runs: object) -> list[object]:
         return []
+
+
+class RunningNodeTasks(DirectNodeTasks):
+    """A node task manager that runs everything, and keeps the orders to stop: the components that they name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.orders: list[str] = []
+
+    async def components(self, runs: Sequence[ChainState]) -> list[ComponentView]:
+        return [
+            ComponentView(run.name, run.facts.run_id, str(at), False, ComponentEnd(), 1)
+            for run in runs
+            for at in range(run.facts.component_count)
+        ]
+
+    async def stop(self, order: StopOrder) -> None:
+        self.orders.append(order.component_id)
 
 
 def supervise(scheduler: MemoryScheduler) -> SuperviseRuns:
@@ -57,3 +79,34 @@ async def test_runs_submitted_late_are_checked_again_after_two_seconds() -> None
     await supervise(scheduler)(names, {})
     assert scheduler.node_tasks.asked[-1][0] == names
     assert [scheduler.stores.data.open[name] - scheduler.clock.now_ms() for name in names] == [2000] * 3
+
+
+async def test_running_cycle_is_compared_every_30_seconds_and_every_2_while_it_is_to_stop() -> None:
+    scheduler = MemoryScheduler(RunningNodeTasks())
+    await scheduler.register()
+    run = (await scheduler.run()).state
+    submitted_ms = scheduler.clock.now_ms()
+    for wait_ms in (0, 30_000):
+        scheduler.clock.advance(wait_ms)
+        await supervise(scheduler)([run.name], {})
+        state = await scheduler.state(run.name)
+        assert (state.submitted_ms, state.version) == (submitted_ms, 2)
+        assert scheduler.stores.data.open[run.name] == scheduler.clock.now_ms() + 30_000
+    stop = StopRequest("ann", "enough", scheduler.clock.now_ms())
+    assert (await scheduler.stores.states.try_update(state._replace(stop=stop), [STOP])).ok
+    await supervise(scheduler)([run.name], {})
+    assert scheduler.stores.data.open[run.name] == scheduler.clock.now_ms() + 2_000
+
+
+async def test_stop_reaches_nodes_that_handle_the_outcome_after_ten_minutes() -> None:
+    node_tasks = RunningNodeTasks()
+    scheduler = MemoryScheduler(node_tasks)
+    await scheduler.register(nodes=2, **{"finally": ["n1"]})
+    run = (await scheduler.run()).state
+    stop = StopRequest("ann", "enough", scheduler.clock.now_ms())
+    assert (await scheduler.stores.states.try_update(run._replace(stop=stop), [STOP])).ok
+    for wait_ms, orders in ((0, [""]), (HANDLERS_MS - 1, [""]), (1, ["", "1"])):
+        scheduler.clock.advance(wait_ms)
+        node_tasks.orders.clear()
+        await supervise(scheduler)([run.name], {})
+        assert node_tasks.orders == orders

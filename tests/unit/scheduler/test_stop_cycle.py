@@ -1,0 +1,45 @@
+"""Stopping a cycle once, twice, and by a call that is repeated."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from tests.unit.scheduler.memory_scheduler import MemoryScheduler, wakes_nobody
+from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.stop_cycle import StopCycle
+
+
+class Stage:
+    """A running cycle with a node that handles its outcome."""
+
+    def __init__(self) -> None:
+        self.scheduler = MemoryScheduler()
+
+    async def begin(self) -> None:
+        scheduler = self.scheduler
+        await scheduler.register(nodes=2, **{"finally": ["n1"]})
+        run = (await scheduler.run()).state.name
+        read: Any = SimpleNamespace(cycle=lambda *_: scheduler.state(run))
+        states, clock = scheduler.stores.states, scheduler.clock
+        self._stop = StopCycle(
+            read, scheduler.definitions, states, scheduler.node_tasks, Background(), wakes_nobody, clock
+        )
+
+    async def stop(self, request_id: str = "", *, once: bool = False) -> bool:
+        """Stop the cycle; return whether the nodes that handle the outcome are to stop too."""
+        state = await self._stop("f", 0, 0, "ann", "enough", request_id=request_id, once=once, wait=True)
+        assert state.stop is not None
+        return state.stop.forced
+
+
+async def test_only_a_second_stop_ends_the_nodes_that_handle_the_outcome() -> None:
+    """A call that is repeated, since its answer was lost, is none."""
+    stage = Stage()
+    await stage.begin()
+    assert [await stage.stop("r1"), await stage.stop("r1"), await stage.stop("r2", once=True)] == [False] * 3
+    assert await stage.stop("r2")
+
+
+async def test_stops_without_a_request_id_are_two_stops() -> None:
+    stage = Stage()
+    await stage.begin()
+    assert [await stage.stop(), await stage.stop()] == [False, True]
