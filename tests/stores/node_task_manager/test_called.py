@@ -3,8 +3,9 @@
 import pytest
 
 from tests.servers import RedisServer
-from tests.stores.node_task_manager.shards import LIMITS, Bench, plan_of
+from tests.stores.node_task_manager.shards import LIMITS, Bench, plan_of, task_of
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
+from tradewind.node_task_manager.ports.reading import Progress
 from tradewind.node_task_manager.ports.work import Assignment, Held, Vacancy
 from tradewind.node_task_manager.ports.workers import Replicas
 from tradewind.node_task_manager.stores.keys import Keys
@@ -29,7 +30,10 @@ async def test_passing_on_keeps_the_attempt_and_restarts_its_clocks(bench: Bench
     await bench.submit(plan_of("a", start_to_close_ms=60_000))
     (first,) = await bench.take(1, "w1")
     bench.clock.advance(5_000)
+    await bench.shard.record([Progress(first.task_id, first.nonce, 40, "at 40")], [])
     (second,) = (await bench.shard.pass_on("w1", held(first), "w2")).assignments
+    passed = await task_of(bench)
+    assert (passed.progress, passed.message) == (0, ""), "the second worker begins it anew"
     assert (second.worker_id, second.task_id, second.attempt) == ("w2", first.task_id, 1)
     assert second.nonce != first.nonce
     assert second.deadline_ms == first.deadline_ms + 5_000

@@ -301,8 +301,12 @@ async def test_cleaning_unlists_node_tasks_that_a_silent_worker_no_longer_holds(
 ) -> None:
     bench, admin = redis_bench, redis_server.connect()
     await bench.shard.open_session("w1", "i", [])
+    bench.clock.advance(LIMITS.silent_ms - 1)
     await bench.submit(plan_of("a b", start_to_close_ms=0))
     a, b = (await bench.shard.claim([Vacancy("w1", 0, 9, ("noop",))])).assignments
+    bench.clock.advance(1)
+    await clean(bench)
+    assert await admin.zcard(BASE + "worker_tasks:w1") == 2, "it holds them still: they are for the next time"
     await forget_task(admin, a.task_id)
     bench.clock.advance(LIMITS.silent_ms)
     await bench.shard.reap()
@@ -330,8 +334,11 @@ async def test_cleaning_unlists_dead_letters_without_a_record(redis_bench: Bench
         bench.clock.advance(LIMITS.lease_ms)
         await bench.shard.reap()
     assert await admin.zcard(BASE + "dead_letters:default") == 1
-    await forget_task(admin, "flow:0:0:a")
     bench.clock.advance(LIMITS.retention_ms)
+    await clean(bench)
+    assert await admin.zcard(BASE + "dead_letters:default") == 1
+    await forget_task(admin, "flow:0:0:a")
+    bench.clock.advance(LIMITS.tombstone_ms)
     await clean(bench)
     assert not await admin.exists(BASE + "dead_letters:default")
 

@@ -136,6 +136,15 @@ async def test_resubmitted_run_is_a_duplicate_and_another_run_id_a_conflict(benc
     assert len(await bench.take()) == 1
 
 
+async def test_runs_of_one_call_are_compared_with_each_other_too(bench: Bench) -> None:
+    plan = plan_of("a")
+    await bench.shard.save(plan)
+    run = RunSubmission(RUN, "r0", "default", (("0", plan.digest),), partition=3, begun_ms=bench.clock())
+    submitted = await bench.shard.submit([run, run, run._replace(run_id="r1")])
+    assert [each.outcome for each in submitted.results] == ["accepted", "duplicate", "run_conflict"]
+    assert len(await bench.take()) == 1
+
+
 async def test_run_is_ended_when_a_later_one_is_given_its_name(bench: Bench) -> None:
     """The scheduler's store has lost the first one, or the name would not be free."""
     plans = [plan_of("a>b"), plan_of("c"), plan_of("last")]

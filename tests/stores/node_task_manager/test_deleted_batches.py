@@ -41,7 +41,6 @@ async def test_nothing_is_left_of_a_deleted_batch(redis_server: RedisServer) -> 
     run = await submit(bench, batch(1200), "b")
     found = await component(bench, run)
     (first,) = await bench.take(1)
-    await bench.shard.watch_task(run, ONLY_COMPONENT, "3")
     await bench.shard.record([], [Line(first.task_id, 1, first.nonce, "INFO", "node", "hello", clock())])
     await bench.shard.stop(run, found.run_id, "", "enough", "ann", 1000)
     while (await bench.shard.claim()).todo:

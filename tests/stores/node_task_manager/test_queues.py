@@ -3,7 +3,9 @@
 from tests.no_writes import refusing_writes
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import Bench, memory_shard, plan_of, redis_shard
+from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.server.clock import ManualClock
 
@@ -102,6 +104,15 @@ async def test_user_queue_is_bounded_and_a_refused_run_leaves_no_records(
     assert await bench.submit(plan_of("a b"), user_id="bob", flow_id="other") == "accepted"
     await bench.take()
     assert await bench.submit(plan_of("a b"), cycle=2) == "accepted"
+    # Runs that come together count together.
+    await bench.take()
+    of_bob, of_cal = (
+        RunSubmission(RunName(user, 9, 0), "r9", user, (("0", plan_of("a b").digest),), 3, begun_ms=clock())
+        for user in ("bob", "cal")
+    )
+    later = of_bob._replace(run=RunName("bob", 10, 0))
+    submitted = await bench.shard.submit([of_bob, of_cal, later])
+    assert [each.outcome for each in submitted.results] == ["accepted", "accepted", "queue_full"]
 
 
 async def test_queued_running_and_completed_node_tasks_are_counted(bench: Bench) -> None:

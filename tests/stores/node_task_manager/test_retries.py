@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.servers import RedisServer
+from tests.stores.node_task_manager.raw_keys import BASE
 from tests.stores.node_task_manager.shards import Bench, plan_of, task_of
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
@@ -245,6 +247,19 @@ async def test_each_flow_has_a_budget_of_ten_retries_a_minute(bench: Bench) -> N
         await fail(bench, attempt)
     statuses = list((await bench.statuses(plan)).values())
     assert (statuses.count("pending"), statuses.count("failed")) == (10, 4), "a minute later there are as many again"
+
+
+async def test_what_counts_for_a_retry_budget_is_forgotten_afterwards(
+    redis_bench: Bench, redis_server: RedisServer
+) -> None:
+    bench, admin = redis_bench, redis_server.connect()
+    await bench.submit(plan_of("a", retry=RetryPolicy(attempts=50)))
+    for _ in range(20):
+        bench.clock.advance(60_000)
+        (attempt,) = await bench.take()
+        await fail(bench, attempt)
+    kept = [int(name[1:]) * 5_000 for name in await admin.hkeys(f"{BASE}retries:flow")]
+    assert min(kept) > bench.clock.now_ms() - 70_000
 
 
 async def test_retry_budget_grows_to_a_fifth_of_the_attempts_begun(bench: Bench) -> None:

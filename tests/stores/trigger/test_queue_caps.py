@@ -61,6 +61,7 @@ async def test_completed_trigger_listens_again_only_below_the_listener_limit(sma
     (due,) = await queue.claim(epoch=SHARED)
     await queue.ack(due)
     assert (await queue.found("a")).status is TriggerStatus.COMPLETED
+    assert await small.queues.fire([FiringOrder(PARTITION, "q", "a")], Event("e1", "tick")) == [Outcome.DUPLICATE]
     await queue.save("b", LISTENS)
 
     with pytest.raises(QueueFull, match='1 triggers already listen to event "tick"'):

@@ -91,7 +91,7 @@ class FoldEvents:
             state = update.state
             if result.outcome is UpdateOutcome.OK:
                 self.after_write(state, result)
-                if update.check_in_ms == 0 and not result.end_ms:
+                if update.check_in_ms == 0:
                     self._wake(Work.RUNS, state.name.flow_id, 0)
                 continue
             self._open_states.drop(state.name)

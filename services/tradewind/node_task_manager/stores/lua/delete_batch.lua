@@ -5,13 +5,11 @@
 -- and how many items it had.
 --!allow-oom
 --!include records
---!include forget_events
 local run = args.run
 local comp = component(run, '0')
 if not comp or comp.user_id ~= args.user_id then return cmsgpack.pack({'unknown', 0}) end
 if comp.status ~= 'finished' then return cmsgpack.pack({'open', comp.nodes}) end
 
-forget_events(run, call('HGET', comp.key, comp.at .. 'watched'))
 call('UNLINK', comp.key, base .. 'plan:' .. comp.plan, base .. 'logs:' .. run, base .. 'told:' .. run, base .. 'stop:' .. run,
   base .. 'stop:' .. run .. ':0', base .. 'notified:' .. comp.user_id .. ':given_up:' .. run)
 call('ZREM', base .. 'user_runs:' .. comp.user_id .. ':batch', run)
