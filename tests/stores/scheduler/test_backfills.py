@@ -199,6 +199,8 @@ async def test_backfill_waits_while_its_flow_is_paused_and_is_cancelled_by_a_sto
     ended = await bench.find_backfill(backfill_id)
     assert (ended.status, ended.reason, ended.running) == (BackfillStatus.CANCELLED, "the flow was stopped", 1)
     assert (await bench.backfill_firings(backfill_id))[-1] == (T - 3 * MINUTE, "dropped", -1, 3, "the flow was stopped")
+    (dropped,) = await bench.stores.firings.newest("f", 0, 1, backfill_id)
+    assert dropped.last_ms == T - MINUTE
     await bench.end(second._replace(version=2), CycleStatus.CANCELLED)
     ended = await bench.find_backfill(backfill_id)
     assert (ended.status, ended.running, ended.failed) == (BackfillStatus.CANCELLED, 0, 1)
@@ -286,3 +288,19 @@ async def test_request_creates_one_backfill_and_at_most_five_run(bench: Bench) -
     assert await bench.stores.backfills.active(HERE, 9) == []
     await bench.register()
     assert await create(asked) == (BackfillOutcome.CREATED, 1), "the request was for an earlier flow of this name"
+
+
+async def test_flow_keeps_its_newest_hundred_backfills_and_those_under_way(
+    bench: Bench, server: RedisServer | None
+) -> None:
+    await bench.register()
+    under_way, ended = [await bench.backfill(T - MINUTE, T) for _ in range(2)]
+    await bench.stores.backfills.cancel("f", ended, "x")
+    for _ in range(99):
+        await bench.stores.backfills.cancel("f", await bench.backfill(T - MINUTE, T), "x")
+    assert await bench.stores.backfills.ids("f") == [*range(101, 0, -1)]
+    newest = await bench.backfill(T - MINUTE, T)
+    assert await bench.stores.backfills.ids("f") == [*range(newest, 2, -1), under_way]
+    assert await bench.stores.backfills.find("f", [ended]) == [None]
+    if server is not None:
+        assert not await server.connect().exists(Keys().backfill_firings("f", ended))

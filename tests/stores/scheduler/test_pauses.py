@@ -144,3 +144,12 @@ async def test_consecutive_failures_pause_a_flow(bench: Bench) -> None:
     flow = await bench.flow()
     assert flow.pause is not None
     assert (flow.pause.failures, flow.pause.failed_cycle) == (0, -1)
+    # One failure, then a start: failures are counted anew.
+    for status in (FlowStatus.RUNNING, FlowStatus.STOPPED, FlowStatus.RUNNING):
+        bench.clock.advance(MINUTE)
+        await bench.change_status(status)
+        if status is FlowStatus.RUNNING:
+            state = await tick(bench, (await bench.flow()).next_execution_ms)
+            assert state is not None
+            await bench.end(state, CycleStatus.FAILED)
+            assert (await bench.flow()).status is FlowStatus.RUNNING
