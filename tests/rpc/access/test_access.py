@@ -13,7 +13,9 @@ from tests.rpc.access.conftest import SECRET, Calls, Start, refusal
 from tests.servers import RedisServer
 from tests.waiting import until
 from tests.zones import zone_far_from_midnight
+from tradewind.access.stores.keys import Keys
 from tradewind.api.access.v1 import access_service_pb2 as pb2
+from tradewind.api.access.v1.doctor_pb2 import RunDoctorRequest
 from tradewind.api.access.v1.session_pb2 import (
     ROLE_ADMIN,
     ROLE_OPERATOR,
@@ -210,7 +212,7 @@ async def test_invalid_quotas_and_time_zones_are_refused(calls: Calls) -> None:
     assert await refusal(root.RefundCalls(undated)) == invalid
 
 
-async def test_changes_reach_gates_of_other_replicas_at_once(start: Start) -> None:
+async def test_changes_reach_gates_of_other_replicas_at_once(start: Start, embedded: RedisServer) -> None:
     """Two replicas of access, and a gate elsewhere that would otherwise remember for a minute."""
     first, second = await start(), await start()
     token = await first.token("ann", ROLE_ADMIN)
@@ -223,8 +225,19 @@ async def test_changes_reach_gates_of_other_replicas_at_once(start: Start) -> No
         await until(lambda: _role(gate, token, Role.WORKER), "the gate has the new role")
         await first.root.RevokeSessions(pb2.RevokeSessionsRequest(user_id="ann"))
         await until(lambda: _revoked(gate, token), "the gate refuses the token")
+        await first.set_role("ann", ROLE_USER)
+        old = await first.token("ann", ROLE_USER)
+        await until(lambda: _knows(gate, old), "the gate knows the second token")
+        new = (await first.of(old).RefreshSession(pb2.RefreshSessionRequest())).token
+        await until(lambda: _revoked(gate, old), "the gate refuses the replaced token")
+        await until(lambda: _knows(gate, new), "the gate knows the token in its place")
+        await embedded.connect().delete(Keys().user("ann"))
+        async for _ in first.root.RunDoctor(RunDoctorRequest(mend=True)):
+            pass
+        await until(lambda: _revoked(gate, new), "the gate refuses the token of a user whose record was lost")
     finally:
         await gate.stop()
+        await embedded.close_clients()
 
 
 async def _caller(gate: Gate, token: str) -> Identity:

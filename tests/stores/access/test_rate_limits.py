@@ -1,10 +1,10 @@
 """Admitted calls are counted in a sliding window, and the reported reset is the true one."""
 
-from tests.servers import RedisServers
-from tests.stores.access.bench import MINUTE, Bench
+from tests.servers import RedisServer, RedisServers
+from tests.stores.access.bench import MINUTE, Bench, redis_bench
 from tradewind.access.stores.keys import Keys
 from tradewind.access.stores.redis import RedisAccess
-from tradewind.server.clock import ScriptTime
+from tradewind.server.clock import ManualClock, ScriptTime
 from tradewind.server.rates import Rate
 
 SIXTY = Rate(60, MINUTE)
@@ -28,7 +28,14 @@ async def test_burst_is_refused_until_its_first_call_leaves_the_window(bench: Be
     bench.clock.advance(58_000 - 1)
     assert await bench.calls.admit("ann", "RunFlow", SIXTY) == 1
     bench.clock.advance(1)
-    assert await bench.calls.admit("ann", "RunFlow", SIXTY) == 0
+    assert [await bench.calls.admit("ann", "RunFlow", SIXTY) for _ in range(61)] == [*[0] * 60, MINUTE]
+
+
+async def test_calls_under_a_clock_that_is_behind_count_as_long_as_others(redis_server: RedisServer) -> None:
+    now_ms = ManualClock()()
+    ahead, behind = (redis_bench(redis_server, ManualClock(now_ms - late_ms)).calls for late_ms in (0, 5_000))
+    rate = Rate(2, MINUTE)
+    assert [await calls.admit("ann", "RunFlow", rate) for calls in (ahead, behind, ahead)] == [0, 0, MINUTE]
 
 
 async def test_bulk_calls_are_admitted_all_or_none(bench: Bench) -> None:

@@ -1,0 +1,79 @@
+"""What nodes that wait for cycles of other flows are told of their ends, and how many are told at once."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from tests.unit.scheduler.memory_scheduler import MemoryScheduler
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.ended_run import EndedRun
+from tradewind.scheduler.domain.parent import Parent
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.sub_flow import MAX_OUTPUT_BYTES, TOO_LARGE, SubFlowReport
+from tradewind.scheduler.use_cases.return_ends import ReturnEnds
+
+PARENT = Parent(RunName("above", 0), "above-run", "sub", 1)
+
+
+class Nodes:
+    """Keeps the lists of reports that come."""
+
+    def __init__(self) -> None:
+        self.told: list[list[SubFlowReport]] = []
+
+    async def report(self, reports: Sequence[SubFlowReport]) -> list[bool]:
+        self.told.append(list(reports))
+        return [True] * len(reports)
+
+
+async def ended(output: str) -> ChainState:
+    """Return a completed cycle for a node of another flow, which has emitted this."""
+    scheduler = MemoryScheduler()
+    await scheduler.register("f")
+    state = (await scheduler.run("f")).state
+    assert state is not None
+    facts = state.facts._replace(parent=PARENT)
+    return state._replace(status=CycleStatus.COMPLETED, facts=facts, notes=replace(state.notes, result_json=output))
+
+
+async def told_of(states: Sequence[ChainState]) -> list[list[SubFlowReport]]:
+    nodes = Nodes()
+    nothing = cast(Any, None)
+    await ReturnEnds(nothing, nothing, nothing, nothing, cast(Any, nodes), nothing).report(states)
+    return nodes.told
+
+
+@pytest.mark.parametrize("over", [0, 1])
+async def test_node_emits_up_to_a_mebibyte_and_fails_for_good_beyond(over: int) -> None:
+    ((report,),) = await told_of([await ended("1" * (MAX_OUTPUT_BYTES + over))])
+    assert (report.error_code, report.final) == ((TOO_LARGE, True) if over else ("", False))
+    assert len(report.output_json) == (0 if over else MAX_OUTPUT_BYTES)
+
+
+async def test_ends_are_told_a_hundred_at_a_time_and_two_mebibytes() -> None:
+    small, large = await ended("1"), await ended("1" * MAX_OUTPUT_BYTES)
+    assert [len(reports) for reports in await told_of([small] * 250)] == [100, 100, 50]
+    assert [len(reports) for reports in await told_of([large] * 5)] == [2, 2, 1]
+    assert await told_of([]) == []
+
+
+async def test_end_of_a_run_whose_name_another_run_has_is_not_told() -> None:
+    state, nodes, nothing = await ended("1"), Nodes(), cast(Any, None)
+    left = [EndedRun(state.name, run_id, CycleStatus.COMPLETED, 5) for run_id in ("lost", state.facts.run_id)]
+
+    class Returns:
+        async def waiting(self, partitions: Collection[int], limit: int) -> list[EndedRun]:
+            return list(left)
+
+        async def remove(self, ends: Sequence[EndedRun]) -> None:
+            left.clear()
+
+    class States:
+        async def load_many(self, runs: Sequence[RunName]) -> list[ChainState]:
+            return [state for _ in runs]
+
+    await ReturnEnds(Returns(), cast(Any, States()), nothing, nothing, cast(Any, nodes), nothing)([0])
+    assert [len(reports) for reports in nodes.told] == [1]
