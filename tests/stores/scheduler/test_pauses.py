@@ -123,6 +123,16 @@ async def test_flow_that_completes_while_paused_has_no_pause(bench: Bench) -> No
     assert (await bench.flow()).status is FlowStatus.COMPLETED
 
 
+async def test_changed_schedule_of_a_paused_flow_leaves_the_time_from_which_times_passed(bench: Bench) -> None:
+    due = await running(bench)
+    await bench.change_status(FlowStatus.PAUSED)
+    bench.clock.advance(3 * MINUTE)
+    await bench.register(schedule=ScheduleDefinition(2 * MINUTE), digest="d2")
+    flow = await bench.flow()
+    assert flow.pause is not None
+    assert flow.pause.next_ms == due
+
+
 async def test_consecutive_failures_pause_a_flow(bench: Bench) -> None:
     due = await running(bench, pause_after_failures=2)
     outcomes = [CycleStatus.FAILED, CycleStatus.COMPLETED, CycleStatus.TIMEOUT, CycleStatus.FAILED]
@@ -145,10 +155,10 @@ async def test_consecutive_failures_pause_a_flow(bench: Bench) -> None:
     assert flow.pause is not None
     assert (flow.pause.failures, flow.pause.failed_cycle) == (0, -1)
     # One failure, then a start: failures are counted anew.
-    for status in (FlowStatus.RUNNING, FlowStatus.STOPPED, FlowStatus.RUNNING):
+    for target in (FlowStatus.RUNNING, FlowStatus.STOPPED, FlowStatus.RUNNING):
         bench.clock.advance(MINUTE)
-        await bench.change_status(status)
-        if status is FlowStatus.RUNNING:
+        await bench.change_status(target)
+        if target is FlowStatus.RUNNING:
             state = await tick(bench, (await bench.flow()).next_execution_ms)
             assert state is not None
             await bench.end(state, CycleStatus.FAILED)

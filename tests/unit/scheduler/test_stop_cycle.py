@@ -7,6 +7,9 @@ from tests.unit.scheduler.memory_scheduler import MemoryScheduler, wakes_nobody
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 
+AFTERWARDS: dict[str, Any] = {"finally": ["n1"]}
+"""Has the second node handle the outcome of the first."""
+
 
 class Stage:
     """A running cycle with a node that handles its outcome."""
@@ -16,7 +19,7 @@ class Stage:
 
     async def begin(self) -> None:
         scheduler = self.scheduler
-        await scheduler.register(nodes=2, **{"finally": ["n1"]})
+        await scheduler.register(nodes=2, **AFTERWARDS)
         run = (await scheduler.run()).state.name
         read: Any = SimpleNamespace(cycle=lambda *_: scheduler.state(run))
         states, clock = scheduler.stores.states, scheduler.clock

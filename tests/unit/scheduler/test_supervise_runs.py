@@ -13,6 +13,8 @@ from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
 
 UNAVAILABLE = PeerUnavailable("node task manager", "down")
+AFTERWARDS: dict[str, Any] = {"finally": ["n1"]}
+"""Has the second node handle the outcome of the first."""
 
 
 class EmptyNodeTasks(DirectNodeTasks):
@@ -85,7 +87,7 @@ async def test_running_cycle_is_compared_every_30_seconds_and_every_2_while_it_i
     scheduler = MemoryScheduler(RunningNodeTasks())
     await scheduler.register()
     run = (await scheduler.run()).state
-    submitted_ms = scheduler.clock.now_ms()
+    state, submitted_ms = run, scheduler.clock.now_ms()
     for wait_ms in (0, 30_000):
         scheduler.clock.advance(wait_ms)
         await supervise(scheduler)([run.name], {})
@@ -101,7 +103,7 @@ async def test_running_cycle_is_compared_every_30_seconds_and_every_2_while_it_i
 async def test_stop_reaches_nodes_that_handle_the_outcome_after_ten_minutes() -> None:
     node_tasks = RunningNodeTasks()
     scheduler = MemoryScheduler(node_tasks)
-    await scheduler.register(nodes=2, **{"finally": ["n1"]})
+    await scheduler.register(nodes=2, **AFTERWARDS)
     run = (await scheduler.run()).state
     stop = StopRequest("ann", "enough", scheduler.clock.now_ms())
     assert (await scheduler.stores.states.try_update(run._replace(stop=stop), [STOP])).ok
