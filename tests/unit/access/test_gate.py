@@ -81,6 +81,11 @@ async def test_tokens_that_somebody_makes_up_displace_no_known_ones(
         with pytest.raises(Unauthenticated):
             await call(gate, "GetFlow", GetFlowRequest(), f"tw_00_{number:043}")
     assert authority.asked == 21
+    # The newest of them are remembered, and no more than those.
+    for number, asked in ((19, 21), (15, 21), (14, 22)):
+        with pytest.raises(Unauthenticated):
+            await call(gate, "GetFlow", GetFlowRequest(), f"tw_00_{number:043}")
+        assert authority.asked == asked
     authority.away = True
     await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), token)
 
