@@ -7,7 +7,8 @@ import grpc
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, plan
+from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, Start, plan
+from tests.rpc.node_task_manager.test_ad_hoc import submit_batch
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import config_pb2, node_task_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
@@ -189,3 +190,16 @@ async def test_eager_token_without_a_stream_is_refused(ntm: Ntm) -> None:
         await ntm.stub.CompleteNodeTasks(request)
     assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "only a Work stream" in (error.value.details() or "")
+
+
+async def test_item_of_a_large_batch_runs_on_an_eager_worker_of_another_replica(
+    ntm: Ntm, start: Start, worker: NewWorker
+) -> None:
+    """The other replica reads only the part of the plan that the item is in."""
+    batch = (await submit_batch(ntm, ["{}"] * 501)).batch
+    w = worker(at=await start(), capacity=501)
+    w.eager = True
+    await w.open()
+    last = next(each for each in await w.assigned(501) if each.node_id == "500")
+    assert last.node_task_id == f"batch:{batch.batch_id}:500"
+    assert not last.eager_steps

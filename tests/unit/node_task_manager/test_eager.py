@@ -10,7 +10,7 @@ from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.concurrency import Concurrency
 from tradewind.node_task_manager.domain.eager import MAX_BYTES, MAX_STEPS, eager_steps
 from tradewind.node_task_manager.domain.fan_out import FanOut
-from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.rpc.eager_mapping import step_messages, with_eager
@@ -55,6 +55,11 @@ def test_node_with_further_conditions_is_no_eager_step(of_node: dict[str, object
     plan = plan_of("a>b b>c")
     nodes = (plan.nodes[0], replace(plan.nodes[1], **of_node), plan.nodes[2])  # type: ignore[arg-type]
     assert steps(replace(plan, nodes=nodes)) == []
+
+
+def test_nothing_follows_an_item_of_a_part_of_a_batch() -> None:
+    part = Plan("batch", tuple(PlanNode(str(place), "noop") for place in range(500, 600)), (), first=500)
+    assert [steps(part, place) for place in (500, 599)] == [[], []]
 
 
 def test_no_eager_steps_under_max_running_or_after_mapped_node() -> None:

@@ -51,7 +51,7 @@ def eager_steps(plan: Plan, start: int, eager_types: frozenset[str]) -> EagerSte
 
 
 def _found(plan: Plan, start: int, eager_types: frozenset[str]) -> Iterator[EagerStep]:
-    if plan.max_running or plan.node(start).fan_out is not None:
+    if not plan.edges or plan.max_running or plan.node(start).fan_out is not None:
         return
     waiting, steps, size = [start], 0, 0
     for place in waiting:
