@@ -70,6 +70,13 @@ async def test_concurrent_fetches_load_a_plan_once() -> None:
     assert sorted(store.loaded) == ["p1", "p2"]
 
 
+async def test_plan_that_is_wanted_at_many_places_is_loaded_once() -> None:
+    """A plan with edges is loaded whole, whichever node of it is wanted."""
+    cache, store = PlanCache(), Store()
+    await asyncio.gather(*(cache.require(store, "p1", place) for place in range(0, 10_000, 500)))
+    assert store.loaded == ["p1"]
+
+
 async def test_failed_load_is_retried_by_the_next_fetch() -> None:
     cache, store = PlanCache(), Store("p1")
     found = await asyncio.gather(*(cache.fetch(store, ["p1"]) for _ in range(3)), return_exceptions=True)

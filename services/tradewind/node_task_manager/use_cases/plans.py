@@ -20,7 +20,7 @@ class PlanCache:
         self._plans: OrderedDict[str | tuple[str, int], tuple[Plan, int]] = OrderedDict()
         self._most = size
         self._size = 0
-        self._loading: WeakValueDictionary[str | tuple[str, int], asyncio.Lock] = WeakValueDictionary()
+        self._loading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def get(self, digest: str, place: int | None = None) -> Plan | None:
         """Return a plan, or the part of it around a `place`; None when neither is in memory."""
@@ -67,8 +67,7 @@ class PlanCache:
 
     async def _load(self, store: PlanStore, digest: str, place: int | None = None) -> Plan | None:
         """Load a plan, unless another caller that wants it too has just loaded it."""
-        key = digest if place is None else (digest, place // PART)
-        async with self._loading.setdefault(key, asyncio.Lock()):
+        async with self._loading.setdefault(digest, asyncio.Lock()):
             plan = self.get(digest, place) or await store.load(digest, place)
             if plan is not None:
                 self.put(plan)
