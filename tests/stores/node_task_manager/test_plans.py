@@ -1,6 +1,7 @@
 """Plans: lists of every length are read back whole, and a plan that was written only in part does not exist."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -83,6 +84,28 @@ async def test_plan_with_edges_is_always_loaded_whole(bench: Bench) -> None:
     await bench.shard.save(plan)
     assert await bench.shard.load(plan.digest, 700) == plan
     assert await bench.shard.load("unknown", 0) is None
+
+
+class ExpiringPlans:
+    """A client whose plans expire as soon as anything of them has been read."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def hmget(self, key: str, fields: Sequence[str]) -> list[Any]:
+        found = await self._client.hmget(key, list(fields))
+        await self._client.delete(key)
+        return found
+
+
+async def test_plan_that_expires_while_it_is_read_is_unknown(redis_server: RedisServer) -> None:
+    """Kept in memory without its nodes, it would fail those of the next batch with this digest."""
+    clock = ManualClock()
+    bench = Bench(redis_shard(redis_server, clock), clock)
+    plan = Plan("batch", tuple(PlanNode(str(place), "noop") for place in range(501)), ())
+    await bench.shard.save(plan)
+    client: Any = ExpiringPlans(redis_server.connect("node_task_manager"))
+    assert await RedisPlanStore(client, Keys("trading_flow", 0), LIMITS).load(plan.digest) is None
 
 
 async def _submitted(bench: Bench, plan: Plan, cycle: int) -> str:

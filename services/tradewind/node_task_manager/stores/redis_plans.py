@@ -5,6 +5,7 @@ import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -93,8 +94,10 @@ class RedisPlanStore:
         if place is not None:
             return replace(plan, nodes=() if nodes is None else _unpack_nodes(nodes), first=part * PART)
         numbers = range(math.ceil(_unpack_facts(facts).nodes / PART))
-        parts = await self._client.hmget(key, [f"nodes:{number}" for number in numbers])
-        return replace(plan, nodes=tuple(node for part in parts if part is not None for node in _unpack_nodes(part)))
+        found = await self._client.hmget(key, [f"nodes:{number}" for number in numbers])
+        parts = [_unpack_nodes(part) for part in found if part is not None]
+        # Anything missing has expired since the body was read.
+        return replace(plan, nodes=tuple(chain.from_iterable(parts))) if len(parts) == len(found) else None
 
 
 def _checksum(pieces: Iterable[bytes]) -> int:
