@@ -73,6 +73,18 @@ async def test_many_watchers_poll_a_hundred_times_a_second_in_all() -> None:
     await few.aclose()
 
 
+async def test_watcher_polls_no_faster_than_all_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_streams, "_POLL_S", 0.0)
+    monkeypatch.setattr(watch_streams, "_LOOKS_A_SECOND", 1 / 600)
+    numbers = Numbers()
+    following = asyncio.create_task(numbers.follow())
+    await until(lambda: numbers.reads == 1, "it has looked")
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert numbers.reads == 1
+    following.cancel()
+
+
 async def test_watcher_rechecks_after_a_gap() -> None:
     numbers = Numbers()
     following = asyncio.create_task(numbers.follow())
