@@ -91,3 +91,19 @@ async def test_remembered_tokens_are_bounded_and_known_by_user(
     )
     authority.set(tokens[7], None)
     assert (len(known._cache), list(known._digests)) == (1, ["user2"])
+
+
+async def test_ended_stream_is_forgotten_and_what_its_task_goes_on_with_left_alone(
+    gate: Gate, authority: Authority
+) -> None:
+    token = authority.token("ann")
+
+    async def revoke(_request: Any, _context: Any) -> None:
+        authority.set(token, None)
+
+    context: Any = Context(token)
+    await gate.around(f"{SCHEDULER}WatchFlow", revoke)(None, context)
+    assert gate._streams == {}
+    await until(lambda: authority.asked == 2, "the token is looked up again")
+    for _ in range(20):
+        await asyncio.sleep(0)
