@@ -65,6 +65,7 @@ async def test_partly_written_plan_is_unknown_and_expires(redis_server: RedisSer
 @pytest.mark.parametrize("nodes", [1, 500, 501, 1200])
 async def test_plan_without_edges_is_loaded_whole_or_in_parts(bench: Bench, nodes: int) -> None:
     plan = Plan("batch", tuple(PlanNode(str(place), "noop", f'{{"n":{place}}}') for place in range(nodes)), ())
+    assert len(plan.inputs) == nodes
     await bench.shard.save(plan)
     assert await bench.shard.load(plan.digest) == plan
     for place in {0, 499, 500, nodes - 1} & set(range(nodes)):
@@ -73,6 +74,7 @@ async def test_plan_without_edges_is_loaded_whole_or_in_parts(bench: Bench, node
         assert part.node(place) == plan.nodes[place]
         first = None if nodes <= 500 else place // 500 * 500
         assert (part.first, len(part.nodes)) == (first, min(500, nodes - (first or 0)))
+        assert (part.edges_into(place), len(part.inputs)) == ((), len(part.nodes))
     beyond = await bench.shard.load(plan.digest, 7000)
     assert beyond is not None
     with pytest.raises(LookupError):

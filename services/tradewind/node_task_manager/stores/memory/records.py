@@ -1,5 +1,6 @@
 """The records of one shard in memory, and how they are read."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ class MemoryRecords:
         if plan is None or place is None or plan.edges or len(plan.nodes) <= PART:
             return plan
         first = place // PART * PART
-        return replace(plan, nodes=plan.nodes[first : first + PART], first=first)
+        return dataclasses.replace(plan, nodes=plan.nodes[first : first + PART], first=first)
 
     async def tasks(self, ids: Sequence[str], *, inputs: bool = False, outputs: bool = False) -> list[NodeTask | None]:
         found: list[NodeTask | None] = []
