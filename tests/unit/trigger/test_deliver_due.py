@@ -210,6 +210,16 @@ async def test_credits_limit_held_claims_across_partitions() -> None:
     await scene.end()
 
 
+async def test_receiver_without_credits_gets_more_as_soon_as_a_claim_lapses() -> None:
+    scene = Scene(CountingStore(), poll_s=1e9, credits=1, lease_ms=50)
+    await scene.delivery.subscribe([(PARTITION, 1)])
+    await scene.save("tick")
+
+    assert [each.trigger.id for each in await scene.collect(2)] == ["tick", "tick"]
+
+    await scene.end()
+
+
 async def test_idle_partition_leaves_its_credits_to_others() -> None:
     scene = Scene(CountingStore(), credits=4)
     await scene.delivery.subscribe([(1, 1), (2, 1)])
