@@ -231,3 +231,14 @@ async def test_small_run_is_submitted_while_the_plans_of_a_large_one_are_stored(
     node_tasks.stored.set()
     await large
     assert [names[0].flow_id for names, plans in node_tasks.asked if plans] == ["large", "small"]
+
+
+async def test_runs_of_a_flow_with_large_configs_are_submitted_together() -> None:
+    node_tasks = DirectNodeTasks()
+    scheduler = MemoryScheduler(node_tasks)
+    await scheduler.register("large", nodes=2, config="x" * 150_000)
+    run = running(scheduler)
+    await run([CycleRequest("large")])
+    node_tasks.asked.clear()
+    await run([CycleRequest("large")] * 100)
+    assert [len(names) for names, _ in node_tasks.asked] == [100]

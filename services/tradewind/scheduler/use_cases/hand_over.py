@@ -1,6 +1,6 @@
 """Hands over begun cycles to the node task manager, in natural batches, scheduled cycles before all others.
 
-Cycles of large flows are handed over beside them, one by one.
+Cycles of large flows are handed over beside them, a group at a time.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class HandedOver(NamedTuple):
 
 @dataclass(slots=True)
 class _Group:
-    """Runs that are submitted together, and their weight; a `large` one is a single run of a large flow."""
+    """Runs that are submitted together, and their weight; those of `large` flows have groups of their own."""
 
     runs: list[PlannedRun]
     weight: int
@@ -242,12 +242,12 @@ def _refusal_text(answer: SubmitAnswer) -> str:
 
 
 def _grouped(runs: Sequence[PlannedRun]) -> list[_Group]:
-    """Return runs in groups of at most a batch's weight; a run that is heavier, or large, gets a group of its own."""
+    """Return runs in groups of at most a batch's weight, large ones apart; a heavier run gets a group of its own."""
     groups: list[_Group] = []
     for run in runs:
         weight = run.weight
         large = run.planned.large
-        if not groups or large or groups[-1].large or groups[-1].weight + weight > NODES_AT_ONCE:
+        if not groups or groups[-1].large != large or groups[-1].weight + weight > NODES_AT_ONCE:
             groups.append(_Group([], 0, large))
         groups[-1].runs.append(run)
         groups[-1].weight += weight
