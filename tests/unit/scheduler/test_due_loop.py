@@ -173,3 +173,61 @@ async def test_each_trigger_is_answered_by_what_has_become_of_its_cycle() -> Non
     assert [flow.token for flow in begun.early] == ["early"]
     times = [(request.due_ms, request.now_ms, request.ahead, request.traceparent) for request in asked]
     assert times == [(1_000, 1_000, True, "trace"), *[(1_000, 1_000, False, "trace")] * 6], "only a time lies ahead"
+
+
+class ParsesSlowly(Begins):
+    """Begins flows whose definitions are at hand; parses those of others, one after another, when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[str] = []
+        self.at_hand: set[str] = set()
+        self.parsed = {"a": asyncio.Event(), "b": asyncio.Event()}
+
+    async def __call__(self, due: Sequence[DueFlow], epochs: Epochs, *, wait: bool = False) -> BegunDue:
+        self.asked.append(list(due))
+        for flow_id in sorted({flow.flow_id for flow in due}) if wait else ():
+            await self.parsed[flow_id].wait()
+            self.at_hand.add(flow_id)
+        late = [flow for flow in due if flow.flow_id not in self.at_hand]
+        answers = [DueAnswer(flow.token) for flow in due if flow not in late]
+        self.begun += [answer.token for answer in answers]
+        return BegunDue(answers, [], [], late)
+
+
+class FedStream(Stream):
+    """Delivers what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: asyncio.Queue[list[DueFlow]] = asyncio.Queue()
+
+    async def receive(self) -> tuple[list[DueFlow], list[int], bool]:
+        return await self.given.get(), [], False
+
+
+async def test_events_of_a_flow_that_takes_long_to_begin_begin_in_order() -> None:
+    stream, begins, background = FedStream(), ParsesSlowly(), Background()
+    anything = cast(Any, SimpleNamespace(due=lambda: stream)), cast(Any, begins), cast(Any, None), cast(Any, Owner())
+    running = asyncio.ensure_future(due_loop(*anything, background, lambda: None, lambda: None).run())
+    try:
+        stream.given.put_nowait([DueFlow(name, 1, 1, 1, f"{name}1") for name in "ab"])
+        await until(lambda: len(begins.asked) >= 2, "it takes long")
+        begins.at_hand.add("a")  # Somebody else has parsed it.
+        stream.given.put_nowait([DueFlow("a", 2, 2, 1, "a2"), DueFlow("a", 3, 3, 1, "a3")])
+        stream.given.put_nowait([DueFlow("c", 1, 1, 1, "c1")])
+        begins.at_hand.add("c")
+        await until(lambda: "c1" in begins.begun, "another flow begins meanwhile")
+        assert begins.begun == ["c1"]
+        begins.parsed["a"].set()
+        await until(lambda: len(begins.begun) == 4, "what has come for the flow begins when it is parsed")
+        assert begins.begun == ["c1", "a1", "a2", "a3"]
+        begins.parsed["b"].set()
+        await until(lambda: len(stream.answers) == 5, "everything is answered")
+        stream.given.put_nowait([DueFlow("a", 4, 4, 1, "a4")])
+        await until(lambda: len(stream.answers) == 6, "later events begin at once")
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await background.stop()
+    assert [answer.token for answer in stream.answers] == ["c1", "a1", "a2", "a3", "b1", "a4"]

@@ -18,7 +18,7 @@ from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.server.incidents import IncidentLog
 
 _STORE_RETRY_MS = 1_000
-_planned_ms = attrgetter("planned_ms")
+_flow_id, _planned_ms = attrgetter("flow_id"), attrgetter("planned_ms")
 
 _log = structlog.get_logger(__name__)
 
@@ -34,7 +34,8 @@ def due_loop(
 ) -> OwnedStream[DueFlow, DueStream]:
     """Return the loop that begins due cycles: it puts them on record, then hands them over and answers the triggers.
 
-    A trigger that comes before its time while a cycle runs waits here until it is due. `on_ends_listener` is called
+    A trigger that comes before its time while a cycle runs waits here until it is due. One whose flow takes long to
+    parse begins by itself, and whatever else comes for that flow waits behind it. `on_ends_listener` is called
     when somebody has begun to listen to ends of cycles; `on_opening` whenever the stream is opened, which the trigger
     service also ends when its store was away, and may have lost its latest writes.
     """
@@ -44,6 +45,8 @@ def due_loop(
         return triggers.due()
 
     failing = IncidentLog(_log, "due_flows_not_begun", "due_flows_begun_again")
+    late: dict[tuple[DueStream, str], list[tuple[list[DueFlow], float]]] = {}
+    """What has come of flows that begin by themselves, and when, as far as it has not been taken up."""
 
     async def receive(stream: DueStream) -> tuple[list[DueFlow], list[int]]:
         due, ended, new_listener = await stream.receive()
@@ -52,7 +55,28 @@ def due_loop(
         return due, ended
 
     async def work(stream: DueStream, due: list[DueFlow]) -> None:
-        await begin(stream, due, asyncio.get_running_loop().time(), wait=False)
+        received_s = asyncio.get_running_loop().time()
+        behind = [flow for flow in due if (stream, flow.flow_id) in late] if late else []
+        if behind:
+            due = [flow for flow in due if (stream, flow.flow_id) not in late]
+            begin_later(stream, behind, received_s)
+        if due:
+            await begin(stream, due, received_s, wait=False)
+
+    def begin_later(stream: DueStream, flows: list[DueFlow], received_s: float) -> None:
+        for flow_id, of_one in groupby(sorted(flows, key=_flow_id), _flow_id):
+            if (stream, flow_id) not in late:
+                late[stream, flow_id] = []
+                background.begin(begin_in_order(stream, flow_id), "beginning of cycles of large flows")
+            late[stream, flow_id].append((list(of_one), received_s))
+
+    async def begin_in_order(stream: DueStream, flow_id: str) -> None:
+        waiting = late[stream, flow_id]
+        try:
+            while waiting:
+                await begin(stream, *waiting.pop(0), wait=True)
+        finally:
+            del late[stream, flow_id]
 
     async def begin(stream: DueStream, due: list[DueFlow], received_s: float, *, wait: bool) -> None:
         try:
@@ -64,8 +88,7 @@ def due_loop(
         if begun.runs:
             background.begin(hand_over(begun.runs), "handing over of due cycles")
         await stream.answer(begun.answers)
-        if begun.late:
-            background.begin(begin(stream, begun.late, received_s, wait=True), "beginning of cycles of large flows")
+        begin_later(stream, begun.late, received_s)
         for _, early in groupby(sorted(begun.early, key=_planned_ms), _planned_ms):
             background.begin(retry_when_due(stream, list(early), received_s), "beginning of cycles on time")
 
