@@ -49,6 +49,7 @@ from tradewind.scheduler.use_cases.explain_flow import ExplainFlow
 from tradewind.scheduler.use_cases.explain_node import ExplainNode
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.hand_over import HandOver
+from tradewind.scheduler.use_cases.learn_definitions import LearnDefinitions
 from tradewind.scheduler.use_cases.manage_bulk_jobs import ManageBulkJobs
 from tradewind.scheduler.use_cases.manage_memory import ManageMemory
 from tradewind.scheduler.use_cases.open_states import OpenStates
@@ -158,8 +159,9 @@ class Scheduler:
         self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
         run = RunCycles(begin, hand_over, self._await_ends, stores.states, definitions)
         self._streams = OpenStreams()
-        begin_backfilled = BeginBackfilled(begin, stores.backfills)
-        waiting = (BeginQueued(begin, stores.firings), begin_backfilled)
+        learn = LearnDefinitions(definitions, self._background, wake)
+        begin_backfilled = BeginBackfilled(begin, stores.backfills, learn)
+        waiting = (BeginQueued(begin, stores.firings, learn), begin_backfilled)
         backfills = BackfillFlows(read, stores.backfills, begin_backfilled, hand_over, self._background, clock)
 
         check_peers = CheckPeers(triggers, node_tasks, sub_flow_nodes, stores, wake, clock)

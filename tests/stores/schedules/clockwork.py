@@ -171,7 +171,7 @@ class Replica:
         self._fold = FoldEvents(stores.states, open_states, waiters, wakes_nobody, traces)
         self.hand_over = HandOver(node_tasks, stores.states, begin, self._fold, open_states, wakes_nobody, clock)
         self._begin_due = BeginDue(begin)
-        self._begin_queued = BeginQueued(begin, stores.firings)
+        self._begin_queued = BeginQueued(begin, stores.firings, lambda _flow_id: None)
         settle = SettleOutbox(
             stores.flows, stores.outbox, Triggers(triggers), node_tasks, (), wakes_nobody, lambda: None, ToldTriggers()
         )

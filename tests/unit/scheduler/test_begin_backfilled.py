@@ -26,5 +26,5 @@ async def test_backfills_of_paused_flows_do_not_block_others() -> None:
     await scheduler.register()
     await backfills.create(backfill_draft(MINUTE, 3 * MINUTE))
     epoch = await scheduler.stores.partitions.acquire(HERE)
-    begun = await BeginBackfilled(scheduler.begin, backfills)({HERE: epoch})
+    begun = await BeginBackfilled(scheduler.begin, backfills, lambda _flow_id: None)({HERE: epoch})
     assert [run.state.name.flow_id for run in begun] == ["f"]

@@ -7,24 +7,33 @@ from typing import Any
 
 import pytest
 
-from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
+from tests.stores.scheduler.bench import MINUTE, backfill_draft
+from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler, event
 from tests.waiting import until
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest
+from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.due import DueFlow
 from tradewind.scheduler.domain.flow_record import FlowRecord
+from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.submission import Submission, SubmitAnswer
 from tradewind.scheduler.domain.weather import definition_from_json
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
+from tradewind.scheduler.ports.waking import Work
 from tradewind.scheduler.use_cases import definitions
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
+from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.begin_backfilled import BeginBackfilled
 from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
 from tradewind.scheduler.use_cases.begin_due import BeginDue
+from tradewind.scheduler.use_cases.begin_queued import BeginQueued
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.flow_paths import edges_from
+from tradewind.scheduler.use_cases.learn_definitions import LearnDefinitions
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.server.large_work import LARGE_BYTES
+from tradewind.server.partitions import partition_of
 
 LARGE = "x" * LARGE_BYTES
 
@@ -242,3 +251,74 @@ async def test_runs_of_a_flow_with_large_configs_are_submitted_together() -> Non
     node_tasks.asked.clear()
     await run([CycleRequest("large")] * 100)
     assert [len(names) for names, _ in node_tasks.asked] == [100]
+
+
+FLOWS = {"large": LARGE, "small": ""}
+EPOCHS = {partition_of(flow_id): 1 for flow_id in FLOWS}
+
+
+class Waiting:
+    """What a restarted scheduler finds waiting in its store."""
+
+    def __init__(self) -> None:
+        self.scheduler = MemoryScheduler()
+        self.background = Background()
+        self.woken: list[str] = []
+
+    def restart(self) -> None:
+        """Forget all definitions."""
+        self.scheduler.definitions = self.scheduler.begin._definitions = Definitions(self.scheduler.stores.flows)
+        self.learn = LearnDefinitions(self.scheduler.definitions, self.background, self._wake)
+
+    def _wake(self, work: Work, key: str, in_ms: int) -> None:
+        assert (work, in_ms) == (Work.WAITING, 0)
+        self.woken.append(key)
+
+    async def check(self, begin: Any, parsing: Parsing) -> None:
+        """Call `begin` until everything has begun."""
+
+        async def begun() -> list[str]:
+            return [run.state.name.flow_id for run in await asyncio.wait_for(begin(EPOCHS), 60)]
+
+        try:
+            assert await begun() == ["small"]
+            assert await begun() == []
+            assert self.woken == []
+            parsing.goes_on.set()
+            await until(lambda: self.woken == ["large"], "the owner is woken once")
+            assert await begun() == ["large"]
+            assert len(parsing.begun) == 2, "each definition is parsed once"
+        finally:
+            parsing.goes_on.set()
+            await self.background.stop()
+
+
+async def test_planned_times_that_wait_begin_while_the_definition_of_another_flow_is_parsed(parsing: Parsing) -> None:
+    waiting = Waiting()
+    scheduler = waiting.scheduler
+    parsing.goes_on.set()
+    for flow_id, config in FLOWS.items():
+        await scheduler.register(flow_id, config=config, overlap="queue_all")
+        scheduler.stores.data.flows[flow_id].status = FlowStatus.RUNNING
+        due = CycleRequest(flow_id, CycleOrigin.SCHEDULE, schedule_epoch=2**60)
+        first, second = await scheduler.begin([due._replace(due_ms=at, now_ms=at) for at in (60_000, 120_000)])
+        assert (first.answer.outcome, second.answer.outcome) == (BeginOutcome.BEGUN, BeginOutcome.SETTLED)
+        assert first.answer.state is not None
+        await scheduler.fold([event(first.answer.state)], EPOCHS)
+    parsing.goes_on.clear()
+    parsing.begun.clear()
+    waiting.restart()
+    await waiting.check(BeginQueued(scheduler.begin, scheduler.stores.firings, waiting.learn), parsing)
+
+
+async def test_backfills_go_on_while_the_definition_of_another_flow_is_parsed(parsing: Parsing) -> None:
+    waiting = Waiting()
+    scheduler = waiting.scheduler
+    for flow_id, config in FLOWS.items():
+        await scheduler.register(flow_id, config=config)
+        scheduler.clock.advance(1)
+        await scheduler.stores.backfills.create(backfill_draft(MINUTE, 3 * MINUTE, flow_id=flow_id))
+    epochs = {place: await scheduler.stores.partitions.acquire(place) for place in EPOCHS}
+    waiting.restart()
+    begin = BeginBackfilled(scheduler.begin, scheduler.stores.backfills, waiting.learn)
+    await waiting.check(lambda _: begin(epochs), parsing)

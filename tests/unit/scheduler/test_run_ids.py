@@ -53,7 +53,7 @@ async def test_planned_time_that_waits_for_a_cycle_keeps_its_run_id() -> None:
         first, *waiting = await scheduler.begin([DUE._replace(due_ms=at, now_ms=at) for at in times])
         assert first.run is not None
         assert [each.run for each in waiting] == [None, None]
-        begin_queued = BeginQueued(scheduler.begin, scheduler.stores.firings)
+        begin_queued = BeginQueued(scheduler.begin, scheduler.stores.firings, lambda _flow_id: None)
         epochs = {partition_of("f"): 1}
         runs = [first.run]
         for run in runs:

@@ -1,6 +1,6 @@
 """Begins the cycles of backfills, as many as each may run at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tradewind.scheduler.domain.backfill import Backfill
 from tradewind.scheduler.domain.beginning import BeginOutcome
@@ -17,27 +17,38 @@ _AT_ONCE = 100
 
 
 class BeginBackfilled:
-    """Level-triggered: it goes by the backfills that are under way, and their positions."""
+    """Level-triggered: it goes by the backfills that are under way, and their positions.
 
-    def __init__(self, begin: BeginCycles, backfills: Backfills) -> None:
+    Flows whose definitions take long to parse are passed to `learn`, and begin when it is called again after that.
+    """
+
+    def __init__(self, begin: BeginCycles, backfills: Backfills, learn: Callable[[str], None]) -> None:
         self._begin = begin
         self._backfills = backfills
+        self._learn = learn
 
     async def __call__(self, epochs: Epochs) -> list[PlannedRun]:
         """Begin as many cycles of every backfill under way as there is room for; return the runs to hand over."""
         runs: list[PlannedRun] = []
         for flow_id, backfill_id in await self._backfills.active(list(epochs), _MOST):
-            runs += await self.one(flow_id, backfill_id, epochs)
+            runs += await self.one(flow_id, backfill_id, epochs, wait=False)
         return runs
 
-    async def one(self, flow_id: str, backfill_id: int, epochs: Epochs = NOT_OWNER) -> list[PlannedRun]:
-        """Begin as many cycles of one backfill as there is room for; return the runs to hand over."""
+    async def one(
+        self, flow_id: str, backfill_id: int, epochs: Epochs = NOT_OWNER, *, wait: bool = True
+    ) -> list[PlannedRun]:
+        """Begin as many cycles of one backfill as there is room for; return the runs to hand over.
+
+        Without `wait`, none begins while the definition of the flow is still to be parsed and that takes long.
+        """
         runs: list[PlannedRun] = []
         while True:
             (backfill,) = await self._backfills.find(flow_id, [backfill_id])
             requests = _cycle_requests(backfill)[:_AT_ONCE] if backfill else []
-            begun = await self._begin(requests, epochs) if requests else []
+            begun = await self._begin(requests, epochs, wait=wait) if requests else []
             runs += filter(None, [each.run for each in begun])
+            if not wait and any(each.answer.outcome is BeginOutcome.REVISION_CHANGED for each in begun):
+                self._learn(flow_id)
             # If the backfill was not moved on, somebody else moves it, the flow is paused, or there is no room.
             if not any(each.answer.outcome in (BeginOutcome.BEGUN, BeginOutcome.DUPLICATE) for each in begun):
                 return runs
