@@ -31,7 +31,7 @@ from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.flow_paths import edges_from
 from tradewind.scheduler.use_cases.learn_definitions import LearnDefinitions
-from tradewind.scheduler.use_cases.run_cycles import RunCycles
+from tradewind.scheduler.use_cases.run_cycles import GROUP, GROUPS_AT_ONCE, RunCycles
 from tradewind.server.large_work import LARGE_BYTES
 from tradewind.server.partitions import partition_of
 
@@ -148,6 +148,43 @@ async def test_changed_large_flow_is_not_parsed_among_others_either(parsing: Par
     (begun,) = await scheduler.begin([CycleRequest("large")])
     assert begun.planned is not None
     assert begun.planned.shape.revision == 2
+
+
+async def test_large_flow_that_another_user_has_registered_anew_is_not_parsed_among_others(parsing: Parsing) -> None:
+    """Deleted and registered again, it has the same revision and definition."""
+    scheduler = MemoryScheduler()
+    await scheduler.register(config=LARGE)
+    parsing.goes_on.set()
+    await scheduler.run()
+    parsing.goes_on.clear()
+    scheduler.stores.data.flows["f"].user_id = "another"
+    scheduler.definitions.forget("f")
+    (begun,) = await asyncio.wait_for(scheduler.begin([CycleRequest("f")], wait=False), 60)
+    assert begun.answer.outcome is BeginOutcome.REVISION_CHANGED
+    parsing.goes_on.set()
+    assert (await scheduler.run()).state.facts.user_id == "another"
+
+
+async def test_flows_that_are_parsed_next_are_not_read_again(parsing: Parsing) -> None:
+    scheduler = MemoryScheduler()
+    for flow_id in "ab":
+        await scheduler.register(flow_id, config=LARGE)
+    find = scheduler.stores.flows.find
+    read: list[str] = []
+
+    async def found(flow_ids: Sequence[str]) -> list[FlowRecord | None]:
+        read.extend(flow_ids)
+        return await find(flow_ids)
+
+    scheduler.stores.flows.find = found  # type: ignore[method-assign]
+    both = asyncio.ensure_future(scheduler.definitions.load(["a", "b"]))
+    await until(lambda: bool(parsing.begun), "the first definition is being parsed")
+    for _ in range(3):
+        assert await asyncio.wait_for(scheduler.definitions.load(["b"], large=False), 60) == {}
+    parsing.goes_on.set()
+    assert all((await both).values())
+    assert read == ["a", "b"]
+    assert scheduler.definitions._long == set()
 
 
 async def test_definition_that_several_wait_for_is_parsed_once(parsing: Parsing) -> None:
@@ -322,3 +359,28 @@ async def test_backfills_go_on_while_the_definition_of_another_flow_is_parsed(pa
     waiting.restart()
     begin = BeginBackfilled(scheduler.begin, scheduler.stores.backfills, waiting.learn)
     await waiting.check(lambda _: begin(epochs), parsing)
+
+
+async def test_call_of_many_runs_begins_no_more_while_its_large_ones_are_being_submitted() -> None:
+    node_tasks = StoresPlans()
+    scheduler = MemoryScheduler(node_tasks)
+    await scheduler.register("large", nodes=501)
+    await scheduler.register("small", config="small")
+    begin = scheduler.stores.cycles.begin
+    begun: list[str] = []
+
+    async def noted(requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
+        begun.extend(request.shape.flow_id for request in requests)
+        return await begin(requests, epochs)
+
+    scheduler.stores.cycles.begin = noted  # type: ignore[method-assign]
+    requests = [CycleRequest("large")] + [CycleRequest("small")] * (GROUP - 1)
+    call = asyncio.ensure_future(running(scheduler)(requests * 10))
+    most = GROUPS_AT_ONCE * (GROUP - 1)
+    await until(lambda: sum(len(names) for names, _ in node_tasks.asked) >= most, "the small runs are submitted")
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(begun) == GROUPS_AT_ONCE * GROUP
+    node_tasks.stored.set()
+    await call
+    assert len(begun) == 10 * GROUP

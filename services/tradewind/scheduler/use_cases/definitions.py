@@ -124,7 +124,7 @@ class Definitions:
         self._readings = itertools.count()
         self._parsing: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         self._long: set[str] = set()
-        """Flows whose definitions are being parsed, and take long."""
+        """Flows whose definitions take long, and are being parsed or will be next."""
 
     def current(self, flow_id: str) -> PlannedFlow | None:
         """Return the current revision as far as it is known here, None when it is not known."""
@@ -148,16 +148,19 @@ class Definitions:
             if record is None:
                 self._current.pop(flow_id, None)
                 found[flow_id] = None
-            elif _is_large(record.config_json) and _key(record) not in self._known:
+            elif _is_large(record.config_json) and not self._is_known(record):
                 long.append((record, next(self._readings)))
             else:
                 found[flow_id] = await self.learn(record)
-        for record, reading in long if large else ():
-            self._long.add(record.flow_id)
-            try:
+        if not large:
+            return found
+        self._long.update(record.flow_id for record, _ in long)
+        try:
+            for record, reading in long:
                 found[record.flow_id] = await self.learn(record, reading=reading)
-            finally:
                 self._long.discard(record.flow_id)
+        finally:
+            self._long.difference_update(record.flow_id for record, _ in long)
         return found
 
     async def learn(
@@ -187,6 +190,10 @@ class Definitions:
     def forget(self, flow_id: str) -> None:
         """Forget which revision of a flow is current."""
         self._current.pop(flow_id, None)
+
+    def _is_known(self, record: FlowRecord) -> bool:
+        planned = self._known.get(_key(record))
+        return planned is not None and planned.shape.user_id == record.user_id
 
     def _touch(self, key: _Key) -> PlannedFlow | None:
         planned = self._known.get(key)

@@ -6,7 +6,7 @@ from tradewind.scheduler.use_cases.definitions import Definitions
 
 
 class LearnDefinitions:
-    """Learns the definitions of flows that have cycles waiting, so that cycles of other flows need not wait for that."""
+    """Learns definitions of flows that have cycles waiting, so that cycles of other flows need not wait for that."""
 
     def __init__(self, definitions: Definitions, background: Background, wake: WakeOwner) -> None:
         self._definitions = definitions

@@ -96,7 +96,8 @@ class RunCycles:
         try:
             for first in range(0, len(requests), GROUP):
                 if len(groups) >= GROUPS_AT_ONCE and groups[-GROUPS_AT_ONCE].submitted_runs:
-                    await asyncio.wait((groups[-GROUPS_AT_ONCE].submitted_runs[-1].submitted,))
+                    # Runs of large flows are submitted beside the others, so the last is not always submitted last.
+                    await asyncio.wait({run.submitted for run in groups[-GROUPS_AT_ONCE].submitted_runs})
                 begun = await self._begun(requests[first : first + GROUP])
                 groups.append(self._submit_begun(begun, wait=wait_s > 0))
             loop = asyncio.get_running_loop()
