@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2, revision_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.peers import submissions
+from tradewind.server.large_work import in_thread_if
 
 NODES = 2000
 MOST_CALLS = 12_000
@@ -80,6 +82,23 @@ async def test_no_call_for_a_large_flow_keeps_the_loop_for_long(scheduler: Clien
             long[name] = longest
     assert long == {}
     assert len(peers.node_tasks.plans) == 1
+
+
+async def test_small_flows_are_registered_while_large_ones_are_checked(scheduler: Client) -> None:
+    struct, checked = Struct(), threading.Event()
+    struct.update(weather(2))
+    large = asyncio.ensure_future(in_thread_if(True, checked.wait, 60))
+    try:
+        for request in (
+            pb2.RegisterFlowRequest(flow_id="f", weather_json=json.dumps(weather(2))),
+            pb2.RegisterFlowRequest(flow_id="g", weather=struct),
+            pb2.RegisterFlowRequest(flow_id="h", spec=spec(2)),
+        ):
+            await scheduler.stub.RegisterFlow(request, timeout=30)
+        assert not large.done()
+    finally:
+        checked.set()
+        await large
 
 
 async def test_small_flow_runs_while_the_plan_of_a_large_one_is_stored(
