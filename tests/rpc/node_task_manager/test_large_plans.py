@@ -11,7 +11,7 @@ from tests.turns import counted_turns
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.node_task_manager.rpc import handlers, mapping
-from tradewind.node_task_manager.use_cases.node_task_records import SignalView
+from tradewind.node_task_manager.use_cases.task_views import SignalView
 
 NODES = 2000
 MOST_CALLS = 30_000

@@ -14,6 +14,7 @@ from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.submission import Submission
 from tradewind.scheduler.peers import node_task_manager
 from tradewind.scheduler.peers.node_task_manager import NodeTaskManagerPeer
+from tradewind.scheduler.peers.submission_mapping import add_plans
 
 
 class Stream:
@@ -44,11 +45,11 @@ async def test_only_large_submissions_go_over_their_own_stream(monkeypatch: pyte
     scheduler = MemoryScheduler()
     await scheduler.register()
     run = await scheduler.run()
-    add, threads = node_task_manager.add_plans, []
+    threads: list[bool] = []
 
     def noted(request: pb2.SubmitComponentsRequest, plans: Iterable[ComponentPlan]) -> None:
         threads.append(threading.get_ident() != loop_thread)
-        add(request, plans)
+        add_plans(request, plans)
 
     loop_thread = threading.get_ident()
     monkeypatch.setattr(node_task_manager, "add_plans", noted)
