@@ -262,8 +262,11 @@ async def test_paused_flow_records_events_and_stopped_flow_receives_none(stage: 
 
 
 async def test_doctor_restores_the_lost_trigger_of_a_flow_on_events(stage: Stage) -> None:
-    await stage.register("f", ON_PRICE)
+    await stage.register("f", ON_PRICE, overlap=flow_pb2.OVERLAP_POLICY_ALLOW)
     await stage.start()
+    # Now the scheduler's stream is open: opening it would restore the trigger before the doctor does.
+    await stage.publish("first")
+    await stage.wait_for_firings([("first", "fired", 0)])
     named = {"trigger_id": "f", "partition_key": "f"}
     trigger = (await stage.triggers.FindTrigger(trigger_pb2_service.FindTriggerRequest(**named))).trigger
     await stage.triggers.RemoveTrigger(trigger_pb2_service.RemoveTriggerRequest(epoch=trigger.epoch, **named))
@@ -278,4 +281,4 @@ async def test_doctor_restores_the_lost_trigger_of_a_flow_on_events(stage: Stage
         return (await stage.publish("found")).matched == 1
 
     await until(is_back, "the trigger is back")
-    await stage.wait_for_firings([("found", "fired", 0)])
+    await stage.wait_for_firings([("found", "fired", 1), ("first", "fired", 0)])
