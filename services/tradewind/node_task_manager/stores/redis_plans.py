@@ -20,19 +20,21 @@ from tradewind.server.redis.client import Client
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Plan).decode
 _unpack_nodes = msgspec.msgpack.Decoder(tuple[PlanNode, ...]).decode
-
-
-class _Facts(msgspec.Struct, frozen=True):
-    nodes: int
-
-
-_unpack_facts = msgspec.msgpack.Decoder(_Facts).decode
 _AT_ONCE = 20
 """A plan of up to this many nodes is written in one step."""
 _LAYOUT = "j"
 """Prefix of the editions of plans in this layout: scripts must not mix nodes of one plan in two layouts."""
 _PIECE = PART
 """How many nodes are written at once, and how many items of a list are in one field; scripts know this number."""
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    """What Python reads of a plan's facts."""
+
+    nodes: int
+
+
+_unpack_facts = msgspec.msgpack.Decoder(_Facts).decode
 
 
 class RedisPlanStore:

@@ -152,8 +152,8 @@ def _all_draining(offer: Placement) -> Violation:
 
 
 def _diff(registration: FlowRegistration, standing: FlowRecord) -> FlowDiff:
-    labels = dict(standing.labels), dict(registration.labels)
-    return diff_of_texts(standing.config_json, labels[0], registration.config_json, labels[1])
+    before, after = dict(standing.labels), dict(registration.labels)
+    return diff_of_texts(standing.config_json, before, registration.config_json, after)
 
 
 def _diff_omitted(standing: FlowRecord) -> Violation:
