@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, FlowRecord
 from tradewind.scheduler.ports.flows import FlowRecords
+from tradewind.scheduler.use_cases.whole_flows import pieces
 from tradewind.server.faults import Violation
 from tradewind.server.large_work import LARGE_BYTES, in_thread_if
 
 MAX_FLOWS = 1000
 """The most flows to look at; a longer chain of flows that run others is ended at run time, by the depth of cycles."""
-
-_READ_AT_ONCE = 20
-"""How many flows are read at once: whole, however large they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +43,7 @@ async def edges_from(
     of_others: set[str] = set()
     level = [each for each in dict.fromkeys(named) if each != flow_id]
     while level and len(edges) <= MAX_FLOWS:
-        for first in range(0, len(level), _READ_AT_ONCE):
-            some = level[first : first + _READ_AT_ONCE]
+        for some in pieces(level):
             for each, record in zip(some, await flows.find(some), strict=True):
                 edges[each] = ()
                 if record is None:

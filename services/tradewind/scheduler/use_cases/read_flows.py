@@ -13,13 +13,12 @@ from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.faults import no_such_cycle
 from tradewind.scheduler.use_cases.similar_flows import no_such_flow
 from tradewind.scheduler.use_cases.watch_backlog import weight_of
+from tradewind.scheduler.use_cases.whole_flows import pieces
 from tradewind.server.faults import NotFound
 from tradewind.server.paging import Page
 
 _LEAST_READ = 50
 _AT_ONCE = 500
-_READ_AT_ONCE = 20
-"""How many flows are read whole before it is known how large they are."""
 _MOST_EXAMINED = 5000
 """Of how many flows one page says whether they are wanted: some 50 ms of work."""
 _MOST_CYCLES_EXAMINED = 1000
@@ -122,8 +121,8 @@ class ReadFlows:
         """Do as `flows` does where all are wanted: outlines would cost the store four times as much."""
         page: Page[FlowRecord] = Page(limit)
         ids = await self._flows.list_ids(after, limit + 1)
-        for first in range(0, len(ids), _READ_AT_ONCE):
-            for flow in await self._still(FlowFilter(), ids[first : first + _READ_AT_ONCE]):
+        for some in pieces(ids):
+            for flow in await self._still(FlowFilter(), some):
                 if not page.add(flow, len(flow.config_json) + len(flow.structure_json)):
                     return page.items, page.items[-1].flow_id
         return page.items, ids[-1] if len(ids) > limit else None

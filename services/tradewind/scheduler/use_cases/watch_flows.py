@@ -1,7 +1,7 @@
 """Reports changes to the cycles of flows as they happen."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -13,13 +13,12 @@ from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.faults import cycle_not_found
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.watch_backlog import Backlog
+from tradewind.scheduler.use_cases.whole_flows import pieces
 from tradewind.server.faults import Unavailable
 
 _REMEMBERED = 10_000
 _CAUGHT_UP = 1000
 _AT_ONCE = 100
-_FLOWS_AT_ONCE = 20
-"""How many flows are read at once: whole, however large they are."""
 
 
 class LastSeen(NamedTuple):
@@ -55,7 +54,7 @@ class WatchFlows:
         server shuts down.
         """
         latest: dict[str, int] = {}
-        for some in _pieces(flow_ids):
+        for some in pieces(flow_ids):
             for flow_id, record in zip(some, await self._flows.find(some), strict=True):
                 if record is None:
                     raise await self._read.not_found(flow_id)
@@ -83,7 +82,7 @@ class WatchFlows:
         self, latest: Mapping[str, int], cycle: int | None, after: Mapping[str, LastSeen]
     ) -> list[ChainState]:
         found: list[ChainState] = []
-        for some in _pieces(list(latest)):
+        for some in pieces(list(latest)):
             reads = (self._first_of(flow_id, latest[flow_id], cycle, after.get(flow_id)) for flow_id in some)
             for states in await asyncio.gather(*reads):
                 found += states
@@ -124,10 +123,6 @@ class WatchFlows:
             for task in waiting:
                 task.cancel()
         return not self._draining.is_set()
-
-
-def _pieces(flow_ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (flow_ids[first : first + _FLOWS_AT_ONCE] for first in range(0, len(flow_ids), _FLOWS_AT_ONCE))
 
 
 class _Watch:
