@@ -116,6 +116,15 @@ async def test_large_report_is_split_and_acknowledged_as_a_whole(bench: Bench) -
     assert completed == [most, rest]
 
 
+async def test_script_takes_half_of_the_outcomes_that_wait_between_25_and_100(bench: Bench) -> None:
+    worker, line = await bench.connect(capacity=300)
+    await bench.accepted(await bench.save(*(f"n{at}" for at in range(300))))
+    await until(lambda: len(line.assigned) == 300, "all nodes are given")
+    await bench.connections.handle_message(worker, 2, [outcome(each) for each in line.assigned])
+    await until(lambda: not worker.held, "all have taken effect")
+    assert [len(args[0]) for name, args in bench.store.calls if name == "complete"] == [100, 100, 50, 25, 25]
+
+
 async def test_at_most_two_complete_scripts_run_at_a_time(bench: Bench) -> None:
     worker, line = await bench.connect()
     await bench.accepted(await bench.save("a", "b", "c", "d"))

@@ -8,8 +8,10 @@ from tradewind.node_task_manager.ports.work import Held, Outcome, Postponed
 from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 
 MAX_OUTCOMES = 25
-"""How many outcomes one script takes. With more, all running node tasks would go round as one batch: workers would wait
-while the store has it, and the store while workers have it."""
+"""The most outcomes of a report."""
+_FEW, _MANY = 25, 100
+"""One script takes half of the outcomes that wait, but between so many. If it took all, all running node tasks would go
+round as one batch: workers would wait while the store has it, and the store while workers have it."""
 MAX_BYTES = 2 * 1024 * 1024
 _HELD_BYTES = 100
 MAX_WAITING = 5000
@@ -78,7 +80,7 @@ class ReportQueue:
 
     def __init__(self) -> None:
         self._waiting: deque[Report] = deque()
-        self._size = 0
+        self._size = self._outcomes = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
 
@@ -89,6 +91,7 @@ class ReportQueue:
         """Add a report, however many there are."""
         self._waiting.append(report)
         self._size += report.size
+        self._outcomes += len(report.outcomes)
         if len(self._waiting) > MAX_WAITING or self._size > MAX_WAITING_BYTES:
             self._has_room.clear()
 
@@ -104,6 +107,7 @@ class ReportQueue:
         """
         batch: list[Report] = []
         count = size = 0
+        most = min(_MANY, max(_FEW, self._outcomes // 2))
         plain = self.plain
         while self._waiting:
             report = self._waiting[0]
@@ -111,10 +115,11 @@ class ReportQueue:
                 break
             count += len(report.outcomes)
             size += report.size
-            if batch and (report.tries or count > MAX_OUTCOMES or size > MAX_BYTES):
+            if batch and (report.tries or count > most or size > MAX_BYTES):
                 break
             batch.append(self._waiting.popleft())
             self._size -= report.size
+            self._outcomes -= len(report.outcomes)
             if report.tries:
                 break
         if len(self._waiting) <= MAX_WAITING // 2 and self._size <= MAX_WAITING_BYTES // 2:

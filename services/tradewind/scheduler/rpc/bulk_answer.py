@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
-from tradewind.scheduler.rpc.checks import bytes_of
 from tradewind.scheduler.rpc.cycle_mapping import fill_cycle, leave_out_large_fields
 from tradewind.scheduler.rpc.run_results import LARGEST_OUTPUTS, add_outputs, refusal
-from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
 from tradewind.scheduler.use_cases.definitions import PlannedRun
 from tradewind.scheduler.use_cases.run_cycles import RunResult
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
@@ -25,16 +23,13 @@ class BulkAnswer:
     when the answer would be too large with them.
     """
 
-    def __init__(
-        self, request: pb2.RunFlowsRequest, requests: Sequence[CycleRequest], outputs: SinkOutputs, unused: UnusedInputs
-    ) -> None:
+    def __init__(self, request: pb2.RunFlowsRequest, outputs: SinkOutputs, unused: UnusedInputs) -> None:
         self.response = pb2.RunFlowsResponse()
-        self._request_id = request.request_id
-        self._requests = requests
+        self._request = request
         self._outputs = outputs if request.include_outputs else None
         self._unused = unused
         self._results: list[RunResult] = []
-        expected = sum(_CYCLE + bytes_of(each.inputs_json) for each in requests)
+        expected = _CYCLE * len(request.items) + request.ByteSize()
         self._room_for_outputs = min(LARGEST_OUTPUTS, _ANSWER - _WARNINGS - min(_CYCLES, expected))
         self._room = _ANSWER - _WARNINGS
 
@@ -48,7 +43,7 @@ class BulkAnswer:
                 fill_cycle(message.cycle, result.state)
                 if result.planned is not None:
                     begun.append((message, PlannedRun(result.state, result.planned)))
-            elif fault := refusal(self._requests[place].flow_id, result, f"{self._request_id}/{place}"):
+            elif fault := refusal(self._request.items[place].flow_id, result, f"{self._request.request_id}/{place}"):
                 message.error_reason = fault.reason
                 message.error_message = fault.message
         self._results += group
@@ -66,9 +61,9 @@ class BulkAnswer:
             for message in self.response.results:
                 leave_out_large_fields(message.cycle)
         given = [
-            (message, result.planned, request.inputs_json)
-            for message, result, request in zip(self.response.results, self._results, self._requests, strict=True)
-            if request.inputs_json and result.state is not None and result.planned is not None
+            (message, result.planned, item.inputs_json)
+            for message, result, item in zip(self.response.results, self._results, self._request.items, strict=True)
+            if item.inputs_json and result.state is not None and result.planned is not None
         ]
         inputs = [(planned, inputs_json) for _, planned, inputs_json in given]
         for place, warnings in await self._unused.of_many(inputs):

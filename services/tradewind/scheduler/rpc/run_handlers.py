@@ -45,8 +45,8 @@ class RunHandlers(CycleHandlers):
             return await self._run_one(request, traceparent)
 
     async def _run_one(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
-        (cycle_request,), wait_s = await run_requests.cycle_requests_of(request, [request], traceparent)
-        (result,) = await self.run([cycle_request], wait_s)
+        cycle_requests, wait_s = await run_requests.cycle_requests_of(request, [request], traceparent)
+        (result,) = await self.run(cycle_requests, wait_s)
         if result.outcome is BeginOutcome.NOT_FOUND:
             raise await self.read.not_found(request.flow_id)
         fault = run_results.refusal(request.flow_id, result, request.request_id)
@@ -67,7 +67,7 @@ class RunHandlers(CycleHandlers):
             raise InvalidInput([Violation("items", message)])
         async with counted_calls("RunFlow", len(request.items)) as counted:
             cycle_requests, wait_s = await run_requests.cycle_requests_of(request, request.items, current_traceparent())
-            answer = BulkAnswer(request, cycle_requests, self.outputs, self.unused_inputs)
+            answer = BulkAnswer(request, self.outputs, self.unused_inputs)
             results = await self.run(cycle_requests, wait_s, answer.add)
             await counted.refund(sum(result.state is None for result in results))
         return await answer.finish()

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from google.protobuf.message import Message
@@ -22,7 +22,7 @@ LONGEST_WAIT_S = 3600.0
 LARGEST_INPUTS = 1024 * 1024
 """In bytes."""
 _AT_ONCE = 500
-"""How many items of a bulk are read before other work has a turn."""
+"""How many items of a bulk are checked before other work has a turn."""
 
 _json_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -31,9 +31,10 @@ async def cycle_requests_of(
     call: pb2.RunFlowsRequest | pb2.RunFlowRequest,
     items: Sequence[pb2.RunFlowItem | pb2.RunFlowRequest],
     traceparent: str,
-) -> tuple[list[CycleRequest], float]:
+) -> tuple[Iterator[CycleRequest], float]:
     """Return the cycles that a call requests, and how many seconds to wait; a RunFlowRequest is its own only item.
 
+    The items of a bulk are checked first, and read as the iterator gets to them, while the first cycles are under way.
     Raises InvalidInput with every fault.
     """
     bulk = isinstance(call, pb2.RunFlowsRequest)
@@ -44,21 +45,31 @@ async def cycle_requests_of(
     except InvalidInput as error:
         wait_s, lifetime_ms = 0.0, 0
         faults += error.violations
-    requests: list[CycleRequest] = []
-    owner = request_owner()
     for place, item in enumerate(items):
         if place % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)
         flow_id, inputs_json = item.flow_id, item.inputs_json
         if inputs_json or not is_identifier(flow_id):
             faults += _item_faults(f"items[{place}]." if bulk else "", flow_id, inputs_json)
+    require(faults)
+    return _requests(items, request_id, bulk, lifetime_ms, request_owner(), traceparent), wait_s
+
+
+def _requests(
+    items: Sequence[pb2.RunFlowItem | pb2.RunFlowRequest],
+    request_id: str,
+    bulk: bool,
+    lifetime_ms: int,
+    owner: str,
+    traceparent: str,
+) -> Iterator[CycleRequest]:
+    for place, item in enumerate(items):
+        flow_id, inputs_json = item.flow_id, item.inputs_json
         remembered = None
         if request_id:
             name = f"{request_id}/{place}" if bulk else request_id
             remembered = RememberedRequest(owner, name, _payload(flow_id, inputs_json), lifetime_ms)
-        requests.append(CycleRequest(flow_id, inputs_json=inputs_json, request=remembered, traceparent=traceparent))
-    require(faults)
-    return requests, wait_s
+        yield CycleRequest(flow_id, inputs_json=inputs_json, request=remembered, traceparent=traceparent)
 
 
 def check_inputs(inputs_json: str, request_id: str) -> None:

@@ -1,9 +1,10 @@
 """Runs cycles now: begins them, hands them over and, if asked to, waits for their ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from tradewind.scheduler.domain.beginning import BeginOutcome
@@ -82,7 +83,7 @@ class RunCycles:
 
     async def __call__(
         self,
-        requests: Sequence[CycleRequest],
+        requests: Iterable[CycleRequest],
         wait_s: float = 0.0,
         report: Callable[[list[RunResult]], Awaitable[None]] | None = None,
     ) -> list[RunResult]:
@@ -94,11 +95,12 @@ class RunCycles:
         """
         groups: list[_Group] = []
         try:
-            for first in range(0, len(requests), GROUP):
+            remaining = iter(requests)
+            while group := list(islice(remaining, GROUP)):
                 if len(groups) >= GROUPS_AT_ONCE and groups[-GROUPS_AT_ONCE].submitted_runs:
                     # Runs of large flows are submitted beside the others, so the last is not always submitted last.
                     await asyncio.wait({run.submitted for run in groups[-GROUPS_AT_ONCE].submitted_runs})
-                begun = await self._begun(requests[first : first + GROUP])
+                begun = await self._begun(group)
                 groups.append(self._submit_begun(begun, wait=wait_s > 0))
             loop = asyncio.get_running_loop()
             until = loop.time() + wait_s
