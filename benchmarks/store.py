@@ -16,13 +16,15 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from benchmarks import processes
+from tradewind.server.redis.allocator import JEMALLOC, allocator, has_jemalloc
 from tradewind.server.redis.client import Client
-from tradewind.server.redis.embedded import ALLOCATOR, ENCODINGS, find_server, free_port
+from tradewind.server.redis.embedded import ENCODINGS, find_server, free_port
 
 SETTINGS = ", ".join(
     (
         "appendonly yes, appendfsync everysec, no snapshots, noeviction, loopback TCP",
         *(f"{name.removeprefix('--')} {value}" for name, value in zip(ENCODINGS[::2], ENCODINGS[1::2], strict=True)),
+        f"{JEMALLOC} preloaded" if has_jemalloc() else "the allocator of its build",
     )
 )
 
@@ -41,7 +43,7 @@ class Store:
         self.port = free_port()
         with self._log.open("w") as log:
             self._process = processes.spawn(
-                self._command(), stdout=log, stderr=subprocess.STDOUT, environment=ALLOCATOR
+                self._command(), stdout=log, stderr=subprocess.STDOUT, environment=allocator()
             )
         try:
             self.version = self._wait_until_ready()

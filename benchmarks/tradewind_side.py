@@ -50,7 +50,7 @@ class TradewindSide:
     def __init__(
         self,
         nodes: str = "tradewind.cli.bench.nodes",
-        capacity: int = 100,
+        capacity: int = 400,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """Make the worker run the nodes of module `nodes`, up to `capacity` at a time, with `environment` set."""

@@ -15,9 +15,11 @@ from redis.exceptions import AuthenticationError
 
 from tests.servers import BINARIES
 from tests.waiting import until
+from tradewind.server.redis import allocator as allocators
 from tradewind.server.redis.acl import AclUser
+from tradewind.server.redis.allocator import allocator
 from tradewind.server.redis.client import connect
-from tradewind.server.redis.embedded import ALLOCATOR, EmbeddedStore, EmbeddedStoreError, find_server
+from tradewind.server.redis.embedded import EmbeddedStore, EmbeddedStoreError, find_server
 
 USER = AclUser("scheduler", ("trading_flow:{f*",), ("trading_flow:{f*",))
 KEY = "trading_flow:{f1}:kept"
@@ -115,19 +117,33 @@ async def test_writes_of_scripts_survive_a_restart(tmp_path: Path, binary: str |
         await store.stop()
 
 
-async def test_glibc_tunables_are_set_unless_already_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_allocator_is_chosen_unless_the_environment_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # The store itself overwrites its environment with its process title.
-    tunables, wrapper = tmp_path / "tunables", tmp_path / "wrapper"
-    wrapper.write_text(f'#!/bin/sh\nprintenv GLIBC_TUNABLES > "{tunables}"\nexec "{find_server()}" "$@"\n')
+    found, wrapper = tmp_path / "found", tmp_path / "wrapper"
+    printed = f'echo "$GLIBC_TUNABLES $LD_PRELOAD" > "{found}"'
+    wrapper.write_text(f'#!/bin/sh\n{printed}\nexec "{find_server()}" "$@"\n')
     wrapper.chmod(0o700)
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    for expected in (ALLOCATOR["GLIBC_TUNABLES"], "glibc.malloc.tcache_count=9"):
+    for name in ("GLIBC_TUNABLES", "LD_PRELOAD"):
+        monkeypatch.delenv(name, raising=False)
+    for expected in (" ".join(allocator().values()), "glibc.malloc.tcache_count=9"):
         store = EmbeddedStore(tmp_path / "data", acl_users=[USER], binary=wrapper)
         await store.start()
         await store.stop()
-        assert tunables.read_text() == f"{expected}\n"
-        # A value that somebody has set is kept.
+        assert found.read_text().strip() == expected
+        # Values that somebody has set are kept.
         monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=9")
+        monkeypatch.setenv("LD_PRELOAD", "")
+
+
+@pytest.mark.parametrize(("library", "preloaded"), [("libc.so.6", True), ("libnothing.so.2", False)])
+def test_jemalloc_is_preloaded_if_the_loader_finds_it(
+    library: str, preloaded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allocators, "JEMALLOC", library)
+    monkeypatch.setattr(allocators, "has_jemalloc", allocators.has_jemalloc.__wrapped__)
+    assert allocators.allocator().get("LD_PRELOAD") == (library if preloaded else None)
 
 
 async def test_only_local_users_with_a_password_are_admitted(tmp_path: Path) -> None:

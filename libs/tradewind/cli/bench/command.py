@@ -139,7 +139,7 @@ def worker_command(session: Session) -> list[str]:
         command.append(f"--address={session.address}")
     files = asdict(session.tls) if session.tls is not None else {}
     command += [f"--tls-{name.replace('_', '-')}={value}" for name, value in files.items() if value]
-    return [*command, "worker", "tradewind.cli.bench.nodes", "--id", f"{_WORKER_ID}-{os.getpid()}"]
+    return [*command, "worker", "tradewind.cli.bench.nodes", "--id", f"{_WORKER_ID}-{os.getpid()}", "--capacity", "400"]
 
 
 def worker_environment(session: Session) -> dict[str, str]:

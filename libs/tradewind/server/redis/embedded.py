@@ -19,15 +19,9 @@ from redis.exceptions import BusyLoadingError, RedisError
 
 from tradewind.server.private_file import write_private
 from tradewind.server.redis.acl import ADMIN, AclUser, write_acl_file
+from tradewind.server.redis.allocator import allocator
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.owned_process import owned
-
-ALLOCATOR = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=2000"}
-"""Environment of a server built with glibc's allocator, as the wheel's is; other allocators ignore it. With more freed
-pieces at hand, a claim from a store of 500 000 records takes half the time.
-
-glibc keeps up to 2000 pieces of each of 64 sizes, 66 MB at most. Memory that grows by realloc takes none of them, so a
-steady load reaches that size. With a count of 65535, it grew by a megabyte a second, up to 2 GB."""
 
 ENCODINGS = ("--zset-max-listpack-entries", "32", "--hash-max-listpack-entries", "64")
 """Collections with more entries are not searched from the start for each access: with a hundred node tasks running, a
@@ -222,7 +216,7 @@ class EmbeddedStore:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=[self._lock],
-                env={**ALLOCATOR, **os.environ},
+                env={**allocator(), **os.environ},
                 # Whoever may read the directory must not read the data in it: it need not be one that this class made.
                 umask=0o077,
                 # Ctrl-C reaches the whole group; the store must outlive the services that still write to it.
