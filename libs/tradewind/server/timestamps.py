@@ -11,8 +11,8 @@ def milliseconds(value: Timestamp | Duration) -> int:
 
 def set_timestamp(value: Timestamp, ms: int) -> None:
     """Set an empty Timestamp within a message to epoch milliseconds: that costs less than copying one into it."""
-    value.seconds, rest = divmod(ms, 1000)
-    if rest:
+    value.seconds = ms // 1000
+    if rest := ms % 1000:
         value.nanos = rest * 1_000_000
 
 

@@ -48,6 +48,7 @@ _REFUSED = {
     SubmitOutcome.FLOW_PURGED: ("FLOW_DELETING", 0),
     SubmitOutcome.RESULTS_EXPIRED: ("RESULTS_EXPIRED", 0),
 }
+_ACCEPTED = component_pb2.SubmitResult(outcome=component_pb2.SUBMIT_OUTCOME_ACCEPTED)
 
 
 def plan(message: component_pb2.Plan) -> Plan:
@@ -122,7 +123,9 @@ def run_submission(message: component_pb2.RunSubmission) -> RunSubmission:
 
 
 def submit_result(result: SubmitResult) -> component_pb2.SubmitResult:
-    """Return the answer to a submission."""
+    """Return the answer to a submission, which must not be changed."""
+    if result.outcome is SubmitOutcome.ACCEPTED:
+        return _ACCEPTED
     reason, delay_s = _REFUSED.get(result.outcome, ("", 0))
     return component_pb2.SubmitResult(
         outcome=_OUTCOME[result.outcome],

@@ -35,10 +35,9 @@ class BulkAnswer:
 
     async def add(self, group: Sequence[RunResult]) -> None:
         """Add the results of the next runs. Raises PeerUnavailable when their outputs cannot be read."""
+        messages = [self.response.results.add() for _ in group]
         begun: list[tuple[pb2.RunFlowResult, PlannedRun]] = []
-        first = len(self._results)
-        for place, result in enumerate(group, first):
-            message = self.response.results.add()
+        for place, (message, result) in enumerate(zip(messages, group, strict=True), len(self._results)):
             if result.state is not None:
                 fill_cycle(message.cycle, result.state)
                 if result.planned is not None:
@@ -53,7 +52,7 @@ class BulkAnswer:
             for (message, _), outputs in zip(begun, found, strict=True):
                 room = add_outputs(message, outputs, room)
             self._room_for_outputs = room
-        self._room -= sum(message.ByteSize() for message in self.response.results[first:])
+        self._room -= sum([message.ByteSize() for message in messages])
 
     async def finish(self) -> pb2.RunFlowsResponse:
         """Return the answer, with warnings about inputs that no node takes."""

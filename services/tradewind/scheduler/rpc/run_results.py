@@ -51,7 +51,7 @@ def add_outputs(to: WithOutputs, outputs: Sequence[tuple[str, Outputs]], room: i
 
     Returns how many bytes of `room` are left; -1 when the outputs do not fit, and are omitted.
     """
-    size = sum(_size(node_id, values) for node_id, values in outputs)
+    size = _size(outputs)
     if size > room:
         to.outputs_omitted = True
         return -1
@@ -64,6 +64,10 @@ def add_outputs(to: WithOutputs, outputs: Sequence[tuple[str, Outputs]], room: i
     return room - size
 
 
-def _size(node_id: str, values: Outputs) -> int:
-    around = _NODE_FRAME + len(node_id)
-    return around + sum(_VALUE_FRAME + bytes_of(handle) + bytes_of(value) for handle, value in values)
+def _size(outputs: Sequence[tuple[str, Outputs]]) -> int:
+    size = 0
+    for node_id, values in outputs:
+        size += _NODE_FRAME + len(node_id)
+        for handle, value in values:
+            size += _VALUE_FRAME + bytes_of(handle) + bytes_of(value)
+    return size
