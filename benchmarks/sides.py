@@ -18,7 +18,8 @@ from benchmarks.store import Store
 from benchmarks.workloads import FLOW_TIMEOUT_S, Workload
 
 TRADEWIND = "tradewind"
-PEERS = {"celery": "benchmarks.peers.celery_bench", "docket": "benchmarks.peers.docket_bench"}
+PEERS = {"celery": ("benchmarks.peers.celery_bench", 2), "docket": ("benchmarks.peers.docket_bench", 1)}
+"""The module of each peer, and how many stores it takes."""
 TITLES = {TRADEWIND: "Tradewind", "celery": "Celery", "docket": "pydocket"}
 
 PEER_PYTHON = processes.ROOT / ".venv-bench" / "bin" / "python"
@@ -32,12 +33,12 @@ class SideFailed(RuntimeError):
 
 
 class Side(Protocol):
-    """A system under test, with a store, workers and a client of its own; used for one round, then thrown away."""
+    """A system under test, with stores, workers and a client of its own; used for one round, then thrown away."""
 
     name: str
 
     def start(self) -> Mapping[str, str]:
-        """Start everything over an empty store and, once work is accepted, return the versions of its parts by name.
+        """Start everything over empty stores and, once work is accepted, return the versions of its parts by name.
 
         Raises SideFailed; `stop` then ends whatever had started.
         """
@@ -45,7 +46,7 @@ class Side(Protocol):
     def run(self, workload: Workload) -> Result:
         """Run the warm-up flows, then the workload; check every flow's answer (`Workload.check`), and measure.
 
-        The CPU time is that of all processes involved: client, services, workers, store. Raises SideFailed.
+        The CPU time is that of all processes involved: client, services, workers, stores. Raises SideFailed.
         """
 
     def stop(self) -> None:
@@ -63,7 +64,7 @@ def create(name: str) -> Side:
                 "the peers' environment .venv-bench is missing; make it: "
                 "python3 -m venv .venv-bench && .venv-bench/bin/pip install -r benchmarks/requirements.txt"
             )
-        return PeerSide(name, PEERS[name])
+        return PeerSide(name, *PEERS[name])
     if name != TRADEWIND:
         raise SideFailed(f"no side {name!r}; there are {', '.join(TITLES)}")
     try:
@@ -72,31 +73,33 @@ def create(name: str) -> Side:
         raise SideFailed(
             f"Tradewind's side cannot be loaded ({error}); run the peers alone with --sides celery,docket"
         ) from error
-    side: Side = module.TradewindSide()
+    side: Side = module.TradewindSide(stores=2)
     return side
 
 
 class PeerSide:
     """A peer; the driver talks to it in lines of JSON (see peers/session.py)."""
 
-    def __init__(self, name: str, module: str) -> None:
+    def __init__(self, name: str, module: str, stores: int) -> None:
         self.name = name
         self._module = module
+        self._store_count = stores
         self._stack = contextlib.ExitStack()
         self._process: subprocess.Popen[str] | None = None
         self._log: TextIO | None = None
 
     def start(self) -> Mapping[str, str]:
-        store = self._stack.enter_context(Store())
+        stores = [self._stack.enter_context(Store()) for _ in range(self._store_count)]
+        arguments = [part for store in stores for part in ("--store-url", store.url, "--store-pid", str(store.pid))]
         self._log = log = self._stack.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
         self._process = processes.spawn(
-            [str(PEER_PYTHON), "-m", self._module, "--store-url", store.url, "--store-pid", str(store.pid)],
+            [str(PEER_PYTHON), "-m", self._module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
         )
         versions: dict[str, str] = self._answer(_READY_WITHIN_S, "to start")["versions"]
-        return {**versions, "store": store.version}
+        return {**versions, "store": stores[0].version}
 
     def run(self, workload: Workload) -> Result:
         assert self._process is not None, "start comes first"

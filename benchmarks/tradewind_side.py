@@ -43,7 +43,8 @@ def started(side: TradewindSide) -> Iterator[TradewindSide]:
 
 
 class TradewindSide:
-    """Four services, a worker and a client over one store, deployed as usual."""
+    """Four services, a worker and a client, deployed as usual, over one store or two: with two, one of them is the node
+    task manager's."""
 
     name = "tradewind"
 
@@ -52,8 +53,10 @@ class TradewindSide:
         nodes: str = "tradewind.cli.bench.nodes",
         capacity: int = 400,
         environment: Mapping[str, str] | None = None,
+        stores: int = 1,
     ) -> None:
         """Make the worker run the nodes of module `nodes`, up to `capacity` at a time, with `environment` set."""
+        self._store_count = stores
         self._environment = environment or {}
         self._worker = [nodes, "--capacity", str(capacity)]
         self._stack = contextlib.ExitStack()
@@ -66,15 +69,19 @@ class TradewindSide:
         self._clients: list[Client] = []
 
     def start(self) -> Mapping[str, str]:
-        store = self._stack.enter_context(Store())
+        store, *others = [self._stack.enter_context(Store()) for _ in range(self._store_count)]
+        node_store = others[0] if others else store
         log = self._stack.enter_context(tempfile.NamedTemporaryFile("w+", suffix=".log"))  # noqa: SIM115  the stack closes it
         ports = {service: free_port() for service in _SERVICES}
         addresses = {f"TRADEWIND_{name.upper()}_ADDRESS": f"127.0.0.1:{port}" for name, port in ports.items()}
-        common = {"TRADEWIND_STORE_URL": store.url, "TRADEWIND_LOG_LEVEL": "warning", **addresses}
+        common = {"TRADEWIND_LOG_LEVEL": "warning", **addresses}
         self.store_url = store.url
         self.pids = {"store": store.pid, "client": os.getpid()}
+        if others:
+            self.pids["node_store"] = node_store.pid
         for service in _SERVICES:
-            environment = {**common, "TRADEWIND_PORT": str(ports[service])}
+            used = node_store if service == "node_task_manager" else store
+            environment = {**common, "TRADEWIND_STORE_URL": used.url, "TRADEWIND_PORT": str(ports[service])}
             self._spawn(service, ["-m", f"tradewind.{service}"], environment, log)
         worker = ["-m", "tradewind.cli", "worker", *self._worker, "--id", "bench"]
         self._spawn("worker", worker, {**common, **self._environment}, log)

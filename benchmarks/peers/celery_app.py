@@ -14,9 +14,10 @@ import os
 
 import celery
 
-STORE_VARIABLE = "BENCHMARK_STORE_URL"
+BROKER, BACKEND = "BENCHMARK_STORE_URL", "BENCHMARK_RESULTS_URL"
+"""Environment variables with the URLs of stores."""
 
-app = celery.Celery("benchmark", broker=os.environ.get(STORE_VARIABLE), backend=os.environ.get(STORE_VARIABLE))
+app = celery.Celery("benchmark", broker=os.environ.get(BROKER), backend=os.environ.get(BACKEND))
 app.conf.update(
     task_serializer="json",
     result_serializer="json",

@@ -1,4 +1,4 @@
-"""The workloads on Celery: chains and chords over one worker (prefork, two processes), Redis as broker and backend.
+"""The workloads on Celery: chains and chords over one worker (prefork, two processes); one store is the broker.
 
 The client is one thread that reacts to results as the backend publishes them (`AsyncResult.then`): Celery's fastest way
 to keep several flows in flight.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from typing import Any
@@ -126,13 +126,17 @@ def signature(shape: Shape) -> Any:
 
 
 @contextmanager
-def start(store_url: str) -> Iterator[CeleryPeer]:
-    """Start Celery's client, and its worker in a process of its own that has run tasks; both end with the context."""
-    celery_app.app.conf.update(broker_url=store_url, result_backend=store_url)
+def start(store_urls: Sequence[str]) -> Iterator[CeleryPeer]:
+    """Start Celery's client, and its worker in a process of its own that has run tasks; both end with the context.
+
+    The first store is the broker, the second keeps the results.
+    """
+    broker, backend = store_urls
+    celery_app.app.conf.update(broker_url=broker, result_backend=backend)
     worker = processes.spawn(
         [sys.executable, "-m", "celery", "-A", celery_app.__name__, "worker", *celery_app.WORKER_OPTIONS],
         stdout=sys.stderr.fileno(),
-        environment={celery_app.STORE_VARIABLE: store_url, "PYTHONWARNINGS": "ignore"},
+        environment={celery_app.BROKER: broker, celery_app.BACKEND: backend, "PYTHONWARNINGS": "ignore"},
     )
     try:
         peer = CeleryPeer()

@@ -8,7 +8,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from typing import Any
@@ -116,8 +116,9 @@ class _Run:
 
 
 @contextmanager
-def start(store_url: str) -> Iterator[DocketPeer]:
+def start(store_urls: Sequence[str]) -> Iterator[DocketPeer]:
     """Start Docket's client, and its workers as processes that have run tasks; all end with the context."""
+    (store_url,) = store_urls
     with ExitStack() as stack:
         for _ in range(WORKERS):
             command = [sys.executable, "-m", docket_app.__name__, store_url]

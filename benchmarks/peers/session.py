@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Protocol
@@ -34,16 +34,16 @@ class Peer(Protocol):
         """
 
 
-def serve(start: Callable[[str], AbstractContextManager[Peer]]) -> None:
-    """Start a peer over the store named on the command line and run workloads until stdin ends.
+def serve(start: Callable[[Sequence[str]], AbstractContextManager[Peer]]) -> None:
+    """Start a peer over the stores named on the command line and run workloads until stdin ends.
 
-    The CPU time in a result covers this process, its workers and the store.
+    The CPU time in a result covers this process, its workers and the stores.
     """
     parser = argparse.ArgumentParser()
-    parser.add_argument("--store-url", required=True)
-    parser.add_argument("--store-pid", required=True, type=int)
+    parser.add_argument("--store-url", required=True, action="append")
+    parser.add_argument("--store-pid", required=True, action="append", type=int)
     arguments = parser.parse_args()
-    processes = [os.getpid(), arguments.store_pid]
+    processes = [os.getpid(), *arguments.store_pid]
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     # Output that the peer or its workers print must not get in between the answers.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -9,6 +9,7 @@ from tradewind.server.faults import InvalidInput, Violation
 IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 """The regular expression of an identifier."""
 _IDENTIFIER = re.compile(IDENTIFIER)
+_RUN_ID = 20
 
 
 def is_identifier(value: str) -> bool:
@@ -47,7 +48,13 @@ def request_id_faults(request_id: str, path: str = "request_id") -> list[Violati
 
 def new_run_id() -> str:
     """Return a random identifier for a run of a cycle: 20 characters, 80 bits."""
-    return os.urandom(10).hex()
+    return os.urandom(_RUN_ID // 2).hex()
+
+
+def new_run_ids(count: int) -> list[str]:
+    """Return so many new ids of runs; all together cost a single call of the system."""
+    drawn = os.urandom(_RUN_ID // 2 * count).hex()
+    return [drawn[at : at + _RUN_ID] for at in range(0, len(drawn), _RUN_ID)]
 
 
 def run_id_of(*parts: str) -> str:

@@ -9,7 +9,7 @@ _OTHERS = bytes(set(range(256)) - set(_STEPS))
 
 def check_depth(text: str) -> None:
     """Raise RecursionError, as decoders do, when `text`, which must be JSON, is nested more than 500 levels deep."""
-    if text.count("[") + text.count("{") <= MAX_LEVELS:
+    if len(text) <= MAX_LEVELS or text.count("[") + text.count("{") <= MAX_LEVELS:
         return
     unescaped = text.replace("\\\\", "").replace('\\"', "")
     outside_strings = "".join(unescaped.split('"')[::2])

@@ -27,7 +27,7 @@ from tradewind.scheduler.use_cases.begun_numbers import BegunNumbers
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
-from tradewind.server.identifiers import new_run_id, run_id_of
+from tradewind.server.identifiers import new_run_ids, run_id_of
 from tradewind.server.schedules.schedule import Verdict
 
 _REVISIONS_TRIED = 5
@@ -136,10 +136,10 @@ class BeginCycles:
     ) -> list[int]:
         """Begin the requests at the indexes `places`; return the indexes of those whose definition was out of date."""
         begin_requests: list[tuple[int, PlannedFlow, BeginRequest]] = []
-        for place in places:
+        for place, new_id in zip(places, new_run_ids(len(places)), strict=True):
             planned = definitions.get(requests[place].flow_id)
             if planned is not None:
-                begin_requests.append((place, planned, self._begin_request(requests[place], planned)))
+                begin_requests.append((place, planned, self._begin_request(requests[place], planned, new_id)))
             else:
                 results[place] = _NOT_FOUND if requests[place].flow_id in definitions else _NOT_PARSED
         if not begin_requests:
@@ -206,7 +206,7 @@ class BeginCycles:
     def _first_check_ms(self, shape: CycleShape) -> int:
         return min(self._check_in_ms, shape.timeout_ms) if shape.timeout_ms else self._check_in_ms
 
-    def _begin_request(self, request: CycleRequest, planned: PlannedFlow) -> BeginRequest:
+    def _begin_request(self, request: CycleRequest, planned: PlannedFlow, new_id: str) -> BeginRequest:
         schedule = planned.shape.schedule
         event, inputs_json = None, request.inputs_json
         if request.event is not None:
@@ -216,16 +216,16 @@ class BeginCycles:
             verdict = schedule.judge(request.due_ms, request.now_ms)
         else:
             verdict = Verdict(request.planned_ms, None)
-        run_id = request.run_id or _run_id(request, planned.shape, verdict.fire_ms)
+        run_id = request.run_id or _run_id(request, planned.shape, verdict.fire_ms) or new_id
         if request.origin is CycleOrigin.SCHEDULE:
             unused = self._numbers.at_least_for(request.flow_id, verdict.fire_ms or 0)
         else:
             unused = self._numbers.at_least(request.flow_id, run_id)
         return BeginRequest(
-            shape=planned.shape,
-            run_id=run_id,
-            origin=request.origin,
-            check_in_ms=self._first_check_ms(planned.shape),
+            planned.shape,
+            run_id,
+            request.origin,
+            self._first_check_ms(planned.shape),
             planned_ms=verdict.fire_ms or 0,
             due_ms=request.due_ms,
             ahead=request.ahead,
@@ -254,7 +254,7 @@ def _event_firing(event: DueEvent, request: CycleRequest, schedule: ScheduleDefi
 
 
 def _run_id(request: CycleRequest, shape: CycleShape, fire_ms: int | None) -> str:
-    """Return the id of a run that is to begin.
+    """Return the id of a run that is to begin, "" for a new one.
 
     For a planned time, of a backfill too, for an event or an attempt of a node, the id is always the same. If the store
     has forgotten a run that the node task manager still has, the run that begins instead is the same run, and none of
@@ -270,4 +270,4 @@ def _run_id(request: CycleRequest, shape: CycleShape, fire_ms: int | None) -> st
         return run_id_of(
             request.flow_id, shape.digest, f"{shape.revision} {request.schedule_epoch} {fire_ms}", event_id
         )
-    return new_run_id()
+    return ""

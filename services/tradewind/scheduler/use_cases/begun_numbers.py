@@ -36,8 +36,9 @@ class BegunNumbers:
             flow_id, cycle, facts = state.name.flow_id, state.name.cycle, state.facts
             planned_ms = facts.planned_ms if facts.origin is CycleOrigin.SCHEDULE else 0
             key = flow_id, planned_ms or facts.run_id
+            if key in self._begun:
+                self._begun.move_to_end(key)
             self._begun[key] = _Begun(cycle, planned_ms)
-            self._begun.move_to_end(key)
             if self._doubtful and (before := self._doubtful.get(flow_id)) and cycle > before.cycle:
                 del self._doubtful[flow_id]
         while len(self._begun) > self._most:

@@ -38,7 +38,8 @@ _Key = tuple[str, int, str]
 class PlannedFlow:
     """One revision of a flow, ready to run. `components` pairs component ids with the digests of their plans.
 
-    `entry_types` are the node types of its entry nodes, `plans_size` is what the bodies of all plans take in messages.
+    `entry_types` are the node types of its entry nodes, `weight` is the number of nodes in a run. Runs of a `large` one
+    are submitted beside those of other flows, because storing its plans takes long.
     """
 
     shape: CycleShape
@@ -46,17 +47,8 @@ class PlannedFlow:
     plans: Mapping[str, ComponentPlan]
     sinks: tuple[str, ...]
     entry_types: frozenset[str]
-    plans_size: int
-
-    @property
-    def weight(self) -> int:
-        """The number of nodes in a run."""
-        return len(self.shape.node_ids)
-
-    @property
-    def large(self) -> bool:
-        """Whether a run of it is submitted beside those of other flows, because storing its plans takes long."""
-        return self.weight > NODES_AT_ONCE or self.plans_size > _LARGE_PLANS
+    weight: int
+    large: bool
 
 
 class PlannedRun(NamedTuple):
@@ -97,7 +89,8 @@ def planned_flow(flow_id: str, user_id: str, revision: int, digest: str, definit
         {plan.digest: plan for plan in plans},
         tuple(node.node_id for node in definition.nodes if node.node_id not in sources),
         frozenset(node.node_type for node in definition.nodes if node.node_id not in targets),
-        sum(plan.size for plan in plans),
+        len(definition.nodes),
+        len(definition.nodes) > NODES_AT_ONCE or sum(plan.size for plan in plans) > _LARGE_PLANS,
     )
 
 

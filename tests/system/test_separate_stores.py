@@ -1,0 +1,105 @@
+"""Each service over a store of its own: they share no keys, and go on when any one of the stores dies."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+
+from tests.ports import free_port
+from tests.servers import NEVER_HELD_BACK, SERVICES
+from tests.system.flows import sums
+from tests.system.processes import NODES
+from tradewind.client import Addresses, Client
+from tradewind.node_task_manager.app import NodeTaskManager
+from tradewind.node_task_manager.settings import NodeTaskManagerSettings
+from tradewind.registry.app import Registry
+from tradewind.registry.settings import RegistrySettings
+from tradewind.scheduler.app import Scheduler
+from tradewind.scheduler.settings import SchedulerSettings
+from tradewind.server.bootstrap import Server
+from tradewind.server.redis.embedded import EmbeddedStore
+from tradewind.trigger.app import TriggerService
+from tradewind.trigger.settings import TriggerSettings
+from tradewind.worker import Worker, load_nodes
+
+STARTED: dict[str, tuple[Any, Any]] = {
+    "registry": (Registry, RegistrySettings),
+    "trigger": (TriggerService, TriggerSettings),
+    "node_task_manager": (NodeTaskManager, NodeTaskManagerSettings),
+    "scheduler": (Scheduler, SchedulerSettings),
+}
+"""Services in an order in which each is started after those that it calls."""
+
+
+class Stores(dict[str, EmbeddedStore]):
+    """The store of each service, which has no user for any other service."""
+
+    async def restart(self, name: str) -> None:
+        """Kill a store and start it again over its data."""
+        pid = self[name].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await self[name].stop()
+        await self[name].start()
+
+
+@pytest_asyncio.fixture
+async def stores(tmp_path: Path) -> AsyncIterator[Stores]:
+    stores = Stores()
+    async with contextlib.AsyncExitStack() as stack:
+        for user in SERVICES:
+            if user.name in STARTED:
+                directory = tmp_path / user.name
+                store = EmbeddedStore(directory, port=free_port(), acl_users=[user], options=NEVER_HELD_BACK)
+                await store.start()
+                stack.push_async_callback(store.stop)
+                stores[user.name] = store
+        yield stores
+
+
+@pytest_asyncio.fixture
+async def client(stores: Stores) -> AsyncIterator[Client]:
+    """A client of services over stores of their own, which have a worker."""
+    addresses: dict[str, str] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        for name, (service, settings) in STARTED.items():
+            known = {
+                f"{peer}_address": addresses[peer] for peer in addresses if f"{peer}_address" in settings.model_fields
+            }
+            server = Server([service(settings(store_url=stores[name].url_for(name), port=0, **known))], drain_s=2)
+            await server.start()
+            stack.push_async_callback(server.stop)
+            addresses[name] = server.address
+        del addresses["trigger"]
+        manager, registry = addresses["node_task_manager"], addresses["registry"]
+        await stack.enter_async_context(Worker(load_nodes(NODES), address=manager, registry_address=registry))
+        yield await stack.enter_async_context(Client(addresses=Addresses(**addresses)))
+
+
+async def test_services_share_no_store_and_survive_the_death_of_each(client: Client, stores: Stores) -> None:
+    await client.register_flow("sums", sums("1s", "allow"))
+    await client.start_flow("sums")
+    done = 0
+    for name in stores:
+        await stores.restart(name)
+        done = await completed(client, done + 2)
+    handle = await client.run_flow("sums", wait=30)
+    assert (await handle.result(30))["sort"]
+    await client.stop_flow("sums")
+    assert {cycle.status async for cycle in client.list_cycles("sums")} <= {"completed", "cancelled"}
+    assert await client.delete_flow("sums")
+
+
+async def completed(client: Client, least: int) -> int:
+    """Return how many cycles have completed, once these are at least so many."""
+    async with asyncio.timeout(60):
+        while True:
+            count = len([each async for each in client.list_cycles("sums", statuses=["completed"])])
+            if count >= least:
+                return count
+            await asyncio.sleep(0.1)
