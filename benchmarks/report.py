@@ -112,7 +112,7 @@ class Report:
                 _LEGEND,
                 "",
                 *facts,
-                f"- Stores, new in each round, two for Tradewind and Celery, one for pydocket: {self.store_settings}",
+                f"- Store, one for each side, new in each round: {self.store_settings}",
                 *versions,
             ]
         )

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for round_ in range(1, options.rounds + 1):
             for name in options.sides:
-                versions[name] = _turn(round_, name, options.workloads, samples)
+                versions[name] = _turn(round_, name, options.stores, options.workloads, samples)
     except sides.SideFailed as failure:
         print(failure, file=sys.stderr)
         return 1
@@ -52,9 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _turn(round_: int, name: str, workloads: Sequence[Workload], samples: list[report.Sample]) -> dict[str, str]:
+def _turn(
+    round_: int, name: str, stores: int, workloads: Sequence[Workload], samples: list[report.Sample]
+) -> dict[str, str]:
     """Run one side's turn in one round: every workload on a fresh stack and store; return the versions that it ran."""
-    side = sides.create(name)
+    side = sides.create(name, stores)
     try:
         versions = dict(side.start())
         for workload in workloads:
@@ -80,6 +82,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="turns of each side (default 5)")
     parser.add_argument("--sides", default=",".join(sides.TITLES), help="in turn, of %(default)s (default all)")
     parser.add_argument("--workloads", default=",".join(WORKLOADS), help="of %(default)s (default all)")
+    parser.add_argument(
+        "--stores", type=int, choices=(1, 2), default=1, help="of each side that can use so many (default %(default)s)"
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the number of flows (default 1)")
     parser.add_argument(
         "--publish",
@@ -93,7 +98,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     workloads = _names(parser, "workload", options.workloads, WORKLOADS)
     if options.publish is None:
         full = set(options.sides) == set(sides.TITLES) and set(workloads) == set(WORKLOADS)
-        options.publish = full and options.scale == 1
+        options.publish = full and options.scale == 1 and options.stores == 1
     options.workloads = [WORKLOADS[name].scaled(options.scale) for name in workloads]
     return options
 

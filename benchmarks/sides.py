@@ -19,7 +19,7 @@ from benchmarks.workloads import FLOW_TIMEOUT_S, Workload
 
 TRADEWIND = "tradewind"
 PEERS = {"celery": ("benchmarks.peers.celery_bench", 2), "docket": ("benchmarks.peers.docket_bench", 1)}
-"""The module of each peer, and how many stores it takes."""
+"""The module of each peer, and the most stores that it can use."""
 TITLES = {TRADEWIND: "Tradewind", "celery": "Celery", "docket": "pydocket"}
 
 PEER_PYTHON = processes.ROOT / ".venv-bench" / "bin" / "python"
@@ -53,8 +53,10 @@ class Side(Protocol):
         """End every process and remove the data; a second call does nothing."""
 
 
-def create(name: str) -> Side:
-    """Return the side of this name, not started. Tradewind's own is in a module that is imported only here.
+def create(name: str, stores: int = 1) -> Side:
+    """Return the side of this name, not started, over so many stores or as many as it can use.
+
+    Tradewind's own is in a module that is imported only here.
 
     Raises SideFailed when the side does not exist or its environment is missing.
     """
@@ -64,7 +66,8 @@ def create(name: str) -> Side:
                 "the peers' environment .venv-bench is missing; make it: "
                 "python3 -m venv .venv-bench && .venv-bench/bin/pip install -r benchmarks/requirements.txt"
             )
-        return PeerSide(name, *PEERS[name])
+        peer, most = PEERS[name]
+        return PeerSide(name, peer, min(stores, most))
     if name != TRADEWIND:
         raise SideFailed(f"no side {name!r}; there are {', '.join(TITLES)}")
     try:
@@ -73,7 +76,7 @@ def create(name: str) -> Side:
         raise SideFailed(
             f"Tradewind's side cannot be loaded ({error}); run the peers alone with --sides celery,docket"
         ) from error
-    side: Side = module.TradewindSide(stores=2)
+    side: Side = module.TradewindSide(stores=stores)
     return side
 
 

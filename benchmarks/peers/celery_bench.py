@@ -1,4 +1,4 @@
-"""The workloads on Celery: chains and chords over one worker (prefork, two processes); one store is the broker.
+"""The workloads on Celery: chains and chords over one worker (prefork, two processes), Redis as broker and backend.
 
 The client is one thread that reacts to results as the backend publishes them (`AsyncResult.then`): Celery's fastest way
 to keep several flows in flight.
@@ -129,9 +129,9 @@ def signature(shape: Shape) -> Any:
 def start(store_urls: Sequence[str]) -> Iterator[CeleryPeer]:
     """Start Celery's client, and its worker in a process of its own that has run tasks; both end with the context.
 
-    The first store is the broker, the second keeps the results.
+    The first store is the broker, the last keeps the results.
     """
-    broker, backend = store_urls
+    broker, backend = store_urls[0], store_urls[-1]
     celery_app.app.conf.update(broker_url=broker, result_backend=backend)
     worker = processes.spawn(
         [sys.executable, "-m", "celery", "-A", celery_app.__name__, "worker", *celery_app.WORKER_OPTIONS],
