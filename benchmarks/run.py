@@ -99,6 +99,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.publish is None:
         full = set(options.sides) == set(sides.TITLES) and set(workloads) == set(WORKLOADS)
         options.publish = full and options.scale == 1 and options.stores == 1
+    elif options.publish and options.stores != 1:
+        parser.error("--publish is for one store for each side")
     options.workloads = [WORKLOADS[name].scaled(options.scale) for name in workloads]
     return options
 

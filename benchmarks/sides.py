@@ -76,7 +76,7 @@ def create(name: str, stores: int = 1) -> Side:
         raise SideFailed(
             f"Tradewind's side cannot be loaded ({error}); run the peers alone with --sides celery,docket"
         ) from error
-    side: Side = module.TradewindSide(stores=stores)
+    side: Side = module.TradewindSide(capacity=400, stores=stores)
     return side
 
 

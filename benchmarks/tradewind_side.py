@@ -51,7 +51,7 @@ class TradewindSide:
     def __init__(
         self,
         nodes: str = "tradewind.cli.bench.nodes",
-        capacity: int = 400,
+        capacity: int = 100,
         environment: Mapping[str, str] | None = None,
         stores: int = 1,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Each service over a store of its own: they share no keys, and go on when any one of the stores dies."""
+"""The services that run flows, each over a store of its own: they share no keys, and go on when one of them dies."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from tests.ports import free_port
 from tests.servers import NEVER_HELD_BACK, SERVICES
-from tests.system.flows import sums
+from tests.system.flows import gated, sums
 from tests.system.processes import NODES
 from tradewind.client import Addresses, Client
 from tradewind.node_task_manager.app import NodeTaskManager
@@ -81,17 +81,28 @@ async def client(stores: Stores) -> AsyncIterator[Client]:
         yield await stack.enter_async_context(Client(addresses=Addresses(**addresses)))
 
 
-async def test_services_share_no_store_and_survive_the_death_of_each(client: Client, stores: Stores) -> None:
+async def test_services_share_no_store_and_survive_the_death_of_each(
+    client: Client, stores: Stores, tmp_path: Path
+) -> None:
+    opened = tmp_path / "opened"
+    await client.register_flow("gated", gated(opened))
+    held = await client.run_flow("gated")
     await client.register_flow("sums", sums("1s", "allow"))
     await client.start_flow("sums")
     done = 0
     for name in stores:
         await stores.restart(name)
         done = await completed(client, done + 2)
+    opened.touch()
+    assert await held.result(30)
+    # The run went on as it was: the gate had one attempt.
+    assert {node.attempt for node in (await held.describe()).nodes} == {1}
     handle = await client.run_flow("sums", wait=30)
     assert (await handle.result(30))["sort"]
     await client.stop_flow("sums")
-    assert {cycle.status async for cycle in client.list_cycles("sums")} <= {"completed", "cancelled"}
+    cycles = [cycle async for cycle in client.list_cycles("sums")]
+    assert [cycle.cycle for cycle in cycles] == list(range(len(cycles)))[::-1]
+    assert {cycle.status for cycle in cycles} <= {"completed", "cancelled"}
     assert await client.delete_flow("sums")
 
 

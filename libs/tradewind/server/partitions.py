@@ -1,21 +1,16 @@
 """Which partition a flow belongs to and which shard a user belongs to; both are fixed in the stored data."""
 
-from functools import lru_cache
 from zlib import crc32
 
 PARTITIONS = 16
 """How many partitions flows are spread over. Changing it needs a migration of the stored keys."""
 
-_REMEMBERED = 16_384
 
-
-@lru_cache(_REMEMBERED)
 def partition_of(flow_id: str) -> int:
     """Return the partition of a flow, 0 to 15."""
     return crc32(flow_id.encode()) % PARTITIONS
 
 
-@lru_cache(_REMEMBERED)
 def shard_of(user_id: str, shards: int) -> int:
     """Return the shard of a user, 0 to `shards` - 1."""
     return crc32(user_id.encode()) % shards

@@ -17,7 +17,6 @@ from tests.servers import BINARIES
 from tests.waiting import until
 from tradewind.server.redis import allocator as allocators
 from tradewind.server.redis.acl import AclUser
-from tradewind.server.redis.allocator import allocator
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.embedded import EmbeddedStore, EmbeddedStoreError, find_server
 
@@ -127,7 +126,7 @@ async def test_allocator_is_chosen_unless_the_environment_says_otherwise(
     wrapper.chmod(0o700)
     for name in ("GLIBC_TUNABLES", "LD_PRELOAD"):
         monkeypatch.delenv(name, raising=False)
-    for expected in (" ".join(allocator().values()), "glibc.malloc.tcache_count=9"):
+    for expected in (" ".join(allocators.allocator().values()), "glibc.malloc.tcache_count=9"):
         store = EmbeddedStore(tmp_path / "data", acl_users=[USER], binary=wrapper)
         await store.start()
         await store.stop()
@@ -137,13 +136,19 @@ async def test_allocator_is_chosen_unless_the_environment_says_otherwise(
         monkeypatch.setenv("LD_PRELOAD", "")
 
 
-@pytest.mark.parametrize(("library", "preloaded"), [("libc.so.6", True), ("libnothing.so.2", False)])
-def test_jemalloc_is_preloaded_if_the_loader_finds_it(
-    library: str, preloaded: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("library", "preloaded"), [("libBrokenLocale.so.1", True), ("libnothing.so.2", False)])
+async def test_store_runs_with_the_allocator_preloaded_if_the_loader_finds_it(
+    library: str, preloaded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A library that comes with glibc, and that no program uses, stands for jemalloc.
     monkeypatch.setattr(allocators, "JEMALLOC", library)
     monkeypatch.setattr(allocators, "has_jemalloc", allocators.has_jemalloc.__wrapped__)
-    assert allocators.allocator().get("LD_PRELOAD") == (library if preloaded else None)
+    store = EmbeddedStore(tmp_path, acl_users=[USER])
+    await store.start()
+    try:
+        assert (library in Path(f"/proc/{store.pid}/maps").read_text()) is preloaded
+    finally:
+        await store.stop()
 
 
 async def test_only_local_users_with_a_password_are_admitted(tmp_path: Path) -> None:

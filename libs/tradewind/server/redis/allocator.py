@@ -1,7 +1,7 @@
 """Which memory allocator an embedded store's server uses: jemalloc where it is installed, else that of its build."""
 
 import functools
-import shutil
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -22,10 +22,11 @@ def allocator() -> Mapping[str, str]:
 
 @functools.cache
 def has_jemalloc() -> bool:
-    """Say whether a program starts with jemalloc preloaded; the loader warns when it cannot find it, and goes on."""
-    program = shutil.which("true")
-    if sys.platform != "linux" or program is None:
+    """Say whether Python, which becomes the server (`owned`), starts with jemalloc preloaded, and loads it."""
+    if sys.platform != "linux":
         return False
-    environment = {"LD_PRELOAD": JEMALLOC}
-    started = subprocess.run([program], env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    return started.returncode == 0 and not started.stderr
+    name = JEMALLOC.partition(".")[0]
+    loaded = f"import sys; sys.exit({name!r} not in open('/proc/self/maps').read())"
+    probe, environment = [sys.executable, "-I", "-S", "-c", loaded], {**os.environ, "LD_PRELOAD": JEMALLOC}
+    ended = subprocess.run(probe, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return ended.returncode == 0

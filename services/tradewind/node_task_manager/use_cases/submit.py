@@ -1,5 +1,6 @@
 """Taking submitted runs."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitResult
@@ -31,11 +32,6 @@ class SubmitRuns:
                     await self._dispatchers[number].shard.plans.save(plan)
                     self._plans.put(plan)
         submitted = [self._dispatchers[at].submit(run) for run, at in zip(runs, shards, strict=True)]
-        try:
-            # All of a script are answered at once: gathering them would cost a callback for each.
-            return [await each for each in submitted]
-        except BaseException:
-            for each in submitted:
-                # These may fail as well, and nobody waits for them any longer.
-                each.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-            raise
+        if len(submitted) == 1:
+            return [await submitted[0]]
+        return list(await asyncio.gather(*submitted))

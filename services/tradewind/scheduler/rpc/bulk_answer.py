@@ -13,7 +13,7 @@ from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
 _ANSWER, _CYCLES, _WARNINGS = 4 * 1024 * 1024, 3 * 1024 * 1024, 256 * 1024
 """The most bytes of the answer, and what is kept free in it for cycles, at most, and for warnings."""
 _CYCLE = 512
-"""Bytes kept free for a cycle, beside its inputs."""
+"""Bytes kept free for a cycle, beside what its request holds."""
 
 
 class BulkAnswer:
