@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -76,13 +76,22 @@ async def test_many_runs_requested_together_begin_during_a_submission() -> None:
 async def test_next_groups_begin_while_the_first_is_submitted() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)
-    many = asyncio.ensure_future(run([CycleRequest("f")] * (5 * GROUP)))
+    read = 0
+
+    def requests() -> Iterator[CycleRequest]:
+        nonlocal read
+        for _ in range(5 * GROUP):
+            read += 1
+            yield CycleRequest("f")
+
+    many = asyncio.ensure_future(run(requests()))
     flow = scheduler.stores.data.flows["f"]
     await until(lambda: flow.last_cycle == GROUPS_AT_ONCE * GROUP - 1, "the next groups have begun")
     assert [len(names) for names, _ in node_tasks.asked] == [GROUP]
     for _ in range(100):
         await asyncio.sleep(0)
     assert flow.last_cycle == GROUPS_AT_ONCE * GROUP - 1, "more begin only once the first group is submitted"
+    assert read == (GROUPS_AT_ONCE + 1) * GROUP, "later requests have yet to be read"
     node_tasks.accepting.set()
     assert len(await many) == 5 * GROUP
 
