@@ -36,7 +36,7 @@ def submission(request: pb2.SubmitComponentsRequest) -> None:
 
 
 def _run_faults(run: component_pb2.RunSubmission) -> list[Violation]:
-    # One list of what is known to be there, and few calls: nearly all runs are without fault, and come by the hundred.
+    # No generators: nearly all runs are without fault, and they come by the hundred.
     parts = list(run.components)
     ids = [part.component_id for part in parts]
     faults = [
