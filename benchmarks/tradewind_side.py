@@ -69,16 +69,14 @@ class TradewindSide:
         self._clients: list[Client] = []
 
     def start(self) -> Mapping[str, str]:
-        store, *others = [self._stack.enter_context(Store()) for _ in range(self._store_count)]
-        node_store = others[0] if others else store
+        stores = [self._stack.enter_context(Store()) for _ in range(self._store_count)]
+        store, node_store = stores[0], stores[-1]
         log = self._stack.enter_context(tempfile.NamedTemporaryFile("w+", suffix=".log"))  # noqa: SIM115  the stack closes it
         ports = {service: free_port() for service in _SERVICES}
         addresses = {f"TRADEWIND_{name.upper()}_ADDRESS": f"127.0.0.1:{port}" for name, port in ports.items()}
         common = {"TRADEWIND_LOG_LEVEL": "warning", **addresses}
         self.store_url = store.url
-        self.pids = {"store": store.pid, "client": os.getpid()}
-        if others:
-            self.pids["node_store"] = node_store.pid
+        self.pids = {"store": store.pid, "node_store": node_store.pid, "client": os.getpid()}
         for service in _SERVICES:
             used = node_store if service == "node_task_manager" else store
             environment = {**common, "TRADEWIND_STORE_URL": used.url, "TRADEWIND_PORT": str(ports[service])}

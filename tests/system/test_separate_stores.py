@@ -1,6 +1,5 @@
-"""The services that run flows, each over a store of its own: they share no keys, and go on when one of them dies."""
+"""The services that run flows, each over a store of its own: they share no keys, and go on when a store dies."""
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -11,28 +10,18 @@ from typing import Any
 import pytest_asyncio
 
 from tests.ports import free_port
-from tests.servers import NEVER_HELD_BACK, SERVICES
+from tests.servers import NEVER_HELD_BACK
+from tests.servers import SERVICES as USERS
 from tests.system.flows import gated, sums
 from tests.system.processes import NODES
+from tests.system.test_data_version import SERVICES
+from tests.waiting import until
 from tradewind.client import Addresses, Client
-from tradewind.node_task_manager.app import NodeTaskManager
-from tradewind.node_task_manager.settings import NodeTaskManagerSettings
-from tradewind.registry.app import Registry
-from tradewind.registry.settings import RegistrySettings
-from tradewind.scheduler.app import Scheduler
-from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.server.bootstrap import Server
 from tradewind.server.redis.embedded import EmbeddedStore
-from tradewind.trigger.app import TriggerService
-from tradewind.trigger.settings import TriggerSettings
 from tradewind.worker import Worker, load_nodes
 
-STARTED: dict[str, tuple[Any, Any]] = {
-    "registry": (Registry, RegistrySettings),
-    "trigger": (TriggerService, TriggerSettings),
-    "node_task_manager": (NodeTaskManager, NodeTaskManagerSettings),
-    "scheduler": (Scheduler, SchedulerSettings),
-}
+STARTED = {name: service for name, service in SERVICES.items() if name != "access"}
 """Services in an order in which each is started after those that it calls."""
 
 
@@ -52,7 +41,7 @@ class Stores(dict[str, EmbeddedStore]):
 async def stores(tmp_path: Path) -> AsyncIterator[Stores]:
     stores = Stores()
     async with contextlib.AsyncExitStack() as stack:
-        for user in SERVICES:
+        for user in USERS:
             if user.name in STARTED:
                 directory = tmp_path / user.name
                 store = EmbeddedStore(directory, port=free_port(), acl_users=[user], options=NEVER_HELD_BACK)
@@ -67,10 +56,9 @@ async def client(stores: Stores) -> AsyncIterator[Client]:
     """A client of services over stores of their own, which have a worker."""
     addresses: dict[str, str] = {}
     async with contextlib.AsyncExitStack() as stack:
-        for name, (service, settings) in STARTED.items():
-            known = {
-                f"{peer}_address": addresses[peer] for peer in addresses if f"{peer}_address" in settings.model_fields
-            }
+        for name, (settings, service, _) in STARTED.items():
+            peers = {f"{peer}_address": address for peer, address in addresses.items()}
+            known: dict[str, Any] = {field: peers[field] for field in settings.model_fields if field in peers}
             server = Server([service(settings(store_url=stores[name].url_for(name), port=0, **known))], drain_s=2)
             await server.start()
             stack.push_async_callback(server.stop)
@@ -108,9 +96,11 @@ async def test_services_share_no_store_and_survive_the_death_of_each(
 
 async def completed(client: Client, least: int) -> int:
     """Return how many cycles have completed, once these are at least so many."""
-    async with asyncio.timeout(60):
-        while True:
-            count = len([each async for each in client.list_cycles("sums", statuses=["completed"])])
-            if count >= least:
-                return count
-            await asyncio.sleep(0.1)
+    done: list[int] = []
+
+    async def enough() -> bool:
+        done[:] = [each.cycle async for each in client.list_cycles("sums", statuses=["completed"])]
+        return len(done) >= least
+
+    await until(enough, f"{least} cycles have completed")
+    return len(done)

@@ -48,7 +48,7 @@ def request_id_faults(request_id: str, path: str = "request_id") -> list[Violati
 
 def new_run_id() -> str:
     """Return a random identifier for a run of a cycle: 20 characters, 80 bits."""
-    return os.urandom(_RUN_ID // 2).hex()
+    return new_run_ids(1)[0]
 
 
 def new_run_ids(count: int) -> list[str]:

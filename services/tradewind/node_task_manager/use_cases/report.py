@@ -9,9 +9,10 @@ from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWork
 
 MAX_OUTCOMES = 25
 """The most outcomes of a report."""
-_FEW, _MANY = 25, 100
-"""One script takes half of the outcomes that wait, but between so many. If it took all, all running node tasks would go
-round as one batch: workers would wait while the store has it, and the store while workers have it."""
+_MOST_OUTCOMES = 100
+"""One script takes half of the outcomes that wait: as many as a report may have at least, so many at most. If it took
+all, all running node tasks would go round as one batch: workers would wait while the store has it, and the store while
+workers have it."""
 MAX_BYTES = 2 * 1024 * 1024
 _HELD_BYTES = 100
 MAX_WAITING = 5000
@@ -107,7 +108,7 @@ class ReportQueue:
         """
         batch: list[Report] = []
         count = size = 0
-        most = min(_MANY, max(_FEW, self._outcomes // 2))
+        most = min(_MOST_OUTCOMES, max(MAX_OUTCOMES, self._outcomes // 2))
         plain = self.plain
         while self._waiting:
             report = self._waiting[0]

@@ -38,8 +38,7 @@ async def cycle_requests_of(
     Raises InvalidInput with every fault.
     """
     bulk = isinstance(call, pb2.RunFlowsRequest)
-    request_id = call.request_id
-    faults = request_id_faults(request_id)
+    faults = request_id_faults(call.request_id)
     try:
         wait_s, lifetime_ms = every(lambda: wait_of(call), lambda: lifetime_of(call))
     except InvalidInput as error:
@@ -52,17 +51,17 @@ async def cycle_requests_of(
         if inputs_json or not is_identifier(flow_id):
             faults += _item_faults(f"items[{place}]." if bulk else "", flow_id, inputs_json)
     require(faults)
-    return _requests(items, request_id, bulk, lifetime_ms, request_owner(), traceparent), wait_s
+    return _requests(call, items, lifetime_ms, request_owner(), traceparent), wait_s
 
 
 def _requests(
+    call: pb2.RunFlowsRequest | pb2.RunFlowRequest,
     items: Sequence[pb2.RunFlowItem | pb2.RunFlowRequest],
-    request_id: str,
-    bulk: bool,
     lifetime_ms: int,
     owner: str,
     traceparent: str,
 ) -> Iterator[CycleRequest]:
+    bulk, request_id = isinstance(call, pb2.RunFlowsRequest), call.request_id
     for place, item in enumerate(items):
         flow_id, inputs_json = item.flow_id, item.inputs_json
         remembered = None
