@@ -136,6 +136,7 @@ async def test_allocator_is_chosen_unless_the_environment_says_otherwise(
         monkeypatch.setenv("LD_PRELOAD", "")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="preloading a library by LD_PRELOAD, and /proc, are of Linux")
 @pytest.mark.parametrize(("library", "preloaded"), [("libBrokenLocale.so.1", True), ("libnothing.so.2", False)])
 async def test_store_runs_with_the_allocator_preloaded_if_the_loader_finds_it(
     library: str, preloaded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
