@@ -13,6 +13,7 @@ import asyncio
 from dataclasses import dataclass
 
 import redis
+from msgspec import structs
 
 from benchmarks.store import Store
 from tradewind.node_task_manager.domain.component import RunSubmission
@@ -129,7 +130,9 @@ class Bench:
         """End cycles of one flow as completed."""
         updates = [
             RunUpdate(
-                state._replace(components={"0": ComponentEnd(length, sinks_completed=1)}, status=CycleStatus.COMPLETED),
+                structs.replace(
+                    state, components={"0": ComponentEnd(length, sinks_completed=1)}, status=CycleStatus.COMPLETED
+                ),
                 (component_field("0"), STATUS),
                 log=LogText(LogLevel.INFO, f"Cycle {state.name.cycle} completed"),
             )

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from msgspec import structs
+
 from tests.servers import RedisServer
 from tradewind.scheduler.domain.backfill import Backfill, BackfillDraft, BackfillOutcome, BackfillStep, past_times
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, CycleShape
@@ -209,7 +211,7 @@ class Bench:
         shaped = changes.pop("shape", None) or shape(flow_id)
         assert isinstance(shaped, CycleShape)
         made = BeginRequest(shaped, f"run{next(self._names)}", CycleOrigin.RUN_FLOW, CHECK_IN)
-        return made._replace(**changes)  # type: ignore[arg-type]
+        return structs.replace(made, **changes)
 
     async def scheduled_request(
         self, due_ms: int, flow_id: str = "f", now_ms: int = 0, **changes: object
@@ -272,12 +274,12 @@ class Bench:
         self, state: ChainState, status: CycleStatus = CycleStatus.COMPLETED, log: str = "", epoch: int = 0
     ) -> UpdateResult:
         text = LogText(LogLevel.INFO, log) if log else None
-        update = RunUpdate(state._replace(status=status), {STATUS}, log=text)
+        update = RunUpdate(structs.replace(state, status=status), {STATUS}, log=text)
         (result,) = await self.stores.states.update_many([update], epochs(state.name.flow_id, epoch))
         return result
 
     async def write_reason(self, state: ChainState, reason: str) -> UpdateResult:
-        return await self.stores.states.try_update(state._replace(reason=reason), {REASON})
+        return await self.stores.states.try_update(structs.replace(state, reason=reason), {REASON})
 
     async def fold(self, state: ChainState, ends: Mapping[str, ComponentEnd]) -> UpdateResult:
         fields = [component_field(component_id) for component_id in ends]
@@ -339,7 +341,7 @@ def request_of(
 
 def with_ends(state: ChainState, ends: Mapping[str, ComponentEnd]) -> ChainState:
     """Return a state in which more components have ended; ended components stay as they are."""
-    return state._replace(components={**ends, **state.components})
+    return structs.replace(state, components={**ends, **state.components})
 
 
 def names(states: Sequence[ChainState]) -> list[int]:

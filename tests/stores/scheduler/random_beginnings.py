@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
+from msgspec import structs
 
 from tests.stores.scheduler.bench import CHECK_IN, MINUTE, backfill_draft, request_of, schedule_fields, shape
 from tests.stores.scheduler.random_flows import RandomFlows, ids, picks, requests
@@ -32,7 +33,7 @@ class RandomBeginnings(RandomFlows):
         made = shape(flow_id, revision, keep_cycles=keep, schedule=schedule, timeout_ms=0 if schedule.once else 9000)
         made = replace(made, digest=flow.digest if flow else "d1")
         request = BeginRequest(made, f"run{next(self.numbers)}", CycleOrigin.RUN_FLOW, CHECK_IN)
-        return request._replace(**changes)
+        return structs.replace(request, **changes)
 
     def begin(self, *begin_requests: BeginRequest) -> None:
         epochs = self.epochs
@@ -69,8 +70,8 @@ class RandomBeginnings(RandomFlows):
             **schedule_fields(flow.schedule, due, max(due, self.clock.now_ms())),
         )
         if digest is not None:
-            request = request._replace(shape=replace(request.shape, digest=digest))
-        self.begin(request._replace(shape=replace(request.shape, revision=request.shape.revision - stale)))
+            request = structs.replace(request, shape=replace(request.shape, digest=digest))
+        self.begin(structs.replace(request, shape=replace(request.shape, revision=request.shape.revision - stale)))
 
     @rule(
         flow_ids=st.lists(ids, min_size=1, max_size=3),
@@ -106,7 +107,7 @@ class RandomBeginnings(RandomFlows):
                 event=EventFiring(event_id, *refused) if refused else EventFiring(event_id),
             )
             begin_requests.append(
-                request._replace(shape=replace(request.shape, revision=request.shape.revision - stale))
+                structs.replace(request, shape=replace(request.shape, revision=request.shape.revision - stale))
             )
         self.begin(*begin_requests, self.begin_request(flow_ids[0]))
 

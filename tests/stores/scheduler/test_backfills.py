@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import replace
 
+from msgspec import structs
+
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, backfill_draft, request_of, shape
 from tradewind.scheduler.domain.backfill import BackfillOutcome, BackfillStatus, BackfillStep
@@ -170,7 +172,7 @@ async def test_overlap_policy_ignores_cycles_of_backfills(bench: Bench) -> None:
     assert (answer.outcome, answer.stopping) == (BeginOutcome.SETTLED, True)
     assert (await bench.state(own.name)).stop is not None
     assert (await bench.state(filling.name)).stop is None
-    await bench.end(own._replace(version=2), CycleStatus.CANCELLED)
+    await bench.end(structs.replace(own, version=2), CycleStatus.CANCELLED)
     assert (await bench.begin(bench.queued_request())).outcome is BeginOutcome.BEGUN
     assert (await bench.begin()).outcome is BeginOutcome.OVERLAP
 
@@ -201,7 +203,7 @@ async def test_backfill_waits_while_its_flow_is_paused_and_is_cancelled_by_a_sto
     assert (await bench.backfill_firings(backfill_id))[-1] == (T - 3 * MINUTE, "dropped", -1, 3, "the flow was stopped")
     (dropped,) = await bench.stores.firings.newest("f", 0, 1, backfill_id)
     assert dropped.last_ms == T - MINUTE
-    await bench.end(second._replace(version=2), CycleStatus.CANCELLED)
+    await bench.end(structs.replace(second, version=2), CycleStatus.CANCELLED)
     ended = await bench.find_backfill(backfill_id)
     assert (ended.status, ended.running, ended.failed) == (BackfillStatus.CANCELLED, 0, 1)
 

@@ -1,5 +1,7 @@
 """Beginning cycles: numbers, overlap, idempotence per planned time and request, fencing."""
 
+from msgspec import structs
+
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Bench, names, redis_stores, request_of, shape
 from tradewind.scheduler.domain.beginning import BeginOutcome
@@ -210,7 +212,7 @@ async def test_renumbered_run_is_asked_to_stop_as_it_was_before(bench: Bench) ->
     await bench.register()
     first = await bench.begun()
     stop = StopRequest("ada", "not today", bench.now, request_id="r")
-    assert (await bench.stores.states.try_update(first._replace(stop=stop), {STOP})).ok
+    assert (await bench.stores.states.try_update(structs.replace(first, stop=stop), {STOP})).ok
     second = await bench.begun(bench.request(run_id=first.facts.run_id, replaces=first.name.cycle))
     assert (second.name.cycle, second.version, second.stop) == (1, 1, stop)
     assert await bench.state(second.name) == second
@@ -357,4 +359,4 @@ async def test_logs_of_older_cycles_are_removed_even_if_few_cycles_have_logs(ben
 
 
 def at_next_version(state: ChainState) -> ChainState:
-    return state._replace(version=state.version + 1)
+    return structs.replace(state, version=state.version + 1)

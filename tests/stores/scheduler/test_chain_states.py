@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec import structs
 
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, memory_stores, names, redis_stores, shape
@@ -46,14 +47,14 @@ async def test_update_increments_the_version(bench: Bench) -> None:
     state = await bench.begun()
     result = await bench.write_reason(state, "one")
     assert (result.outcome, result.version, result.end_ms) == (UpdateOutcome.OK, 2, 0)
-    assert await bench.state(state.name) == state._replace(version=2, reason="one")
+    assert await bench.state(state.name) == structs.replace(state, version=2, reason="one")
 
 
 @pytest.mark.parametrize("version", [0, 2, 17])
 async def test_update_at_another_version_conflicts_and_writes_nothing(bench: Bench, version: int) -> None:
     await bench.register()
     state = await bench.begun()
-    result = await bench.write_reason(state._replace(version=version), "stale")
+    result = await bench.write_reason(structs.replace(state, version=version), "stale")
     assert (result.outcome, result.version) == (UpdateOutcome.CONFLICT, 1)
     assert await bench.state(state.name) == state
 
@@ -62,7 +63,7 @@ async def test_update_at_another_version_conflicts_and_writes_nothing(bench: Ben
 async def test_updates_do_not_create_a_missing_record(bench: Bench, server: RedisServer | None, version: int) -> None:
     await bench.register()
     state = await bench.begun()
-    ghost = state._replace(name=RunName("f", 5), version=version)
+    ghost = structs.replace(state, name=RunName("f", 5), version=version)
     assert (await bench.write_reason(ghost, "late")).outcome is UpdateOutcome.MISSING
     assert (await bench.end(ghost, log="late")).outcome is UpdateOutcome.MISSING
     assert await bench.stores.states.load(ghost.name) is None
@@ -72,7 +73,7 @@ async def test_updates_do_not_create_a_missing_record(bench: Bench, server: Redi
 async def test_update_with_another_run_id_finds_no_record(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
-    other = state._replace(facts=state.facts._replace(run_id="another"))
+    other = structs.replace(state, facts=structs.replace(state.facts, run_id="another"))
     assert (await bench.write_reason(other, "mine")).outcome is UpdateOutcome.MISSING
 
 
@@ -80,14 +81,16 @@ async def test_update_writes_only_the_named_fields(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     stop = StopRequest("ada", "why not", bench.now, timeout=True)
-    wished = state._replace(reason="a b", stop=stop, submitted_ms=5, components={"0": ComponentEnd(1, 2, 3, 4, 5)})
+    wished = structs.replace(
+        state, reason="a b", stop=stop, submitted_ms=5, components={"0": ComponentEnd(1, 2, 3, 4, 5)}
+    )
     fields = {REASON: {"reason": "a b"}, STOP: {"stop": stop}, SUBMITTED: {"submitted_ms": 5}}
     expected = state
     for version, (field, written) in enumerate(fields.items(), start=1):
-        assert (await bench.stores.states.try_update(wished._replace(version=version), {field})).ok
-        expected = expected._replace(version=version + 1, **written)  # type: ignore[arg-type]
+        assert (await bench.stores.states.try_update(structs.replace(wished, version=version), {field})).ok
+        expected = structs.replace(expected, version=version + 1, **written)  # type: ignore[arg-type]
         assert await bench.state(state.name) == expected
-    result = await bench.stores.states.try_update(wished._replace(version=4), {component_field("0")})
+    result = await bench.stores.states.try_update(structs.replace(wished, version=4), {component_field("0")})
     assert result.ok
     assert (await bench.state(state.name)).components == {"0": ComponentEnd(1, 2, 3, 4, 5)}
 
@@ -121,7 +124,7 @@ async def test_terminal_status_never_changes(bench: Bench, status: CycleStatus) 
     ended = await bench.state(state.name)
     assert (ended.status, ended.end_ms) == (status, bench.now)
     for version in (0, 1, 2, 3):
-        late = ended._replace(version=version)
+        late = structs.replace(ended, version=version)
         assert (await bench.write_reason(late, "late")).outcome is UpdateOutcome.TERMINAL
         assert (await bench.end(late, CycleStatus.COMPLETED)).outcome is UpdateOutcome.TERMINAL
     assert await bench.state(state.name) == ended
@@ -146,12 +149,12 @@ async def test_one_write_folds_and_ends_many_runs(bench: Bench) -> None:
     states = [await bench.begun() for _ in range(3)]
     updates = [
         RunUpdate(
-            state._replace(components={"0": ComponentEnd(2)}, status=CycleStatus.COMPLETED),
+            structs.replace(state, components={"0": ComponentEnd(2)}, status=CycleStatus.COMPLETED),
             (component_field("0"), STATUS),
         )
         for state in states
     ]
-    stale = RunUpdate(states[0]._replace(version=9, reason="x"), (REASON,))
+    stale = RunUpdate(structs.replace(states[0], version=9, reason="x"), (REASON,))
     results = await bench.stores.states.update_many([*updates, stale])
     assert [result.outcome.value for result in results] == ["ok", "ok", "ok", "terminal"]
     for state in await bench.stores.cycles.newest("f", None, 9):
@@ -166,7 +169,7 @@ async def test_one_write_folds_and_ends_many_runs(bench: Bench) -> None:
 async def test_update_may_set_the_time_of_the_next_check(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
-    update = RunUpdate(state._replace(submitted_ms=bench.now), {SUBMITTED}, check_in_ms=777)
+    update = RunUpdate(structs.replace(state, submitted_ms=bench.now), {SUBMITTED}, check_in_ms=777)
     await bench.stores.states.update_many([update])
     check = (await bench.stores.open_runs.check([partition_of("f")], 9))[partition_of("f")]
     assert check.next_ms == bench.now + 777
@@ -192,7 +195,7 @@ async def test_recently_ended_cycles_are_kept_beyond_keep_cycles(
     bench = Bench(stores, clock)
     await bench.register(keep_cycles=1)
     one = bench.request(shape=shape(keep_cycles=1))
-    first, *others = [await bench.begun(one._replace(run_id=f"r{at}")) for at in range(4)]
+    first, *others = [await bench.begun(structs.replace(one, run_id=f"r{at}")) for at in range(4)]
 
     async def on_record() -> list[int]:
         return names(await bench.stores.cycles.newest("f", None, 99))
@@ -203,7 +206,7 @@ async def test_recently_ended_cycles_are_kept_beyond_keep_cycles(
     # The first of four cycles ends last, and the cycles after it wait for it.
     await bench.end(first)
     clock.advance(MINUTE - 1)
-    last = await bench.begun(one._replace(run_id="last"))
+    last = await bench.begun(structs.replace(one, run_id="last"))
     await bench.end(last)
     await bench.stores.cycles.tidy(partition_of("f"), "", 0)
     assert await on_record() == [4, 3, 2, 1, 0]
@@ -246,7 +249,7 @@ async def test_fifty_concurrent_writers_lose_no_increments(bench: Bench) -> None
     state = await bench.begun()
 
     def one_more(current: ChainState) -> tuple[ChainState, set[str]]:
-        return current._replace(submitted_ms=current.submitted_ms + 1), {SUBMITTED}
+        return structs.replace(current, submitted_ms=current.submitted_ms + 1), {SUBMITTED}
 
     async def increment() -> None:
         for _ in range(20):

@@ -1,6 +1,7 @@
 """Changes to runs are published to listeners."""
 
 import pytest
+from msgspec import structs
 
 from tests.stores.scheduler.bench import Bench
 from tests.waiting import until
@@ -32,7 +33,7 @@ async def test_subscriber_receives_only_changes_of_its_partition(bench: Bench, f
         """Begin and end a cycle of each flow at once; tell whether both changes to one of them have arrived whole."""
         answers = await bench.stores.cycles.begin([bench.request("g"), bench.request("f")])
         begun = [answer.state for answer in answers if answer.state is not None]
-        ended = [state._replace(status=CycleStatus.COMPLETED) for state in begun]
+        ended = [structs.replace(state, status=CycleStatus.COMPLETED) for state in begun]
         await bench.stores.states.update_many([RunUpdate(state, {STATUS}) for state in ended])
         for change in sorted(received, key=lambda change: (change.run, change.version)):
             before = states.get((change.run.cycle, change.version - 1))

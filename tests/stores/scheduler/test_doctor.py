@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec import structs
 
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores, request_of
@@ -111,7 +112,7 @@ async def started(ward: Ward) -> None:
 async def open_cycle(ward: Ward) -> ChainState:
     """Set up a cycle that runs."""
     await started(ward)
-    return await ward.begun(ward.request()._replace(run_id="r", request=request_of("r")))
+    return await ward.begun(structs.replace(ward.request(), run_id="r", request=request_of("r")))
 
 
 async def ended_cycle(ward: Ward) -> None:
@@ -122,7 +123,7 @@ async def ended_cycle(ward: Ward) -> None:
 async def open_child(ward: Ward) -> ChainState:
     """Set up a cycle that runs for a node of another flow; its own flow has no other cycles."""
     await started(ward)
-    return await ward.begun(ward.request()._replace(run_id="child", origin=CycleOrigin.SUB_FLOW, parent=PARENT))
+    return await ward.begun(structs.replace(ward.request(), run_id="child", origin=CycleOrigin.SUB_FLOW, parent=PARENT))
 
 
 async def ended_child(ward: Ward) -> None:
@@ -244,7 +245,7 @@ async def test_flow_whose_trigger_stayed_silent_returns_to_the_outbox(ward: Ward
 async def test_submitted_run_unknown_to_the_node_task_manager_is_due_for_a_check(ward: Ward) -> None:
     state = await open_cycle(ward)
     assert await ward.found() == [], "not submitted yet"
-    await ward.stores.states.try_update(state._replace(submitted_ms=ward.now), {SUBMITTED})
+    await ward.stores.states.try_update(structs.replace(state, submitted_ms=ward.now), {SUBMITTED})
     ward.peers.known.add("f:0:0")
     assert await ward.found() == []
     ward.peers.known.clear()
@@ -258,7 +259,7 @@ async def test_run_waiting_for_a_lost_sub_flow_end_is_due_for_a_check(ward: Ward
     child = await open_child(ward)
     await ward.register("above")
     above = await ward.begun(ward.request("above", run_id=PARENT.run_id))
-    await ward.stores.states.try_update(above._replace(submitted_ms=ward.now), {SUBMITTED})
+    await ward.stores.states.try_update(structs.replace(above, submitted_ms=ward.now), {SUBMITTED})
     ward.peers.known.add("above:0:0")
     ward.peers.waiting.append(SubFlowWait("sub", PARENT.run_id, 1, "f", child.name))
     assert await ward.found() == [], "it runs"
@@ -275,7 +276,7 @@ async def test_run_waiting_for_a_lost_sub_flow_end_is_due_for_a_check(ward: Ward
 
 async def test_unavailable_services_cause_no_findings(ward: Ward) -> None:
     state = await open_cycle(ward)
-    await ward.stores.states.try_update(state._replace(submitted_ms=ward.now), {SUBMITTED})
+    await ward.stores.states.try_update(structs.replace(state, submitted_ms=ward.now), {SUBMITTED})
     ward.peers.away = True
     assert await ward.found() == []
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec import structs
 
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores, request_of
@@ -67,7 +68,7 @@ async def test_cycle_expires_seven_days_after_it_ended(bench: Bench, redis_serve
     parts = (KEYS.run(*state.name), KEYS.logs("f", 0))
     admin = redis_server.connect()
     assert [await admin.pttl(key) for key in parts] == [-1, -1]
-    await bench.end(state._replace(version=written.version))
+    await bench.end(structs.replace(state, version=written.version))
     for key in parts:
         assert 7 * DAY - 10_000 < await admin.pttl(key) <= 7 * DAY, key
 

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import Bench
@@ -14,6 +15,7 @@ from tradewind.scheduler.domain.chain_state import (
     ChainState,
     Notes,
     UpdateOutcome,
+    UpdateResult,
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_status import FlowStatus
@@ -32,11 +34,11 @@ async def test_each_note_is_written_as_its_own_field(bench: Bench) -> None:
     parts = {"error": ERROR, "memory": MEMORY, "result_json": RESULT}
     expected = state.notes
     for version, (part, field) in enumerate(parts.items(), start=1):
-        result = await bench.stores.states.try_update(state._replace(version=version, notes=notes), {field})
+        result = await bench.stores.states.try_update(structs.replace(state, version=version, notes=notes), {field})
         assert (result.outcome, result.version) == (UpdateOutcome.OK, version + 1)
         expected = replace(expected, **{part: getattr(notes, part)})
         assert (await bench.state(state.name)).notes == expected
-    cleared = state._replace(version=4, notes=Notes())
+    cleared = structs.replace(state, version=4, notes=Notes())
     assert (await bench.stores.states.try_update(cleared, {RESULT})).ok
     assert (await bench.state(state.name)).notes == replace(notes, result_json="")
 
@@ -45,7 +47,7 @@ async def test_large_variables_are_compressed(bench: Bench, server: RedisServer 
     await bench.register()
     state = await bench.begun()
     memory = Memory().with_change(MemoryChange({"text": LARGE}))
-    assert (await bench.stores.states.try_update(state._replace(notes=Notes(memory=memory)), {MEMORY})).ok
+    assert (await bench.stores.states.try_update(structs.replace(state, notes=Notes(memory=memory)), {MEMORY})).ok
     assert (await bench.stores.memories.try_save("f", memory)).ok
     assert (await bench.state(state.name)).notes.memory == memory
     assert await bench.stores.memories.load("f") == memory
@@ -58,10 +60,10 @@ async def test_large_variables_are_compressed(bench: Bench, server: RedisServer 
 async def test_ended_run_keeps_variables_and_refuses_changes(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
-    kept = state._replace(notes=Notes(memory=Memory().with_change(CURSOR)))
+    kept = structs.replace(state, notes=Notes(memory=Memory().with_change(CURSOR)))
     assert (await bench.stores.states.try_update(kept, {MEMORY})).ok
-    assert (await bench.end(state._replace(version=2))).ok
-    late = state._replace(version=3, notes=Notes(memory=Memory()))
+    assert (await bench.end(structs.replace(state, version=2))).ok
+    late = structs.replace(state, version=3, notes=Notes(memory=Memory()))
     assert (await bench.stores.states.try_update(late, {MEMORY})).outcome is UpdateOutcome.TERMINAL
     ended = await bench.state(state.name)
     assert (ended.status, ended.notes) == (CycleStatus.COMPLETED, kept.notes)
@@ -70,7 +72,7 @@ async def test_ended_run_keeps_variables_and_refuses_changes(bench: Bench) -> No
 async def test_open_run_never_expires(bench: Bench, server: RedisServer | None) -> None:
     await bench.register()
     state = await bench.begun()
-    changed = state._replace(notes=Notes(memory=Memory().with_change(CURSOR)))
+    changed = structs.replace(state, notes=Notes(memory=Memory().with_change(CURSOR)))
     assert (await bench.stores.states.try_update(changed, {MEMORY})).ok
     bench.clock.advance(400 * 24 * 3600 * 1000)
     assert (await bench.state(state.name)).notes == changed.notes
@@ -85,9 +87,9 @@ async def test_flow_variables_last_from_registration_to_deletion(bench: Bench) -
     await bench.register()
     assert await memories.load("f") == Memory()
     first = Memory().with_change(CURSOR)
-    assert await memories.try_save("f", first) == (UpdateOutcome.OK, 1, 0, False)
+    assert await memories.try_save("f", first) == UpdateResult(UpdateOutcome.OK, 1)
     assert await memories.load("f") == first
-    assert await memories.try_save("f", first) == (UpdateOutcome.CONFLICT, 1, 0, False)
+    assert await memories.try_save("f", first) == UpdateResult(UpdateOutcome.CONFLICT, 1)
     second = first.with_change(MemoryChange(deleted=("cursor",)))
     assert (await memories.try_save("f", second)).ok
     assert await memories.load("f") == Memory({"ü": '["ä", 1.50]'}, 2, ("c1",))
@@ -109,7 +111,7 @@ async def test_fifty_concurrent_writers_lose_no_variable_increments(bench: Bench
     def one_more(current: ChainState) -> tuple[ChainState, set[str]]:
         count = int(current.notes.memory.variables.get("count", "0")) + 1
         memory = current.notes.memory.with_change(MemoryChange({"count": str(count)}))
-        return current._replace(notes=replace(current.notes, memory=memory)), {MEMORY}
+        return structs.replace(current, notes=replace(current.notes, memory=memory)), {MEMORY}
 
     async def increments() -> None:
         for _ in range(100):

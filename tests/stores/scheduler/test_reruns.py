@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Bench, names, request_of, shape
@@ -148,7 +149,7 @@ async def test_earlier_runs_are_kept_as_long_as_the_latest_run_of_their_cycle(
         answer = await rerun(bench, await bench.state(latest.name), f"again{number}")
         assert answer.state is not None
         latest = answer.state
-    later = latest._replace(facts=latest.facts._replace(keep_for_ms=1000 * MINUTE))
+    later = structs.replace(latest, facts=structs.replace(latest.facts, keep_for_ms=1000 * MINUTE))
     bench.clock.advance(MINUTE - 1)
     await bench.end(later)
     if server is not None:

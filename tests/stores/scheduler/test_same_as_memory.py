@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
+from msgspec import structs
 
 from tests.servers import RedisServer
 from tests.stores.machines import run_histories, together
@@ -69,13 +70,13 @@ class Twins(RandomBeginnings):
         new = with_ends(state, ended)
         fields = [component_field(component_id) for component_id in ended]
         text = LogText(LogLevel.WARNING, "line  with ü") if log else None
-        self.write(RunUpdate(new._replace(version=state.version + offset), fields, check_in, text))
+        self.write(RunUpdate(structs.replace(new, version=state.version + offset), fields, check_in, text))
 
     @precondition(lambda self: self.seen)
     @rule(pick=picks, offset=offsets, status=endings, reason=st.sampled_from(["", "because"]))
     def end(self, pick: int, offset: int, status: CycleStatus, reason: str) -> None:
         state = self.picked(pick)
-        final = state._replace(version=state.version + offset, status=status, reason=reason)
+        final = structs.replace(state, version=state.version + offset, status=status, reason=reason)
         self.write(RunUpdate(final, (STATUS, REASON), log=LogText(LogLevel.INFO, f"ended {status}")))
 
     @precondition(lambda self: self.seen)
@@ -83,15 +84,15 @@ class Twins(RandomBeginnings):
     def write_several(self, first: int, second: int, timeout: bool, request: str) -> None:
         stop = StopRequest("system", "too long", self.clock.now_ms(), timeout, request_id=request)
         self.write(
-            RunUpdate(self.picked(first)._replace(stop=stop), (STOP,), 0),
-            RunUpdate(self.picked(second)._replace(submitted_ms=self.clock.now_ms()), (SUBMITTED,), 30_000),
+            RunUpdate(structs.replace(self.picked(first), stop=stop), (STOP,), 0),
+            RunUpdate(structs.replace(self.picked(second), submitted_ms=self.clock.now_ms()), (SUBMITTED,), 30_000),
         )
 
     @precondition(lambda self: self.seen)
     @rule(pick=picks, offset=offsets, noted=notes, fields=st.sets(st.sampled_from([ERROR, MEMORY, RESULT])))
     def note(self, pick: int, offset: int, noted: Notes, fields: set[str]) -> None:
         state = self.picked(pick)
-        self.write(RunUpdate(state._replace(version=state.version + offset, notes=noted), fields))
+        self.write(RunUpdate(structs.replace(state, version=state.version + offset, notes=noted), fields))
 
     @rule(flow_id=ids, offset=offsets, change=memory_changes)
     def save_memory(self, flow_id: str, offset: int, change: MemoryChange) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec import structs
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler
 from tradewind.scheduler.use_cases.alarm import Alarm
@@ -23,7 +24,9 @@ async def test_definitions_are_cached_by_flow_and_revision() -> None:
     second = await scheduler.planned()
     assert second.shape.revision == 2
     assert await scheduler.definitions.of_run(run) is first
-    assert await scheduler.definitions.of_run(run._replace(facts=run.facts._replace(revision=9))) is None
+    assert (
+        await scheduler.definitions.of_run(structs.replace(run, facts=structs.replace(run.facts, revision=9))) is None
+    )
     fresh = Definitions(scheduler.stores.flows)
     older = await fresh.of_run(run)
     assert older == first

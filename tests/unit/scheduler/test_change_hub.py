@@ -2,6 +2,8 @@
 
 import time
 
+from msgspec import structs
+
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
 from tests.waiting import until
 from tradewind.scheduler.domain.chain_state import REASON, ChainState
@@ -62,7 +64,7 @@ async def test_missed_changes_are_read_after_a_gap() -> None:
     await hub.listen("f", listener)
     first = (await scheduler.run()).state
     listeners = scheduler.stores.data.listeners.pop(partition_of("f"))
-    await scheduler.stores.states.try_update(first._replace(reason="missed"), {REASON})
+    await scheduler.stores.states.try_update(structs.replace(first, reason="missed"), {REASON})
     second = (await scheduler.run()).state
     scheduler.stores.data.listeners[partition_of("f")] = listeners
     assert len(listener.received) == 1
@@ -91,7 +93,7 @@ async def test_leaving_a_flow_does_not_scan_runs_of_other_flows() -> None:
     others = [f"g{at}" for at in range(1000)]
     for flow_id in ("f", *others):
         await hub.listen(flow_id, listener)
-    hub.add_known([run._replace(name=RunName("f", cycle)) for cycle in range(50_000)])
+    hub.add_known([structs.replace(run, name=RunName("f", cycle)) for cycle in range(50_000)])
     began = time.process_time()
     for flow_id in others:
         hub.leave(flow_id, listener)

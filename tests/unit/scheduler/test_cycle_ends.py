@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd, CycleFacts, CycleOrigin, Notes, StopRequest
 from tradewind.scheduler.domain.cycle_log import cycle_log
@@ -58,20 +59,22 @@ def test_ended_cycle_has_status_reason_and_log_line(
         "cancelled": "CYCLE_STOPPED",
     }
     noted = Notes(error.get(status.value, ""))
-    assert final == state._replace(status=status, reason=reason, notes=noted)
+    assert final == structs.replace(state, status=status, reason=reason, notes=noted)
     assert set(fields) == ({"status", "reason", "error"} if reason else {"status"})
-    (_, log) = cycle_log([final._replace(end_ms=9)], [])
+    (_, log) = cycle_log([structs.replace(final, end_ms=9)], [])
     assert (log.level, log.text) == (level, f"Cycle 7 {status.value}" + (f": {reason}" if reason else ""))
 
 
 def test_reason_of_a_flow_of_one_node_is_in_the_singular() -> None:
-    state = ChainState(RunName("f", 7), FACTS._replace(node_count=1), 4, components={"0": ComponentEnd(0, 1, 0, 0)})
+    state = ChainState(
+        RunName("f", 7), structs.replace(FACTS, node_count=1), 4, components={"0": ComponentEnd(0, 1, 0, 0)}
+    )
     assert ended_state(state)[0].reason == "1 failed of 1 node"
 
 
 def test_reason_for_waiting_is_cleared_when_the_cycle_completes() -> None:
     waited = ChainState(
-        RunName("f", 0), FACTS._replace(component_count=1), 2, components={"0": GOOD}, reason="QUEUE_FULL"
+        RunName("f", 0), structs.replace(FACTS, component_count=1), 2, components={"0": GOOD}, reason="QUEUE_FULL"
     )
 
     final, fields = ended_state(waited)
@@ -85,5 +88,5 @@ def test_cycle_that_is_given_up_fails_with_the_reason() -> None:
     assert (final.status, final.reason) == (CycleStatus.FAILED, "its definition is gone")
     assert set(fields) == {"status", "reason", "error"}
     assert final.notes.error == "DEFINITION_LOST"
-    (_, log) = cycle_log([final._replace(end_ms=9)], [])
+    (_, log) = cycle_log([structs.replace(final, end_ms=9)], [])
     assert (log.level, log.text) == (LogLevel.ERROR, "Cycle 3 failed: its definition is gone")

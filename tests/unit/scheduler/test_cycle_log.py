@@ -1,5 +1,7 @@
 """A cycle's log: beginnings and ends are taken from records, and merged with written lines in place."""
 
+from msgspec import structs
+
 from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, CycleOrigin
 from tradewind.scheduler.domain.cycle_log import cycle_log
 from tradewind.scheduler.domain.cycle_status import CycleStatus
@@ -10,9 +12,12 @@ from tradewind.scheduler.domain.run_name import RunName
 
 FACTS = CycleFacts("r0", "default", 1, CycleOrigin.SCHEDULE, 10, 10, 0, 6, 2, FailurePolicy.SKIP_DOWNSTREAM)
 OPEN = ChainState(RunName("f", 7), FACTS, 1)
-ENDED = OPEN._replace(status=CycleStatus.FAILED, reason="no price", end_ms=20)
-AGAIN = OPEN._replace(
-    name=RunName("f", 7, 1), facts=FACTS._replace(start_ms=30, rerun=Rerun(0, "r0", (), by="ada")), end_ms=0
+ENDED = structs.replace(OPEN, status=CycleStatus.FAILED, reason="no price", end_ms=20)
+AGAIN = structs.replace(
+    OPEN,
+    name=RunName("f", 7, 1),
+    facts=structs.replace(FACTS, start_ms=30, rerun=Rerun(0, "r0", (), by="ada")),
+    end_ms=0,
 )
 
 

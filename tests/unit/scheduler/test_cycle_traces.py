@@ -1,5 +1,6 @@
 """One trace for each cycle."""
 
+from msgspec import structs
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, wakes_nobody
@@ -66,8 +67,8 @@ async def test_end_of_a_sampled_cycle_is_a_span_below_its_beginning() -> None:
     tracing = Tracing("test", exporter)
     traces = TraceRuns(tracing)
     for traceparent in (TRACED, TRACED[:-1] + "0", ""):
-        facts = state.facts._replace(traceparent=traceparent)
-        traces.record_end(state._replace(facts=facts, status=CycleStatus.TIMEOUT, reason="it took too long"))
+        facts = structs.replace(state.facts, traceparent=traceparent)
+        traces.record_end(structs.replace(state, facts=facts, status=CycleStatus.TIMEOUT, reason="it took too long"))
     tracing.shutdown()
     (span,) = exporter.get_finished_spans()
     assert (span.name, span.status.description) == ("end_cycle", "it took too long")

@@ -1,5 +1,7 @@
 """Folding events: one write for each run, which includes its end, whatever others write meanwhile."""
 
+from msgspec import structs
+
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
 from tradewind.scheduler.domain.beginning import BeginRequest
 from tradewind.scheduler.domain.chain_state import REASON, CycleOrigin
@@ -26,7 +28,7 @@ async def test_concurrent_writes_of_others_are_kept() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register(nodes=2)
     run = (await scheduler.run()).state
-    await scheduler.stores.states.try_update(run._replace(reason="somebody else's"), {REASON})
+    await scheduler.stores.states.try_update(structs.replace(run, reason="somebody else's"), {REASON})
     await scheduler.fold([event(run, "0")], OWNED)
     state = await scheduler.state(run.name)
     assert (state.version, state.reason, set(state.components)) == (3, "somebody else's", {"0"})
@@ -44,7 +46,7 @@ async def test_repeated_and_foreign_events_write_nothing() -> None:
     await scheduler.fold([event(run, "0"), stranger], OWNED)
     state = await scheduler.state(run.name)
     assert (state.version, set(state.components)) == (2, {"0"})
-    ghost = event(run._replace(name=run.name._replace(cycle=9)))
+    ghost = event(structs.replace(run, name=run.name._replace(cycle=9)))
     assert await scheduler.fold([ghost], OWNED) == set()
 
 

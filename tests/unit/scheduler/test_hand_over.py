@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
@@ -53,7 +54,9 @@ async def test_scheduled_cycles_do_not_wait_behind_a_bulk_call() -> None:
         scheduler.node_tasks.plans.update(digest for _, digest in (await scheduler.planned(flow_id)).components)
     many = [await scheduler.run("bulk") for _ in range(3)]
     due = await scheduler.run("feed")
-    due = due._replace(state=due.state._replace(facts=due.state.facts._replace(origin=CycleOrigin.SCHEDULE)))
+    due = structs.replace(
+        due, state=structs.replace(due.state, facts=structs.replace(due.state.facts, origin=CycleOrigin.SCHEDULE))
+    )
     await asyncio.gather(scheduler.hand_over(many), scheduler.hand_over([due]))
     assert [[name.flow_id for name in names] for names, _ in scheduler.node_tasks.asked] == [["feed"], *[["bulk"]] * 3]
 
@@ -127,7 +130,7 @@ async def test_refusal_ends_an_outage() -> None:
     run = await scheduler.run()
     (state,) = await scheduler.hand_over([run])
     scheduler.clock.advance(20_000)
-    (state,) = await scheduler.hand_over([run._replace(state=state)])
+    (state,) = await scheduler.hand_over([structs.replace(run, state=state)])
     assert state.reason == "the node task manager refused it: no"
     assert scheduler.stores.data.open[state.name] == scheduler.clock.now_ms() + 20_000
 
@@ -141,7 +144,7 @@ async def test_refused_run_is_retried_when_the_answer_says() -> None:
         (state,) = await scheduler.hand_over([run])
         assert state.reason == "the node task manager refused it: QUEUE_FULL"
         assert scheduler.stores.data.open[state.name] == scheduler.clock.now_ms() + 7000
-        run = run._replace(state=state)
+        run = structs.replace(run, state=state)
     (line,) = scheduler.stores.data.flows["f"].logs[0]
     assert line.text == "Not submitted yet: the node task manager refused it: QUEUE_FULL", "said once"
 
@@ -169,8 +172,8 @@ async def test_renumbered_run_keeps_its_facts() -> None:
     run = await scheduler.run(
         origin=CycleOrigin.SUB_FLOW, parent=parent, inputs_json='{"x":1}', traceparent=f"00-{'1' * 32}-{'2' * 16}-01"
     )
-    facts = run.state.facts._replace(backfill_id=7)
-    (state,) = await scheduler.hand_over([run._replace(state=run.state._replace(facts=facts))])
+    facts = structs.replace(run.state.facts, backfill_id=7)
+    (state,) = await scheduler.hand_over([structs.replace(run, state=structs.replace(run.state, facts=facts))])
     assert (state.name.cycle, state.facts) == (1, facts)
 
 
@@ -204,7 +207,7 @@ async def test_renumbered_run_keeps_its_stop_request() -> None:
     await scheduler.register()
     run = await scheduler.run()
     stop = StopRequest("ada", "not today", scheduler.clock.now_ms(), request_id="r")
-    await scheduler.stores.states.try_update(run.state._replace(stop=stop), {STOP})
+    await scheduler.stores.states.try_update(structs.replace(run.state, stop=stop), {STOP})
     (state,) = await scheduler.hand_over([run])
     assert state == await scheduler.state(state.name)
     assert (state.name.cycle, state.stop) == (1, stop)
@@ -223,8 +226,8 @@ async def test_rerun_that_cannot_go_on_fails(answer: SubmitAnswer, reason: str) 
     scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[answer]))
     await scheduler.register()
     run = await scheduler.run()
-    facts = run.state.facts._replace(rerun=Rerun(0, "before", ()))
-    (state,) = await scheduler.hand_over([run._replace(state=run.state._replace(facts=facts))])
+    facts = structs.replace(run.state.facts, rerun=Rerun(0, "before", ()))
+    (state,) = await scheduler.hand_over([structs.replace(run, state=structs.replace(run.state, facts=facts))])
     assert (state.status, state.reason.startswith(reason)) == (CycleStatus.FAILED, True)
     assert (await scheduler.state(run.state.name)).status is CycleStatus.FAILED
 

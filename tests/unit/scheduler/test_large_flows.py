@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.stores.scheduler.bench import MINUTE, backfill_draft
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler, event
@@ -338,7 +339,7 @@ async def test_planned_times_that_wait_begin_while_the_definition_of_another_flo
         await scheduler.register(flow_id, config=config, overlap="queue_all")
         scheduler.stores.data.flows[flow_id].status = FlowStatus.RUNNING
         due = CycleRequest(flow_id, CycleOrigin.SCHEDULE, schedule_epoch=2**60)
-        first, second = await scheduler.begin([due._replace(due_ms=at, now_ms=at) for at in (60_000, 120_000)])
+        first, second = await scheduler.begin([structs.replace(due, due_ms=at, now_ms=at) for at in (60_000, 120_000)])
         assert (first.answer.outcome, second.answer.outcome) == (BeginOutcome.BEGUN, BeginOutcome.SETTLED)
         assert first.answer.state is not None
         await scheduler.fold([event(first.answer.state)], EPOCHS)

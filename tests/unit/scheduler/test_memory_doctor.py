@@ -1,5 +1,7 @@
 """What the doctor of the stores in memory asks other services about."""
 
+from msgspec import structs
+
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler
 from tradewind.scheduler.domain.chain_state import SUBMITTED
 from tradewind.scheduler.domain.flow_record import StatusChange
@@ -18,7 +20,7 @@ async def test_running_flows_and_submitted_runs_are_to_be_known_elsewhere() -> N
     await scheduler.register()
     run = await scheduler.run()
     assert await examined(scheduler) == PartitionReport(Examined(1, (), ""), (), ())
-    await scheduler.stores.states.try_update(run.state._replace(submitted_ms=1), {SUBMITTED})
+    await scheduler.stores.states.try_update(structs.replace(run.state, submitted_ms=1), {SUBMITTED})
     start_ms = scheduler.clock.now_ms() - 5000
     await scheduler.stores.flows.change_status(
         StatusChange("f", FlowStatus.RUNNING, (FlowStatus.REGISTERED,), start_at_ms=start_ms)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -35,8 +36,10 @@ async def ended(output: str) -> ChainState:
     await scheduler.register("f")
     state = (await scheduler.run("f")).state
     assert state is not None
-    facts = state.facts._replace(parent=PARENT)
-    return state._replace(status=CycleStatus.COMPLETED, facts=facts, notes=replace(state.notes, result_json=output))
+    facts = structs.replace(state.facts, parent=PARENT)
+    return structs.replace(
+        state, status=CycleStatus.COMPLETED, facts=facts, notes=replace(state.notes, result_json=output)
+    )
 
 
 async def told_of(states: Sequence[ChainState]) -> list[list[SubFlowReport]]:

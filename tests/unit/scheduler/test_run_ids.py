@@ -1,5 +1,7 @@
 """Which runs get the same id when they begin again after a store has forgotten them."""
 
+from msgspec import structs
+
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
 from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.domain.flow_status import FlowStatus
@@ -26,11 +28,11 @@ async def test_run_id_is_the_same_for_a_planned_time_or_a_node_attempt() -> None
     assert await run_id(DUE, CHILD) == await run_id(DUE, CHILD)
     ids = await run_id(
         DUE,
-        DUE._replace(due_ms=PLANNED + 60_000, now_ms=PLANNED + 60_000),
-        DUE._replace(schedule_epoch=2**60 + 1),
+        structs.replace(DUE, due_ms=PLANNED + 60_000, now_ms=PLANNED + 60_000),
+        structs.replace(DUE, schedule_epoch=2**60 + 1),
         CHILD,
-        CHILD._replace(parent=Parent(RunName("above", 1), "r0", "sub", 2)),
-        CHILD._replace(parent=Parent(RunName("above", 1), "r1", "sub", 1)),
+        structs.replace(CHILD, parent=Parent(RunName("above", 1), "r0", "sub", 2)),
+        structs.replace(CHILD, parent=Parent(RunName("above", 1), "r1", "sub", 1)),
     )
     assert len(set(ids)) == 5, "the same planned time under another schedule was settled before"
     assert all(len(each) == 20 for each in ids if each)
@@ -50,7 +52,7 @@ async def test_planned_time_that_waits_for_a_cycle_keeps_its_run_id() -> None:
         await scheduler.register(overlap="queue_all")
         scheduler.stores.data.flows["f"].status = FlowStatus.RUNNING
         times = [PLANNED + at * 60_000 for at in range(3)]
-        first, *waiting = await scheduler.begin([DUE._replace(due_ms=at, now_ms=at) for at in times])
+        first, *waiting = await scheduler.begin([structs.replace(DUE, due_ms=at, now_ms=at) for at in times])
         assert first.run is not None
         assert [each.run for each in waiting] == [None, None]
         begin_queued = BeginQueued(scheduler.begin, scheduler.stores.firings, lambda _flow_id: None)

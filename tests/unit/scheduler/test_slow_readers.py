@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import grpc
+from msgspec import structs
 
 from tests.contexts import WithoutHeaders
 from tests.unit.scheduler.test_update_state import FACTS
@@ -20,7 +21,7 @@ from tradewind.server.paging import MESSAGE_BYTES
 
 
 def state(cycle: int, version: int = 1, inputs: int = 0) -> ChainState:
-    return ChainState(RunName("f", cycle), FACTS._replace(inputs_json="x" * inputs), version)
+    return ChainState(RunName("f", cycle), structs.replace(FACTS, inputs_json="x" * inputs), version)
 
 
 def popped(backlog: Backlog) -> list[list[ChainState]]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler, event
 from tradewind.scheduler.domain.chain_state import STOP, ChainState, StopRequest
@@ -42,7 +43,7 @@ class Stage:
 
     async def stop(self, state: ChainState) -> None:
         """Note that somebody stops a cycle."""
-        stopping = state._replace(stop=StopRequest("ann", "no more", self.clock.now_ms()))
+        stopping = structs.replace(state, stop=StopRequest("ann", "no more", self.clock.now_ms()))
         assert (await self.scheduler.stores.states.try_update(stopping, [STOP])).ok
         self.scheduler.open_states.drop(state.name)
 
@@ -54,7 +55,7 @@ class Stage:
         """Ask about the only component of a run; return the orders that follow."""
         asked = OpenComponentEvent(state.name, state.facts.run_id, "0", "ann", state.facts.start_ms, 0, 0, "1")
         self.node_tasks.orders.clear()
-        await self.stop_ended_runs([asked._replace(**changes)])
+        await self.stop_ended_runs([structs.replace(asked, **changes)])
         return list(self.node_tasks.orders)
 
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler
 from tradewind.node_task_manager.domain import sub_flow as at_nodes
@@ -161,7 +162,7 @@ class World:
     async def end(self, status: CycleStatus) -> None:
         """End the cycle of `f`."""
         (child,) = await self.children()
-        await self.scheduler.stores.states.update_many([RunUpdate(child._replace(status=status), (STATUS,))])
+        await self.scheduler.stores.states.update_many([RunUpdate(structs.replace(child, status=status), (STATUS,))])
 
 
 def at_call(fatal: int, when: str) -> Callable[[], str]:

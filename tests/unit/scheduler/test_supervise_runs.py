@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
 from tradewind.scheduler.domain.chain_state import STOP, ChainState, ComponentEnd, StopRequest
@@ -95,7 +96,7 @@ async def test_running_cycle_is_compared_every_30_seconds_and_every_2_while_it_i
         assert (state.submitted_ms, state.version) == (submitted_ms, 2)
         assert scheduler.stores.data.open[run.name] == scheduler.clock.now_ms() + 30_000
     stop = StopRequest("ann", "enough", scheduler.clock.now_ms())
-    assert (await scheduler.stores.states.try_update(state._replace(stop=stop), [STOP])).ok
+    assert (await scheduler.stores.states.try_update(structs.replace(state, stop=stop), [STOP])).ok
     await supervise(scheduler)([run.name], {})
     assert scheduler.stores.data.open[run.name] == scheduler.clock.now_ms() + 2_000
 
@@ -106,7 +107,7 @@ async def test_stop_reaches_nodes_that_handle_the_outcome_after_ten_minutes() ->
     await scheduler.register(nodes=2, **AFTERWARDS)
     run = (await scheduler.run()).state
     stop = StopRequest("ann", "enough", scheduler.clock.now_ms())
-    assert (await scheduler.stores.states.try_update(run._replace(stop=stop), [STOP])).ok
+    assert (await scheduler.stores.states.try_update(structs.replace(run, stop=stop), [STOP])).ok
     for wait_ms, orders in ((0, [""]), (HANDLERS_MS - 1, [""]), (1, ["", "1"])):
         scheduler.clock.advance(wait_ms)
         node_tasks.orders.clear()

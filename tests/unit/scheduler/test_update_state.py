@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 
 import pytest
+from msgspec import structs
 
 from tradewind.scheduler.domain.chain_state import (
     REASON,
@@ -50,7 +51,7 @@ class ScriptedStates:
             raise outcome
         version = state.version + 1
         if outcome is UpdateOutcome.CONFLICT:
-            self.state = state._replace(version=version, reason="")
+            self.state = structs.replace(state, version=version, reason="")
         if outcome is UpdateOutcome.TERMINAL:
             self.state = ENDED
         return UpdateResult(outcome, version)
@@ -60,7 +61,7 @@ class ScriptedStates:
 
 
 def with_reason(state: ChainState) -> tuple[ChainState, set[str]]:
-    return state._replace(reason="so"), {REASON}
+    return structs.replace(state, reason="so"), {REASON}
 
 
 async def test_conflict_is_retried_from_the_stored_state() -> None:

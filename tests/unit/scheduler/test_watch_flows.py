@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import structs
+
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler
 from tests.unit.scheduler.test_update_state import FACTS
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
@@ -19,8 +21,8 @@ from tradewind.scheduler.use_cases.watch_flows import WatchFlows, _Watch
 def test_watcher_receives_another_end_of_a_run_whose_end_was_lost() -> None:
     """The store may have lost the end that was reported, and gives its version out again."""
     running = ChainState(RunName("f", 0), FACTS, 1)
-    cancelled = running._replace(status=CycleStatus.CANCELLED, version=3, end_ms=1000)
-    failed = running._replace(status=CycleStatus.FAILED, version=3, end_ms=2000)
+    cancelled = structs.replace(running, status=CycleStatus.CANCELLED, version=3, end_ms=1000)
+    failed = structs.replace(running, status=CycleStatus.FAILED, version=3, end_ms=2000)
     watch = _Watch({"f"}, None)
     watch.begin([])
     received = []
@@ -36,8 +38,8 @@ async def test_resumed_watch_receives_another_end_of_the_last_run_seen() -> None
     run = (await scheduler.run("f-1")).state.name
     record = scheduler.stores.data.flows["f-1"].runs[run]
     running = record.state
-    cancelled = running._replace(status=CycleStatus.CANCELLED, version=2, end_ms=1000)
-    failed = running._replace(status=CycleStatus.FAILED, version=2, end_ms=2000)
+    cancelled = structs.replace(running, status=CycleStatus.CANCELLED, version=2, end_ms=1000)
+    failed = structs.replace(running, status=CycleStatus.FAILED, version=2, end_ms=2000)
     stores = scheduler.stores
     read: Any = None
     watch = WatchFlows(stores.flows, stores.cycles, read, ChangeHub(stores.changes, stores.cycles, stores.states))
@@ -53,7 +55,7 @@ async def test_resumed_watch_receives_another_end_of_the_last_run_seen() -> None
         (cancelled, running, cancelled),
         (cancelled, cancelled, None),
         (failed, cancelled, failed),
-        (failed, running._replace(version=2), failed),
+        (failed, structs.replace(running, version=2), failed),
     ):
         record.state = on_record
         assert await first_after(seen) == expected

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import msgspec
+
 from tradewind.server.schedules.grids import Grid
 
 
@@ -40,8 +42,7 @@ class Span:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What to do about a planned time that is due: which time fires, which is due next, and which were missed.
 
     `fire_ms` is None when none fires any more, `next_ms` when none follows.

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+
+import msgspec
+from msgspec import structs
 
 from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, CycleOrigin, Notes
@@ -53,7 +55,7 @@ class EventFiring:
     reason: str = ""
 
 
-class BeginRequest(NamedTuple):
+class BeginRequest(msgspec.Struct, frozen=True):
     """A request for a cycle now.
 
     A scheduled request answers a trigger's `due_ms` under its schedule epoch, and begins a cycle only in a flow that is
@@ -111,7 +113,8 @@ class RerunRequest:
     def first_state(self, start_ms: int) -> ChainState:
         """Return the first state, at version 1, of the run that began at `start_ms`."""
         name = self.source.name
-        facts = self.source.facts._replace(
+        facts = structs.replace(
+            self.source.facts,
             run_id=self.run_id,
             start_ms=start_ms,
             deadline_ms=start_ms + self.timeout_ms if self.timeout_ms else 0,
@@ -145,7 +148,7 @@ class BeginOutcome(StrEnum):
     EARLY = "early"
 
 
-class BeginAnswer(NamedTuple):
+class BeginAnswer(msgspec.Struct, frozen=True):
     """Answer to a BeginRequest.
 
     `run` names the cycle that has begun, the cycle that had already begun for the same planned time or request

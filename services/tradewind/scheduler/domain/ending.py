@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from tradewind.scheduler.domain.chain_state import ERROR, REASON, STATUS, ChainState, ComponentEnd
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.outcome import cycle_outcome
@@ -59,7 +61,7 @@ def _total(state: ChainState, *, handling: bool) -> ComponentEnd:
 def given_up_state(state: ChainState, reason: str) -> tuple[ChainState, tuple[str, ...]]:
     """Return a run that can never be carried out, ended as failed, and the fields that change."""
     notes = replace(state.notes, error="DEFINITION_LOST")
-    return state._replace(status=CycleStatus.FAILED, reason=reason, notes=notes), (STATUS, REASON, ERROR)
+    return structs.replace(state, status=CycleStatus.FAILED, reason=reason, notes=notes), (STATUS, REASON, ERROR)
 
 
 def _reason(state: ChainState, status: CycleStatus, counts: ComponentEnd) -> str:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
@@ -15,8 +17,7 @@ REMEMBERED_MS = 24 * 3600 * 1000
 """How long a request is remembered, by default and at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class RememberedRequest:
+class RememberedRequest(msgspec.Struct, frozen=True):
     """A client's name for a call, which makes repeating the call safe; `payload` is a digest of the call's arguments.
 
     The request is remembered for `lifetime_ms` in the flow's partition, where one script can check it together with

@@ -1,7 +1,8 @@
 """A write to a run's chain state."""
 
 from collections.abc import Collection
-from typing import NamedTuple
+
+import msgspec
 
 from tradewind.scheduler.domain.chain_state import STATUS, ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
@@ -17,7 +18,7 @@ _FLOW_AFTER = {
 }
 
 
-class RunUpdate(NamedTuple):
+class RunUpdate(msgspec.Struct, frozen=True):
     """A state to write over the version that it carries; only the changed fields, named by `fields`, are written.
 
     A terminal status, with `status` among the fields, ends the run. `check_in_ms` is when to look after an open run

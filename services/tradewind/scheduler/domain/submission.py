@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+
+import msgspec
 
 from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
 from tradewind.scheduler.domain.node_counts import NodeCounts
 from tradewind.scheduler.domain.run_name import RunName
 
 
-class Submission(NamedTuple):
+class Submission(msgspec.Struct, frozen=True):
     """A run to be carried out; `components` pairs the id of each component with the digest of its plan.
 
     The submission of a `large` one does not hold up others.
@@ -31,8 +32,7 @@ class SubmitOutcome(StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class SubmitAnswer:
+class SubmitAnswer(msgspec.Struct, frozen=True):
     """Answer to a submission; `reason` is the name of an error reason, `retry_ms` when to come back."""
 
     outcome: SubmitOutcome
@@ -41,7 +41,7 @@ class SubmitAnswer:
     retry_ms: int = 0
 
 
-class ComponentEvent(NamedTuple):
+class ComponentEvent(msgspec.Struct, frozen=True):
     """A component of a run has ended. `event_id` is the event's place among the events of its partition and shard.
 
     `outputs` pairs handles with the values that the component's only sink, `sink`, has emitted, if they are small.
@@ -58,7 +58,7 @@ class ComponentEvent(NamedTuple):
     outputs: Sequence[tuple[str, str]] = ()
 
 
-class OpenComponentEvent(NamedTuple):
+class OpenComponentEvent(msgspec.Struct, frozen=True):
     """The node task manager asks whether a component that is open since `begun_ms` should be."""
 
     run: RunName

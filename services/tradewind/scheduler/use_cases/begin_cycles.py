@@ -1,7 +1,8 @@
 """Begins cycles of many flows at once, in few script calls whatever their partitions."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.beginning import (
@@ -33,7 +34,7 @@ from tradewind.server.schedules.schedule import Verdict
 _REVISIONS_TRIED = 5
 
 
-class CycleRequest(NamedTuple):
+class CycleRequest(msgspec.Struct, frozen=True):
     """A request for a cycle; the fields are as in BeginRequest. `traceparent` is the caller's.
 
     BeginCycles judges by the flow's schedule what to do about a time or event that was found due at `now_ms`.
@@ -58,7 +59,7 @@ class CycleRequest(NamedTuple):
     event: DueEvent | None = None
 
 
-class BeginResult(NamedTuple):
+class BeginResult(msgspec.Struct, frozen=True):
     """The answer to a request; `planned` is set if the flow exists."""
 
     answer: BeginAnswer

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from tradewind.scheduler.domain.beginning import CycleShape
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.component_plan import ComponentPlan
@@ -51,7 +53,7 @@ class PlannedFlow:
     large: bool
 
 
-class PlannedRun(NamedTuple):
+class PlannedRun(msgspec.Struct, frozen=True):
     """A run and the revision of the flow that it runs."""
 
     state: ChainState

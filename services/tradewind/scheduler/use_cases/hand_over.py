@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
+from msgspec import structs
 
 from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.chain_state import REASON, ChainState, CycleOrigin
@@ -205,9 +206,9 @@ class HandOver:
             # SuperviseRuns tries a peer that is away with one batch of runs a second, however many runs wait.
             check_in_ms = _RETRY_MS[0] if self.outage is not None else retry_after(age_ms, retry_ms)
             log = LogText(LogLevel.WARNING, f"Not submitted yet: {reason}") if reason != state.reason else None
-            updates.append(RunUpdate(state._replace(reason=reason), (REASON,), check_in_ms, log))
+            updates.append(RunUpdate(structs.replace(state, reason=reason), (REASON,), check_in_ms, log))
         states = [
-            update.state._replace(version=result.version) if result.ok else update.state
+            structs.replace(update.state, version=result.version) if result.ok else update.state
             for update, result in zip(updates, await self._states.update_many(updates), strict=True)
         ]
         self._open_states.put(states)

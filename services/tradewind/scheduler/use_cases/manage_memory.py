@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
+from msgspec import structs
 from tenacity import RetryError
 
 from tradewind.scheduler.domain.chain_state import MEMORY, RESULT, ChainState, UpdateOutcome, UpdateResult
@@ -92,8 +93,8 @@ class ManageMemory:
                 memory = _changed(str(run), memory, change)
             notes = replace(state.notes, memory=memory)
             if result_json is None:
-                return state._replace(notes=notes), (MEMORY,)
-            return state._replace(notes=replace(notes, result_json=result_json)), (MEMORY, RESULT)
+                return structs.replace(state, notes=notes), (MEMORY,)
+            return structs.replace(state, notes=replace(notes, result_json=result_json)), (MEMORY, RESULT)
 
         if found.notes.memory.has_applied(change):
             return found.notes.memory

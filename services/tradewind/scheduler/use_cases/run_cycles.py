@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
+
+import msgspec
 
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -28,8 +29,7 @@ _FEW = 10
 """Fewer waiting requests than this wait for the previous submission: beginning them sooner would only cost more."""
 
 
-@dataclass(slots=True)
-class RunResult:
+class RunResult(msgspec.Struct):
     """The result of one request. `run` is the cycle, or the running cycle that prevents it.
 
     `state` is set for `begun`, and for `duplicate` unless the first cycle's record has passed its retention.

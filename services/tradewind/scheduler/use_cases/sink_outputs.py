@@ -41,10 +41,10 @@ class SinkOutputs:
         found: list[list[tuple[str, Outputs]]] = []
         pending: list[asyncio.Future[Outputs]] = []
         places: list[tuple[int, int]] = []
-        for state, planned in runs:
-            name, facts = state.name, state.facts
+        for run in runs:
+            name, facts = run.state.name, run.state.facts
             sinks: list[tuple[str, Outputs]] = []
-            for node_id in planned.sinks:
+            for node_id in run.planned.sinks:
                 outputs = self._collected.pop((name, facts.run_id, node_id), None)
                 if outputs is None:
                     outputs = ()
@@ -57,8 +57,8 @@ class SinkOutputs:
             found.append(sinks)
         if not pending:
             return found
-        for (run, place), outputs in zip(places, await asyncio.gather(*pending), strict=True):
-            found[run][place] = (found[run][place][0], outputs)
+        for (at, place), outputs in zip(places, await asyncio.gather(*pending), strict=True):
+            found[at][place] = (found[at][place][0], outputs)
         return [[(node_id, outputs) for node_id, outputs in sinks if outputs] for sinks in found]
 
     async def _flush(self, wanted: list[tuple[str, str]]) -> list[Outputs]:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask
 from tradewind.scheduler.domain.chain_state import STOP, ChainState, StopRequest
 from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
@@ -72,11 +74,11 @@ class StopCycle:
                 return state
             action = "Stopping the nodes that handle the outcome too" if stop.forced else "Stopping"
             log = LogText(LogLevel.WARNING, f"{action}, by {by}: {reason}")
-            stopping = state._replace(stop=stop)
+            stopping = structs.replace(state, stop=stop)
             (result,) = await self._states.update_many([RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log)])
             if result.ok:
                 self._wake(Work.RUNS, flow_id, _STOP_AGAIN_MS)
-                stopping = stopping._replace(version=result.version)
+                stopping = structs.replace(stopping, version=result.version)
                 sending = stop_all(self._node_tasks, stop_orders(stopping))
                 if wait:
                     await sending
@@ -100,7 +102,7 @@ class StopCycle:
             raise InvalidInput([Violation("component_id", f'no component "{component_id}"; {known}')])
         if component_id in state.components:
             raise cycle_ended(state) if is_terminal(state.status) else _component_ended(state, component_id)
-        order = stop_order(state._replace(stop=StopRequest(by, reason, self._clock.now_ms())))
+        order = stop_order(structs.replace(state, stop=StopRequest(by, reason, self._clock.now_ms())))
         await self._node_tasks.stop(replace(order, component_id=component_id))
         await self._note(state, f"Stopping component {component_id}, by {by}: {reason}")
         return await self._read.cycle(*state.name)

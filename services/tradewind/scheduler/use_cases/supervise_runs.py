@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 import structlog
+from msgspec import structs
 
 from tradewind.scheduler.domain.chain_state import REASON, STOP, SUBMITTED, ChainState, StopRequest
 from tradewind.scheduler.domain.cycle_status import is_terminal
@@ -109,7 +110,7 @@ class SuperviseRuns:
         """Mark an overdue run as stopping; return it as it was if somebody else has changed it."""
         seconds = (state.facts.deadline_ms - state.facts.start_ms) / 1000
         reason = f"the cycle took longer than its timeout of {seconds:g} s"
-        stopping = state._replace(stop=StopRequest("system", reason, self._clock.now_ms(), timeout=True))
+        stopping = structs.replace(state, stop=StopRequest("system", reason, self._clock.now_ms(), timeout=True))
         log = LogText(LogLevel.WARNING, f"Stopping: {reason}")
         return await self._write(RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log), epochs) or state
 
@@ -150,7 +151,7 @@ class SuperviseRuns:
                 unchanged[state.name] = wait_ms
             else:
                 # The reason why the run waited no longer applies.
-                known = state._replace(submitted_ms=state.submitted_ms or self._clock.now_ms(), reason="")
+                known = structs.replace(state, submitted_ms=state.submitted_ms or self._clock.now_ms(), reason="")
                 fields = (SUBMITTED, REASON) if state.reason else (SUBMITTED,)
                 await self._write(RunUpdate(known, fields, wait_ms), epochs)
         # Runs written meanwhile have set their own next check: an end may have let handlers of the outcome begin.

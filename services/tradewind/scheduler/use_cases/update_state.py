@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 
+from msgspec import structs
 from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_random_exponential
 
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
@@ -49,7 +50,7 @@ async def update_state(
         changed, fields = change(state)
         result = await states.try_update(changed, fields)
         if result.ok:
-            return result, changed._replace(version=result.version, end_ms=result.end_ms)
+            return result, structs.replace(changed, version=result.version, end_ms=result.end_ms)
         # A run may end between reading and writing it: its end is not part of the state that was read.
         return result, await states.load(run) if result.outcome is UpdateOutcome.TERMINAL else state
 

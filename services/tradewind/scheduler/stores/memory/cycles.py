@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from tradewind.scheduler.domain.beginning import (
     BeginAnswer,
     BeginOutcome,
@@ -54,14 +56,14 @@ class MemoryCycles:
             if replaced is None or replaced.state.facts.run_id != request.run_id:
                 return BeginAnswer(BeginOutcome.NOT_FOUND, revision=flow.revision)
             remembered = self._remove_replaced_run(flow, replaced, now)
-            return self._create(request._replace(request=remembered), flow, now, replaced.state.stop)
+            return self._create(structs.replace(request, request=remembered), flow, now, replaced.state.stop)
         refusal = self._refusal(request, flow)
         if refusal is not None:
             return refusal
         firing = flow.firings.get(request.planned_ms) if 0 < request.due_ms < request.planned_ms else None
         if firing is not None and firing.outcome is FiringOutcome.FIRED:
             # The planned time to catch up with has already had its cycle, from a backfill.
-            request = request._replace(planned_ms=0)
+            request = structs.replace(request, planned_ms=0)
         if request.queued:
             return self._create(_for_waiting(request, flow.queued.pop(0)), flow, now)
         if request.scheduled:
@@ -77,14 +79,14 @@ class MemoryCycles:
             # A new revision may allow fewer cycles than have already begun.
             reason = "max_cycles was reached"
             record_firing(flow, now, request.planned_ms, FiringOutcome.DROPPED, reason, event_id=event_id)
-            request = request._replace(planned_ms=0, next_ms=0)
+            request = structs.replace(request, planned_ms=0, next_ms=0)
         blocked = bool(flow.blocking_runs or flow.queued) and flow.overlap is not OverlapPolicy.ALLOW
         stopping, cycles = False, 1
         if request.planned_ms and blocked:
             inputs_json = request.inputs_json if event_id else ""
             waiting = Waiting(request.planned_ms, event_id, request.run_id, inputs_json)
             stopping, cycles = apply_overlap(self._data, flow, waiting, now)
-        request = request._replace(next_ms=self._plan(request, flow, now, cycles))
+        request = structs.replace(request, next_ms=self._plan(request, flow, now, cycles))
         if request.planned_ms and not blocked:
             return self._create(request, flow, now)
         end_flow_that_is_over(flow, now, FlowStatus.COMPLETED)
@@ -109,7 +111,7 @@ class MemoryCycles:
             if (firing.cycle, firing.run, firing.run_id) == (name.cycle, name.run, run_id):
                 del flow.firings[at]
         first = self._data.first_answer(flow.flow_id, run.request) if run.request else None
-        return replace(run.request, lifetime_ms=first.expires_ms - now) if run.request and first else None
+        return structs.replace(run.request, lifetime_ms=first.expires_ms - now) if run.request and first else None
 
     def _refusal(self, request: BeginRequest, flow: Flow) -> BeginAnswer | None:
         """Return the answer to a request that begins nothing; at most, it moves on a backfill or the schedule."""
@@ -166,7 +168,7 @@ class MemoryCycles:
             cycle += 1
         name = RunName(flow.flow_id, cycle)
         state = begun_state(request, name, max(now, planned_ms) if request.ahead else now, planned_ms)
-        state = state._replace(stop=stop)
+        state = structs.replace(state, stop=stop)
         flow.runs[name] = Run(state, remembered)
         flow.open[name] = False
         self._data.publish(state)
@@ -269,7 +271,8 @@ def _overlap_refusal(request: BeginRequest, flow: Flow) -> BeginAnswer | None:
 
 def _for_waiting(request: BeginRequest, waiting: Waiting) -> BeginRequest:
     """Return the request for the cycle of the planned time that has waited longest."""
-    return request._replace(
+    return structs.replace(
+        request,
         planned_ms=waiting.planned_ms,
         run_id=waiting.run_id,
         inputs_json=waiting.inputs_json or request.inputs_json,

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Collection, Sequence
 from types import MappingProxyType
 
+from msgspec import structs
+
 from tradewind.scheduler.domain.chain_state import (
     ERROR,
     MEMORY,
@@ -89,7 +91,7 @@ class MemoryStates:
         """End a run, and its flow and backfill if it was the last of them; return what follows."""
         name, facts = run.state.name, run.state.facts
         # A run that began ahead of its planned time must not end before that time.
-        run.state = run.state._replace(status=ending, end_ms=max(now, facts.start_ms))
+        run.state = structs.replace(run.state, status=ending, end_ms=max(now, facts.start_ms))
         # The runs of a cycle stay as long as its latest run.
         for other in flow.runs:
             if other.cycle == name.cycle and other <= name:
@@ -128,7 +130,8 @@ def _written(old: ChainState, new: ChainState, fields: Collection[str]) -> Chain
     unknown = set(fields) - known - {component_field(each) for each in new.components}
     if unknown:
         raise ValueError(f"a chain state has no fields {sorted(unknown)} that could be written")
-    return old._replace(
+    return structs.replace(
+        old,
         version=old.version + 1,
         components=MappingProxyType(components),
         reason=new.reason if REASON in fields else old.reason,

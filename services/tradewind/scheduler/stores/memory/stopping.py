@@ -1,5 +1,7 @@
 """Marks open runs of a flow as stopping, in memory."""
 
+from msgspec import structs
+
 from tradewind.scheduler.domain.chain_state import StopRequest
 from tradewind.scheduler.domain.log_line import LogLevel, LogSource
 from tradewind.scheduler.domain.run_name import RunName
@@ -18,7 +20,7 @@ def mark_stopping(
     flow.open.update(dict.fromkeys(names, True))
     for name in marked:
         run = flow.runs[name]
-        run.state = run.state._replace(version=run.state.version + 1, stop=stop)
+        run.state = structs.replace(run.state, version=run.state.version + 1, stop=stop)
         data.publish(run.state)
         data.append_log_line(flow, name.cycle, LogLevel.WARNING, source, f"Stopping: {stop.reason}")
         data.open[name] = stop.at_ms

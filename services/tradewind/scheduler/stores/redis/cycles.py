@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import structs
 
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, RerunRequest, begun_state
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -207,8 +208,8 @@ def _answer(request: BeginRequest, at_ms: int, reply: int | _Begun) -> BeginAnsw
     if reply.outcome is not BeginOutcome.BEGUN or run is None:
         return BeginAnswer(reply.outcome, run, reply.run_id, reply.next_at, reply.revision, None, reply.stopping)
     if request.queued:
-        request = request._replace(run_id=reply.run_id, inputs_json=reply.inputs or request.inputs_json)
+        request = structs.replace(request, run_id=reply.run_id, inputs_json=reply.inputs or request.inputs_json)
     state = begun_state(request, run, reply.start, reply.planned)
     if reply.stop:
-        state = state._replace(stop=state_after(state, as_mapping(reply.stop)).stop)
+        state = structs.replace(state, stop=state_after(state, as_mapping(reply.stop)).stop)
     return BeginAnswer(reply.outcome, run, request.run_id, reply.next_at, reply.revision, state)
