@@ -42,7 +42,7 @@ class Span:
     count: int
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Verdict(msgspec.Struct, frozen=True, gc=False):
     """What to do about a planned time that is due: which time fires, which is due next, and which were missed.
 
     `fire_ms` is None when none fires any more, `next_ms` when none follows.

@@ -55,7 +55,7 @@ class EventFiring:
     reason: str = ""
 
 
-class BeginRequest(msgspec.Struct, frozen=True):
+class BeginRequest(msgspec.Struct, frozen=True, gc=False):
     """A request for a cycle now.
 
     A scheduled request answers a trigger's `due_ms` under its schedule epoch, and begins a cycle only in a flow that is
@@ -148,7 +148,7 @@ class BeginOutcome(StrEnum):
     EARLY = "early"
 
 
-class BeginAnswer(msgspec.Struct, frozen=True):
+class BeginAnswer(msgspec.Struct, frozen=True, gc=False):
     """Answer to a BeginRequest.
 
     `run` names the cycle that has begun, the cycle that had already begun for the same planned time or request

@@ -17,7 +17,7 @@ REMEMBERED_MS = 24 * 3600 * 1000
 """How long a request is remembered, by default and at most."""
 
 
-class RememberedRequest(msgspec.Struct, frozen=True):
+class RememberedRequest(msgspec.Struct, frozen=True, gc=False):
     """A client's name for a call, which makes repeating the call safe; `payload` is a digest of the call's arguments.
 
     The request is remembered for `lifetime_ms` in the flow's partition, where one script can check it together with

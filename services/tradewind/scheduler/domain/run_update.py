@@ -18,7 +18,7 @@ _FLOW_AFTER = {
 }
 
 
-class RunUpdate(msgspec.Struct, frozen=True):
+class RunUpdate(msgspec.Struct, frozen=True, gc=False):
     """A state to write over the version that it carries; only the changed fields, named by `fields`, are written.
 
     A terminal status, with `status` among the fields, ends the run. `check_in_ms` is when to look after an open run

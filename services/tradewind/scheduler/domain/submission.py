@@ -11,7 +11,7 @@ from tradewind.scheduler.domain.node_counts import NodeCounts
 from tradewind.scheduler.domain.run_name import RunName
 
 
-class Submission(msgspec.Struct, frozen=True):
+class Submission(msgspec.Struct, frozen=True, gc=False):
     """A run to be carried out; `components` pairs the id of each component with the digest of its plan.
 
     The submission of a `large` one does not hold up others.
@@ -32,7 +32,7 @@ class SubmitOutcome(StrEnum):
     REFUSED = "refused"
 
 
-class SubmitAnswer(msgspec.Struct, frozen=True):
+class SubmitAnswer(msgspec.Struct, frozen=True, gc=False):
     """Answer to a submission; `reason` is the name of an error reason, `retry_ms` when to come back."""
 
     outcome: SubmitOutcome
@@ -41,7 +41,7 @@ class SubmitAnswer(msgspec.Struct, frozen=True):
     retry_ms: int = 0
 
 
-class ComponentEvent(msgspec.Struct, frozen=True):
+class ComponentEvent(msgspec.Struct, frozen=True, gc=False):
     """A component of a run has ended. `event_id` is the event's place among the events of its partition and shard.
 
     `outputs` pairs handles with the values that the component's only sink, `sink`, has emitted, if they are small.
@@ -58,7 +58,7 @@ class ComponentEvent(msgspec.Struct, frozen=True):
     outputs: Sequence[tuple[str, str]] = ()
 
 
-class OpenComponentEvent(msgspec.Struct, frozen=True):
+class OpenComponentEvent(msgspec.Struct, frozen=True, gc=False):
     """The node task manager asks whether a component that is open since `begun_ms` should be."""
 
     run: RunName

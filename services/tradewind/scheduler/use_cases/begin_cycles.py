@@ -34,7 +34,7 @@ from tradewind.server.schedules.schedule import Verdict
 _REVISIONS_TRIED = 5
 
 
-class CycleRequest(msgspec.Struct, frozen=True):
+class CycleRequest(msgspec.Struct, frozen=True, gc=False):
     """A request for a cycle; the fields are as in BeginRequest. `traceparent` is the caller's.
 
     BeginCycles judges by the flow's schedule what to do about a time or event that was found due at `now_ms`.
@@ -59,7 +59,7 @@ class CycleRequest(msgspec.Struct, frozen=True):
     event: DueEvent | None = None
 
 
-class BeginResult(msgspec.Struct, frozen=True):
+class BeginResult(msgspec.Struct, frozen=True, gc=False):
     """The answer to a request; `planned` is set if the flow exists."""
 
     answer: BeginAnswer

@@ -53,7 +53,7 @@ class PlannedFlow:
     large: bool
 
 
-class PlannedRun(msgspec.Struct, frozen=True):
+class PlannedRun(msgspec.Struct, frozen=True, gc=False):
     """A run and the revision of the flow that it runs."""
 
     state: ChainState
