@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -19,6 +19,7 @@ from tradewind.scheduler.loops.event_queue import EventQueue
 from tradewind.scheduler.loops.events import event_loop
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.background import Background
+from tradewind.server.partitions import PARTITIONS
 
 
 class RecordingStream:
@@ -155,10 +156,14 @@ class OneBatchStream(RecordingStream):
 class OwnerOfAll:
     """Owns every partition."""
 
-    epochs: ClassVar = {0: 1}
+    owned: Collection[int] = range(PARTITIONS)
+
+    @property
+    def epochs(self) -> Mapping[int, int]:
+        return dict.fromkeys(self.owned, 1)
 
     def owns(self, partition: int) -> bool:
-        return True
+        return partition in self.owned
 
     def on_change(self, changed: Callable[[], None]) -> None: ...
 
@@ -170,13 +175,10 @@ class Owner(OwnerOfAll):
     """Owns some partitions, until it loses them."""
 
     def __init__(self, partitions: Collection[int]) -> None:
-        self.owned = set(partitions)
-
-    def owns(self, partition: int) -> bool:
-        return partition in self.owned
+        self.owned: set[int] = set(partitions)
 
     def lose(self, partitions: Collection[int], reason: str) -> None:
-        self.owned -= set(partitions)
+        self.owned.difference_update(partitions)
 
 
 async def test_last_event_is_acknowledged_when_earlier_ones_are_handled_after_it(

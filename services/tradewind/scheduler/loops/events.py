@@ -59,10 +59,10 @@ def event_loop(
         for event in events:
             outputs.collect(event)
         while True:
-            mine = [event for event in events if ownership.owns(event.partition)]
+            epochs = ownership.epochs
+            mine = [event for event in events if event.partition in epochs]
             try:
-                not_folded = {event.partition for event in events} - {event.partition for event in mine}
-                return not_folded, await fold(mine, ownership.epochs)
+                return {event.partition for event in events if event.partition not in epochs}, await fold(mine, epochs)
             except Exception as error:
                 # Events must be on record before they are acknowledged, so all that can be done is to try again.
                 failing.note(str(error), events=len(mine), error=error)

@@ -31,7 +31,6 @@ class BulkAnswer:
         self._results: list[RunResult] = []
         expected = _CYCLE * len(request.items) + request.ByteSize()
         self._room_for_outputs = min(LARGEST_OUTPUTS, _ANSWER - _WARNINGS - min(_CYCLES, expected))
-        self._room = _ANSWER - _WARNINGS
 
     async def add(self, group: Sequence[RunResult]) -> None:
         """Add the results of the next runs. Raises PeerUnavailable when their outputs cannot be read."""
@@ -52,11 +51,10 @@ class BulkAnswer:
             for (message, _), outputs in zip(begun, found, strict=True):
                 room = add_outputs(message, outputs, room)
             self._room_for_outputs = room
-        self._room -= sum([message.ByteSize() for message in messages])
 
     async def finish(self) -> pb2.RunFlowsResponse:
         """Return the answer, with warnings about inputs that no node takes."""
-        if self._room < 0:
+        if self.response.ByteSize() > _ANSWER - _WARNINGS:
             for message in self.response.results:
                 leave_out_large_fields(message.cycle)
         given = [

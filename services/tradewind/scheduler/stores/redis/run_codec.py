@@ -141,7 +141,7 @@ def update_fields(state: ChainState, names: Collection[str]) -> list[Field]:
     fields: list[Field] = []
     for name in names:
         if name.startswith(_COMPONENT):
-            fields += (name, ",".join(map(str, state.components[name[len(_COMPONENT) :]])))
+            fields += (name, "{},{},{},{},{}".format(*state.components[name[len(_COMPONENT) :]]))
         elif name == REASON:
             fields += (name, state.reason)
         elif name == SUBMITTED:

@@ -68,7 +68,7 @@ class RedisStates:
             _OVERTAKEN if reply is None else _result(update, *reply)
             for update, reply in zip(updates, replies, strict=True)
         ]
-        CONFLICTS.inc(sum(result.outcome is UpdateOutcome.CONFLICT for result in results))
+        CONFLICTS.inc([result.outcome for result in results].count(UpdateOutcome.CONFLICT))
         return results
 
 
