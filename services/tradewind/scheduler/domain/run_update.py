@@ -9,13 +9,14 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogText
 
-_FLOW_AFTER = {
+FLOW_AFTER = {
     CycleStatus.COMPLETED: FlowStatus.COMPLETED,
     CycleStatus.PARTIAL: FlowStatus.FAILED,
     CycleStatus.FAILED: FlowStatus.FAILED,
     CycleStatus.TIMEOUT: FlowStatus.FAILED,
     CycleStatus.CANCELLED: FlowStatus.FAILED,
 }
+"""The status that a flow takes, by how the last run of its schedule ends."""
 
 
 class RunUpdate(msgspec.Struct, frozen=True, gc=False):
@@ -34,9 +35,3 @@ class RunUpdate(msgspec.Struct, frozen=True, gc=False):
     def ending(self) -> CycleStatus | None:
         """The terminal status with which the update ends the run, or None."""
         return self.state.status if STATUS in self.fields and is_terminal(self.state.status) else None
-
-    @property
-    def flow_status(self) -> FlowStatus | None:
-        """The status that the flow takes if this end is the last of its schedule, or None if the run does not end."""
-        ending = self.ending
-        return None if ending is None else _FLOW_AFTER[ending]

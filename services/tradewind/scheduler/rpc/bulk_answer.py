@@ -34,7 +34,8 @@ class BulkAnswer:
 
     async def add(self, group: Sequence[RunResult]) -> None:
         """Add the results of the next runs. Raises PeerUnavailable when their outputs cannot be read."""
-        messages = [self.response.results.add() for _ in group]
+        results = self.response.results
+        messages = [results.add() for _ in group]
         begun: list[tuple[pb2.RunFlowResult, PlannedRun]] = []
         for place, (message, result) in enumerate(zip(messages, group, strict=True), len(self._results)):
             if result.state is not None:

@@ -22,10 +22,9 @@ from tradewind.scheduler.domain.chain_state import (
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
 from tradewind.scheduler.domain.ended_run import EndedRun
-from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogSource
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.domain.run_update import FLOW_AFTER, RunUpdate
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.stores.memory.backfills import end_run
 from tradewind.scheduler.stores.memory.data import RETENTION_MS, Data, Flow, Run
@@ -81,13 +80,13 @@ class MemoryStates:
         if update.log is not None:
             self._data.append_log_line(flow, new.name.cycle, update.log.level, LogSource.SCHEDULER, update.log.text)
         if update.ending is not None:
-            follow_up = self._end(flow, run, update.ending, update.flow_status or FlowStatus.COMPLETED, now)
+            follow_up = self._end(flow, run, update.ending, now)
         elif update.check_in_ms >= 0 and new.name in self._data.open:
             self._data.open[new.name] = now + update.check_in_ms
         self._data.publish(run.state)
         return UpdateResult(UpdateOutcome.OK, run.state.version, run.state.end_ms, follow_up)
 
-    def _end(self, flow: Flow, run: Run, ending: CycleStatus, flow_status: FlowStatus, now: int) -> FollowUp:
+    def _end(self, flow: Flow, run: Run, ending: CycleStatus, now: int) -> FollowUp:
         """End a run, and its flow and backfill if it was the last of them; return what follows."""
         name, facts = run.state.name, run.state.facts
         # A run that began ahead of its planned time must not end before that time.
@@ -114,7 +113,7 @@ class MemoryStates:
             follow_up |= FollowUp.SETTLE_OUTBOX
         if facts.backfill_id or flow.queued:
             follow_up |= FollowUp.ADVANCE_QUEUE
-        end_flow_that_is_over(flow, now, flow_status)
+        end_flow_that_is_over(flow, now, FLOW_AFTER[ending])
         if facts.backfill_id:
             end_run(flow, facts.backfill_id, name, ending, now)
         return follow_up

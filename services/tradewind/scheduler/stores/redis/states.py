@@ -8,7 +8,7 @@ import msgspec
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
 from tradewind.scheduler.domain.ended_run import MAX_KEPT
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.domain.run_update import FLOW_AFTER, RunUpdate
 from tradewind.scheduler.metrics import CONFLICTS
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.stores.redis.fields import fields_of
@@ -80,7 +80,7 @@ def _result(update: RunUpdate, at_ms: int, reply: int | _NotUpdated) -> UpdateRe
 
 
 def _update_item(update: RunUpdate) -> tuple[object, ...]:
-    state = update.state
+    state, ending = update.state, update.ending
     facts = state.facts
     return (
         state.name.flow_id,
@@ -92,10 +92,10 @@ def _update_item(update: RunUpdate) -> tuple[object, ...]:
         state.version,
         update_fields(state, update.fields),
         update.check_in_ms,
-        update.ending or "",
+        ending or "",
         facts.keep_cycles,
         facts.keep_for_ms or RETENTION_MS,
-        update.flow_status or "",
+        FLOW_AFTER[ending] if ending else "",
         _rare_update_fields(update),
     )
 
