@@ -11,10 +11,15 @@ class Alarm:
 
     def __init__(self) -> None:
         self._at_s: float | None = None
+        self._least_ms: float = math.inf
+        """The least that has been asked for since it last rang: later calls must ask for less to be sooner."""
         self._sooner = asyncio.Event()
 
     def ring_in(self, ms: int) -> None:
         """Ring in at most `ms`; if nobody sleeps by then, the next `rest` returns at once."""
+        if ms >= self._least_ms:
+            return
+        self._least_ms = ms
         at_s = asyncio.get_running_loop().time() + ms / 1000
         if self._at_s is None or at_s < self._at_s:
             self._at_s = at_s
@@ -35,5 +40,5 @@ class Alarm:
             except TimeoutError:
                 break
         rang = self._at_s is not None and self._at_s <= loop.time()
-        self._at_s = None
+        self._at_s, self._least_ms = None, math.inf
         return rang

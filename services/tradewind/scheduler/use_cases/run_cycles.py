@@ -41,7 +41,7 @@ class RunResult(msgspec.Struct):
     planned: PlannedFlow | None = None
 
 
-class _Submitted(NamedTuple):
+class _Submitted(msgspec.Struct, frozen=True):
     """A cycle that is being submitted; its state afterwards is item `place` of the result of `submitted`."""
 
     result: RunResult
@@ -138,8 +138,8 @@ class RunCycles:
     async def _finish(self, group: _Group, wait_s: float) -> None:
         """Return once a group has been submitted or, if the caller waits for that, has ended; complete its results."""
         unwatched = await self._load_duplicates(group.results)
-        for result, submitted, place in group.submitted_runs:
-            state = (await submitted)[place]
+        for run in group.submitted_runs:
+            result, state = run.result, (await run.submitted)[run.place]
             if result.run is not None and state.name != result.run:
                 self._await_ends.renamed(result.run)
                 unwatched.append(result)

@@ -26,13 +26,14 @@ class SinkOutputs:
     def __init__(self, node_tasks: NodeTasks, is_awaited: Callable[[RunName], bool]) -> None:
         self._node_tasks = node_tasks
         self._is_awaited = is_awaited
-        self._collected: OrderedDict[tuple[RunName, str, str], Outputs] = OrderedDict()
+        self._collected: OrderedDict[tuple[str, str], Outputs] = OrderedDict()
+        """By run id and node."""
         self._batcher: Batcher[tuple[str, str], Outputs] = Batcher(self._flush, _AT_ONCE)
 
     def collect(self, event: ComponentEvent) -> None:
         """Keep the outputs that came with an event for the caller that waits for them; the newest 20 000 are kept."""
         if event.sink and self._is_awaited(event.run):
-            self._collected[event.run, event.run_id, event.sink] = event.outputs
+            self._collected[event.run_id, event.sink] = event.outputs
             if len(self._collected) > _MAX_COLLECTED:
                 self._collected.popitem(last=False)
 
@@ -45,7 +46,7 @@ class SinkOutputs:
             name, facts = run.state.name, run.state.facts
             sinks: list[tuple[str, Outputs]] = []
             for node_id in run.planned.sinks:
-                outputs = self._collected.pop((name, facts.run_id, node_id), None)
+                outputs = self._collected.pop((facts.run_id, node_id), None)
                 if outputs is None:
                     outputs = ()
                     task_id = f"{name.flow_id}:{name.cycle}:{name.run}:{node_id}"
