@@ -235,7 +235,7 @@ class BeginCycles:
             queued=request.queued,
             schedule_epoch=request.schedule_epoch,
             inputs_json=inputs_json,
-            traceparent=self._traces.begin_span(request.flow_id, request.origin.value, request.traceparent),
+            traceparent=self._traces.begin_span(request.flow_id, request.origin, request.traceparent),
             request=request.request,
             replaces=request.replaces,
             at_least=max(request.at_least, unused),
