@@ -47,7 +47,8 @@ class Started:
             return None
         if answer.cycle.status != cycle_pb2.CYCLE_STATUS_COMPLETED:
             return None
+        # Slices, because a loop over a message's own field costs an IndexError at the end.
         return {
-            node.node_id: {output.handle: json_text.decode(output.value_json) for output in node.outputs}
-            for node in answer.outputs
+            node.node_id: {output.handle: json_text.decode(output.value_json) for output in node.outputs[:]}
+            for node in answer.outputs[:]
         }

@@ -73,7 +73,8 @@ def _event(event: component_pb2.Event) -> Event:
         event.shard,
         event.event_id,
         finished.sink,
-        [(output.handle, output.value_json) for output in finished.outputs],
+        # A slice, because a loop over a message's own field costs an IndexError at the end.
+        [(output.handle, output.value_json) for output in finished.outputs[:]],
     )
 
 
