@@ -132,10 +132,10 @@ class Bench:
 
     def submit(
         self, plan: Plan, *, flow_id: str = "flow", shard: int = 0, inputs: str = ""
-    ) -> asyncio.Future[SubmitResult]:
+    ) -> asyncio.Future[list[SubmitResult]]:
         """Submit a run of a plan."""
         run = RunSubmission(RunName(flow_id, 0, 0), "r0", "default", (("0", plan.digest),), 3, inputs)
-        return self.dispatchers[shard].submit(run)
+        return self.dispatchers[shard].submit([run])
 
     async def settled(self) -> None:
         """Wait until no room is promised to a claim that is under way."""
@@ -143,7 +143,7 @@ class Bench:
 
     async def accepted(self, plan: Plan, **options: object) -> None:
         """Submit a run and wait until it is accepted and its ready nodes have gone to workers with room."""
-        result = await self.submit(plan, **options)  # type: ignore[arg-type]
+        (result,) = await self.submit(plan, **options)  # type: ignore[arg-type]
         assert result.outcome is SubmitOutcome.ACCEPTED
         await asyncio.sleep(0)
 

@@ -148,14 +148,14 @@ class Dispatcher:
         """Raise Exhausted when too many runs are waiting."""
         self._runs.require_room()
 
-    def submit(self, run: RunSubmission) -> asyncio.Future[SubmitResult]:
-        """Take a run and return a future with its answer; awaiting that raises what the store raised.
+    def submit(self, runs: Sequence[RunSubmission]) -> asyncio.Future[list[SubmitResult]]:
+        """Take runs, at least one, and return a future with their answers, in order.
 
-        Raises Unavailable when the server is leaving.
+        Awaiting that raises what the store raised for any of them. Raises Unavailable when the server is leaving.
         """
         if self._stopping:
             raise _shutting_down()
-        future = self._runs.put(run)
+        future = self._runs.put(runs)
         self._wake.set()
         return future
 
@@ -309,9 +309,8 @@ class Dispatcher:
             self.apply(submitted.effects, offers)
         finally:
             # Workers come first: a run does not wait for its submitter.
-            for (_, future), result in zip(batch, submitted.results, strict=True):
-                if not future.done():
-                    future.set_result(result)
+            for (_, answers), result in zip(batch, submitted.results, strict=True):
+                answers.add(result)
         return True
 
     def _promise(self) -> list[RoomOffer]:

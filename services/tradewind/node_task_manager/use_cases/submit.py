@@ -19,19 +19,23 @@ class SubmitRuns:
 
     async def __call__(self, runs: Sequence[RunSubmission], plans: Sequence[Plan]) -> list[SubmitResult]:
         """Return an answer for each run, in order. Raises Exhausted when too many are waiting to be stored."""
-        shards = [shard_of(run.user_id, len(self._dispatchers)) for run in runs]
-        for number in set(shards):
+        places: dict[int, list[int]] = {}
+        for at, run in enumerate(runs):
+            places.setdefault(shard_of(run.user_id, len(self._dispatchers)), []).append(at)
+        for number in places:
             self._dispatchers[number].require_room()
         if plans:
             by_digest = {plan.digest: plan for plan in plans}
-            for number in set(shards):
-                wanted = {
-                    digest for run, at in zip(runs, shards, strict=True) if at == number for _, digest in run.components
-                }
+            for number, here in places.items():
+                wanted = {digest for at in here for _, digest in runs[at].components}
                 for plan in [plan for digest, plan in by_digest.items() if digest in wanted]:
                     await self._dispatchers[number].shard.plans.save(plan)
                     self._plans.put(plan)
-        submitted = [self._dispatchers[at].submit(run) for run, at in zip(runs, shards, strict=True)]
-        if len(submitted) == 1:
-            return [await submitted[0]]
-        return list(await asyncio.gather(*submitted))
+        if len(places) == 1:
+            (number,) = places
+            return await self._dispatchers[number].submit(runs)
+        submitted = [self._dispatchers[number].submit([runs[at] for at in here]) for number, here in places.items()]
+        answers: dict[int, SubmitResult] = {}
+        for here, results in zip(places.values(), await asyncio.gather(*submitted), strict=True):
+            answers.update(zip(here, results, strict=True))
+        return [answers[at] for at in range(len(runs))]

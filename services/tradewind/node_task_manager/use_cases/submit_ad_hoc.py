@@ -88,14 +88,15 @@ class SubmitAdHoc:
         self._plans.put(plan)
         name, now = (dispatcher.shard.number, plan.digest), time.monotonic()
         if now < self._stored.get(name, 0.0):
-            result = await dispatcher.submit(work.submission(run))
+            (result,) = await dispatcher.submit([work.submission(run)])
             if result.outcome is not SubmitOutcome.PLAN_UNKNOWN:
                 return result
         await dispatcher.shard.plans.save(plan, self._keep_ms)
         if len(self._stored) >= _MAX_STORED:
             self._stored.clear()
         self._stored[name] = now + self._stored_for_s
-        return await dispatcher.submit(work.submission(run))
+        (result,) = await dispatcher.submit([work.submission(run)])
+        return result
 
     async def _was_submitted(self, dispatcher: Dispatcher, run: RunName, work: AdHocWork) -> bool:
         """Say whether this very work was submitted before: then it gets the same answer again."""
