@@ -8,18 +8,18 @@ from tradewind.server.faults import InvalidInput, Violation
 
 IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 """The regular expression of an identifier."""
-_IDENTIFIER = re.compile(IDENTIFIER)
+_matches = re.compile(IDENTIFIER).fullmatch
 _RUN_ID = 20
 
 
 def is_identifier(value: str) -> bool:
     """Say whether `value` may name a flow, node, worker, user or trigger."""
-    return _IDENTIFIER.fullmatch(value) is not None
+    return _matches(value) is not None
 
 
 def check_identifier(path: str, value: str) -> Violation | None:
     """Return what is wrong with the identifier in field `path`, or None when it is fine."""
-    if is_identifier(value):
+    if _matches(value) is not None:
         return None
     if not value:
         return Violation(path, "must not be empty")

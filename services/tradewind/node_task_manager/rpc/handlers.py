@@ -228,6 +228,7 @@ class NodeTaskManagerHandlers(
 
 def _runs_and_plans(request: pb2.SubmitComponentsRequest) -> tuple[list[RunSubmission], list[Plan]]:
     """Parse a submission, with what storing and reading its plans needs. Raises InvalidInput with every fault."""
-    submission_checks.submission(request)
-    runs = [submission_mapping.run_submission(run) for run in request.runs]
+    messages = request.runs[:]
+    runs = [submission_mapping.run_submission(message) for message in messages]
+    submission_checks.submission(messages, runs, request.plans)
     return runs, [submission_mapping.plan(plan) for plan in request.plans]

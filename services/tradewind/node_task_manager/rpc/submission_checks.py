@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from tradewind.api.node_task_manager.v1 import component_pb2
-from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.limits import LONGEST_KEPT_MS, MAX_KEPT_CYCLES, SHORTEST_KEPT_MS
 from tradewind.node_task_manager.rpc.cache_mapping import cache_faults
 from tradewind.node_task_manager.rpc.checks import (
@@ -19,50 +19,54 @@ from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out_faults
 from tradewind.node_task_manager.rpc.node_checks import MAX_CONFIG_BYTES, node_faults
 from tradewind.node_task_manager.rpc.waiting_mapping import built_in_faults
 from tradewind.server.faults import Violation
-from tradewind.server.identifiers import check_identifier
+from tradewind.server.identifiers import check_identifier, is_identifier
 
 _MAX_NODES = 10_000
 
 
-def submission(request: pb2.SubmitComponentsRequest) -> None:
-    """Raise InvalidInput with every fault of runs and plans."""
-    faults: list[Violation | None] = [count_fault("runs", request.runs, MAX_RUNS)]
-    for at, run in enumerate(request.runs):
-        for fault in _run_faults(run):
+def submission(
+    messages: Sequence[component_pb2.RunSubmission], runs: Sequence[RunSubmission], plans: Sequence[component_pb2.Plan]
+) -> None:
+    """Raise InvalidInput with every fault of runs and plans; `runs` are what `messages` were parsed into."""
+    faults: list[Violation | None] = [count_fault("runs", runs, MAX_RUNS)]
+    for at, (message, run) in enumerate(zip(messages, runs, strict=True)):
+        for fault in _run_faults(message, run):
             faults.append(Violation(f"runs[{at}].{fault.path}", fault.message))
-    for at, plan in enumerate(request.plans):
+    for at, plan in enumerate(plans):
         faults += _plan_faults(f"plans[{at}]", plan)
     require(faults)
 
 
-def _run_faults(run: component_pb2.RunSubmission) -> list[Violation]:
-    # No generators: nearly all runs are without fault, and they come by the hundred.
-    parts = list(run.components)
-    ids = [part.component_id for part in parts]
+def _run_faults(message: component_pb2.RunSubmission, run: RunSubmission) -> list[Violation]:
+    # No generators, and no field of the message that was parsed: nearly all runs are without fault, and they come by
+    # the hundred.
+    flow_id, cycle, number, _ = run.run
+    ids = [component_id for component_id, _ in run.components]
     faults = [
-        check_identifier("flow_id", run.flow_id),
+        check_identifier("flow_id", flow_id),
         check_identifier("run_id", run.run_id),
         check_identifier("user_id", run.user_id),
-        count_fault("components", parts, MAX_COMPONENTS),
-        *[check_identifier(f"components[{at}].component_id", each) for at, each in enumerate(ids)],
-        *_repeated("components", "component_id", ids),
-        instant_fault("planned_time", run.planned_time),
-        instant_fault("begun_at", run.begun_at),
+        count_fault("components", ids, MAX_COMPONENTS),
     ]
-    if run.cycle < 0 or run.run < 0:
+    for at, each in enumerate(ids):
+        if not is_identifier(each):
+            faults.append(check_identifier(f"components[{at}].component_id", each))
+    if len(set(ids)) < len(ids):
+        faults += _repeated("components", "component_id", ids)
+    if run.planned_ms < 0 or run.begun_ms < 0:
+        faults += [instant_fault("planned_time", message.planned_time), instant_fault("begun_at", message.begun_at)]
+    if cycle < 0 or number < 0:
         faults.append(Violation("cycle", "cycle and run must be 0 or more"))
-    if not parts:
+    if not ids:
         faults.append(Violation("components", "must not be empty"))
     if run.inputs_json:
         faults.append(json_fault("inputs_json", run.inputs_json, wants_object=True))
     if not 0 <= run.keep_cycles <= MAX_KEPT_CYCLES:
         faults.append(Violation("keep_cycles", f"must be 0 to {MAX_KEPT_CYCLES}, is {run.keep_cycles}"))
-    if run.HasField("keep_for"):
-        seconds = run.keep_for.seconds + run.keep_for.nanos / 1e9
-        if not SHORTEST_KEPT_MS <= seconds * 1000 <= LONGEST_KEPT_MS:
-            faults.append(Violation("keep_for", f"must be from a minute to 7 days, is {seconds:g} s"))
-    if run.HasField("keep_from") or any(part.kept_nodes for part in parts):
-        faults += _rerun_faults(run)
+    if message.HasField("keep_for") and not SHORTEST_KEPT_MS <= run.keep_for_ms <= LONGEST_KEPT_MS:
+        faults.append(Violation("keep_for", f"must be from a minute to 7 days, is {run.keep_for_ms / 1000:g} s"))
+    if run.kept or message.HasField("keep_from"):
+        faults += _rerun_faults(message)
     return [fault for fault in faults if fault is not None]
 
 
@@ -132,8 +136,6 @@ def _has_cycle(plan: component_pb2.Plan) -> bool:
 
 
 def _repeated(path: str, name: str, values: Sequence[str]) -> Iterator[Violation]:
-    if len(set(values)) == len(values):
-        return
     seen: set[str] = set()
     for at, value in enumerate(values):
         if value in seen:

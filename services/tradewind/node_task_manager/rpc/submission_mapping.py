@@ -17,7 +17,7 @@ from tradewind.node_task_manager.domain.plan import (
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
-from tradewind.node_task_manager.rpc.times import duration
+from tradewind.node_task_manager.rpc.times import duration, instant_ms
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import KeyRate, Rate
 from tradewind.server.timestamps import milliseconds
@@ -101,24 +101,37 @@ def key_rate(node: component_pb2.PlanNode | batch_pb2.TaskOptions) -> KeyRate | 
 
 
 def run_submission(message: component_pb2.RunSubmission) -> RunSubmission:
-    """Parse a submission."""
-    parts = list(message.components)
+    """Parse a submission, whatever is in it; a time that stores cannot hold becomes -1."""
+    # Each field is read once, and what few runs have only where it is set: runs come by the hundred.
+    flow_id = message.flow_id
+    components: list[tuple[str, str]] = []
+    withheld: list[str] = []
+    kept: list[tuple[str, tuple[int, ...]]] = []
+    # A slice, because a loop over a message's own field costs an IndexError at the end.
+    for part in message.components[:]:
+        component_id = part.component_id
+        components.append((component_id, part.plan_digest))
+        if part.withheld:
+            withheld.append(component_id)
+        if places := part.kept_nodes:
+            kept.append((component_id, tuple(places)))
+    keep_from = message.keep_from if message.HasField("keep_from") else None
     return RunSubmission(
-        run=RunName(message.flow_id, message.cycle, message.run),
+        run=RunName(flow_id, message.cycle, message.run),
         run_id=message.run_id,
         user_id=message.user_id,
-        components=tuple([(part.component_id, part.plan_digest) for part in parts]),
-        partition=partition_of(message.flow_id),
+        components=tuple(components),
+        partition=partition_of(flow_id),
         inputs_json=message.inputs_json,
         traceparent=message.traceparent[:256],
-        planned_ms=milliseconds(message.planned_time),
-        begun_ms=milliseconds(message.begun_at),
+        planned_ms=instant_ms(message.planned_time),
+        begun_ms=instant_ms(message.begun_at),
         keep_cycles=message.keep_cycles,
-        keep_for_ms=milliseconds(message.keep_for),
-        source=message.keep_from.run if message.HasField("keep_from") else -1,
-        source_id=message.keep_from.run_id,
-        withheld=tuple([part.component_id for part in parts if part.withheld]),
-        kept=tuple([(part.component_id, tuple(part.kept_nodes)) for part in parts if part.kept_nodes]),
+        keep_for_ms=milliseconds(message.keep_for) if message.HasField("keep_for") else 0,
+        source=-1 if keep_from is None else keep_from.run,
+        source_id="" if keep_from is None else keep_from.run_id,
+        withheld=tuple(withheld),
+        kept=tuple(kept),
     )
 
 

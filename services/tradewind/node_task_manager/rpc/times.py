@@ -25,7 +25,14 @@ def duration(seconds: float) -> Duration | None:
 
 def is_instant(value: Timestamp) -> bool:
     """Say whether stores and clients can hold a Timestamp: 1970 to 9999."""
-    return 0 <= value.seconds <= _LAST_SECOND and 0 <= value.nanos < 1_000_000_000
+    return instant_ms(value) >= 0
+
+
+def instant_ms(value: Timestamp) -> int:
+    """Return a Timestamp in epoch milliseconds, 0 for one that is not set; -1 unless stores and clients can hold it."""
+    seconds, nanos = value.seconds, value.nanos
+    valid = 0 <= seconds <= _LAST_SECOND and 0 <= nanos < 1_000_000_000
+    return seconds * 1000 + nanos // 1_000_000 if valid else -1
 
 
 def is_duration(value: Duration) -> bool:
