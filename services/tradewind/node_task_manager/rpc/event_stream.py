@@ -35,8 +35,9 @@ class EventStream:
             events, ended = await self._feed.next(self._subscriber)
             for first in range(0, len(events), _MAX_EVENTS):
                 message = pb2.ReceiveEventsResponse()
+                add = message.events.add
                 for shard, event in events[first : first + _MAX_EVENTS]:
-                    mapping.fill_event(message.events.add(shard=shard), event)
+                    mapping.fill_event(add(), shard, event)
                 await context.write(message)
             if ended:
                 await context.write(pb2.ReceiveEventsResponse(ended_partitions=ended))

@@ -49,29 +49,44 @@ def component(found: Component) -> component_pb2.Component:
     )
 
 
-def fill_event(event: component_pb2.Event, found: Event) -> None:
-    """Fill in an event for the scheduler in place: nesting finished messages would copy them each time."""
-    event.event_id, event.partition = found.event_id, found.partition
-    if isinstance(found, SubFlowEvent):
+def fill_event(event: component_pb2.Event, shard: int, found: Event) -> None:
+    """Fill in an empty event for the scheduler in place: nesting finished messages would copy them each time."""
+    event.event_id, event.partition, event.shard = found.event_id, found.partition, shard
+    if isinstance(found, ComponentEvent):
+        _fill_finished(event.component_finished, found)
+    elif isinstance(found, SubFlowEvent):
         event.sub_flow.CopyFrom(sub_flow_event(found))
-        return
-    if isinstance(found, OpenEvent):
+    else:
         event.component_open.user_id = found.user_id
         component = event.component_open.component
         _name_component(component, found)
         component.status = component_pb2.COMPONENT_STATUS_RUNNING
         set_timestamp(component.submitted_at, found.begun_at)
-        return
-    finished = event.component_finished
-    finished.sink = found.sink
+
+
+def _fill_finished(finished: component_pb2.ComponentFinished, found: ComponentEvent) -> None:
+    """Fill in that a component finished. Most numbers are 0, and each field that is set costs time."""
+    if found.sink:
+        finished.sink = found.sink
     for handle, value in found.outputs:
-        finished.outputs.add(handle=handle, value_json=value)
-    component, counts = finished.component, finished.component.counts
+        output = finished.outputs.add()
+        output.handle = handle
+        output.value_json = value
+    component = finished.component
     _name_component(component, found)
     component.status = component_pb2.COMPONENT_STATUS_FINISHED
-    component.node_count, component.sinks_completed = found.nodes, found.sinks
-    counts.completed, counts.failed = found.completed, found.failed
-    counts.terminated, counts.skipped = found.terminated, found.skipped
+    component.node_count = found.nodes
+    if found.sinks:
+        component.sinks_completed = found.sinks
+    counts = component.counts
+    if found.completed:
+        counts.completed = found.completed
+    if found.failed:
+        counts.failed = found.failed
+    if found.terminated:
+        counts.terminated = found.terminated
+    if found.skipped:
+        counts.skipped = found.skipped
     set_timestamp(component.finished_at, found.at)
     stop = stop_mark(found.stop)
     if stop is not None:
@@ -80,7 +95,9 @@ def fill_event(event: component_pb2.Event, found: Event) -> None:
 
 def _name_component(component: component_pb2.Component, found: ComponentEvent | OpenEvent) -> None:
     flow_id, cycle, run = found.run.split(":")
-    component.flow_id, component.cycle, component.run = flow_id, int(cycle), int(run)
+    component.flow_id, component.cycle = flow_id, int(cycle)
+    if run != "0":
+        component.run = int(run)
     component.run_id, component.component_id = found.run_id, found.component
 
 
