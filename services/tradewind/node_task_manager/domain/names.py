@@ -10,7 +10,7 @@ BATCH = "batch:"
 _COUNTS = 2**31
 """Cycle, run, item, shard and attempt numbers are below this, so that an int32 can hold them."""
 _NODE_TASK = re.compile(rf"({IDENTIFIER}):([0-9]{{1,10}}):([0-9]{{1,10}}):({IDENTIFIER})(?::([0-9]{{1,10}}))?")
-_TOKEN = re.compile(r"([0-9]{1,10})~([^~]*)~([0-9]{1,10})~([^~]+)")
+_matches_token = re.compile(r"([0-9]{1,10})~([^~]*)~([0-9]{1,10})~([^~]+)").fullmatch
 
 
 class RunName(NamedTuple):
@@ -113,11 +113,12 @@ class Token(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse a token; raises ValueError when `text` cannot be one."""
-        found = _TOKEN.fullmatch(text)
+        found = _matches_token(text)
         if found is not None:
-            shard, task_id, attempt, nonce = found.groups()
-            if int(shard) < _COUNTS and int(attempt) < _COUNTS:
-                return cls(int(shard), task_id, int(attempt), nonce)
+            shard_text, task_id, attempt_text, nonce = found.groups()
+            shard, attempt = int(shard_text), int(attempt_text)
+            if shard < _COUNTS and attempt < _COUNTS:
+                return cls(shard, task_id, attempt, nonce)
         raise ValueError(f'"{text[:200]}" is not a token')
 
 

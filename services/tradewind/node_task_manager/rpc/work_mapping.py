@@ -64,7 +64,8 @@ def completion(at: int, message: work_pb2.NodeTaskCompletion, shards: Collection
             return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, OutcomeKind.FAILED, (), wait)
         suspended = OutcomeKind.SUSPENDED
         return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, suspended, wait=wait)
-    outputs = tuple([(output.handle, output.value_json) for output in message.outputs])
+    # A slice, because a loop over a message's own field costs an IndexError at the end.
+    outputs = tuple([(output.handle, output.value_json) for output in message.outputs[:]])
     error = _output_fault(outputs)
     kind = OutcomeKind.FAILED if error else OutcomeKind.COMPLETED
     return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, kind, () if error else outputs, error)
@@ -79,7 +80,7 @@ def _output_fault(outputs: Sequence[tuple[str, str]]) -> TaskError | None:
             check_depth(value)
         except (msgspec.DecodeError, RecursionError) as error:
             return TaskError("INVALID_OUTPUT", f'output "{handle}" is not JSON: {error}')
-    if len(dict(outputs)) < len(outputs):
+    if len(outputs) > 1 and len(dict(outputs)) < len(outputs):
         ((twice, _),) = Counter(handle for handle, _ in outputs).most_common(1)
         return TaskError("INVALID_OUTPUT", f'output "{twice}" was emitted twice')
     if size > OUTPUT_BYTES:

@@ -106,13 +106,13 @@ class WorkStream:
         self._line.send(welcome=welcome)
 
     async def _handle(self, worker: ConnectedWorker, message: work_pb2.WorkRequest) -> None:
-        shards = self._connections.shards
-        outcomes = [mapping.completion(at, each, shards) for at, each in enumerate(message.completions[:])]
-        mapping.note_ends(self._traces, message.completions)
+        shards, completions = self._connections.shards, message.completions[:]
+        outcomes = [mapping.completion(at, each, shards) for at, each in enumerate(completions)]
+        mapping.note_ends(self._traces, completions)
         # Most messages hold nothing else, and checking each field costs more than listing those that are set.
         fields = [field.name for field, _ in message.ListFields()]
         if _USUAL.issuperset(fields):
-            chained = with_eager(worker.worker_id, outcomes, message.completions)
+            chained = with_eager(worker.worker_id, outcomes, completions)
             awaited = chained is not outcomes and any_begun(chained)
             await self._connections.handle_message(worker, message.sequence, chained, awaited=awaited)
         elif _PONG.issuperset(fields):
