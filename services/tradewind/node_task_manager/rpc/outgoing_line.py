@@ -63,16 +63,15 @@ class OutgoingLine:
         await self._writable.wait()
 
     def assign(self, ready: Sequence[Ready]) -> None:
-        response, now_ms = self._room_for(0), self._clock.now_ms()
+        now_ms = self._clock.now_ms()
+        assignments = self._room_for(0).assignments
         for each in ready:
-            message = mapping.assignment(each, now_ms, response.assignments.add)
-            size = message.ByteSize()
+            size = each.size
             if self._fits(size):
                 self._count(size)
             else:
-                previous, response = response, self._room_for(size)
-                response.assignments.append(message)
-                del previous.assignments[-1]
+                assignments = self._room_for(size).assignments
+            mapping.fill_assignment(assignments.add(), each, now_ms)
 
     def terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
         for each in terminations:

@@ -4,7 +4,7 @@ Whatever is parsed holds a token, which must name one of the existing `shards`; 
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -143,21 +143,25 @@ def failure_lines(failures: Iterable[tuple[int, Outcome]]) -> Iterator[tuple[int
             yield shard, Line(outcome.task_id, outcome.attempt, outcome.nonce, "ERROR", "system", text, 0)
 
 
-def assignment(
-    ready: Ready, now_ms: int, make: Callable[..., work_pb2.NodeTaskAssignment] = work_pb2.NodeTaskAssignment
-) -> work_pb2.NodeTaskAssignment:
-    """Return a node task for a worker, `now_ms` by the store's clock; `make` may add it directly to the message that it
-    belongs to, which saves a copy."""
+def assignment(ready: Ready, now_ms: int) -> work_pb2.NodeTaskAssignment:
+    """Return a node task for a worker, `now_ms` by the store's clock."""
+    message = work_pb2.NodeTaskAssignment()
+    fill_assignment(message, ready, now_ms)
+    return message
+
+
+def fill_assignment(message: work_pb2.NodeTaskAssignment, ready: Ready, now_ms: int) -> None:
+    """Fill in an empty message, as within the one that it belongs to, with a node task for a worker."""
     given, run, node = ready.assignment, ready.run, ready.node
-    message = make()
     # Setting fields one by one costs less than keyword arguments, and most other fields are empty.
-    message.token = f"{ready.shard}~{given.task_id}~{given.attempt}~{given.nonce}"
-    message.node_task_id = given.task_id
+    task_id, attempt = given.task_id, given.attempt
+    message.token = f"{ready.shard}~{task_id}~{attempt}~{given.nonce}"
+    message.node_task_id = task_id
     message.run_id = given.run_id
     message.component_id = given.component_id
     message.node_id = node.node_id
     message.node_type = node.node_type
-    message.attempt = given.attempt
+    message.attempt = attempt
     message.user_id = given.user_id
     if run.flow_id:
         message.flow_id = run.flow_id
@@ -172,7 +176,7 @@ def assignment(
     if given.traceparent:
         message.traceparent = given.traceparent
     if node.fan_out is not None:
-        message.item = TaskName.parse(given.task_id).item
+        message.item = TaskName.parse(task_id).item
     if (resumed := resumption(given.resumed)) is not None:
         message.resumed.CopyFrom(resumed)
     if ready.eager.steps:
@@ -188,7 +192,6 @@ def assignment(
         ahead_ms = given.planned_ms - now_ms
         if ahead_ms > 0:
             message.start_in.FromMilliseconds(min(ahead_ms, MAX_AHEAD_MS))
-    return message
 
 
 def termination(shard: int, asked: Termination, grace_ms: int) -> work_pb2.NodeTaskTermination:
