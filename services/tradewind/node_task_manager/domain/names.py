@@ -40,9 +40,9 @@ class RunName(NamedTuple):
     @classmethod
     def of_node_task(cls, task_id: str) -> "RunName":
         """Name the run of a node task, given an id that is known to be valid."""
-        flow_id, *rest = task_id.split(":")
-        if len(rest) > 2:
-            return cls(flow_id, int(rest[0]), int(rest[1]))
+        parts = task_id.split(":", 3)
+        if len(parts) > 3:
+            return cls(parts[0], int(parts[1]), int(parts[2]))
         return TaskName.parse(task_id).run
 
     @property

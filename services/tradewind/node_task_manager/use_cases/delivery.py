@@ -96,11 +96,13 @@ class Delivery:
     ) -> list[tuple[ConnectedWorker, Assignment]]:
         held: list[tuple[ConnectedWorker, Assignment]] = []
         gone: dict[ConnectedWorker, list[Held]] = {}
+        number = self._shard.number
+        present = {worker for worker in recipients.values() if worker in self._pool}
         for assignment in assignments:
             worker = recipients[assignment.worker_id]
             token = assignment.held
-            if worker in self._pool:
-                worker.held[assignment.nonce] = (self._shard.number, token)
+            if worker in present:
+                worker.held[assignment.nonce] = (number, token)
                 held.append((worker, assignment))
             else:
                 gone.setdefault(worker, []).append(token)

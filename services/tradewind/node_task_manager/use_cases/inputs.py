@@ -52,7 +52,9 @@ def unassignable_outcome(given: Assignment, why: LookupError | InputsTooLarge) -
 
 def has_all_inputs(assignment: Assignment) -> bool:
     """Say whether every value came with the assignment."""
-    return not assignment.inputs_outside and ELSEWHERE not in [value for _, value in assignment.inputs]
+    if assignment.inputs:
+        return not assignment.inputs_outside and ELSEWHERE not in [value for _, value in assignment.inputs]
+    return not assignment.inputs_outside
 
 
 def ready(
@@ -76,7 +78,7 @@ def ready(
         assignment,
         RunName.of_node_task(assignment.task_id),
         plan.node(assignment.index),
-        tuple(by_handle(plan, assignment.inputs).items()),
+        tuple(by_handle(plan, assignment.inputs).items()) if assignment.inputs else (),
         eager_steps(plan, assignment.index, eager_types) if eager_types and not wrong else NONE,
     )
 

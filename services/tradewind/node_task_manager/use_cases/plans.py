@@ -24,11 +24,15 @@ class PlanCache:
 
     def get(self, digest: str, place: int | None = None) -> Plan | None:
         """Return a plan, or the part of it around a `place`; None when neither is in memory."""
-        for key in (digest,) if place is None else (digest, (digest, place // PART)):
-            if key in self._plans:
-                self._plans.move_to_end(key)
-                return self._plans[key][0]
-        return None
+        key: str | tuple[str, int] = digest
+        found = self._plans.get(key)
+        if found is None and place is not None:
+            key = (digest, place // PART)
+            found = self._plans.get(key)
+        if found is None:
+            return None
+        self._plans.move_to_end(key)
+        return found[0]
 
     def put(self, plan: Plan) -> None:
         """Keep a plan, or a part of one."""
