@@ -96,15 +96,19 @@ class Executor:
         if message.HasField("sent_at"):
             self._clock_offset = message.sent_at.seconds + message.sent_at.nanos / 1e9 - self._loop.time()
 
+    def _offset(self) -> float:
+        """Return the seconds by which the clock of deadlines, which counts from the epoch, is ahead of the loop's."""
+        return time.time() - self._loop.time() if self._clock_offset is None else self._clock_offset
+
     def _now(self) -> float:
         """Return the time by the clock of deadlines, in seconds since the epoch."""
-        return time.time() if self._clock_offset is None else self._loop.time() + self._clock_offset
+        return self._loop.time() + self._offset()
 
     def start(self, assignment: work_pb2.NodeTaskAssignment) -> None:
         """Run an assigned node, unless its token is held already."""
-        if assignment.token in self._held:
-            return
         attempt = self._attempt(assignment, assignment.eager_steps)
+        if attempt.token in self._held:
+            return
         if assignment.attempt > 1:
             self._end_earlier_attempts(assignment)
         node = self._nodes.get(assignment.node_type)
@@ -130,9 +134,9 @@ class Executor:
         attempt = Attempt(assignment, self._reports, steps)
         attempt.memories = self._memories
         if assignment.HasField("deadline"):
-            seconds_left = assignment.deadline.seconds + assignment.deadline.nanos / 1e9 - self._now()
+            deadline = assignment.deadline
             # By the loop's clock, which nobody can set while the node runs.
-            attempt.deadline = self._loop.time() + seconds_left
+            attempt.deadline = deadline.seconds + deadline.nanos / 1e9 - self._offset()
         return attempt
 
     def _hold(self, attempt: Attempt) -> None:
