@@ -3,6 +3,8 @@
 import random
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from tests.stores.node_task_manager.shards import ShardStores
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
@@ -16,7 +18,7 @@ async def random_rerun(
     ended = []
     for run in runs.values():
         components = await shard.components([(run.run, component_id) for component_id, _ in run.components])
-        latest = str(run.run._replace(run=run.run.run + 1)) not in runs
+        latest = str(replace(run.run, run=run.run.run + 1)) not in runs
         if not run.run.ad_hoc and latest and all(each is not None and each.finished_at for each in components):
             ended.append(run)
     drawn = [(run, await _kept(rng, shard, run, plans)) for run in ended]
@@ -25,8 +27,9 @@ async def random_rerun(
     if not worthwhile:
         return None
     before, kept = rng.choice(worthwhile)
-    name = before.run._replace(run=before.run.run + 1)
-    return before._replace(
+    name = replace(before.run, run=before.run.run + 1)
+    return replace(
+        before,
         run=name,
         run_id=f"{before.run_id}+",
         begun_ms=now,

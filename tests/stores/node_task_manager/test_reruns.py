@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import LIMITS, Bench, memory_shard, plan_of, redis_shard
 from tests.stores.node_task_manager.test_cleaning import acknowledge, clean
@@ -32,8 +34,9 @@ def first_run(bench: Bench, plan: Plan, keep_cycles: int = 0) -> RunSubmission:
 
 def rerun_of(before: RunSubmission, *places: int) -> RunSubmission:
     """Return a rerun that keeps the results of these nodes."""
-    name = before.run._replace(run=before.run.run + 1)
-    return before._replace(
+    name = structs.replace(before.run, run=before.run.run + 1)
+    return structs.replace(
+        before,
         run=name,
         run_id=f"r{name.run}",
         source=before.run.run,
@@ -111,10 +114,10 @@ async def test_rerun_of_missing_results_is_refused_as_expired(bench: Bench) -> N
     plan = plan_of("a>b")
     await bench.shard.save(plan)
     before = first_run(bench, plan)
-    for unknown in (rerun_of(before, 0), rerun_of(before, 0)._replace(source_id="other")):
+    for unknown in (rerun_of(before, 0), structs.replace(rerun_of(before, 0), source_id="other")):
         assert (await bench.shard.submit([unknown])).results[0].outcome == "results_expired"
     await run_all(bench, before)
-    submitted = await bench.shard.submit([rerun_of(before, 0)._replace(source_id="x")])
+    submitted = await bench.shard.submit([structs.replace(rerun_of(before, 0), source_id="x")])
     assert submitted.results[0].outcome == "results_expired"
 
 
@@ -125,7 +128,7 @@ async def test_runs_of_a_cycle_are_kept_and_removed_together(bench: Bench, store
     await run_all(bench, before)
     rerun = rerun_of(before, 0)
     assert (await bench.shard.submit([rerun])).results[0].outcome == "accepted"
-    other = before._replace(run=RunName("flow", 1, 0), run_id="other")
+    other = structs.replace(before, run=RunName("flow", 1, 0), run_id="other")
     # While the rerun is open, its source is not trimmed, however many cycles end.
     await _settle(bench)
     (assigned,) = await bench.take()
@@ -151,7 +154,7 @@ async def test_eleven_runs_of_a_cycle_are_removed_together(bench: Bench) -> None
     plan = plan_of("a>b")
     await bench.shard.save(plan)
     before = first_run(bench, plan, keep_cycles=1)
-    await run_all(bench, before._replace(run=RunName("flow", 1, 0), run_id="newer"))
+    await run_all(bench, structs.replace(before, run=RunName("flow", 1, 0), run_id="newer"))
     await _settle(bench)
     runs = [before]
     await run_all(bench, before)

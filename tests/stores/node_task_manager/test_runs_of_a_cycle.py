@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import LIMITS, Bench, held, plan_of, redis_shard
@@ -102,7 +103,7 @@ async def test_open_run_is_not_removed_with_the_latest_of_its_cycle(bench: Bench
     await bench.shard.submit([rerun_of(one, 0)])
     (other,) = await bench.take(100, "w2")
     await bench.complete(other, out="1")
-    await bench.shard.submit([one._replace(run=RunName("flow", 1, 0), run_id="other")])
+    await bench.shard.submit([structs.replace(one, run=RunName("flow", 1, 0), run_id="other")])
     for _ in range(2):
         for each in await bench.take(100, "w3"):
             await bench.complete(each, out="1")

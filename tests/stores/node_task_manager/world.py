@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from tests.stores.node_task_manager.both import FLOWS, USERS, WORKERS, position
 from tests.stores.node_task_manager.fan_outs import Offered, join, random_split
 from tests.stores.node_task_manager.random_plans import BATCH, TASK_PLANS, TYPES
@@ -111,7 +113,7 @@ class World(Workers):
         if self.rng.random() < 0.7:
             return run
         # Another run of that name; one that begins later ends the first.
-        return run._replace(run_id="other", begun_ms=self.rng.choice((run.begun_ms, self.clock())))
+        return structs.replace(run, run_id="other", begun_ms=self.rng.choice((run.begun_ms, self.clock())))
 
     async def rerun(self) -> None:
         """Rerun a run that has ended, keeping some of its results."""

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+
+import msgspec
 
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import StopMark
@@ -59,7 +60,7 @@ class Release:
     skip: str = ""
 
 
-class RunSubmission(NamedTuple):
+class RunSubmission(msgspec.Struct, frozen=True, gc=False):
     """A run to be carried out. `components` pairs each component's id with its plan's digest.
 
     Partition -1, whose events go to nobody, marks an ad-hoc task or a batch; all its nodes are of `node_type`.

@@ -40,10 +40,9 @@ def submission(
 def _run_faults(message: component_pb2.RunSubmission, run: RunSubmission) -> list[Violation]:
     # No generators, and no field of the message that was parsed: nearly all runs are without fault, and they come by
     # the hundred.
-    flow_id, cycle, number, _ = run.run
     ids = [component_id for component_id, _ in run.components]
     faults = [
-        check_identifier("flow_id", flow_id),
+        check_identifier("flow_id", run.run.flow_id),
         check_identifier("run_id", run.run_id),
         check_identifier("user_id", run.user_id),
         count_fault("components", ids, MAX_COMPONENTS),
@@ -55,7 +54,7 @@ def _run_faults(message: component_pb2.RunSubmission, run: RunSubmission) -> lis
         faults += _repeated("components", "component_id", ids)
     if run.planned_ms < 0 or run.begun_ms < 0:
         faults += [instant_fault("planned_time", message.planned_time), instant_fault("begun_at", message.begun_at)]
-    if cycle < 0 or number < 0:
+    if run.run.cycle < 0 or run.run.run < 0:
         faults.append(Violation("cycle", "cycle and run must be 0 or more"))
     if not ids:
         faults.append(Violation("components", "must not be empty"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from tradewind.node_task_manager.domain.batch import Deletion
 from tradewind.node_task_manager.domain.component import Release, RunSubmission
@@ -82,8 +82,8 @@ _SIGNAL = Script(__name__, "signal_task", Effects)
 _REPORT_SUB_FLOWS = Script(__name__, "report_sub_flows", Effects)
 _AT_ONCE = 500
 """How many components, outcomes or tokens one script takes."""
-_FIRST_RARE_FIELD = RunSubmission._fields.index("keep_cycles")
-_RARE_DEFAULTS = tuple(RunSubmission._field_defaults[name] for name in RunSubmission._fields[_FIRST_RARE_FIELD:])
+_FIRST_RARE_FIELD = RunSubmission.__struct_fields__.index("keep_cycles")
+_RARE_DEFAULTS = RunSubmission.__struct_defaults__[_FIRST_RARE_FIELD - len(RunSubmission.__struct_fields__) :]
 """The defaults of the rarely used fields of a submission, which begin at `keep_cycles`."""
 
 
@@ -338,7 +338,7 @@ def _flat_runs(runs: Sequence[RunSubmission]) -> list[object]:
         flat += (run.planned_ms, run.begun_ms, run.node_type, len(run.components))
         for part in run.components:
             flat += part
-        rest = run[_FIRST_RARE_FIELD:]
+        rest = astuple(run)[_FIRST_RARE_FIELD:]
         flat.append(False if rest == _RARE_DEFAULTS else rest)
     return flat
 

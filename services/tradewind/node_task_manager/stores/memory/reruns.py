@@ -2,6 +2,8 @@
 
 from functools import partial
 
+from msgspec import structs
+
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.stores.memory.call import Call
@@ -15,14 +17,14 @@ class MemoryReruns(MemoryCleaning):
     def _has_lost_its_source(self, run: RunSubmission) -> bool:
         if run.source < 0:
             return False
-        source = self._runs.get(str(run.run._replace(run=run.source)))
+        source = self._runs.get(str(structs.replace(run.run, run=run.source)))
         return source is None or source.submission.run_id != run.source_id
 
     def _keep_results(self, run: RunSubmission, owner: tuple[str, str], call: Call) -> None:
         """Complete the nodes of a component whose results are kept, so that their signals are delivered."""
         if run.source < 0:
             return
-        source_run = run.run._replace(run=run.source)
+        source_run = structs.replace(run.run, run=run.source)
         self._kept.get(run.run.flow_id, set()).discard(source_run)
         self._to_clean[str(source_run)] = self._clock() + self._limits.settle_ms
         plan = self._plans[self._components[owner].plan]
