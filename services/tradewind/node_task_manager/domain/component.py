@@ -101,8 +101,7 @@ class SubmitOutcome(StrEnum):
     RESULTS_EXPIRED = "results_expired"
 
 
-@dataclass(frozen=True, slots=True)
-class SubmitResult:
+class SubmitResult(msgspec.Struct, frozen=True, gc=False):
     """Answer to one submission."""
 
     outcome: SubmitOutcome

@@ -12,7 +12,7 @@ from tradewind.node_task_manager.domain.task_event import TaskEvent, WatchOutcom
 from tradewind.node_task_manager.ports.reading import Stretch
 
 
-class ComponentEvent(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
+class ComponentEvent(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="finished"):
     """Says that a component finished; `event_id` orders the events of a partition.
 
     `outputs` pairs handles with the values that the component's only sink, `sink`, has emitted, if they are 1 KiB at
@@ -36,7 +36,7 @@ class ComponentEvent(msgspec.Struct, frozen=True, array_like=True, tag="finished
     stop: StopMark | None = None
 
 
-class SubFlowEvent(msgspec.Struct, frozen=True, array_like=True, tag="sub_flow"):
+class SubFlowEvent(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="sub_flow"):
     """Says that a node task waits for a cycle to begin, or that nobody waits for the run named `child` any more."""
 
     event_id: str
@@ -49,7 +49,7 @@ class SubFlowEvent(msgspec.Struct, frozen=True, array_like=True, tag="sub_flow")
     child: str = ""
 
 
-class OpenEvent(msgspec.Struct, frozen=True, array_like=True, tag="open"):
+class OpenEvent(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="open"):
     """Asks whether a component that is open should be: the store may have lost what the scheduler did with it."""
 
     event_id: str
@@ -75,7 +75,7 @@ def position(event_id: str) -> tuple[int, int]:
     return int(ms), int(number or 0)
 
 
-class NewEvent(msgspec.Struct, frozen=True, array_like=True):
+class NewEvent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An event that a change brought about, and the id of the previous event of its partition."""
 
     after: str

@@ -1,4 +1,8 @@
-"""What passes between the store and its workers: vacancies, assignments, outcomes, effects."""
+"""What passes between the store and its workers: vacancies, assignments, outcomes, effects.
+
+Nothing that is made for each node task, here and in the modules beside this one, refers back to itself, so the garbage
+collector need not look at it.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -12,7 +16,7 @@ from tradewind.node_task_manager.domain.waiting import Resumption, Wait
 from tradewind.node_task_manager.ports.events import NewEvent
 
 
-class Vacancy(msgspec.Struct, frozen=True):
+class Vacancy(msgspec.Struct, frozen=True, gc=False):
     """A worker that can take `credits` more node tasks. `session` 0 stands for a worker without a stream.
 
     Of several vacancies, the one with the greatest part of its `capacity` free gets a node task.
@@ -47,7 +51,7 @@ class _OfAttempt:
         return Held(self.task_id, self.attempt, self.nonce)
 
 
-class Assignment(_OfAttempt, msgspec.Struct, frozen=True, array_like=True):
+class Assignment(_OfAttempt, msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A node task leased to a worker; times in epoch ms, 0 for none. It was ready for `waited_ms`.
 
     `inputs` pairs the place of a live edge with its value. Values that are ELSEWHERE are read outside
@@ -73,7 +77,7 @@ class Assignment(_OfAttempt, msgspec.Struct, frozen=True, array_like=True):
     resumed: Resumption | None = None
 
 
-class Termination(_OfAttempt, msgspec.Struct, frozen=True):
+class Termination(_OfAttempt, msgspec.Struct, frozen=True, gc=False):
     """A running node task that its worker is to stop."""
 
     worker_id: str
@@ -93,7 +97,7 @@ class OutcomeKind(StrEnum):
     BEGUN = "begun"
 
 
-class Outcome(_OfAttempt, msgspec.Struct, frozen=True, array_like=True):
+class Outcome(_OfAttempt, msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The end of an attempt; `outputs` pairs emitted handles with JSON text, `cache` names the cache they come from.
 
     A suspended attempt says in `wait` what it waits for. An `eager` attempt, the first of its node task, was given to
@@ -126,7 +130,7 @@ def in_pieces(outcomes: Sequence[Outcome], most: int) -> Iterator[Sequence[Outco
         yield outcomes[first:]
 
 
-class Held(msgspec.Struct, frozen=True):
+class Held(msgspec.Struct, frozen=True, gc=False):
     """A token as its holder names it."""
 
     task_id: str
@@ -134,7 +138,7 @@ class Held(msgspec.Struct, frozen=True):
     nonce: str
 
 
-class Postponed(msgspec.Struct, frozen=True):
+class Postponed(msgspec.Struct, frozen=True, gc=False):
     """An attempt that never reached its worker, to be made again in `wait_ms`."""
 
     task_id: str

@@ -13,7 +13,7 @@ from tradewind.node_task_manager.domain.plan import PlanNode
 from tradewind.node_task_manager.ports.work import Assignment, Held, Termination
 
 
-class Ready(msgspec.Struct, frozen=True):
+class Ready(msgspec.Struct, frozen=True, gc=False):
     """An assignment with all that its worker needs: the node of the plan, values by input handle, and the nodes that
     the worker may go on with by itself."""
 
