@@ -15,7 +15,7 @@ _MAX_BYTES = 1024 * 1024
 MAX_LOG_LINES = 5000
 
 
-class Line(msgspec.Struct, frozen=True):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """A line of a node's log; `created_ns` counts from the epoch."""
 
     token: str

@@ -9,7 +9,7 @@ from tradewind.worker.notes import Line
 from tradewind.worker.outputs import Ending
 
 
-class Completion(msgspec.Struct, frozen=True):
+class Completion(msgspec.Struct, frozen=True, gc=False):
     """A node that ran; `eager_token` is the token of an eager node that continues with its outputs, "" for none."""
 
     token: str
