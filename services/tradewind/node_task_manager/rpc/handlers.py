@@ -77,12 +77,18 @@ class NodeTaskManagerHandlers(
     async def SubmitComponents(
         self, request: pb2.SubmitComponentsRequest, context: Context
     ) -> pb2.SubmitComponentsResponse:
-        return await self._submitted(request)
+        response = pb2.SubmitComponentsResponse()
+        await self._submit_and_answer(request, response)
+        return response
 
-    async def _submitted(self, request: pb2.SubmitComponentsRequest) -> pb2.SubmitComponentsResponse:
+    async def _submit_and_answer(
+        self, request: pb2.SubmitComponentsRequest, response: pb2.SubmitComponentsResponse
+    ) -> None:
         large = bool(request.plans) and request.ByteSize() > LARGE_BYTES
         results = await self.submit(*await in_thread_if(large, _runs_and_plans, request))
-        return pb2.SubmitComponentsResponse(results=[submission_mapping.submit_result(result) for result in results])
+        add = response.results.add
+        for result in results:
+            submission_mapping.fill_submit_result(add(), result)
 
     async def StopComponent(self, request: pb2.StopComponentRequest, context: Context) -> pb2.StopComponentResponse:
         checks.stop(request)
@@ -219,7 +225,7 @@ class NodeTaskManagerHandlers(
 
     # These two write to the context instead of yielding, so that a write waits for nothing but the stream.
     async def StreamSubmissions(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
-        await SubmissionStream(self._submitted, self.errors, self.streams).serve(context)
+        await SubmissionStream(self._submit_and_answer, self.errors, self.streams).serve(context)
 
     async def ReceiveEvents(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         with self.streams.opened():

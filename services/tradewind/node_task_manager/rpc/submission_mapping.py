@@ -17,7 +17,7 @@ from tradewind.node_task_manager.domain.plan import (
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
-from tradewind.node_task_manager.rpc.times import duration, instant_ms
+from tradewind.node_task_manager.rpc.times import instant_ms
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import KeyRate, Rate
 from tradewind.server.timestamps import milliseconds
@@ -48,7 +48,6 @@ _REFUSED = {
     SubmitOutcome.FLOW_PURGED: ("FLOW_DELETING", 0),
     SubmitOutcome.RESULTS_EXPIRED: ("RESULTS_EXPIRED", 0),
 }
-_ACCEPTED = component_pb2.SubmitResult(outcome=component_pb2.SUBMIT_OUTCOME_ACCEPTED)
 
 
 def plan(message: component_pb2.Plan) -> Plan:
@@ -135,15 +134,14 @@ def run_submission(message: component_pb2.RunSubmission) -> RunSubmission:
     )
 
 
-def submit_result(result: SubmitResult) -> component_pb2.SubmitResult:
-    """Return the answer to a submission, which must not be changed."""
+def fill_submit_result(message: component_pb2.SubmitResult, result: SubmitResult) -> None:
+    """Fill in the answer to a submission; nearly all are accepted."""
     if result.outcome is SubmitOutcome.ACCEPTED:
-        return _ACCEPTED
-    reason, delay_s = _REFUSED.get(result.outcome, ("", 0))
-    return component_pb2.SubmitResult(
-        outcome=_OUTCOME[result.outcome],
-        unknown_plans=result.unknown_plans,
-        existing_run_id=result.existing_run_id,
-        reason=reason,
-        retry_delay=duration(delay_s),
-    )
+        message.outcome = component_pb2.SUBMIT_OUTCOME_ACCEPTED
+        return
+    message.outcome = _OUTCOME[result.outcome]
+    message.unknown_plans.extend(result.unknown_plans)
+    message.existing_run_id = result.existing_run_id
+    message.reason, delay_s = _REFUSED.get(result.outcome, ("", 0))
+    if delay_s:
+        message.retry_delay.FromSeconds(delay_s)

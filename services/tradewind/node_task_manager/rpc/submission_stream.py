@@ -11,11 +11,11 @@ from tradewind.server.streams import OpenStreams
 
 _METHOD = "/tradewind.api.node_task_manager.v1.NodeTaskManagerService/StreamSubmissions"
 
-Submit = Callable[[pb2.SubmitComponentsRequest], Awaitable[pb2.SubmitComponentsResponse]]
+Submit = Callable[[pb2.SubmitComponentsRequest, pb2.SubmitComponentsResponse], Awaitable[None]]
 
 
 class SubmissionStream:
-    """Serves one StreamSubmissions call; `submit(request)` answers one request, or raises an error."""
+    """Serves one StreamSubmissions call; `submit(request, response)` fills in the answer to a request, or raises."""
 
     def __init__(self, submit: Submit, errors: ErrorAnswers, streams: OpenStreams) -> None:
         self._submit = submit
@@ -36,9 +36,12 @@ class SubmissionStream:
                 message = await context.read()
 
     async def _answer(self, message: pb2.StreamSubmissionsRequest) -> pb2.StreamSubmissionsResponse:
+        answer = pb2.StreamSubmissionsResponse(number=message.number)
+        answer.response.SetInParent()
         try:
-            response = await self._submit(message.request)
+            # In place, since nesting a finished message would copy it.
+            await self._submit(message.request, answer.response)
         except Exception as error:
             status = self._errors.status_of(error, _METHOD)
             return pb2.StreamSubmissionsResponse(number=message.number, error_status=status.SerializeToString())
-        return pb2.StreamSubmissionsResponse(number=message.number, response=response)
+        return answer
