@@ -174,7 +174,8 @@ def _check_counts(keys: Keys) -> None:
         assert int(plan.get(b"open", 0)) == in_use[digest], f"components that use plan {digest}"
     open_runs = keys.open_runs()
     for name, run in keys.runs.items():
-        count = len(msgspec.msgpack.decode(run["components"].encode(errors="surrogateescape")))
+        packed = run.get("components", "").encode(errors="surrogateescape")
+        count = len(msgspec.msgpack.decode(packed)) if packed else 1
         left = sum(each["status"] != "finished" for each in parts[name])
         assert len(parts[name]) == count, (name, run)
         assert count == 1 or int(run["open"]) == left, (name, run)

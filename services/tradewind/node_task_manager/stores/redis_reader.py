@@ -136,8 +136,10 @@ class RedisNodeTaskReader:
         return found
 
     async def component_ids(self, run: RunName) -> tuple[str, ...]:
-        packed = await self._client.hget(self._keys.run(str(run)), "components")
-        return () if packed is None else tuple(msgspec.msgpack.decode(packed))
+        run_id, packed = await self._client.hmget(self._keys.run(str(run)), ["run_id", "components"])
+        if packed is None:
+            return () if run_id is None else ("0",)
+        return tuple(msgspec.msgpack.decode(packed))
 
     async def held_by(self, worker_id: str) -> list[str]:
         return [member.decode() for member in await self._client.zrange(self._keys.worker_tasks(worker_id), 0, -1)]

@@ -167,11 +167,11 @@ local function read_rest(record)
   return record
 end
 
--- Returns the ids of a run's components, none when there is no such run.
-local function component_ids(run)
-  local packed = call('HGET', base .. 'run:' .. run, 'components')
-  return packed and cmsgpack.unpack(packed) or {}
-end
+-- Returns the ids of a run's components from its fields `run_id` and `components`, none when there is no such run. Most
+-- runs have only component 0, which is not noted.
+local function ids_of_components(run_id, packed) return packed and cmsgpack.unpack(packed) or run_id and {'0'} or {} end
+
+local function component_ids(run) return ids_of_components(unpack(call('HMGET', base .. 'run:' .. run, 'run_id', 'components'))) end
 
 -- Whether an attempt, named by its nonce, holds its lease.
 local function holds_lease(record, nonce) return record and record.status == 'running' and record.nonce == nonce end

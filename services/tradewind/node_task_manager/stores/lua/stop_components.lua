@@ -19,7 +19,7 @@ if not mark or mark.run_id ~= args.run_id then
 end
 if on_record[1] == args.run_id then
   local stop = cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at})
-  for _, id in ipairs(cmsgpack.unpack(on_record[2])) do
+  for _, id in ipairs(ids_of_components(unpack(on_record))) do
     local comp = (args.component == '' or args.component == id) and component(args.run, id)
     -- Components that handle the outcome of the run are not stopped with it, only by name.
     local spared = comp and args.component == '' and (comp.early == 'held' or comp.early == 'freed')

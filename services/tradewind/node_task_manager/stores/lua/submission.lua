@@ -176,7 +176,7 @@ do
     end
     local own = {at = '', sheet = sheets[run.run]}
     write(own, 'run_id', run.run_id)
-    write(own, 'components', cmsgpack.pack(ids))
+    if #ids > 1 or ids[1] ~= '0' then write(own, 'components', cmsgpack.pack(ids)) end
     if run.inputs_json ~= '' then
       assignments.note_inputs(run.run, run.inputs_json)
       write(own, 'inputs', run.inputs_json)

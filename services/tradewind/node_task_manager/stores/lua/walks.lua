@@ -100,7 +100,7 @@ do
     local run, run_id, part, place, item = unpack(walked)
     local v = call('HMGET', base .. 'run:' .. run, 'run_id', 'components')
     if v[1] ~= run_id then return true end
-    local ids = cmsgpack.unpack(v[2])
+    local ids = ids_of_components(unpack(v))
     for at = part, #ids do
       local left, item_left = place, item
       if budget > 0 then left, item_left = walk_component(run, ids[at], place, item) end
