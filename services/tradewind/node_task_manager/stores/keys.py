@@ -64,8 +64,8 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `cache_stats` | hash | outcomes of look-ups, by cache; first shard only | kept, one |
 | `wake` | channel | news of a ready node type, events, a stop, a run, a result, the config, a notification | |
 
-The hash of a run holds its run_id, inputs, components unless it has only `0`, how many of them are open if there are
-several, `keep`, and how many signals are kept. Fields of a component begin with `<component>/`: the `facts` from its
+The hash of a run holds its inputs, `keep`, how many signals are kept, and, unless its only component is `0`, its
+run_id, components and how many of them are open. Fields of a component begin with `<component>/`: the `facts` from its
 beginning, its `state` (status and usual counts of nodes) once that has changed, and rarer fields. Fields of a node task
 begin with `<node>:` (`<node>:<item>:` for an item of a mapped node, `:` for a task): its `state` (status, attempt,
 lease, times), `input` or `in:<edge>`, `out:<handle>`, `signals` that came too early, and rarer fields.

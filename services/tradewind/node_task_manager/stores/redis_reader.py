@@ -136,9 +136,9 @@ class RedisNodeTaskReader:
         return found
 
     async def component_ids(self, run: RunName) -> tuple[str, ...]:
-        run_id, packed = await self._client.hmget(self._keys.run(str(run)), ["run_id", "components"])
+        packed, facts = await self._client.hmget(self._keys.run(str(run)), ["components", "0/facts"])
         if packed is None:
-            return () if run_id is None else ("0",)
+            return () if facts is None else ("0",)
         return tuple(msgspec.msgpack.decode(packed))
 
     async def held_by(self, worker_id: str) -> list[str]:

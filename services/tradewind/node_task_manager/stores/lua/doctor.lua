@@ -225,8 +225,8 @@ do
   local function examine_component(comp, jobs)
     if comp.status == 'finished' and is_being_removed(comp.run) then return end
     local ids = component_ids(comp.run)
-    if #ids == 0 then
-      found('component-without-run', comp.run .. ':' .. comp.id, 'nothing else is on record of its run')
+    if #ids ~= (comp.parts or 1) then
+      found('component-without-run', comp.run .. ':' .. comp.id, 'its run is not on record')
       return
     end
     local open, parts = comp.status ~= 'finished', 0

@@ -167,11 +167,16 @@ local function read_rest(record)
   return record
 end
 
--- Returns the ids of a run's components from its fields `run_id` and `components`, none when there is no such run. Most
--- runs have only component 0, which is not noted.
-local function ids_of_components(run_id, packed) return packed and cmsgpack.unpack(packed) or run_id and {'0'} or {} end
+-- Returns a run's id and the ids of its components; nil and none when there is no such run. Most runs have only component
+-- 0, whose facts have the run's id. Others have both in fields of their own.
+local function known_run(run)
+  local run_id, packed_ids, facts = unpack(call('HMGET', base .. 'run:' .. run, 'run_id', 'components', '0/facts'))
+  if run_id then return run_id, cmsgpack.unpack(packed_ids) end
+  if facts then return packing.facts_of(facts).run_id, {'0'} end
+  return nil, {}
+end
 
-local function component_ids(run) return ids_of_components(unpack(call('HMGET', base .. 'run:' .. run, 'run_id', 'components'))) end
+local function component_ids(run) return (select(2, known_run(run))) end
 
 -- Whether an attempt, named by its nonce, holds its lease.
 local function holds_lease(record, nonce) return record and record.status == 'running' and record.nonce == nonce end

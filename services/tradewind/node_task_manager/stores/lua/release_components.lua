@@ -3,7 +3,7 @@
 -- (what its entry nodes get instead of the run's inputs), skip (why it is skipped, "" to begin)]}.
 -- Returns Effects.
 --!include claim
-if call('HGET', base .. 'run:' .. args.run, 'run_id') == args.run_id then
+if known_run(args.run) == args.run_id then
   for _, each in ipairs(args.components) do
     local comp = component(args.run, each[1])
     if comp and comp.early == 'held' and not comp.stop then

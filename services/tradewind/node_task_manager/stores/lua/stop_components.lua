@@ -6,10 +6,10 @@
 local at = base .. 'stop:' .. args.run .. (args.component == '' and '' or ':' .. args.component)
 local packed_mark = call('GET', at)
 local mark = packed_mark and cmsgpack.unpack(packed_mark)
-local on_record = call('HMGET', base .. 'run:' .. args.run, 'run_id', 'components')
+local run_id, component_ids = known_run(args.run)
 if not mark or mark.run_id ~= args.run_id then
   mark = {run_id = args.run_id, reason = args.reason, by = args.by, at = time}
-  local gone, flow = not on_record[1], string.match(args.run, '^([^:]+):.*:')
+  local gone, flow = not run_id, string.match(args.run, '^([^:]+):.*:')
   -- No ad-hoc run is stopped before it is submitted, and the name of one that is gone may be that of another soon.
   if flow or not gone then
     -- If the run was removed with its flow, the mark stays only as long as the tombstone.
@@ -17,9 +17,9 @@ if not mark or mark.run_id ~= args.run_id then
     call('SET', at, cmsgpack.pack(mark), 'PX', purged and math.min(args.mark_ms, limits.tombstone) or args.mark_ms)
   end
 end
-if on_record[1] == args.run_id then
+if run_id == args.run_id then
   local stop = cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at})
-  for _, id in ipairs(ids_of_components(unpack(on_record))) do
+  for _, id in ipairs(component_ids) do
     local comp = (args.component == '' or args.component == id) and component(args.run, id)
     -- Components that handle the outcome of the run are not stopped with it, only by name.
     local spared = comp and args.component == '' and (comp.early == 'held' or comp.early == 'freed')

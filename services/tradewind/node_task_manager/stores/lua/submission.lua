@@ -87,7 +87,7 @@ do
   end
 
   function submission.refusal(run)
-    local run_id = begun[run.run] or existing_runs > 0 and call('HGET', base .. 'run:' .. run.run, 'run_id')
+    local run_id = begun[run.run] or existing_runs > 0 and known_run(run.run)
     if run_id == run.run_id then return {outcome = 'duplicate'} end
     if run_id then
       if run.partition ~= NO_PARTITION then submission.end_lost_run(run) end
@@ -98,8 +98,9 @@ do
       if refused then return refused end
     end
     if run.rare.source >= 0 then
-      local source = call('HMGET', base .. 'run:' .. source_of(run), 'run_id', 'dropped')
-      if source[1] ~= run.rare.source_id or source[2] then return {outcome = 'results_expired'} end
+      local source = source_of(run)
+      local dropped = call('HGET', base .. 'run:' .. source, 'dropped')
+      if known_run(source) ~= run.rare.source_id or dropped then return {outcome = 'results_expired'} end
     end
     local unknown, total = nil, queued_of(run.user_id)
     for i = 2, #run.parts, 2 do
@@ -175,8 +176,10 @@ do
       begin_component(run, id, run.parts[i + 1], stopped, kept and kept[id], held and held[id])
     end
     local own = {at = '', sheet = sheets[run.run]}
-    write(own, 'run_id', run.run_id)
-    if #ids > 1 or ids[1] ~= '0' then write(own, 'components', cmsgpack.pack(ids)) end
+    if #ids > 1 or ids[1] ~= '0' then
+      write(own, 'run_id', run.run_id)
+      write(own, 'components', cmsgpack.pack(ids))
+    end
     if run.inputs_json ~= '' then
       assignments.note_inputs(run.run, run.inputs_json)
       write(own, 'inputs', run.inputs_json)

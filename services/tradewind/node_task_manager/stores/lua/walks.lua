@@ -25,7 +25,7 @@ local function ended_at(run)
 end
 
 local function walk_later(run)
-  local run_id = ended_at(run) and call('HGET', base .. 'run:' .. run, 'run_id')
+  local run_id = ended_at(run) and known_run(run)
   if not run_id then return end
   call('HSET', base .. 'run:' .. run, 'dropped', 1)
   call('RPUSH', base .. 'walks', cmsgpack.pack({run, run_id, 1, 0, 0}))
@@ -98,9 +98,8 @@ do
   -- Goes on with a run; returns true when it is done. Another run of the same name is left alone.
   local function walk_run(walked)
     local run, run_id, part, place, item = unpack(walked)
-    local v = call('HMGET', base .. 'run:' .. run, 'run_id', 'components')
-    if v[1] ~= run_id then return true end
-    local ids = ids_of_components(unpack(v))
+    local known, ids = known_run(run)
+    if known ~= run_id then return true end
     for at = part, #ids do
       local left, item_left = place, item
       if budget > 0 then left, item_left = walk_component(run, ids[at], place, item) end
