@@ -39,7 +39,6 @@ local function begin()
     fields[#fields + 1] = value
   end
   if args.memory ~= '' then add('memory', args.memory) end
-  if args.request ~= '' then add('request', args.request) end
   if args.timeout > 0 then add('deadline', time + args.timeout) end
   local variables = call('HGET', source, 'variables')
   if variables then add('variables', variables) end

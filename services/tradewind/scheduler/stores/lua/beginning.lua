@@ -29,11 +29,11 @@ end
 -- remembered; else '', '' and 0.
 local function remove_run(flow_id, cycle, run_id)
   local key, name = run_key(flow_id, cycle, 0), cycle .. ':0'
-  local known = call('HMGET', key, 'run_id', 'request', unpack(STOP))
+  local known = call('HMGET', key, 'run_id', unpack(STOP))
   if known[1] ~= run_id then return nil end
-  local stop = {}
+  local stop, begun_for = {}, request_of(key)
   for at, field in ipairs(STOP) do
-    if known[at + 2] then add(stop, field, known[at + 2]) end
+    if known[at + 1] then add(stop, field, known[at + 1]) end
   end
   call('DEL', key, logs_key(flow_id, cycle))
   call('ZREM', flow_key(flow_id) .. ':cycles', name)
@@ -44,11 +44,11 @@ local function remove_run(flow_id, cycle, run_id)
   for _, line in ipairs(call('ZREVRANGE', lines, 0, 99)) do
     if string.find(line, fired, 1, true) then call('ZREM', lines, line) end
   end
-  local request = known[2] and base .. 'request:' .. known[2]
+  local request = begun_for and base .. 'request:' .. begun_for
   local left = request and call('PTTL', request) or 0
   local first = request and call('GETDEL', request)
   if not first then return stop, '', '', 0 end
-  return stop, known[2], string.match(first, '^%S+'), math.max(left, 1)
+  return stop, begun_for, string.match(first, '^%S+'), math.max(left, 1)
 end
 
 -- Whether the overlap policy counts an open run: reruns, backfills and runs for nodes of other flows do not count.
@@ -136,11 +136,11 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   -- A cycle that is put on record ahead of its time starts at its time.
   local start = plan and plan.ahead and math.max(time, planned) or time
   -- All fields are named up front, even as nil: growing the table later costs more.
-  local fields = {'run_id', run_id, 'status', 'running', 'start_time', start, 'facts', facts, nil, nil, nil, nil, nil, nil}
+  local fields = {'run_id', run_id, 'status', 'running', 'start_time', start, 'facts', facts, nil, nil, nil, nil}
   if planned > 0 then add(fields, 'planned_time', planned) end
   if timeout > 0 then add(fields, 'deadline', start + timeout) end
-  if request ~= '' then add(fields, 'request', request) end
   if inputs ~= '' then add(fields, 'memory', inputs) end
+  if stop and request ~= '' then add(fields, 'request', request) end
   if parent then
     add(fields, 'parent', parent)
     call('ZADD', flow.key .. ':filling', 0, name)

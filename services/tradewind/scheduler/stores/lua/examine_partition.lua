@@ -22,7 +22,7 @@ end
 local function examine_run(flow_id, name)
   local cycle, run = string.match(name, '^(%d+):(%d+)$')
   local key, subject = run_key(flow_id, cycle, run), flow_id .. ':' .. name
-  local known = call('HMGET', key, 'status', 'request', 'submitted_at', 'run_id', 'backfill', 'parent')
+  local known = call('HMGET', key, 'status', 'submitted_at', 'run_id', 'backfill', 'parent')
   records = records + 1
   local cycles, open, rank = flow_key(flow_id) .. ':cycles', base .. 'open', cycle * RUNS + run
   local score, due = tonumber(call('ZSCORE', cycles, name) or nil), call('ZSCORE', open, subject)
@@ -60,20 +60,20 @@ local function examine_run(flow_id, name)
       end)
     end
     local filling = flow_key(flow_id) .. ':filling'
-    if known[5] and call('EXISTS', backfills.key(flow_key(flow_id), known[5])) == 1 and not call('ZSCORE', filling, name) then
-      found('backfill-misses-run', subject, 'it is running, but backfill ' .. known[5] .. ' does not count it',
-        function() call('ZADD', filling, known[5], name) end)
+    if known[4] and call('EXISTS', backfills.key(flow_key(flow_id), known[4])) == 1 and not call('ZSCORE', filling, name) then
+      found('backfill-misses-run', subject, 'it is running, but backfill ' .. known[4] .. ' does not count it',
+        function() call('ZADD', filling, known[4], name) end)
     end
-    if known[6] and not call('ZSCORE', filling, name) then
+    if known[5] and not call('ZSCORE', filling, name) then
       found('sub-flow-in-the-way', subject, 'it runs for a node of another flow, but counts as a cycle of the schedule',
         function() call('ZADD', filling, 0, name) end)
     end
-    if args.section == 2 and tonumber(known[3] or 0) > 0 then submitted[#submitted + 1] = subject end
+    if args.section == 2 and tonumber(known[2] or 0) > 0 then submitted[#submitted + 1] = subject end
   end
-  local request = known[2] and base .. 'request:' .. known[2]
-  if request and call('PTTL', request) == -1 then
-    found('no-time-to-live', 'request:' .. known[2], 'the answer to this request would be remembered for ever',
-      function() call('PEXPIRE', request, args.request_ms) end)
+  local request = request_of(key)
+  if request and call('PTTL', base .. 'request:' .. request) == -1 then
+    found('no-time-to-live', 'request:' .. request, 'the answer to this request would be remembered for ever',
+      function() call('PEXPIRE', base .. 'request:' .. request, args.request_ms) end)
   end
 end
 

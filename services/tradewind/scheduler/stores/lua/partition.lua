@@ -22,6 +22,15 @@ local function flow_key(flow_id) return base .. 'flow:' .. flow_id end
 local function run_key(flow_id, cycle, run) return flow_key(flow_id) .. ':cycle:' .. cycle .. ':' .. run end
 local function logs_key(flow_id, cycle) return flow_key(flow_id) .. ':logs:' .. cycle end
 
+-- Returns the request that a run was begun for, nil when there is none. It is one of the run's facts (see run_codec.py); a
+-- run that took the place of another one has that one's request in a field of its own.
+local function request_of(run)
+  local REQUEST = 13
+  local known = call('HMGET', run, 'request', 'facts')
+  local request = known[1] or known[2] and cjson.decode(known[2])[REQUEST]
+  return request ~= '' and request or nil
+end
+
 -- Whether a replica with a higher epoch owns the partition by now.
 local function overtaken()
   if epoch == 0 then return false end

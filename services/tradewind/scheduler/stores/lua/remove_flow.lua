@@ -16,7 +16,7 @@ local function remove_cycles()
   for _, name in ipairs(names) do
     local cycle, run = string.match(name, '^(%d+):(%d+)$')
     local key = run_key(args.flow_id, cycle, run)
-    forget(call('HGET', key, 'request'))
+    forget(request_of(key))
     call('UNLINK', key, logs_key(args.flow_id, cycle))
     call('ZREM', base .. 'open', args.flow_id .. ':' .. name)
   end

@@ -97,7 +97,7 @@ class RedisCycles:
             planned=facts.planned_ms,
             timeout=request.timeout_ms,
             check_in=request.check_in_ms,
-            facts=facts_text_of(facts),
+            facts=facts_text_of(facts, request.request),
             rerun=rerun_text(request.rerun),
             memory=request.inputs_json,
             **request_args(request.request),

@@ -22,6 +22,7 @@ from tradewind.scheduler.domain.chain_state import (
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.handlers import Handlers
 from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.rerun import Rerun
@@ -36,7 +37,11 @@ _NO_STOP = StopRequest("", "", 0)
 
 
 class _Facts(msgspec.Struct, array_like=True):
-    """Facts that never change and that no script reads, in one field: many fields cost the store time and memory."""
+    """Facts that never change, in one field: many fields cost the store time and memory.
+
+    Scripts read none of them but `request`, the name of the request that the run was begun for, which `request_of` in
+    `partition.lua` knows by its place.
+    """
 
     user_id: str
     revision: int
@@ -50,6 +55,7 @@ class _Facts(msgspec.Struct, array_like=True):
     handlers: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     digest: str = ""
     runs_flows: bool = True
+    request: str = ""
 
 
 class _Rerun(msgspec.Struct, array_like=True):
@@ -72,15 +78,21 @@ _decode = msgspec.json.Decoder(_Facts).decode
 def facts_text(request: BeginRequest) -> str:
     """Return the field `facts` of the requested run."""
     shape = request.shape
-    return _facts_text(shape, request.origin, len(shape.node_ids), request.traceparent)
+    return _facts_text(shape, request.origin, len(shape.node_ids), request.traceparent, request.request)
 
 
-def facts_text_of(facts: CycleFacts) -> str:
-    """Return the field `facts` of a run that begins with these facts."""
-    return _facts_text(facts, facts.origin, facts.node_count, facts.traceparent)
+def facts_text_of(facts: CycleFacts, request: RememberedRequest | None = None) -> str:
+    """Return the field `facts` of a run that begins with these facts, for a request if any."""
+    return _facts_text(facts, facts.origin, facts.node_count, facts.traceparent, request)
 
 
-def _facts_text(known: CycleShape | CycleFacts, origin: CycleOrigin, node_count: int, traceparent: str) -> str:
+def _facts_text(
+    known: CycleShape | CycleFacts,
+    origin: CycleOrigin,
+    node_count: int,
+    traceparent: str,
+    request: RememberedRequest | None,
+) -> str:
     facts = _Facts(
         known.user_id,
         known.revision,
@@ -94,6 +106,7 @@ def _facts_text(known: CycleShape | CycleFacts, origin: CycleOrigin, node_count:
         (known.handlers.on_failure, known.handlers.last) if known.handlers else None,
         known.digest,
         known.runs_flows,
+        request.name if request else "",
     )
     return _encode(facts).decode()
 
