@@ -41,28 +41,30 @@ do
   end
 
   -- Reads what stands in the way of runs, by key: a tombstone of their flow, and marks that stop them or one of their
-  -- components. Also counts how many of these run names are on record.
+  -- components. Also counts how many of these run names are on record. Mostly there is nothing of all that.
   function submission.load_obstacles(runs)
-    local keys = {}
+    local keys, n, found = {}, 0, 0
     for _, run in ipairs(runs) do
-      local stop = base .. 'stop:' .. run.run
-      keys[#keys + 1] = base .. 'purged:' .. run.flow_id
-      keys[#keys + 1] = stop
-      for i = 1, #run.parts, 2 do keys[#keys + 1] = stop .. ':' .. run.parts[i] end
+      local stop, parts = base .. 'stop:' .. run.run, run.parts
+      keys[n + 1], keys[n + 2], keys[n + 3] = base .. 'run:' .. run.run, base .. 'purged:' .. run.flow_id, stop
+      n = n + 3
+      for i = 1, #parts, 2 do
+        n = n + 1
+        keys[n] = stop .. ':' .. parts[i]
+      end
     end
-    for first = 1, #keys, 1000 do
-      for i, value in ipairs(call('MGET', unpack(keys, first, math.min(first + 999, #keys)))) do
+    for first = 1, n, 1000 do found = found + call('EXISTS', unpack(keys, first, math.min(first + 999, n))) end
+    for first = 1, found > 0 and n or 0, 1000 do
+      for i, value in ipairs(call('MGET', unpack(keys, first, math.min(first + 999, n)))) do
         if value then
           obstacles = obstacles or {}
           obstacles[keys[first + i - 1]] = value
+          found = found - 1
         end
       end
     end
-    local names = {}
-    for i, run in ipairs(runs) do names[i] = base .. 'run:' .. run.run end
-    for first = 1, #names, 1000 do
-      existing_runs = existing_runs + call('EXISTS', unpack(names, first, math.min(first + 999, #names)))
-    end
+    -- A run is no text.
+    existing_runs = found
   end
 
   local function source_of(run) return string.match(run.run, '^(.+:)%d+$') .. run.rare.source end
