@@ -22,7 +22,7 @@ class Log(FaultyStore):
     def add(self, *numbers: int, partition: int = PARTITION) -> list[NewEvent]:
         """Append events; return what their script's answer reports."""
         for number in numbers:
-            self._store.append(ComponentEvent(f"{number}-0", partition, 0, "f:0:0", "r0", "0", 1, 1, 0, 0, 0, 1))
+            self._store.append(ComponentEvent(f"{number}-0", partition, 0, "f:0:0", "r0", "0", 1, 1, 1))
         return self._store.new_events()
 
 

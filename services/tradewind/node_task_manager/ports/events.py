@@ -27,12 +27,12 @@ class ComponentEvent(msgspec.Struct, frozen=True, gc=False, array_like=True, tag
     component: str
     nodes: int
     completed: int
-    failed: int
-    terminated: int
-    skipped: int
     sinks: int
     sink: str = ""
     outputs: tuple[tuple[str, str], ...] = ()
+    failed: int = 0
+    terminated: int = 0
+    skipped: int = 0
     stop: StopMark | None = None
 
 

@@ -67,13 +67,13 @@ class Assignment(_OfAttempt, msgspec.Struct, frozen=True, gc=False, array_like=T
     index: int
     run_id: str
     user_id: str
+    planned_ms: int = 0
+    deadline_ms: int = 0
+    waited_ms: int = 0
     inputs: tuple[tuple[int, str], ...] = ()
     inputs_outside: bool = False
     run_inputs: str = ""
     traceparent: str = ""
-    planned_ms: int = 0
-    deadline_ms: int = 0
-    waited_ms: int = 0
     resumed: Resumption | None = None
 
 

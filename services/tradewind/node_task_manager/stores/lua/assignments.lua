@@ -65,13 +65,18 @@ do
     return inputs
   end
 
-  -- Adds an Assignment; `waited` is how many ms the node task was ready before this attempt began.
+  -- Adds an Assignment; `waited` is how many ms the node task was ready before this attempt began. What few need is at the
+  -- end, and left out together.
   function assignments.add(record, comp, entry, close_at, waited)
-    local inputs, outside = inputs_of(record, entry)
     local given, attempt = effects.assignments, record.attempt
-    given[#given + 1] = {record.worker_id, record.id, record.nonce, attempt, comp.id, comp.plan, record.index,
-      comp.run_id, comp.user_id, inputs, outside, entry.inputs == 0 and inputs_of_run(comp) or '', comp.traceparent or '',
-      comp.planned, close_at, waited, attempt > 1 and read_rest(record).resumed and cmsgpack.unpack(record.resumed) or nil}
+    local inputs, outside, of_run, traceparent, resumed
+    if entry.inputs > 0 or comp.has_inputs or comp.early or comp.traceparent or attempt > 1 then
+      inputs, outside = inputs_of(record, entry)
+      of_run, traceparent = entry.inputs == 0 and inputs_of_run(comp) or '', comp.traceparent or ''
+      resumed = attempt > 1 and read_rest(record).resumed and cmsgpack.unpack(record.resumed) or nil
+    end
+    given[#given + 1] = {record.worker_id, record.id, record.nonce, attempt, comp.id, comp.plan, record.index, comp.run_id,
+      comp.user_id, comp.planned, close_at, waited, inputs, outside, of_run, traceparent, resumed}
   end
 
   -- Begins the next attempt of a node task in a vacancy; `own` are its own limits.

@@ -349,8 +349,14 @@ end
 local function finish_component(comp)
   comp.status, comp.finished_at, comp.moved = 'finished', stamp, true
   if comp.partition == NO_PARTITION then return end_ad_hoc(comp, node(comp.plan, 0).type) end
-  scheduler.add_event(comp.partition, 'finished', time, comp.run, comp.run_id, comp.id, comp.nodes, comp.completed, comp.failed,
-    comp.terminated, comp.skipped, comp.sinks, comp.sink or '', comp.outputs or {}, comp.stop and cmsgpack.unpack(comp.stop) or nil)
+  -- What few events have is at their end, and left out together.
+  local failed, terminated, skipped, stop
+  if comp.eventful then
+    failed, terminated, skipped = comp.failed, comp.terminated, comp.skipped
+    stop = comp.stop and cmsgpack.unpack(comp.stop) or nil
+  end
+  scheduler.add_event(comp.partition, 'finished', time, comp.run, comp.run_id, comp.id, comp.nodes, comp.completed, comp.sinks,
+    comp.sink or '', comp.outputs or {}, failed, terminated, skipped, stop)
   if comp.failed > 0 or comp.stop and comp.early ~= 'unwanted' then notices.component_failed(comp) end
 end
 
