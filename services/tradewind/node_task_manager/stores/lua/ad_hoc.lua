@@ -14,6 +14,7 @@ do
   -- second, and its end always, so whoever was notified checks again a little later. What happens (`kind`) to the node
   -- task of an ad-hoc task, or to a watched node task of a flow, is an event and is published at once.
   function changed(comp, more, record, kind)
+    if comp.partition ~= NO_PARTITION and not comp.watched then return end
     local is_event = kind and comp.watched and task_events.watched(comp, record.id)
     if comp.partition == NO_PARTITION then
       touched[comp] = touched[comp] or 'seldom'

@@ -4,7 +4,11 @@
 local assignments = {}
 do
   local CLAIM_BYTES = 2 * 1024 * 1024
-  local DIGITS = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'}
+  -- Numbers as text, kept from script to script.
+  local hex = setmetatable({}, {__index = function(known, number)
+    known[number] = string.format('%x', number)
+    return known[number]
+  end})
   -- How many bytes of inputs they carry, and the inputs of runs.
   local carried, inputs_of_runs = 0, {}
   fresh(function()
@@ -88,7 +92,7 @@ do
     if waited < 0 then waited = 0 end
     record.status = 'running'
     record.attempt, record.worker_id, record.started_at, record.close_at = attempt, vacancy.worker_id, started_at, close_at
-    record.nonce = args.nonce .. (DIGITS[place] or string.format('%x', place))
+    record.nonce = args.nonce .. hex[place]
     record.noted = true
     changed(comp, 1, record, 'running')
     if attempt > 1 then

@@ -164,38 +164,43 @@ do
     return kept
   end
 
+  -- Writes a field of the run itself.
+  local function write_own(run, field, value) write({at = '', sheet = sheets[run.run]}, field, value) end
+
+  local function name_components(run)
+    local ids = {}
+    for i = 1, #run.parts, 2 do ids[#ids + 1] = run.parts[i] end
+    write_own(run, 'run_id', run.run_id)
+    write_own(run, 'components', cmsgpack.pack(ids))
+    -- Written at once: components that end in this script are counted down there.
+    if #ids > 1 then call('HSET', sheets[run.run].key, 'open', #ids) end
+  end
+
   function submission.begin(run)
-    local ids, held, rare = {}, nil, run.rare
+    local held, rare, parts = nil, run.rare, run.parts
     if #rare.withheld > 0 then
       held = {}
       for _, id in ipairs(rare.withheld) do held[id] = true end
     end
     local kept = rare.source >= 0 and persist_source(run)
     local stopped = obstacles and obstacles[base .. 'stop:' .. run.run]
-    for i = 1, #run.parts, 2 do
-      local id = run.parts[i]
-      ids[#ids + 1] = id
-      begin_component(run, id, run.parts[i + 1], stopped, kept and kept[id], held and held[id])
+    for i = 1, #parts, 2 do
+      local id = parts[i]
+      begin_component(run, id, parts[i + 1], stopped, kept and kept[id], held and held[id])
     end
-    local own = {at = '', sheet = sheets[run.run]}
-    if #ids > 1 or ids[1] ~= '0' then
-      write(own, 'run_id', run.run_id)
-      write(own, 'components', cmsgpack.pack(ids))
-    end
+    if #parts > 2 or parts[1] ~= '0' then name_components(run) end
     if run.inputs_json ~= '' then
       assignments.note_inputs(run.run, run.inputs_json)
-      write(own, 'inputs', run.inputs_json)
+      write_own(run, 'inputs', run.inputs_json)
     end
-    if rare.keep_cycles + rare.keep_for_ms > 0 then write(own, 'keep', rare.keep_cycles .. ' ' .. rare.keep_for_ms) end
+    if rare.keep_cycles + rare.keep_for_ms > 0 then write_own(run, 'keep', rare.keep_cycles .. ' ' .. rare.keep_for_ms) end
     begun[run.run] = run.run_id
-    -- Written at once: components that end in this script are counted down there.
-    if #ids > 1 then call('HSET', own.sheet.key, 'open', #ids) end
     if run.partition == NO_PARTITION then
       call('ZADD', base .. 'user_runs:' .. run.user_id .. ':' .. string.match(run.run, '^[^:]+'), stamp, run.run)
     else
-      local flow, name = flow_runs.names(run.run)
+      local name = string.sub(run.run, #run.flow_id + 2)
       -- Hardly two runs of a script are of one flow, so collecting entries would only take longer.
-      call('ZADD', base .. 'flow_runs:' .. flow, flow_runs.OPEN + flow_runs.number(name), name)
+      call('ZADD', base .. 'flow_runs:' .. run.flow_id, flow_runs.OPEN + flow_runs.number(name), name)
       put('to_clean', 'run:' .. run.run, confirm_at)
     end
     return ACCEPTED
