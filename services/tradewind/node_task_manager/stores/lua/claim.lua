@@ -131,8 +131,8 @@ do
       lists[i], queue.added = ids, {}
     end
     for at = 1, longest / 2 do
-      for i, queue in ipairs(fresh) do
-        local record = lists[i][at] and records[lists[i][at]]
+      for i = 1, #fresh do
+        local queue, record = fresh[i], lists[i][at] and records[lists[i][at]]
         if record and record.status == 'pending' then
           if record.comp.stop or assignments.are_large() or limits.bounded and slots.room_of_user(queue.user) <= 0 then
             table.insert(queue.added, record.rank)

@@ -35,13 +35,13 @@ do
   -- Returns the piece of a plan's list (`ids`, `entries`, `out:<place>`) that holds place `at` (counted from 0), and the
   -- number to subtract from a place to find its item in the piece.
   function piece_of(plan, list, at)
-    local number = math.floor(at / PIECE)
-    local field = list .. ':' .. digits[number]
-    local name = plan .. field
-    local piece = pieces[name]
+    local number = at < PIECE and 0 or math.floor(at / PIECE)
+    local field, known = list .. ':' .. digits[number], pieces[plan]
+    if not known then known = {} pieces[plan] = known end
+    local piece = known[field]
     if not piece then
       piece = cmsgpack.unpack(call('HGET', base .. 'plan:' .. plan, field))
-      pieces[name] = piece
+      known[field] = piece
     end
     return piece, number * PIECE - 1
   end

@@ -51,7 +51,7 @@ do
   local function remember_sink_outputs(comp, entry, outputs)
     if not outputs then return end
     local size = 0
-    for _, output in ipairs(outputs) do size = size + #output[2] end
+    for i = 1, #outputs do size = size + #outputs[i][2] end
     if size <= limits.answer_bytes then comp.sink, comp.outputs = entry.id, outputs end
   end
 
@@ -372,7 +372,8 @@ local function settle()
   do_work()
   if #finished == 0 then return end
   local closed, ad_hoc = {}, {}
-  for _, comp in ipairs(finished) do
+  for i = 1, #finished do
+    local comp = finished[i]
     finish_component(comp)
     closed[comp.plan] = (closed[comp.plan] or 0) + 1
     ad_hoc[comp.plan] = comp.partition == NO_PARTITION

@@ -30,9 +30,9 @@ do
     for i, last in ipairs(call('HMGET', base .. 'last_events', unpack(partitions))) do
       local partition, before = partitions[i], last or '0'
       local events, beginning = added_to[partition], time_after(before) .. '-'
-      for at, event in ipairs(events) do
+      for at = 1, #events do
         local id = beginning .. digits[at - 1]
-        event[2], all[#all + 1] = id, {before, event}
+        events[at][2], all[#all + 1] = id, {before, events[at]}
         before = id
       end
       call('XADD', base .. 'events:' .. digits[partition], before, 'e', cmsgpack.pack(events))

@@ -44,9 +44,10 @@ do
   -- components. Also counts how many of these run names are on record. Mostly there is nothing of all that.
   function submission.load_obstacles(runs)
     local keys, n, found = {}, 0, 0
-    for _, run in ipairs(runs) do
+    for place = 1, #runs do
+      local run = runs[place]
       local stop, parts = base .. 'stop:' .. run.run, run.parts
-      keys[n + 1], keys[n + 2], keys[n + 3] = base .. 'run:' .. run.run, base .. 'purged:' .. run.flow_id, stop
+      keys[n + 1], keys[n + 2], keys[n + 3] = run.key, base .. 'purged:' .. run.flow_id, stop
       n = n + 3
       for i = 1, #parts, 2 do
         n = n + 1
@@ -73,9 +74,9 @@ do
   local function flow_refusal(run)
     local purged = obstacles and obstacles[base .. 'purged:' .. run.flow_id]
     if purged and run.begun_ms <= tonumber(string.match(purged, '^%d+')) then return {outcome = 'flow_purged'} end
-    local events = base .. 'events:' .. digits[run.partition]
-    backlog[events] = backlog[events] or call('XLEN', events)
-    if backlog[events] >= limits.events then return {outcome = 'events_full'} end
+    local partition = run.partition
+    backlog[partition] = backlog[partition] or call('XLEN', base .. 'events:' .. digits[partition])
+    if backlog[partition] >= limits.events then return {outcome = 'events_full'} end
   end
 
   -- Ends a run that the scheduler has lost, with the components that handle its outcome: it has begun another since,
@@ -131,7 +132,7 @@ do
   end
 
   local function begin_component(run, id, digest, stopped, kept, held)
-    local facts, key = plan_facts(digest), base .. 'run:' .. run.run
+    local facts, key = plan_facts(digest), run.key
     local comp = {id = id, run = run.run, key = key, at = id .. '/', sheet = sheet_of(run.run, key), status = 'running',
       open = facts.nodes, completed = 0, failed = 0, terminated = 0, skipped = 0, sinks = 0, run_id = run.run_id,
       user_id = run.user_id, plan = digest, nodes = facts.nodes, policy = facts.policy, partition = run.partition, planned = run.planned_ms,
