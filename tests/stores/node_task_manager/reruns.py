@@ -3,7 +3,7 @@
 import random
 from collections.abc import Mapping
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from tests.stores.node_task_manager.shards import ShardStores
 from tradewind.node_task_manager.domain.component import RunSubmission
@@ -18,7 +18,7 @@ async def random_rerun(
     ended = []
     for run in runs.values():
         components = await shard.components([(run.run, component_id) for component_id, _ in run.components])
-        latest = str(replace(run.run, run=run.run.run + 1)) not in runs
+        latest = str(structs.replace(run.run, run=run.run.run + 1)) not in runs
         if not run.run.ad_hoc and latest and all(each is not None and each.finished_at for each in components):
             ended.append(run)
     drawn = [(run, await _kept(rng, shard, run, plans)) for run in ended]
@@ -27,8 +27,8 @@ async def random_rerun(
     if not worthwhile:
         return None
     before, kept = rng.choice(worthwhile)
-    name = replace(before.run, run=before.run.run + 1)
-    return replace(
+    name = structs.replace(before.run, run=before.run.run + 1)
+    return structs.replace(
         before,
         run=name,
         run_id=f"{before.run_id}+",

@@ -1,6 +1,6 @@
 """What happens to runs and node tasks, and who gets them: the contract of the node task store, for every store."""
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import RUN, Bench, completed, only_component, plan_of, redis_shard
@@ -175,7 +175,7 @@ async def test_runs_of_one_call_are_compared_with_each_other_too(bench: Bench) -
     plan = plan_of("a")
     await bench.shard.save(plan)
     run = RunSubmission(RUN, "r0", "default", (("0", plan.digest),), partition=3, begun_ms=bench.clock())
-    submitted = await bench.shard.submit([run, run, replace(run, run_id="r1")])
+    submitted = await bench.shard.submit([run, run, structs.replace(run, run_id="r1")])
     assert [each.outcome for each in submitted.results] == ["accepted", "duplicate", "run_conflict"]
     assert len(await bench.take()) == 1
 
@@ -191,7 +191,7 @@ async def test_run_is_ended_when_a_later_one_is_given_its_name(bench: Bench) -> 
     await bench.complete(c, out="1")
     for begun_ms, stopped in ((bench.clock(), []), (bench.clock() + 1, [a.task_id]), (bench.clock() + 2, [])):
         bench.clock.advance(1)
-        submitted = await bench.shard.submit([replace(run, run_id="r1", begun_ms=begun_ms)])
+        submitted = await bench.shard.submit([structs.replace(run, run_id="r1", begun_ms=begun_ms)])
         assert [each.outcome for each in submitted.results] == ["run_conflict"]
         assert [each.task_id for each in submitted.effects.terminations] == stopped
     await bench.shard.complete([Outcome(a.task_id, a.attempt, a.nonce, OutcomeKind.TERMINATED)])
@@ -301,12 +301,12 @@ async def test_inputs_of_a_released_component_do_not_reach_a_later_run_of_the_sa
     plan = plan_of("a")
     await bench.shard.save(plan)
     run = RunSubmission(RUN, "r0", "default", (("0", plan.digest),), 3, inputs_json='{"x":1}', begun_ms=bench.clock())
-    await bench.shard.submit([replace(run, withheld=("0",))])
+    await bench.shard.submit([structs.replace(run, withheld=("0",))])
     await bench.shard.release(RUN, "r0", [Release("0", '{"y":2}')])
     assert [each.run_inputs for each in await bench.take()] == ['{"y":2}']
     await bench.shard.purge("flow")
     bench.clock.advance(1)
-    await bench.shard.submit([replace(run, run_id="r1", begun_ms=bench.clock())])
+    await bench.shard.submit([structs.replace(run, run_id="r1", begun_ms=bench.clock())])
     assert [each.run_inputs for each in await bench.take()] == ['{"x":1}']
 
 

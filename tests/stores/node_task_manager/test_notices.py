@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
+from msgspec import structs
 
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import Bench, plan_of
@@ -144,12 +144,12 @@ async def test_skipping_a_withheld_component_does_not_silence_a_later_run_of_the
     plan, name = plan_of("a"), RunName("flow", 0, 0)
     await bench.shard.save(plan)
     run = RunSubmission(name, "r0", USER, (("0", plan.digest),), 3, begun_ms=bench.clock())
-    await bench.shard.submit([replace(run, withheld=("0",))])
+    await bench.shard.submit([structs.replace(run, withheld=("0",))])
     await bench.shard.release(name, "r0", [Release("0", skip="not needed")])
     assert await facts(bench) == []
     await bench.shard.purge("flow")
     bench.clock.advance(1)
-    await bench.shard.submit([replace(run, run_id="r1", begun_ms=bench.clock())])
+    await bench.shard.submit([structs.replace(run, run_id="r1", begun_ms=bench.clock())])
     await fail(bench, *await bench.take())
     assert [fact.kind for fact in await facts(bench)] == [NotificationKind.CYCLE_FAILED]
 

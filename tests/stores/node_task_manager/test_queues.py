@@ -1,6 +1,6 @@
 """The order of claims: users take turns, and each user's urgent and old node tasks go first; queues are bounded."""
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from tests.no_writes import refusing_writes
 from tests.servers import RedisServer
@@ -112,7 +112,7 @@ async def test_user_queue_is_bounded_and_a_refused_run_leaves_no_records(
         RunSubmission(RunName(user, 9, 0), "r9", user, (("0", plan_of("a b").digest),), 3, begun_ms=clock())
         for user in ("bob", "cal")
     )
-    later = replace(of_bob, run=RunName("bob", 10, 0))
+    later = structs.replace(of_bob, run=RunName("bob", 10, 0))
     submitted = await bench.shard.submit([of_bob, of_cal, later])
     assert [each.outcome for each in submitted.results] == ["accepted", "accepted", "queue_full"]
 

@@ -5,7 +5,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
+from msgspec import structs
 
 from tests.unit.node_task_manager.conftest import Bench
 from tests.waiting import until
@@ -48,7 +48,7 @@ async def test_runs_of_several_scripts_and_shards_are_answered_in_order(
     plan = await bench.save("a")
     await bench.stores[1].save(plan)
     runs = [submission(plan, f"f{at}", USERS[at % 2]) for at in range(10)]
-    runs[7] = replace(runs[7], components=(("0", "nobody-knows"),))
+    runs[7] = structs.replace(runs[7], components=(("0", "nobody-knows"),))
     results = await SubmitRuns(bench.dispatchers, bench.plans)(runs, [])
     unknown = [at for at, result in enumerate(results) if result.outcome is SubmitOutcome.PLAN_UNKNOWN]
     assert (len(results), unknown) == (10, [7])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import astuple, replace
+from msgspec import structs
 
 from tradewind.node_task_manager.domain.batch import Deletion
 from tradewind.node_task_manager.domain.component import Release, RunSubmission
@@ -225,7 +225,7 @@ class RedisNodeTaskStore:
         named = [token.task_id for piece in firsts for token in piece]
         done.append(await self._renew(worker_id, session, last, {"named": named}))
         lost = tuple(each for renewal in done for each in renewal.lost)
-        return replace(done[-1], lost=lost, effects=_joined([renewal.effects for renewal in done]))
+        return structs.replace(done[-1], lost=lost, effects=_joined([renewal.effects for renewal in done]))
 
     async def _renew(self, worker_id: str, session: int, held: Sequence[Held], more: Mapping[str, Any]) -> Renewal:
         return await self.run_script(_RENEW, {"worker_id": worker_id, "session": session, "held": held, **more})
@@ -237,7 +237,7 @@ class RedisNodeTaskStore:
         else:
             steps = [await self.run_script(_GIVE_BACK, {**named, "held": piece}) for piece in _pieces(held)]
             done = [step.effects for step in steps]
-        return replace(_joined(done), results=done[-1].results)
+        return structs.replace(_joined(done), results=done[-1].results)
 
     async def postpone(self, postponed: Sequence[Postponed]) -> Effects:
         return _joined([await self.run_script(_POSTPONE, {"postponed": piece}) for piece in _pieces(postponed)])
@@ -338,7 +338,7 @@ def _flat_runs(runs: Sequence[RunSubmission]) -> list[object]:
         flat += (run.planned_ms, run.begun_ms, run.node_type, len(run.components))
         for part in run.components:
             flat += part
-        rest = astuple(run)[_FIRST_RARE_FIELD:]
+        rest = structs.astuple(run)[_FIRST_RARE_FIELD:]
         flat.append(False if rest == _RARE_DEFAULTS else rest)
     return flat
 

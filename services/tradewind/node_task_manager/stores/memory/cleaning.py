@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
 from tradewind.node_task_manager.domain.limits import Limits
@@ -86,7 +86,7 @@ class MemoryCleaning(MemoryClaiming):
             self._to_clean[name] = now + self._limits.settle_ms
             return
         del self._to_clean[name]
-        if str(replace(submission.run, run=submission.run.run + 1)) in self._runs:
+        if str(structs.replace(submission.run, run=submission.run.run + 1)) in self._runs:
             return
         if submission.keep_for_ms and ended_at + submission.keep_for_ms <= now:
             self._drop_cycle(submission.run)
@@ -100,8 +100,8 @@ class MemoryCleaning(MemoryClaiming):
     def _drop_cycle(self, run: RunName) -> None:
         """Remove a run and the earlier runs of its cycle."""
         for number in range(run.run, -1, -1):
-            if str(replace(run, run=number)) in self._runs:
-                self._drop(replace(run, run=number))
+            if str(structs.replace(run, run=number)) in self._runs:
+                self._drop(structs.replace(run, run=number))
 
     def _drop(self, run: RunName) -> None:
         self._cleaned.update(runs=1, node_tasks=self._forget_run(str(run)))
