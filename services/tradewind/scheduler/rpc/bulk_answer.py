@@ -28,7 +28,7 @@ class BulkAnswer:
         self._request = request
         self._outputs = outputs if request.include_outputs else None
         self._unused = unused
-        self._results: list[RunResult] = []
+        self._with_inputs: list[tuple[pb2.RunFlowResult, PlannedRun]] = []
         expected = _CYCLE * len(request.items) + request.ByteSize()
         self._room_for_outputs = min(LARGEST_OUTPUTS, _ANSWER - _WARNINGS - min(_CYCLES, expected))
 
@@ -37,7 +37,7 @@ class BulkAnswer:
         results = self.response.results
         messages = [results.add() for _ in group]
         begun: list[tuple[pb2.RunFlowResult, PlannedRun]] = []
-        for place, (message, result) in enumerate(zip(messages, group, strict=True), len(self._results)):
+        for place, (message, result) in enumerate(zip(messages, group, strict=True), len(results) - len(group)):
             if result.state is not None:
                 fill_cycle(message.cycle, result.state)
                 if result.planned is not None:
@@ -45,7 +45,7 @@ class BulkAnswer:
             elif fault := refusal(self._request.items[place].flow_id, result, f"{self._request.request_id}/{place}"):
                 message.error_reason = fault.reason
                 message.error_message = fault.message
-        self._results += group
+        self._with_inputs += [(message, run) for message, run in begun if run.state.facts.inputs_json]
         if self._outputs is not None:
             room = self._room_for_outputs
             found = await self._outputs([run for _, run in begun]) if room >= 0 else [[]] * len(begun)
@@ -58,12 +58,7 @@ class BulkAnswer:
         if self.response.ByteSize() > _ANSWER - _WARNINGS:
             for message in self.response.results:
                 leave_out_large_fields(message.cycle)
-        given = [
-            (message, result.planned, item.inputs_json)
-            for message, result, item in zip(self.response.results, self._results, self._request.items, strict=True)
-            if item.inputs_json and result.state is not None and result.planned is not None
-        ]
-        inputs = [(planned, inputs_json) for _, planned, inputs_json in given]
+        inputs = [(run.planned, run.state.facts.inputs_json) for _, run in self._with_inputs]
         for place, warnings in await self._unused.of_many(inputs):
-            given[place][0].warnings.extend(warnings)
+            self._with_inputs[place][0].warnings.extend(warnings)
         return self.response

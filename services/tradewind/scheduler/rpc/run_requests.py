@@ -44,26 +44,27 @@ async def cycle_requests_of(
     except InvalidInput as error:
         wait_s, lifetime_ms = 0.0, 0
         faults += error.violations
+    wanted: list[tuple[str, str]] = []
     for place, item in enumerate(items):
         if place % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)
         flow_id, inputs_json = item.flow_id, item.inputs_json
+        wanted.append((flow_id, inputs_json))
         if inputs_json or not is_identifier(flow_id):
             faults += _item_faults(f"items[{place}]." if bulk else "", flow_id, inputs_json)
     require(faults)
-    return _requests(call, items, lifetime_ms, request_owner(), traceparent), wait_s
+    return _requests(call, wanted, lifetime_ms, request_owner(), traceparent), wait_s
 
 
 def _requests(
     call: pb2.RunFlowsRequest | pb2.RunFlowRequest,
-    items: Sequence[pb2.RunFlowItem | pb2.RunFlowRequest],
+    items: Sequence[tuple[str, str]],
     lifetime_ms: int,
     owner: str,
     traceparent: str,
 ) -> Iterator[CycleRequest]:
     bulk, request_id = isinstance(call, pb2.RunFlowsRequest), call.request_id
-    for place, item in enumerate(items):
-        flow_id, inputs_json = item.flow_id, item.inputs_json
+    for place, (flow_id, inputs_json) in enumerate(items):
         remembered = None
         if request_id:
             name = f"{request_id}/{place}" if bulk else request_id

@@ -86,6 +86,8 @@ class AwaitEnds:
             raise Unavailable(
                 "DRAINING", "this server is shutting down; the cycles go on, ask again with the request_id"
             )
+        if len(waits) == 1:
+            return waits[0].states
         return {run: state for wait in waits for run, state in wait.states.items()}
 
     async def _listen_elsewhere(self, waits: Sequence[EndWait], listened: set[str], timeout_s: float) -> None:
