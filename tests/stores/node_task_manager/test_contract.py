@@ -2,16 +2,14 @@
 
 from msgspec import structs
 
-from tests.servers import RedisServer
-from tests.stores.node_task_manager.shards import RUN, Bench, completed, only_component, plan_of, redis_shard
+from tests.stores.node_task_manager.shards import RUN, Bench, only_component, plan_of
 from tradewind.node_task_manager.domain.component import ComponentStatus, Release, RunSubmission
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanNode, RunIf
-from tradewind.node_task_manager.ports.events import ComponentEvent, position
+from tradewind.node_task_manager.ports.events import ComponentEvent
 from tradewind.node_task_manager.ports.node_tasks import Purge
 from tradewind.node_task_manager.ports.reading import Line, Progress
 from tradewind.node_task_manager.ports.work import Assignment, Effects, Outcome, OutcomeKind, Vacancy
-from tradewind.server.clock import ManualClock
 
 
 def failed(assignment: Assignment, code: str = "NODE_ERROR") -> Outcome:
@@ -35,37 +33,6 @@ async def test_chain_runs_in_order_and_passes_values_along_its_edges(bench: Benc
     assert (event.run, event.run_id, event.component, event.completed) == ("flow:0:0", "r0", "0", 3)
     await bench.shard.acknowledge({3: event.event_id})
     assert await bench.shard.read({3: "0"}, 10) == []
-
-
-async def test_events_of_one_change_are_read_and_acknowledged_one_by_one(bench: Bench) -> None:
-    plan = plan_of("a")
-    for cycle in range(4):
-        await bench.submit(plan, cycle=cycle)
-    effects = await bench.shard.complete([completed(given) for given in await bench.take()])
-    events = [new.event for new in effects.events]
-    assert await bench.shard.read({3: "0"}, 10) == events
-    assert [new.after for new in effects.events] == ["0", *(event.event_id for event in events[:-1])]
-    assert await bench.shard.read({3: "0"}, 2) == events[:2]
-    for at, event in enumerate(events, 1):
-        assert await bench.shard.read({3: event.event_id}, 2) == events[at : at + 2]
-    await bench.shard.acknowledge({3: events[1].event_id})
-    assert await bench.shard.read({3: events[1].event_id}, 10) == events[2:]
-    await bench.shard.acknowledge({3: events[3].event_id})
-    assert await bench.shard.read({3: "0"}, 10) == []
-
-
-async def test_events_follow_one_another_when_the_clock_is_set_back(redis_server: RedisServer) -> None:
-    plan = plan_of("a")
-    clocks = [ManualClock(ms) for ms in (100_000, 100_000, 95_000, 110_000)]
-    benches = [Bench(redis_shard(redis_server, clock), clock) for clock in clocks]
-    ids = ["0"]
-    for cycle, bench in enumerate(benches):
-        await bench.submit(plan, cycle=cycle)
-        (new,) = (await bench.shard.complete([completed(*await bench.take())])).events
-        assert new.after == ids[-1]
-        ids.append(new.event.event_id)
-    assert sorted(ids, key=position) == ids
-    assert [event.event_id for event in await benches[0].shard.read({3: "0"}, 10)] == ids[1:]
 
 
 async def test_node_waits_for_all_its_edges_and_gets_values_in_plan_order(bench: Bench) -> None:

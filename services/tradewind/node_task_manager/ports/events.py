@@ -94,11 +94,7 @@ class EventLog(Protocol):
         ...
 
     async def acknowledge(self, through: dict[int, str]) -> None:
-        """Forget each partition's events up to and including a position.
-
-        Those that one change added may stay until the last of them is acknowledged; whoever begins with the first kept
-        event gets them again.
-        """
+        """Forget each partition's events up to and including a position."""
         ...
 
 

@@ -44,7 +44,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `data_version` | string | version of the data and number of shards; first shard only | kept, one |
 | `queue:stats` | hash | how many node tasks ended, by status, and failed by code | kept, one |
 | `todo` | list | work that a script left for later ones | empties itself |
-| `events:<partition>` | stream | events for the scheduler, an entry for those of one script | acknowledged |
+| `events:<partition>` | stream | events for the scheduler | acknowledged |
 | `last_events` | hash | id of the last event of each partition | kept, one |
 | `events_epoch:<partition>` | string | highest epoch of a subscription | kept, one per partition |
 | `logs:<ad-hoc run>` | stream | log lines of its nodes, newest 10 000 | 24 h after the last |

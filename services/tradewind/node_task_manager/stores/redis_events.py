@@ -1,7 +1,6 @@
 """The events of one shard in Redis."""
 
 import asyncio
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -11,7 +10,6 @@ from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 
-_events = msgspec.msgpack.Decoder(list[Event]).decode
 _SUBSCRIBE = Script(__name__, "subscribe_events", bool)
 
 
@@ -32,10 +30,11 @@ class RedisEventLog:
         names = dict(zip(streams, partitions, strict=True))
         events: list[Event] = []
         for stream, entries in raw or ():
-            first = position(after[names[stream.decode()]])
-            found = (event for _, fields in entries for event in _events(_only_value(fields)))
-            # The position may be that of an event within an entry.
-            events += islice((event for event in found if position(event.event_id) > first), limit)
+            partition = names[stream.decode()]
+            for entry_id, fields in entries:
+                name, packed = _only_field(fields)
+                facts = msgspec.msgpack.decode(packed)
+                events.append(msgspec.convert([name.decode(), entry_id.decode(), partition, *facts], Event))
         return events
 
     async def acknowledge(self, through: dict[int, str]) -> None:
@@ -49,6 +48,7 @@ def _after(event_id: str) -> str:
     return f"{ms}-{number + 1}"
 
 
-def _only_value(fields: Any) -> bytes:
-    """Return the value of an entry's only field; after a redirection the fields are a dict, see `Redis.call`."""
-    return bytes(next(iter(fields.values())) if isinstance(fields, dict) else fields[1])
+def _only_field(fields: Any) -> tuple[bytes, bytes]:
+    """Return the name and value of an entry's field; after a redirection the fields are a dict, see `Redis.call`."""
+    name, value = next(iter(fields.items())) if isinstance(fields, dict) else fields
+    return bytes(name), bytes(value)

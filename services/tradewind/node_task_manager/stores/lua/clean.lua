@@ -22,7 +22,7 @@ local first_pending = {}
 local function acknowledged(partition, at)
   if first_pending[partition] == nil then
     local first = call('XRANGE', base .. 'events:' .. partition, '-', '+', 'COUNT', 1)[1]
-    first_pending[partition] = first and cmsgpack.unpack(first[2][2])[1][4]
+    first_pending[partition] = first and cmsgpack.unpack(first[2][2])[1]
   end
   return not first_pending[partition] or first_pending[partition] > at
 end
@@ -69,7 +69,7 @@ local function confirm(run)
     if comp and comp.status ~= 'finished' then
       if acknowledged(comp.partition, time - limits.confirm) then
         spend(1)
-        scheduler.add_event(comp.partition, 'open', time, run, comp.run_id, id, comp.user_id, flow_runs.begun_at(run, id))
+        scheduler.add_event(comp.partition, 'open', {time, run, comp.run_id, id, comp.user_id, flow_runs.begun_at(run, id)})
       end
       call('ZADD', base .. 'to_clean', time + limits.confirm, 'run:' .. run)
     end
@@ -231,7 +231,7 @@ end
 local leader = leads()
 if leader then
   clean()
-  scheduler.write_events()
+  scheduler.write_last()
 end
 return cmsgpack.pack({leads = leader, waits = waits, keys = limits.clean_keys - budget, runs = swept.runs,
   node_tasks = swept.node_tasks, entries = swept.entries, place = place, recall = recalled, more = more,

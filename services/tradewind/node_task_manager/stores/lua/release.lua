@@ -355,8 +355,8 @@ local function finish_component(comp)
     failed, terminated, skipped = comp.failed, comp.terminated, comp.skipped
     stop = comp.stop and cmsgpack.unpack(comp.stop) or nil
   end
-  scheduler.add_event(comp.partition, 'finished', time, comp.run, comp.run_id, comp.id, comp.nodes, comp.completed, comp.sinks,
-    comp.sink or '', comp.outputs or {}, failed, terminated, skipped, stop)
+  scheduler.add_event(comp.partition, 'finished', {time, comp.run, comp.run_id, comp.id, comp.nodes, comp.completed, comp.sinks,
+    comp.sink or '', comp.outputs or {}, failed, terminated, skipped, stop})
   if comp.failed > 0 or comp.stop and comp.early ~= 'unwanted' then notices.component_failed(comp) end
 end
 

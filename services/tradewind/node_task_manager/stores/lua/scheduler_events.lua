@@ -1,44 +1,26 @@
 --!include records
--- Events for the scheduler, in a stream for each partition. All that a script adds to one is a single entry, which has
--- the id of the last event in it; the others have the ids just before that. The caller gets each event with the id of
--- the previous one of its partition: a subscriber who knows that one need not read the stream.
+-- Events for the scheduler. The caller gets each event with the id of the previous event of its partition: a subscriber
+-- who knows that one need not read the stream.
 local scheduler = {}
 do
-  local partitions, added_to = {}, {}
-  fresh(function() if #partitions > 0 then partitions, added_to = {}, {} end end)
+  local last, firsts = {}, {}
+  fresh(function() if #firsts > 0 then last, firsts = {}, {} end end)
 
-  -- Adds an event, with facts that begin with the time.
-  function scheduler.add_event(partition, kind, ...)
-    local events = added_to[partition]
-    if not events then
-      events = {}
-      added_to[partition], partitions[#partitions + 1] = events, partition
-    end
-    events[#events + 1] = {kind, '', partition, ...}
+  -- Adds an event; `facts` begins with the time.
+  function scheduler.add_event(partition, kind, facts)
+    local id, events = call('XADD', base .. 'events:' .. digits[partition], '*', kind, cmsgpack.pack(facts)), effects.events or {}
+    effects.events = events
+    local event = {last[partition] or '0', {kind, id, partition, unpack(facts)}}
+    if not last[partition] then firsts[#firsts + 1] = event end
+    last[partition], events[#events + 1] = id, event
   end
 
-  -- Returns what the ids of this script's events begin with: its time, or later if the last event is not older.
-  local function time_after(last)
-    local ms = tonumber(string.match(last, '^%d+'))
-    return ms < time and stamp or string.format('%.0f', ms + 1)
-  end
-
-  -- Writes the events.
-  function scheduler.write_events()
-    if #partitions == 0 then return end
-    local all, lasts = {}, {}
-    for i, last in ipairs(call('HMGET', base .. 'last_events', unpack(partitions))) do
-      local partition, before = partitions[i], last or '0'
-      local events, beginning = added_to[partition], time_after(before) .. '-'
-      for at = 1, #events do
-        local id = beginning .. digits[at - 1]
-        events[at][2], all[#all + 1] = id, {before, events[at]}
-        before = id
-      end
-      call('XADD', base .. 'events:' .. digits[partition], before, 'e', cmsgpack.pack(events))
-      lasts[#lasts + 1], lasts[#lasts + 2] = partition, before
-    end
-    call('HSET', base .. 'last_events', unpack(lasts))
-    effects.events = all
+  function scheduler.write_last()
+    if #firsts == 0 then return end
+    local partitions, ids = {}, {}
+    for i, event in ipairs(firsts) do partitions[i] = event[2][3] end
+    for i, id in ipairs(call('HMGET', base .. 'last_events', unpack(partitions))) do firsts[i][1] = id or '0' end
+    for partition, id in pairs(last) do ids[#ids + 1], ids[#ids + 2] = partition, id end
+    call('HSET', base .. 'last_events', unpack(ids))
   end
 end

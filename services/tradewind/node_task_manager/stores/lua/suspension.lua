@@ -38,7 +38,7 @@ do
 
   -- Notifies the scheduler that a node task waits for a cycle of another flow, or that nobody waits for `child` any more.
   local function notify_scheduler(record, comp, child)
-    scheduler.add_event(comp.partition, 'sub_flow', time, comp.run, comp.run_id, record.id, comp.user_id, child)
+    scheduler.add_event(comp.partition, 'sub_flow', {time, comp.run, comp.run_id, record.id, comp.user_id, child})
   end
 
   -- Notifies the scheduler if a suspended node task ends before the cycle that it waits for.
