@@ -1,9 +1,17 @@
 """Messages that wait for a worker to read them: few, acknowledged in order, and bounded."""
 
 import asyncio
+import json
+from dataclasses import replace
+from typing import Any
 
+import pytest
+from msgspec import structs
+
+from tradewind.node_task_manager.domain.eager import EagerStep, EagerSteps
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import PlanNode
+from tradewind.node_task_manager.domain.waiting import Resumption
 from tradewind.node_task_manager.ports.work import Assignment, Held
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc.outgoing_line import MAX_MESSAGE_BYTES, OutgoingLine
@@ -87,6 +95,36 @@ async def test_messages_stay_within_the_size_limit() -> None:
     while (message := await line.next()) is not None:
         sizes.append(message.ByteSize())
     assert len(sizes) > 3
+    assert max(sizes) < 1.1 * MAX_MESSAGE_BYTES
+
+
+NAME = "n" * 128
+TEXT = "中" * 20_000
+STEP = EagerStep(NAME, NAME, PlanNode(NAME, NAME, config_json=f'{{"text":"{TEXT}"}}'), NAME)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"assignment": {"resumed": Resumption(1, "approved", json.dumps("x" * 65_000), "somebody")}},
+        {"assignment": {"run_inputs": f'{{"text":"{TEXT}"}}'}},
+        {"node": PlanNode("a", "noop", config_json=f'{{"text":"{TEXT}"}}')},
+        {"inputs": tuple((f"{NAME}{at}", ["1"]) for at in range(200))},
+        {"inputs": (("in", ["1"] * 5_000),)},
+        {"eager": EagerSteps((STEP,), STEP.size)},
+        {"eager": EagerSteps((replace(STEP, node=PlanNode(NAME, NAME)),) * 64, 64 * (STEP.size - len(TEXT) * 3))},
+    ],
+    ids=["resumed", "run inputs", "config", "handles", "values", "config of a step", "names of steps"],
+)
+async def test_everything_large_in_an_assignment_counts(changes: dict[str, Any]) -> None:
+    line = OutgoingLine(10_000, SystemClock(), lambda: None)
+    usual = ready(1)
+    given = structs.replace(usual.assignment, **changes.pop("assignment", {}))
+    line.assign([structs.replace(usual, assignment=given, **changes)] * 250)
+    line.close("that is all")
+    sizes = []
+    while (message := await line.next()) is not None:
+        sizes.append(message.ByteSize())
     assert max(sizes) < 1.1 * MAX_MESSAGE_BYTES
 
 

@@ -22,7 +22,9 @@ class EagerStep:
     @property
     def size(self) -> int:
         """Its approximate size in bytes."""
-        return _STEP_BYTES + len(self.node.config_json)
+        node = self.node
+        texts = (self.after, self.handle, node.node_id, node.node_type, node.config_json, self.input_handle)
+        return _STEP_BYTES + sum(len(text.encode()) for text in texts)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

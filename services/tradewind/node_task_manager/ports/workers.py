@@ -11,6 +11,10 @@ from tradewind.node_task_manager.domain.eager import NONE, EagerSteps
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import PlanNode
 from tradewind.node_task_manager.ports.work import Assignment, Held, Termination
+from tradewind.server.sizes import size_of
+
+_FRAME = 5
+"""Bytes that a message takes for each text in it, beside the text."""
 
 
 class Ready(msgspec.Struct, frozen=True, gc=False):
@@ -33,10 +37,14 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
     def size(self) -> int:
         """Its approximate size in bytes; the names in its id are sent three times."""
         given = self.assignment
-        size = 500 + 3 * len(given.task_id) + len(given.run_inputs) + len(self.node.config_json) + self.eager.size
-        for _, group in self.inputs:
+        size = 500 + 3 * len(given.task_id) + self.eager.size
+        size += size_of(given.run_inputs) + size_of(self.node.config_json)
+        if given.resumed is not None:
+            size += size_of(given.resumed.payload) + size_of(given.resumed.signal) + size_of(given.resumed.by)
+        for handle, group in self.inputs:
+            size += _FRAME + size_of(handle) + _FRAME * len(group)
             for value in group:
-                size += len(value) if value.isascii() else len(value.encode())
+                size += size_of(value)
         return size
 
 
