@@ -120,4 +120,4 @@ def _inputs_fault(path: str, inputs_json: str) -> Violation | None:
 
 
 def _payload(flow_id: str, inputs_json: str) -> str:
-    return hashlib.blake2s(f"{flow_id}\n{inputs_json}".encode(), digest_size=16).hexdigest()
+    return hashlib.sha256(f"{flow_id}\n{inputs_json}".encode()).hexdigest()[:32]
