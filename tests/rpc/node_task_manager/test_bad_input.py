@@ -66,6 +66,7 @@ async def test_run_retention_out_of_range_is_refused(ntm: Ntm) -> None:
                 {"keep_for": Duration(seconds=59)},
                 {"keep_for": Duration(seconds=7 * 86_400 + 1)},
                 {"keep_for": Duration(seconds=1 << 60)},
+                {"keep_for": Duration(seconds=7 * 86_400, nanos=999_999)},
                 {"keep_cycles": 10_000, "keep_for": Duration(seconds=60)},
             )
         )
@@ -74,7 +75,7 @@ async def test_run_retention_out_of_range_is_refused(ntm: Ntm) -> None:
         run.components.add(component_id="0", plan_digest="p")
     assert await faults(ntm.stub.SubmitComponents(pb2.SubmitComponentsRequest(runs=runs))) == [
         *("runs[0].keep_cycles", "runs[1].keep_cycles"),
-        *("runs[2].keep_for", "runs[3].keep_for", "runs[4].keep_for"),
+        *("runs[2].keep_for", "runs[3].keep_for", "runs[4].keep_for", "runs[5].keep_for"),
     ]
 
 

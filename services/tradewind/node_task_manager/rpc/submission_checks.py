@@ -62,8 +62,11 @@ def _run_faults(message: component_pb2.RunSubmission, run: RunSubmission) -> lis
         faults.append(json_fault("inputs_json", run.inputs_json, wants_object=True))
     if not 0 <= run.keep_cycles <= MAX_KEPT_CYCLES:
         faults.append(Violation("keep_cycles", f"must be 0 to {MAX_KEPT_CYCLES}, is {run.keep_cycles}"))
-    if message.HasField("keep_for") and not SHORTEST_KEPT_MS <= run.keep_for_ms <= LONGEST_KEPT_MS:
-        faults.append(Violation("keep_for", f"must be from a minute to 7 days, is {run.keep_for_ms / 1000:g} s"))
+    if message.HasField("keep_for"):
+        # From the message, since milliseconds leave out the rest of one.
+        seconds = message.keep_for.seconds + message.keep_for.nanos / 1e9
+        if not SHORTEST_KEPT_MS <= seconds * 1000 <= LONGEST_KEPT_MS:
+            faults.append(Violation("keep_for", f"must be from a minute to 7 days, is {seconds:g} s"))
     if run.kept or message.HasField("keep_from"):
         faults += _rerun_faults(message)
     return [fault for fault in faults if fault is not None]
