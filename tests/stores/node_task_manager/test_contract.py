@@ -4,6 +4,8 @@ from msgspec import structs
 
 from tests.stores.node_task_manager.shards import RUN, Bench, only_component, plan_of
 from tradewind.node_task_manager.domain.component import ComponentStatus, Release, RunSubmission
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanNode, RunIf
 from tradewind.node_task_manager.ports.events import ComponentEvent
@@ -291,6 +293,26 @@ async def test_purged_flow_is_gone_and_refuses_late_completions_and_older_runs(b
     bench.clock.advance(1)
     assert await bench.submit(plan, run_id="r2") == "accepted"
     assert sorted(a.task_id for a in await bench.take()) == ["flow:0:0:a", "other:0:0:a"]
+
+
+async def test_run_is_refused_while_another_of_its_name_is_being_purged(
+    redis_server: RedisServer, clock: ManualClock
+) -> None:
+    bench = Bench(redis_shard(redis_server, clock, Limits(records_per_script=6)), clock)
+    small, large = plan_of("a"), plan_of("b c d e f g h i")
+    for plan in (small, large):
+        await bench.shard.save(plan)
+    parts = (("0", small.digest), ("1", large.digest))
+    run = RunSubmission(RUN, "r0", "default", parts, 3, begun_ms=clock())
+    await bench.shard.submit([run])
+    assert not (await bench.shard.purge("flow")).done
+    clock.advance(1)
+    later = structs.replace(run, run_id="r1", begun_ms=clock())
+    other = structs.replace(later, run=RunName("other", 0, 0))
+    submitted = await bench.shard.submit([later, other])
+    assert [each.outcome for each in submitted.results] == ["run_conflict", "accepted"]
+    while not (await bench.shard.purge("flow")).done:
+        pass
 
 
 async def test_purge_that_comes_late_spares_a_later_flow_of_the_same_name(bench: Bench) -> None:

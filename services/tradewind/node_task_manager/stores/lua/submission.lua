@@ -84,8 +84,9 @@ do
   function submission.end_lost_run(run)
     local stop = stopping.system_mark('the scheduler has lost this run, and given its number to another')
     for _, id in ipairs(component_ids(run.run)) do
-      local comp = flow_runs.begun_at(run.run, id) < run.begun_ms and component(run.run, id)
-      if comp then stopping.component(comp, stop) end
+      -- While a run is being purged, some of its components may have no record any more.
+      local comp = component(run.run, id)
+      if comp and flow_runs.begun_at(run.run, id) < run.begun_ms then stopping.component(comp, stop) end
     end
   end
 
