@@ -23,6 +23,7 @@ from tradewind.server.access.identity import effective_user_id
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import require_identifiers
 from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.sizes import size_of
 from tradewind.server.streams import OpenStreams
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -166,7 +167,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
             elif message.HasField("head"):
                 raise InvalidInput([Violation("head", "must be in the first message only")])
             parameters += message.parameters_json
-            size += sum(len(text) if text.isascii() else len(text.encode()) for text in message.parameters_json)
+            size += sum(map(size_of, message.parameters_json))
             if len(parameters) > head.total:
                 raise InvalidInput([Violation("head.total", f"is {head.total}, but more items were sent")])
             if size > ad_hoc_checks.MAX_BATCH_BYTES:

@@ -25,6 +25,7 @@ from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.json_depth import check_depth
 from tradewind.server.metrics import SWITCH
+from tradewind.server.sizes import size_of
 from tradewind.server.timestamps import milliseconds, set_timestamp
 
 _LEVELS = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}
@@ -74,7 +75,7 @@ def completion(at: int, message: work_pb2.NodeTaskCompletion, shards: Collection
 def _output_fault(outputs: Sequence[tuple[str, str]]) -> TaskError | None:
     size = 0
     for handle, value in outputs:
-        size += len(value) if value.isascii() else len(value.encode())
+        size += size_of(value)
         try:
             _json.decode(value)
             check_depth(value)

@@ -13,6 +13,7 @@ from tradewind.node_task_manager.domain.retry import RetryRequest
 from tradewind.node_task_manager.ports.reading import NodeTaskReader
 from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.workers import Ready
+from tradewind.server.sizes import size_of
 
 MAX_INPUT_BYTES = 3 * 1024 * 1024
 
@@ -108,7 +109,7 @@ async def read_inputs(
 
     Raises InputsTooLarge as soon as all together exceed `limit` bytes.
     """
-    size = sum(len(value) if value.isascii() else len(value.encode()) for _, value in pairs)
+    size = sum(size_of(value) for _, value in pairs)
     found: dict[int, str] = {}
     for first in range(0, len(pairs), 16):
         wanted = [at for at, value in pairs[first : first + 16] if value == ELSEWHERE]

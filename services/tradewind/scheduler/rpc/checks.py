@@ -102,8 +102,3 @@ def chosen(path: str, numbers: Iterable[Any], meanings: Mapping[Any, Meaning]) -
     ]
     require(faults)
     return frozenset(meanings[number] for number in numbers)
-
-
-def bytes_of(text: str) -> int:
-    """Return how many bytes a text takes in UTF-8."""
-    return len(text) if text.isascii() else len(text.encode())

@@ -9,13 +9,14 @@ from google.protobuf.message import Message
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.flow_record import REMEMBERED_MS, RememberedRequest
-from tradewind.scheduler.rpc.checks import bytes_of, every, require
+from tradewind.scheduler.rpc.checks import every, require
 from tradewind.scheduler.rpc.times import seconds_of
 from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
 from tradewind.server.access.identity import request_owner
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier, is_identifier, request_id_faults
 from tradewind.server.json_depth import check_depth
+from tradewind.server.sizes import size_of
 
 MAX_ITEMS = 10_000
 LONGEST_WAIT_S = 3600.0
@@ -106,7 +107,7 @@ def _item_faults(path: str, flow_id: str, inputs_json: str) -> list[Violation]:
 
 
 def _inputs_fault(path: str, inputs_json: str) -> Violation | None:
-    size = bytes_of(inputs_json)
+    size = size_of(inputs_json)
     if size > LARGEST_INPUTS:
         return Violation(path, f"{size} bytes; at most {LARGEST_INPUTS} (1 MiB)")
     try:

@@ -5,7 +5,6 @@ from typing import TypeAlias
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.beginning import BeginOutcome
-from tradewind.scheduler.rpc.checks import bytes_of
 from tradewind.scheduler.use_cases.faults import (
     cycle_not_found,
     flow_deleting,
@@ -16,6 +15,7 @@ from tradewind.scheduler.use_cases.faults import (
 from tradewind.scheduler.use_cases.run_cycles import RunResult
 from tradewind.scheduler.use_cases.sink_outputs import Outputs
 from tradewind.server.faults import Aborted, Fault
+from tradewind.server.sizes import size_of
 
 LARGEST_OUTPUTS = 2 * 1024 * 1024
 """In bytes."""
@@ -69,5 +69,5 @@ def _size(outputs: Sequence[tuple[str, Outputs]]) -> int:
     for node_id, values in outputs:
         size += _NODE_FRAME + len(node_id)
         for handle, value in values:
-            size += _VALUE_FRAME + bytes_of(handle) + bytes_of(value)
+            size += _VALUE_FRAME + size_of(handle) + size_of(value)
     return size

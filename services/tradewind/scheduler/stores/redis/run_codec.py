@@ -32,6 +32,7 @@ from tradewind.scheduler.stores.redis.note_codec import note_field, notes_after
 Field = str | int
 
 _COMPONENT = component_field("")
+_end_text = ",".join(["{}"] * len(ComponentEnd._fields)).format
 _LARGE = frozenset({MEMORY, RESULT})
 _NO_STOP = StopRequest("", "", 0)
 
@@ -154,7 +155,7 @@ def update_fields(state: ChainState, names: Collection[str]) -> list[Field]:
     fields: list[Field] = []
     for name in names:
         if name.startswith(_COMPONENT):
-            fields += (name, "{},{},{},{},{}".format(*state.components[name[len(_COMPONENT) :]]))
+            fields += (name, _end_text(*state.components[name[len(_COMPONENT) :]]))
         elif name == REASON:
             fields += (name, state.reason)
         elif name == SUBMITTED:
