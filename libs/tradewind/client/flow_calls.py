@@ -183,6 +183,7 @@ class FlowCalls:
     ) -> list[Started | TradewindError]:
         """Run many cycles now, for Client.run_flows."""
         seconds, calls = seconds_of(wait), self._connection.to_scheduler
+        with_outputs = seconds > 0
         results: list[Started | TradewindError] = []
         # Encoded before they are cut into messages: a codec makes inputs larger.
         encoded = map(calls.encode, map(_item, as_list(requests, "requests")))
@@ -191,13 +192,13 @@ class FlowCalls:
                 pb.RunFlowsRequest,
                 items=items,
                 wait=duration(seconds),
-                include_outputs=seconds > 0,
+                include_outputs=with_outputs,
                 **calls.request_id_fields(None, seconds),
             )
             answer = await calls.call(self._connection.scheduler.RunFlows, request, extra=seconds)
             for result in answer.results:
                 if result.HasField("cycle"):
-                    results.append(Started(result, with_outputs=request.include_outputs))
+                    results.append(Started(result, with_outputs=with_outputs))
                 else:
                     results.append(error_of_reason(result.error_reason, result.error_message))
         return results

@@ -9,7 +9,7 @@ from tradewind.scheduler.domain.sub_flow import Event
 from tradewind.scheduler.ports.peers import EventStream, PeerUnavailable
 from tradewind.scheduler.use_cases.background import Background
 
-_ACK_S = 0.05
+_ACK_S = 0.2
 
 
 class Batch:
@@ -30,7 +30,7 @@ class Batch:
 
 
 class Acks:
-    """Acknowledges batches in the order in which they came, all those of 50 ms in one message.
+    """Acknowledges batches in the order in which they came, all those of 0.2 s in one message.
 
     Nobody waits for an acknowledgement, and each costs the node task manager a script.
     """
