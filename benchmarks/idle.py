@@ -19,7 +19,8 @@ from benchmarks.tradewind_side import PROCESSES, TradewindSide, started
 from tradewind.client import Client
 
 FLOWS = 1000
-_SETTLE_S = 5.0
+_SETTLE_S = 60.0
+"""Until the doctor has looked through the flows once, 200 records a second."""
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
 from msgspec import structs
 
-from tests.stores.node_task_manager.shards import RUN, Bench, only_component, plan_of
+from tests.servers import RedisServer
+from tests.stores.node_task_manager.shards import RUN, Bench, only_component, plan_of, redis_shard
 from tradewind.node_task_manager.domain.component import ComponentStatus, Release, RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
@@ -12,6 +13,7 @@ from tradewind.node_task_manager.ports.events import ComponentEvent
 from tradewind.node_task_manager.ports.node_tasks import Purge
 from tradewind.node_task_manager.ports.reading import Line, Progress
 from tradewind.node_task_manager.ports.work import Assignment, Effects, Outcome, OutcomeKind, Vacancy
+from tradewind.server.clock import ManualClock
 
 
 def failed(assignment: Assignment, code: str = "NODE_ERROR") -> Outcome:
