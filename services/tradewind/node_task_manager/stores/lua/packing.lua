@@ -3,6 +3,7 @@
 local packing = {}
 do
   local MOST, NONE = 1000, {}
+  -- Of edge, stop and slots, which follow one another in the state of a node task: few have any of them.
   local NO_THREE = string.rep(cmsgpack.pack(nil), 3)
   -- What MessagePack puts before a text of up to 31 bytes, by its length, and before a list of up to 15 values, likewise.
   local TEXT, LIST = {}, {}

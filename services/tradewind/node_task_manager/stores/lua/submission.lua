@@ -64,7 +64,8 @@ do
         end
       end
     end
-    -- A run is no text.
+    -- MGET finds no value at the keys of runs, which are hashes: what it has not found are runs, counted as often as they
+    -- were asked for.
     existing_runs = found
   end
 
