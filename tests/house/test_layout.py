@@ -29,6 +29,7 @@ PURE = {
     "tradewind.server.schedules.event_filter",
     "tradewind.server.schedules.grids",
     "tradewind.server.schedules.schedule",
+    "tradewind.server.sizes",
 }
 # Modules of the standard library that would bring in a clock, chance, the environment or an event loop.
 IMPURE = {"asyncio", "logging", "os", "random", "secrets", "socket", "subprocess", "threading", "time", "uuid"}

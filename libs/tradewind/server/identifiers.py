@@ -19,7 +19,7 @@ def is_identifier(value: str) -> bool:
 
 def check_identifier(path: str, value: str) -> Violation | None:
     """Return what is wrong with the identifier in field `path`, or None when it is fine."""
-    if _matches(value) is not None:
+    if is_identifier(value):
         return None
     if not value:
         return Violation(path, "must not be empty")

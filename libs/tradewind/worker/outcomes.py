@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.server.sizes import size_of
 from tradewind.worker.notes import Line
 from tradewind.worker.outputs import Ending
 
@@ -24,7 +25,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
             return len(self.ending.form_json.encode())
         size = 0
         for _, text in self.ending:
-            size += len(text) if text.isascii() else len(text.encode())
+            size += size_of(text)
         return size
 
     def write(self, message: work_pb2.NodeTaskCompletion) -> None:

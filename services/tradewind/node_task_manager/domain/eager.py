@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.server.sizes import size_of
 
 MAX_STEPS = 64
 MAX_BYTES = 64 * 1024
@@ -24,7 +25,7 @@ class EagerStep:
         """Its approximate size in bytes."""
         node = self.node
         texts = (self.after, self.handle, node.node_id, node.node_type, node.config_json, self.input_handle)
-        return _STEP_BYTES + sum(len(text.encode()) for text in texts)
+        return _STEP_BYTES + sum(map(size_of, texts))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

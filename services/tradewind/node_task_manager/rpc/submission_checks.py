@@ -38,8 +38,8 @@ def submission(
 
 
 def _run_faults(message: component_pb2.RunSubmission, run: RunSubmission) -> list[Violation]:
-    # No generators, and no field of the message that was parsed: nearly all runs are without fault, and they come by
-    # the hundred.
+    # No generators, and of the message only what the parsed run does not say: nearly all runs are without fault, and
+    # they come by the hundred.
     ids = [component_id for component_id, _ in run.components]
     faults = [
         check_identifier("flow_id", run.run.flow_id),

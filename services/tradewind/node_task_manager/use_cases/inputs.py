@@ -53,9 +53,7 @@ def unassignable_outcome(given: Assignment, why: LookupError | InputsTooLarge) -
 
 def has_all_inputs(assignment: Assignment) -> bool:
     """Say whether every value came with the assignment."""
-    if assignment.inputs:
-        return not assignment.inputs_outside and ELSEWHERE not in [value for _, value in assignment.inputs]
-    return not assignment.inputs_outside
+    return not assignment.inputs_outside and ELSEWHERE not in [value for _, value in assignment.inputs]
 
 
 def ready(
