@@ -78,6 +78,21 @@ async def test_node_task_stopped_before_assignment_never_begins(bench: Bench) ->
     assert (line.nodes, line.terminated, worker.room) == ([], [], 10)
 
 
+async def test_worker_that_gets_node_task_again_has_as_much_room_as_before(bench: Bench) -> None:
+    """It did not hear of the first attempt before its lease lapsed, and ends it without a report."""
+    worker, line = await bench.connect()
+    await bench.accepted(await bench.save("a", "b"))
+    await until(lambda: len(line.nodes) == 2, "the nodes are handed out")
+    room = worker.room
+    bench.clock.advance(31_000)
+    bench.dispatcher.apply(await bench.store.reap())
+    bench.dispatcher.request_claim()
+    await until(lambda: len(line.nodes) == 4, "they are handed out again")
+    await bench.settled()
+    assert worker.room == room
+    assert {held.attempt for _, held in worker.held.values()} == {2}
+
+
 @pytest.mark.parametrize("size", [1, 5000])
 async def test_wrong_plan_in_cache_fails_only_its_node(bench: Bench, size: int) -> None:
     worker, line = await bench.connect()

@@ -90,6 +90,12 @@ class ConnectedWorker:
             return []
         return [each for each in self.held_in(shard) if each.nonce in self.unnamed]
 
+    def release_earlier(self, shard: int, latest: Mapping[str, str]) -> None:
+        """Note that it holds only these attempts, nonces by node task: it ends an earlier one without a report."""
+        for nonce, (at, held) in list(self.held.items()):
+            if at == shard and latest.get(held.task_id, nonce) != nonce:
+                self.release(nonce)
+
     def release(self, nonce: str) -> None:
         """Note that it no longer holds this lease."""
         self.held.pop(nonce, None)

@@ -96,6 +96,7 @@ class Delivery:
     ) -> list[tuple[ConnectedWorker, Assignment]]:
         held: list[tuple[ConnectedWorker, Assignment]] = []
         gone: dict[ConnectedWorker, list[Held]] = {}
+        again: dict[ConnectedWorker, dict[str, str]] = {}
         number = self._shard.number
         present = {worker for worker in recipients.values() if worker in self._pool}
         for assignment in assignments:
@@ -104,8 +105,13 @@ class Delivery:
             if worker in present:
                 worker.held[assignment.nonce] = (number, token)
                 held.append((worker, assignment))
+                if assignment.attempt > 1:
+                    again.setdefault(worker, {})[token.task_id] = token.nonce
             else:
                 gone.setdefault(worker, []).append(token)
+        for worker, latest in again.items():
+            worker.release_earlier(number, latest)
+            self._pool.refresh(worker)
         for worker, lost in gone.items():
             self._report(Report(worker, given_back=lost))
         return held
