@@ -32,6 +32,8 @@ class Users:
         self._workers = workers
         self._numbers = itertools.count()
         self._deletions: Counter[str] = Counter()
+        self._answered: set[str] = set()
+        """Batches whose submission will not be repeated: a repetition after the deletion would be a new batch."""
         self._make_flow = FlowMaker(draw).make
         self.triggers = TriggerUsers(draw, client, now_ms, loses_writes=loses_writes)
         self.followers = Followers(client)
@@ -208,6 +210,7 @@ class Users:
     async def submit_batch(self, _: str) -> None:
         batch = await self._client.submit_batch("each", [{"item": at} for at in range(self._draw.choice((1, 5, 20)))])
         self.followers.follow_batch(batch.batch_id)
+        self._answered.add(batch.batch_id)
 
     async def watch_node(self, flow_id: str) -> None:
         if task := await self._open_node_task(flow_id):
@@ -220,7 +223,7 @@ class Users:
 
     async def delete_batch(self, _: str) -> None:
         async for batch in self._client.list_batches():
-            if batch.ended:
+            if batch.ended and batch.batch_id in self._answered:
                 await self._client.delete_batch(batch.batch_id)
                 return
 
