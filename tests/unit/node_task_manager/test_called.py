@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests.unit.node_task_manager.conftest import Bench
+from tests.unit.node_task_manager.conftest import Bench, outcome
 from tests.waiting import until
 from tradewind.node_task_manager.domain.called import CalledWorker, RefusalBackoff, caller_of
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
@@ -171,6 +171,45 @@ async def test_node_task_being_handed_over_is_requeued_when_server_stops(
         return a is not None and a.status is NodeTaskStatus.PENDING
 
     await until(queued, "the node is in its queue again")
+
+
+class Shared(Silent):
+    """A worker that accepts everything, and replicas of which this one need not be the one that calls it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ready: list[Ready] = []
+        self.others: list[str] = []
+
+    async def check_in(self, name: str, _keep_ms: int) -> Sequence[str]:
+        return [name, *self.others]
+
+    async def connected(self, _within_s: float) -> bool:
+        return True
+
+    async def execute(self, ready: Sequence[Ready]) -> Answer:
+        self.ready += ready
+        return Answer(accepted=frozenset(each.nonce for each in ready))
+
+
+async def test_end_that_another_replica_heard_of_is_noticed_by_replica_that_gave_the_node_task(bench: Bench) -> None:
+    """A reaper that believes its workers to hold something would look for lapsed leases more often for ever."""
+    shared: Any = Shared()
+    workers = CalledWorkers(
+        bench.dispatchers, bench.pool, shared, shared, lambda _url: shared, Mock(), "replica", grace_s=600
+    )
+    await workers.refresh()
+    await bench.accepted(await bench.save("a"))
+    await until(lambda: shared.ready, "the node is handed over")
+    shared.others = [next(name for name in WORKERS if caller_of("w1", ["replica", name]) == name)]
+    await workers.refresh()
+    (worker,) = bench.pool
+    assert (worker.reachable, list(worker.held)) == (False, [shared.ready[0].nonce])
+    _, ended = outcome(shared.ready[0])
+    await bench.store.complete([ended])
+    await workers.refresh()
+    assert worker.held == {}
+    await workers.stop()
 
 
 def test_server_stop_allows_time_for_execute_calls_to_finish() -> None:

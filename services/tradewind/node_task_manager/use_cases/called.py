@@ -83,12 +83,13 @@ class CalledWorkers:
             mine = worker in self._pool and caller_of(listing.worker_id, replicas) == self._name
             if mine and not worker.mine:
                 await self._adopt(worker)
-            elif mine:
-                await self._recount(worker)
-            elif worker.mine:
+                continue
+            if worker.mine and not mine:
                 worker.mine = False
                 self._pool.changed(worker)
                 self._pool.refresh(worker)
+            # The ends of what this process gave a worker may be reported to the one that calls it now.
+            await self._recount(worker)
         return False
 
     async def leave(self) -> None:
