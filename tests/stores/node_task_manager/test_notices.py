@@ -11,7 +11,7 @@ from tradewind.node_task_manager.domain.component import Release, RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
-from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode, RunIf
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.reading import Progress
@@ -152,6 +152,20 @@ async def test_skipping_a_withheld_component_does_not_silence_a_later_run_of_the
     await bench.shard.submit([structs.replace(run, run_id="r1", begun_ms=bench.clock())])
     await fail(bench, *await bench.take())
     assert [fact.kind for fact in await facts(bench)] == [NotificationKind.CYCLE_FAILED]
+
+
+async def test_skipping_a_withheld_component_still_notifies_of_a_node_that_failed_before(bench: Bench) -> None:
+    plan, name = plan_of("a>b c", run_if={"b": RunIf.ALL_DONE}), RunName("flow", 0, 0)
+    await bench.shard.save(plan)
+    run = RunSubmission(name, "r0", USER, (("0", plan.digest),), 3, begun_ms=bench.clock(), withheld=("0",))
+    await bench.shard.submit([run])
+    await bench.shard.terminate("flow:0:0:a", "0", 0, "not this time", "bob")
+    await fail(bench, *await bench.take())
+    assert await facts(bench) == []
+    await bench.shard.release(name, "r0", [Release("0", skip="not needed")])
+    assert [(fact.kind, fact.total, fact.failed) for fact in await facts(bench)] == [
+        (NotificationKind.CYCLE_FAILED, 3, 1)
+    ]
 
 
 @pytest.mark.parametrize(("by", "told"), [("ann", []), ("system", ["too slow"])])

@@ -318,7 +318,7 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
             self._notify_end(component, self._plans[component.plan].nodes[0].node_type, only, given_up=given_up)
             self.on_news(f"f:{component.run}")
             return
-        if owner not in self._unwanted:
+        if component.failed or owner not in self._unwanted:
             self._notify_component(component)
         if all(self._components[owner[0], at].finished_at for at in self._runs[owner[0]].policy):
             self._to_clean[owner[0]] = self._clock() + self._limits.settle_ms
