@@ -241,6 +241,8 @@ async def test_trigger_dies_with_its_last_permitted_failure(bench: Bench) -> Non
     assert settled.heads == {PARTITION: Heads()}
     tick = await bench.found("tick")
     assert (tick.status, tick.failures, tick.last_error) == (TriggerStatus.DEAD, 4, "hopeless")
+    (firing,), _ = await bench.queues.firings(PARTITION, "", "", 10)
+    assert (firing.trigger_id, firing.outcome, firing.error) == ("tick", "dead", "hopeless")
     bench.clock.advance(HOUR)
     assert await bench.claim() == []
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.machines import StoreMachine, run_histories, together
@@ -55,6 +55,7 @@ schedules = st.builds(
     end_ms=st.sampled_from([0, 0, START + 30_000]),
     max_firings=st.integers(0, 2),
 )
+ANSWERS = ("ack", "ack", "finish", "nack", "nack", "give back", "none")
 picks = st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True)
 
 Stores = tuple[BothPorts, QueueStore]
@@ -87,6 +88,12 @@ class QueueTwins(StoreMachine):
             return str(refusal)
         except QueueFull:
             return "full"
+
+    @initialize(kept=st.lists(schedules, min_size=2, max_size=2), listens=schedules)
+    def begin(self, kept: list[Schedule], listens: Schedule) -> None:
+        """Begin with two triggers of any kind and one for events, as many as a queue may have."""
+        for id, schedule in zip(IDS, [*kept, replace(listens, kind=OnEvent("tick", EventFilter("")))], strict=False):
+            self.save("q", id, schedule, 0, "1")
 
     @rule(queue=queues, id=ids, schedule=schedules, epoch=st.sampled_from([0, 0, 0, 1]), payload=st.sampled_from("12"))
     def save(self, queue: str, id: str, schedule: Schedule, epoch: int, payload: str) -> None:
@@ -132,6 +139,24 @@ class QueueTwins(StoreMachine):
         order = ClaimOrder(Subscription(0, SHARED, "s1"), limit, lease_ms, f"n{next(self.nonces)}")
         (claims,) = self.both(lambda triggers, _: triggers.of_queue(queue).claim_due([order]))
         self.tokens += [(queue, due.token) for due in claims.due]
+
+    @rule(queue=queues, limit=st.integers(1, 3), answer=st.sampled_from(ANSWERS), times=st.integers(1, 3))
+    def deliver(self, queue: str, limit: int, answer: str, times: int) -> None:
+        """Claim what is due next and answer it at once, several times."""
+        for _ in range(times):
+            _, survey = self.run(self.stores[0][0].of_queue(queue).poll([], survey=0))
+            if survey.heads.due_ms is not None:
+                self.clock.advance(max(0, survey.heads.due_ms - self.clock.now_ms()))
+            known = len(self.tokens)
+            self.claim(queue, limit, 1000)
+            claimed = list(range(len(self.tokens) - known))
+            match answer:
+                case "ack" | "finish":
+                    self.ack(claimed, None, answer == "finish")
+                case "nack":
+                    self.nack(claimed, 0)
+                case "give back":
+                    self.give_back(claimed)
 
     @precondition(lambda self: self.tokens)
     @rule(picks=picks, later=st.sampled_from([None, 500]), finished=st.booleans())

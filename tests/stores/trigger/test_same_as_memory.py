@@ -53,6 +53,7 @@ windowed = st.builds(
 schedules = kinds.map(Schedule) | windowed
 payloads = st.sampled_from(["", "{}", '"ü"'])
 delays = st.sampled_from([0, 1, 499, 1000, 30_000])
+ANSWERS = ["ack", "ack", "finish", "ack until later", "nack", "nack", "postpone", "extend", "give back", "none"]
 picks = st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True)
 
 
@@ -138,6 +139,28 @@ class Twins(TwinStores[BothPorts]):
         if claims.survey is not None:
             self.receivers[subscription.partition] = subscription
         self.tokens += [due.token for due in claims.due]
+
+    @rule(limit=st.integers(1, 3), answer=st.sampled_from(ANSWERS), times=st.integers(1, 3), ms=delays)
+    def deliver(self, limit: int, answer: str, times: int, ms: int) -> None:
+        """Let the receiver claim what is due next and answer it at once, several times."""
+        for _ in range(times):
+            self.advance_to_the_next_event(0)
+            known = len(self.tokens)
+            self.claim_as(self.receivers[0], limit, 1000)
+            claimed, session = list(range(len(self.tokens) - known)), self.receivers[0].session
+            match answer if claimed else "":
+                case "ack":
+                    self.ack(claimed, None, False, session)
+                case "finish":
+                    self.ack(claimed, ms, True, session)
+                case "ack until later":
+                    self.ack(claimed, ms, False, session)
+                case "nack" | "postpone":
+                    self.nack(claimed, ms, answer == "postpone", session)
+                case "extend":
+                    self.extend(claimed, ms)
+                case "give back":
+                    self.give_back(claimed, session)
 
     @precondition(lambda self: self.tokens)
     @rule(picks=picks, later=st.none() | delays, finished=st.booleans(), session=sessions)

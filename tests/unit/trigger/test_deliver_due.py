@@ -140,13 +140,14 @@ async def test_idle_delivery_only_polls_at_intervals() -> None:
 
 async def test_next_poll_finds_trigger_whose_wake_was_lost() -> None:
     scene = Scene(CountingStore(), poll_s=0.05)
-    await scene.delivery.subscribe([(PARTITION, 1)])
+    await scene.delivery.subscribe([(partition, 1) for partition in range(16)])
     waiting = asyncio.create_task(scene.next())
     await asyncio.sleep(0)
 
     await scene.save("unannounced", notify=False)
 
     assert ids(await waiting) == ["unannounced"]
+    assert PARTITION not in scene.store.surveyed, "it was found before its partition was looked at more closely"
     await scene.end()
 
 
