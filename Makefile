@@ -18,8 +18,8 @@ CODE := $(wildcard libs services examples benchmarks tests tools)
 IMAGE := protos/released.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test chaos soak fuzz lives lint lint-style lint-types lint-imports lint-protos format protos release-image \
-	bench bench-claims bench-schedules bench-timers constraints clean
+.PHONY: help setup setup-dev demo test chaos soak fuzz lives histories lint lint-style lint-types lint-imports \
+	lint-protos format protos release-image bench bench-claims bench-schedules bench-timers constraints clean
 
 help:  ## List the targets
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +45,9 @@ fuzz: $(DEV)  ## Send every RPC random messages for five minutes; FUZZ_SECONDS c
 
 lives: $(DEV)  ## Let the whole engine live random lives for five minutes; LIVES_SECONDS and LIVES_SEED choose
 	$(BIN)/pytest -m lives -s tests/system/lives $(ARGS)
+
+histories: $(DEV)  ## Compare memory and Redis over random histories, HISTORIES times as many as the tests do (20)
+	HISTORIES=$${HISTORIES:-20} $(BIN)/pytest -n 3 --dist worksteal tests/stores/*/test_*same*.py $(ARGS)
 
 lint: lint-style lint-types lint-imports lint-protos  ## Check style, types, imports and the contract
 

@@ -1,6 +1,10 @@
-"""Random operations on stores, one of them in Redis, driven by Hypothesis in `tests/stores/*/test_same*.py`."""
+"""Random operations on stores, one of them in Redis, driven by Hypothesis in `tests/stores/*/test_*same_as_memory.py`.
+
+`make histories` runs HISTORIES times as many, 20 by default.
+"""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
@@ -11,6 +15,9 @@ from tests.servers import RedisServer
 from tradewind.server.clock import ManualClock
 
 Store = TypeVar("Store")
+
+HISTORIES = int(os.environ.get("HISTORIES", "1"))
+"""How many times as many histories to run."""
 
 OTHER_KINDS = 3
 """One history runs on each other kind of store for this many on the embedded one: all of them run the same scripts."""
@@ -68,7 +75,8 @@ async def together(*reads: Awaitable[Any]) -> list[Any]:
 def run_histories(
     make: Callable[[RedisServer], StoreMachine], server: RedisServer, examples: int, *, steps: int = 40
 ) -> None:
-    """Run so many random histories on the embedded store, and fewer on other kinds of store."""
+    """Run so many random histories on the embedded store (times HISTORIES), and fewer on other kinds of store."""
+    examples *= HISTORIES
     if server.kind != "embedded":
         examples = -(-examples // OTHER_KINDS)
     run_state_machine_as_test(

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from tests.servers import RedisServer, RedisServers, redis_kinds
+from tests.stores.machines import HISTORIES
 from tests.stores.node_task_manager.both import RETRIES
 from tests.stores.node_task_manager.doctors import findings
 from tests.stores.node_task_manager.invariants import check_invariants, check_nothing_left, expire_all
@@ -32,7 +33,7 @@ WHOLE = Limits(
     output_bytes=OUTPUT_BYTES,
 )
 CUT = replace(WHOLE, records_per_script=3)
-SEEDS = {"embedded": 20, "cluster": 5, "system": 5}
+SEEDS = {"embedded": 20 * HISTORIES, "cluster": 5 * HISTORIES, "system": 5 * HISTORIES}
 CHUNKS = [(kind, first) for kind in redis_kinds() for first in range(0, SEEDS[kind], 5)]
 
 

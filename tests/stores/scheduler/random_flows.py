@@ -80,11 +80,12 @@ class RandomFlows(TwinStores[Stores]):
             for state in self.run(self.memory.cycles.newest(flow_id, None, 50)):
                 self.seen[state.name] = state
 
-    @initialize(overlap=overlaps)
-    def begin_with_flows(self, overlap: OverlapPolicy) -> None:
-        for flow_id in IDS:
-            made = registration(flow_id, overlap=overlap)
+    @initialize(overlap=overlaps, chosen=st.lists(schedules, min_size=len(IDS), max_size=len(IDS)))
+    def begin_with_running_flows(self, overlap: OverlapPolicy, chosen: list[ScheduleDefinition]) -> None:
+        for flow_id, schedule in zip(IDS, chosen, strict=True):
+            made = registration(flow_id, schedule=schedule, overlap=overlap, keep_cycles=2)
             self.both(lambda store, made=made: store.flows.register(made))  # type: ignore[misc]
+            self.change_status(flow_id, FlowStatus.RUNNING, 0, "")
 
     @rule(
         flow_id=ids,

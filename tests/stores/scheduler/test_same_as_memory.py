@@ -13,7 +13,7 @@ from tests.servers import RedisServer
 from tests.stores.machines import run_histories, together
 from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Stores, with_ends
 from tests.stores.scheduler.random_beginnings import RandomBeginnings
-from tests.stores.scheduler.random_flows import IDS, ids, offsets, picks
+from tests.stores.scheduler.random_flows import IDS, SETTLE_MS, ids, offsets, picks
 from tradewind.scheduler.domain.chain_state import (
     ERROR,
     MEMORY,
@@ -78,6 +78,45 @@ class Twins(RandomBeginnings):
         state = self.picked(pick)
         final = structs.replace(state, version=state.version + offset, status=status, reason=reason)
         self.write(RunUpdate(final, (STATUS, REASON), log=LogText(LogLevel.INFO, f"ended {status}")))
+
+    @rule(
+        flow_id=ids,
+        times=st.integers(1, 3),
+        late=st.sampled_from([0, 0, 0, 5000]),
+        status=st.sampled_from([None, None, CycleStatus.COMPLETED, CycleStatus.FAILED]),
+    )
+    def run_on_schedule(self, flow_id: str, times: int, late: int, status: CycleStatus | None) -> None:
+        """Let the next planned times of a running flow come, and its cycles end, if `status` says how."""
+        for _ in range(times):
+            flow = self.flow(flow_id)
+            if flow is None or flow.next_execution_ms <= 0:
+                return
+            self.clock.advance(max(0, flow.next_execution_ms + late - self.clock.now_ms()))
+            self.begin_on_schedule(flow_id, 0, 0, 0, None)
+            self.begin_queued([flow_id])
+            if status is not None:
+                self.end_all(flow_id, status)
+
+    @rule(flow_id=ids, minutes=st.integers(1, 4), most=st.integers(1, 3), status=endings)
+    def run_backfill(self, flow_id: str, minutes: int, most: int, status: CycleStatus) -> None:
+        """Backfill a time, and let the first cycles of it begin and end."""
+        self.backfill(flow_id, minutes, most, None)
+        for _ in range(2):
+            self.begin_backfill(flow_id, 0, 0)
+            self.end_all(flow_id, status)
+
+    @rule(flow_id=ids, status=endings)
+    def end_and_trim(self, flow_id: str, status: CycleStatus) -> None:
+        """End all cycles of a flow, and remove those that it keeps no longer."""
+        self.end_all(flow_id, status)
+        self.advance(SETTLE_MS)
+        self.tidy(flow_id, 0)
+
+    def end_all(self, flow_id: str, status: CycleStatus) -> None:
+        """End all cycles of a flow that run."""
+        for state in self.run(self.memory.cycles.newest(flow_id, None, 50)):
+            if state.status is CycleStatus.RUNNING:
+                self.write(RunUpdate(structs.replace(state, status=status), (STATUS,)))
 
     @precondition(lambda self: self.seen)
     @rule(first=picks, second=picks, timeout=st.booleans(), request=st.sampled_from(["", "q1"]))
