@@ -269,6 +269,20 @@ async def test_dead_trigger_that_is_kept_no_longer_leaves_the_list_of_its_queue(
     assert (counts.triggers, counts.dead) == (POLICY.dead_kept, POLICY.dead_kept)
 
 
+async def test_redriving_revives_dead_triggers_and_no_others(bench: Bench) -> None:
+    queue = Bench(bench.store.of_queue("q"), bench.clock, bench.queues)
+    await queue.save("dead")
+    for _ in range(POLICY.max_failures):
+        await queue.nack(*await queue.claim(epoch=SHARED), retry_after_ms=0)
+    await queue.save("alive", 1000)
+
+    assert list(await bench.queues.redrive(PARTITION, "q", ["dead", "alive", "missing"])) == ["dead"]
+
+    revived = await queue.found("dead")
+    assert (revived.status, revived.failures, revived.last_error) == (TriggerStatus.SCHEDULED, 0, "")
+    assert ids(await queue.claim(epoch=SHARED)) == ["dead"]
+
+
 async def test_only_the_newest_dead_letters_are_kept(bench: Bench) -> None:
     for name in ("a", "b", "c", "d"):
         await bench.save(name, 0)
