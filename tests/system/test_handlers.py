@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.system.processes import Shell
 from tests.waiting import until
-from tradewind.client import Client, CycleStatus
+from tradewind.client import Client, CycleStatus, WrongStatus
 from tradewind.flow import Flow
 
 
@@ -69,6 +71,9 @@ async def test_successful_rerun_skips_failure_handlers_and_repeats_finally_nodes
     assert nodes["a"].kept_from == "guarded:0:0:a"
     assert nodes["d"].kept_from == ""
     assert nodes["d"].outputs["outcome"]["status"] == "completed"
+    with pytest.raises(WrongStatus) as refused:
+        await client.rerun_cycle("guarded")
+    assert refused.value.reason == "NOTHING_TO_RERUN"
 
 
 async def test_first_stop_spares_finally_nodes_and_second_stop_ends_them(

@@ -7,7 +7,8 @@ import pytest
 from msgspec import structs
 
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
-from tradewind.scheduler.domain.chain_state import STOP, ChainState, ComponentEnd, StopRequest
+from tradewind.scheduler.domain.chain_state import STATUS, STOP, ChainState, ComponentEnd, StopRequest
+from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.handlers import HANDLERS_MS
 from tradewind.scheduler.domain.submission import ComponentView, StopOrder
 from tradewind.scheduler.ports.peers import PeerUnavailable
@@ -99,6 +100,20 @@ async def test_running_cycle_is_compared_every_30_seconds_and_every_2_while_it_i
     assert (await scheduler.stores.states.try_update(structs.replace(state, stop=stop), [STOP])).ok
     await supervise(scheduler)([run.name], {})
     assert scheduler.stores.data.open[run.name] == scheduler.clock.now_ms() + 2_000
+
+
+async def test_runs_that_have_ended_or_are_gone_are_not_looked_after() -> None:
+    node_tasks = RunningNodeTasks()
+    scheduler = MemoryScheduler(node_tasks)
+    await scheduler.register()
+    run = (await scheduler.run()).state
+    stop = StopRequest("ann", "enough", scheduler.clock.now_ms())
+    ended = structs.replace(run, status=CycleStatus.CANCELLED, stop=stop)
+    assert (await scheduler.stores.states.try_update(ended, [STATUS, STOP])).ok
+    due = scheduler.stores.data.open
+    due.update(dict.fromkeys((run.name, run.name._replace(cycle=99)), scheduler.clock.now_ms()))
+    await supervise(scheduler)(list(due), {})
+    assert (due, node_tasks.orders) == ({}, [])
 
 
 async def test_stop_reaches_nodes_that_handle_the_outcome_after_ten_minutes() -> None:
