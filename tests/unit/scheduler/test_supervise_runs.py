@@ -7,7 +7,15 @@ import pytest
 from msgspec import structs
 
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
-from tradewind.scheduler.domain.chain_state import STATUS, STOP, ChainState, ComponentEnd, StopRequest
+from tradewind.scheduler.domain.chain_state import (
+    REASON,
+    STATUS,
+    STOP,
+    SUBMITTED,
+    ChainState,
+    ComponentEnd,
+    StopRequest,
+)
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.handlers import HANDLERS_MS
 from tradewind.scheduler.domain.submission import ComponentView, StopOrder
@@ -100,6 +108,18 @@ async def test_running_cycle_is_compared_every_30_seconds_and_every_2_while_it_i
     assert (await scheduler.stores.states.try_update(structs.replace(state, stop=stop), [STOP])).ok
     await supervise(scheduler)([run.name], {})
     assert scheduler.stores.data.open[run.name] == scheduler.clock.now_ms() + 2_000
+
+
+@pytest.mark.parametrize("submitted_ms", [0, 1])
+async def test_reason_why_a_run_waited_goes_once_it_runs(submitted_ms: int) -> None:
+    scheduler = MemoryScheduler(RunningNodeTasks())
+    await scheduler.register()
+    run = (await scheduler.run()).state
+    waiting = structs.replace(run, submitted_ms=submitted_ms, reason="the node task manager is away")
+    assert (await scheduler.stores.states.try_update(waiting, [SUBMITTED, REASON])).ok
+    await supervise(scheduler)([run.name], {})
+    state = await scheduler.state(run.name)
+    assert (state.reason, state.submitted_ms) == ("", submitted_ms or scheduler.clock.now_ms())
 
 
 async def test_runs_that_have_ended_or_are_gone_are_not_looked_after() -> None:
