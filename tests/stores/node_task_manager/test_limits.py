@@ -100,60 +100,11 @@ async def test_full_key_does_not_block_other_node_tasks(bench: Bench) -> None:
     assert sorted(taken) == ["free", "n0"]
 
 
-async def test_drop_new_skips_new_node_tasks_of_a_full_key(bench: Bench) -> None:
-    await bench.submit(keyed(1, WhenFull.DROP_NEW))
-    (a,) = await bench.take()
-    assert await bench.statuses(keyed(1)) == {"a": "running", "b": "skipped", "c": "skipped"}
-    (b,) = [task for task in await bench.shard.tasks(["flow:0:0:b"]) if task]
-    assert b.reason == 'key "acct-7" is full (1 of 1 running) and when_full is drop_new'
-    await bench.complete(a)
-    assert await bench.take() == []
-
-
-async def test_keep_newest_skips_older_waiting_node_tasks_of_a_full_key(bench: Bench) -> None:
-    await bench.submit(keyed(1, WhenFull.KEEP_NEWEST))
-    (a,) = await bench.take()
-    assert await bench.statuses(keyed(1)) == {"a": "running", "b": "skipped", "c": "pending"}
-    await bench.complete(a)
-    assert await names(bench) == ["c"]
-
-
 async def test_node_task_that_is_given_back_twice_in_one_call_frees_one_slot(bench: Bench) -> None:
     await bench.submit(keyed(1))
     (a,) = await bench.take()
     assert (await bench.shard.give_back("w1", 0, held(a, a))).results == ("given_back",)
     assert len(await bench.take()) == 1
-
-
-async def test_cancel_oldest_stops_the_oldest_node_task_of_a_full_key(bench: Bench) -> None:
-    await bench.submit(keyed(2, WhenFull.CANCEL_OLDEST, "a b"), flow_id="f")
-    old = await bench.take()
-    bench.clock.advance(10)
-    await bench.submit(keyed(2, WhenFull.CANCEL_OLDEST, "c"), flow_id="g")
-    effects = await bench.shard.claim([Vacancy("w1", 0, 10, ("noop",))])
-    assert [each.task_id for each in effects.terminations] == ["f:0:0:a"]
-    assert effects.assignments == ()
-    await bench.shard.give_back("w1", 0, None)
-    assert "g:0:0:c" in [each.task_id for each in await bench.take()]
-    assert len(old) == 2
-
-
-async def test_cancel_oldest_stops_one_node_task_for_each_new_one(bench: Bench) -> None:
-    many = " ".join(f"n{place:03}" for place in range(250))
-    await bench.submit(keyed(250, WhenFull.CANCEL_OLDEST, many), flow_id="f")
-    assert len(await bench.take(125) + await bench.take(125)) == 250
-    bench.clock.advance(10)
-    newer = keyed(250, WhenFull.CANCEL_OLDEST, many)
-    await bench.submit(newer, flow_id="g")
-
-    stopped: list[str] = []
-    while len(stopped) < 250:
-        stopping = (await bench.shard.claim([Vacancy("w1", 0, 250, ("noop",))])).terminations
-        assert stopping
-        stopped += [each.task_id for each in stopping]
-
-    assert stopped == [f"f:0:0:n{place:03}" for place in range(250)]
-    assert set((await bench.statuses(newer, flow_id="g")).values()) == {"pending"}
 
 
 async def test_lapsed_lease_frees_its_slots(bench: Bench) -> None:

@@ -157,7 +157,7 @@ end
 local function read_rest(record)
   if not record.whole then
     local MORE = {'lost', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
-      'history', 'postponed', 'resumed', 'blocked'}
+      'history', 'postponed', 'resumed', 'blocked', 'judged'}
     record.whole = true
     local values = stored_all(record, MORE)
     for i = 1, #MORE do

@@ -36,12 +36,19 @@ do
     return oldest ~= nil
   end
 
-  -- Skips the first `count` node tasks that wait in the same group.
-  local function skip_waiters(group, count, reason)
-    for _, id in ipairs(call('ZRANGE', base .. 'blocked:' .. group, 0, count - 1)) do
-      local record = task(id)
+  -- Skips the first `count` node tasks that wait for a limit, of whichever group.
+  local function skip_waiters(limit, count, reason)
+    local waiting = {}
+    for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do
+      local ranks = call('ZRANGE', base .. 'blocked:' .. limit .. '|' .. group, 0, count - 1, 'WITHSCORES')
+      for i = 1, #ranks, 2 do waiting[#waiting + 1] = {id = ranks[i], rank = tonumber(ranks[i + 1]), group = group} end
+    end
+    table.sort(waiting, function(a, b) return a.rank < b.rank or (a.rank == b.rank and a.id < b.id) end)
+    for i = 1, math.min(count, #waiting) do
+      local key, record = base .. 'blocked:' .. limit .. '|' .. waiting[i].group, task(waiting[i].id)
       local comp = record and component_of(record)
-      call('ZREM', base .. 'blocked:' .. group, id)
+      call('ZREM', key, waiting[i].id)
+      if call('EXISTS', key) == 0 then slots.forget_group(limit, waiting[i].group) end
       if comp and record.status == 'pending' then
         set(record, 'blocked', '')
         skip(record, comp, reason)
@@ -50,17 +57,17 @@ do
   end
 
   -- Handles a node task for which `limit`, one of its `own` (its name, and how many it lets run), has no room. Each
-  -- node task is judged once, and then waits its turn.
+  -- node task is judged once, before its first attempt, and then waits its turn.
   function when_full.hold_back(record, entry, comp, limit, own, rank)
-    if entry.when_full and string.sub(limit[1], 1, 4) == 'key:' and not read_rest(record).blocked then
-      local group = limit[1] .. '|' .. slots.group_of(limit, entry, comp)
+    if entry.when_full and string.sub(limit[1], 1, 4) == 'key:' and not record.attempt and not read_rest(record).judged then
       local reason = 'key "' .. entry.key .. '" is full (' .. limit[2] .. ' of ' .. limit[2] .. ' running) and when_full is ' .. entry.when_full
       if entry.when_full == 'drop_new' then return skip(record, comp, reason) end
+      set(record, 'judged', '1')
       local newer = reason .. ': ' .. record.id .. ' is newer'
       if entry.when_full == 'keep_newest' then
-        skip_waiters(group, WAITERS, newer)
+        skip_waiters(limit[1], WAITERS, newer)
       elseif not stop_oldest(limit[1], newer) then
-        skip_waiters(group, 1, newer)
+        skip_waiters(limit[1], 1, newer)
       end
     end
     slots.block(record, entry, comp, limit, own, rank)

@@ -97,16 +97,15 @@ class MemoryClaiming(MemoryConsequences):
         if action is WhenFull.DROP_NEW:
             self._skip(task, reason, call)
             return
-        group = self._group(task, limit)
         skipped: list[str] = []
         if action is WhenFull.KEEP_NEWEST:
-            skipped = self._slots.waiting(group)
+            skipped = self._slots.waiting_for(limit.name)
         elif action is WhenFull.CANCEL_OLDEST:
             oldest = self._oldest_holder(limit.name)
             if oldest is not None:
                 self._request_stop(oldest, StopMark(newer, "system", self._clock()), call)
             else:
-                skipped = self._slots.waiting(group)[:1]
+                skipped = self._slots.waiting_for(limit.name)[:1]
         for task_id in skipped:
             self._slots.unblock(task_id)
             self._skip(replace(self._tasks[task_id], blocked=""), newer, call)

@@ -198,7 +198,6 @@ class MemoryLimiting(MemoryClocks):
 
     def _block(self, task: NodeTask, limit: Limit, rank: float) -> list[Group]:
         """Put a node task aside; return its groups under the other limits, where it leaves room for another."""
-        self._private[task.task_id].judged = True
         self._tasks[task.task_id] = replace(task, blocked=limit.name)
         self._slots.block(self._group(task, limit), task.task_id, rank)
         if isinstance(limit.most, KeyRate):
@@ -206,10 +205,14 @@ class MemoryLimiting(MemoryClocks):
         return [group for group in self._groups(task) if group.limit.name != limit.name]
 
     def _when_full(self, task: NodeTask, limit: Limit) -> tuple[WhenFull, str]:
-        """What happens to a node task that a limit holds back, and why; each node task is judged once."""
-        concurrency = self._node(task).concurrency
-        if concurrency is None or not limit.name.startswith("key:") or self._private[task.task_id].judged:
+        """What happens to a node task that a limit holds back, and why.
+
+        Each is judged once, before its first attempt.
+        """
+        concurrency, private = self._node(task).concurrency, self._private[task.task_id]
+        if concurrency is None or not limit.name.startswith("key:") or task.attempt or private.judged:
             return WhenFull.WAIT, ""
+        private.judged = True
         most, when_full = limit.most, concurrency.when_full
         return when_full, f'key "{concurrency.key}" is full ({most} of {most} running) and when_full is {when_full}'
 

@@ -69,6 +69,11 @@ class MemorySlots:
         found = self._blocked.get(group, {})
         return sorted(found, key=lambda task_id: (found[task_id], task_id))
 
+    def waiting_for(self, limit: str) -> list[str]:
+        """Return the node tasks that wait for a limit, of all groups, in queue order."""
+        ranks = {task_id: rank for group in self.groups(limit) for task_id, rank in self._blocked[group].items()}
+        return sorted(ranks, key=lambda task_id: (ranks[task_id], task_id))
+
     def blocked(self, user: str) -> int:
         """Return how many node tasks of a user wait for limits."""
         return sum(len(waiting) for group, waiting in self._blocked.items() if group.user == user)
