@@ -1,5 +1,6 @@
 """The order of claims: users take turns, and each user's urgent and old node tasks go first; queues are bounded."""
 
+import pytest
 from msgspec import structs
 
 from tests.no_writes import refusing_writes
@@ -93,12 +94,15 @@ async def test_new_users_do_not_deprive_waiting_users_of_turns(bench: Bench) -> 
     assert sum(name.startswith("bea") for name in taken) == 2
 
 
-async def test_user_queue_is_bounded_and_a_refused_run_leaves_no_records(
-    store: RedisServer | None, bench: Bench
-) -> None:
+@pytest.fixture
+def bounded(store: RedisServer | None, clock: ManualClock) -> Bench:
+    """A shard in which three ready node tasks of a user may wait."""
     limits = Limits(user_queue=3)
-    clock = bench.clock
-    bench = Bench(memory_shard(clock, limits) if store is None else redis_shard(store, clock, limits), clock)
+    return Bench(memory_shard(clock, limits) if store is None else redis_shard(store, clock, limits), clock)
+
+
+async def test_user_queue_is_bounded_and_a_refused_run_leaves_no_records(bounded: Bench) -> None:
+    bench = bounded
     assert await bench.submit(plan_of("a b"), cycle=0) == "accepted"
     assert await bench.submit(plan_of("a b"), cycle=1) == "queue_full"
     assert await bench.statuses(plan_of("a b"), cycle=1) == {"a": "-", "b": "-"}
@@ -109,12 +113,26 @@ async def test_user_queue_is_bounded_and_a_refused_run_leaves_no_records(
     # Runs that come together count together.
     await bench.take()
     of_bob, of_cal = (
-        RunSubmission(RunName(user, 9, 0), "r9", user, (("0", plan_of("a b").digest),), 3, begun_ms=clock())
+        RunSubmission(RunName(user, 9, 0), "r9", user, (("0", plan_of("a b").digest),), 3, begun_ms=bench.clock())
         for user in ("bob", "cal")
     )
     later = structs.replace(of_bob, run=RunName("bob", 10, 0))
     submitted = await bench.shard.submit([of_bob, of_cal, later])
     assert [each.outcome for each in submitted.results] == ["accepted", "accepted", "queue_full"]
+
+
+async def test_components_that_are_stopped_or_begin_later_need_no_room_in_the_queue(bounded: Bench) -> None:
+    assert await bounded.submit(plan_of("a b c"), flow_id="other") == "accepted"
+    main, last = plan_of("d e"), plan_of("f")
+    await bounded.shard.save(main)
+    await bounded.shard.save(last)
+    parts = (("0", main.digest), ("1", last.digest))
+    run = RunSubmission(RunName("flow", 0, 0), "r0", "default", parts, 3, withheld=("1",), begun_ms=bounded.clock())
+    assert (await bounded.shard.submit([run])).results[0].outcome == "queue_full"
+    await bounded.shard.stop(run.run, "r0", "", "enough", "ann", 3_600_000)
+    assert (await bounded.shard.submit([run])).results[0].outcome == "accepted"
+    assert await bounded.statuses(main) == {"d": "skipped", "e": "skipped"}
+    assert await bounded.statuses(last) == {"f": "-"}
 
 
 async def test_queued_running_and_completed_node_tasks_are_counted(bench: Bench) -> None:

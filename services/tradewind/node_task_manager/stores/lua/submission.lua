@@ -91,6 +91,26 @@ do
     end
   end
 
+  -- Returns the stop mark that is meant for this very run (by its run_id), of the two that may exist. That of the run
+  -- does not apply to components that handle its outcome.
+  local function stop_mark(run, id, held)
+    if not obstacles then return end
+    local key = base .. 'stop:' .. run.run
+    local stopped, own = not held and obstacles[key], obstacles[key .. ':' .. id]
+    for _, text in ipairs({stopped or '', own or ''}) do
+      local mark = text ~= '' and cmsgpack.unpack(text)
+      if mark and mark.run_id == run.run_id then return cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at}) end
+    end
+  end
+
+  -- Returns a set of the components of a run that begin later; nil, as for most runs, if there are none.
+  local function withheld(run)
+    if #run.rare.withheld == 0 then return end
+    local held = {}
+    for _, id in ipairs(run.rare.withheld) do held[id] = true end
+    return held
+  end
+
   function submission.refusal(run)
     local run_id = begun[run.run] or existing_runs > 0 and known_run(run.run)
     if run_id == run.run_id then return {outcome = 'duplicate'} end
@@ -107,12 +127,12 @@ do
       local dropped = call('HGET', base .. 'run:' .. source, 'dropped')
       if known_run(source) ~= run.rare.source_id or dropped then return {outcome = 'results_expired'} end
     end
-    local unknown, total = nil, queued_of(run.user_id)
+    local unknown, total, held = nil, queued_of(run.user_id), withheld(run)
     for i = 2, #run.parts, 2 do
-      local digest = run.parts[i]
+      local id, digest = run.parts[i - 1], run.parts[i]
       local facts = plan_facts(digest)
       if facts then
-        total = total + facts.entries
+        if not (held and held[id]) and not stop_mark(run, id) then total = total + facts.entries end
       else
         unknown = unknown or {}
         unknown[#unknown + 1] = digest
@@ -123,17 +143,7 @@ do
     queued[run.user_id] = total
   end
 
-  -- Returns the stop mark that is meant for this very run (by its run_id), of the two that may exist.
-  local function stop_mark(run, stopped, id)
-    local own = obstacles and obstacles[base .. 'stop:' .. run.run .. ':' .. id]
-    if not stopped and not own then return end
-    for _, text in ipairs({stopped or '', own or ''}) do
-      local mark = text ~= '' and cmsgpack.unpack(text)
-      if mark and mark.run_id == run.run_id then return cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at}) end
-    end
-  end
-
-  local function begin_component(run, id, digest, stopped, kept, held)
+  local function begin_component(run, id, digest, kept, held)
     local facts, key = plan_facts(digest), run.key
     local comp = {id = id, run = run.run, key = key, at = id .. '/', sheet = sheet_of(run.run, key), status = 'running',
       open = facts.nodes, completed = 0, failed = 0, terminated = 0, skipped = 0, sinks = 0, run_id = run.run_id,
@@ -145,8 +155,7 @@ do
     write(comp, 'facts', packing.facts(comp, time, run.node_type, facts.edition))
     opened[digest] = (opened[digest] or 0) + 1
     changed(comp, 0)
-    -- The run's mark does not apply to components that handle its outcome.
-    local mark = stop_mark(run, not held and stopped, id)
+    local mark = stop_mark(run, id, held)
     if kept then
       set_eventful(comp, 'early', 'keep')
       in_pieces('RPUSH', base .. 'kept:' .. run.run .. ':' .. id, kept)
@@ -180,16 +189,11 @@ do
   end
 
   function submission.begin(run)
-    local held, rare, parts = nil, run.rare, run.parts
-    if #rare.withheld > 0 then
-      held = {}
-      for _, id in ipairs(rare.withheld) do held[id] = true end
-    end
+    local held, rare, parts = withheld(run), run.rare, run.parts
     local kept = rare.source >= 0 and persist_source(run)
-    local stopped = obstacles and obstacles[base .. 'stop:' .. run.run]
     for i = 1, #parts, 2 do
       local id = parts[i]
-      begin_component(run, id, parts[i + 1], stopped, kept and kept[id], held and held[id])
+      begin_component(run, id, parts[i + 1], kept and kept[id], held and held[id])
     end
     if #parts > 2 or parts[1] ~= '0' then name_components(run) end
     if run.inputs_json ~= '' then

@@ -75,7 +75,8 @@ class MemoryShard(
         unknown = tuple(digest for _, digest in run.components if digest not in self._plans)
         if unknown:
             return SubmitResult(SubmitOutcome.PLAN_UNKNOWN, unknown)
-        entries = sum(len(self._plans[digest].entries) for _, digest in run.components)
+        parts = [(at, digest) for at, digest in run.components if at not in run.withheld]
+        entries = sum(len(self._plans[digest].entries) for at, digest in parts if not self._stop_mark(run, at))
         if queued[run.user_id] + entries > self._limits.user_queue:
             return SubmitResult(SubmitOutcome.QUEUE_FULL)
         queued[run.user_id] += entries
