@@ -56,16 +56,27 @@ def test_phase_follows_from_ended_components(over: str, phase: str) -> None:
     assert HANDLERS.phase(set(over), 4) is Phase(phase)
 
 
+def due(ended: str, withheld: str, outcome: CycleStatus) -> dict[str, str]:
+    return dict(HANDLERS.due(set(ended), set(withheld), 4, outcome))
+
+
 def test_due_handlers_follow_from_the_outcome() -> None:
-    assert HANDLERS.due((), 4, CycleStatus.COMPLETED) == {}
+    assert due("", "123", CycleStatus.COMPLETED) == {}
     skipped = {"1": NOT_FAILED, "2": NOT_FAILED, "3": ""}
-    assert HANDLERS.due({"0"}, 4, CycleStatus.COMPLETED) == skipped
-    assert HANDLERS.due({"0"}, 4, CycleStatus.CANCELLED) == skipped
+    assert due("0", "123", CycleStatus.COMPLETED) == skipped
+    assert due("0", "123", CycleStatus.CANCELLED) == skipped
     for outcome in (CycleStatus.FAILED, CycleStatus.PARTIAL, CycleStatus.TIMEOUT):
-        assert HANDLERS.due({"0"}, 4, outcome) == {"1": "", "2": ""}
-    assert HANDLERS.due({"0", "1"}, 4, CycleStatus.FAILED) == {"2": ""}
-    assert HANDLERS.due({"0", "1", "2"}, 4, CycleStatus.FAILED) == {"3": ""}
-    assert HANDLERS.due({"0", "1", "2", "3"}, 4, CycleStatus.FAILED) == {}
+        assert due("0", "123", outcome) == {"1": "", "2": ""}
+    assert due("01", "23", CycleStatus.FAILED) == {"2": ""}
+    assert due("012", "3", CycleStatus.FAILED) == {"3": ""}
+    assert due("0123", "", CycleStatus.FAILED) == {}
+
+
+def test_finally_waits_for_on_failure_that_began_before_the_cycle_was_cancelled() -> None:
+    assert due("0", "3", CycleStatus.CANCELLED) == {}
+    assert due("01", "3", CycleStatus.CANCELLED) == {}
+    assert due("0", "23", CycleStatus.CANCELLED) == {"2": NOT_FAILED}
+    assert due("012", "3", CycleStatus.CANCELLED) == {"3": ""}
 
 
 def state(stop: StopRequest | None = None, **ends: ComponentEnd) -> ChainState:

@@ -1,6 +1,6 @@
 """Looking after runs: those that could not be submitted, that run, and that are to stop."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from tradewind.scheduler.domain.chain_state import (
     StopRequest,
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus
-from tradewind.scheduler.domain.handlers import HANDLERS_MS
+from tradewind.scheduler.domain.handlers import HANDLERS_MS, Phase
 from tradewind.scheduler.domain.submission import ComponentView, StopOrder
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
@@ -37,13 +37,14 @@ class EmptyNodeTasks(DirectNodeTasks):
 class RunningNodeTasks(DirectNodeTasks):
     """A node task manager that runs everything, and keeps the orders to stop: the components that they name."""
 
-    def __init__(self) -> None:
+    def __init__(self, finished: Collection[str] = ()) -> None:
         super().__init__()
         self.orders: list[str] = []
+        self._finished = finished
 
     async def components(self, runs: Sequence[ChainState]) -> list[ComponentView]:
         return [
-            ComponentView(run.name, run.facts.run_id, str(at), False, ComponentEnd(), 1)
+            ComponentView(run.name, run.facts.run_id, str(at), str(at) in self._finished, ComponentEnd(1), 1)
             for run in runs
             for at in range(run.facts.component_count)
         ]
@@ -148,3 +149,30 @@ async def test_stop_reaches_nodes_that_handle_the_outcome_after_ten_minutes() ->
         node_tasks.orders.clear()
         await supervise(scheduler)([run.name], {})
         assert node_tasks.orders == orders
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known to have ended", "not known"])
+async def test_cycle_whose_other_nodes_have_ended_in_time_does_not_time_out(known: bool) -> None:
+    node_tasks = RunningNodeTasks(finished="0")
+    scheduler = MemoryScheduler(node_tasks)
+    await scheduler.register(nodes=2, timeout="60s", **AFTERWARDS)
+    run = (await scheduler.run()).state
+    if known:
+        await supervise(scheduler)([run.name], {})
+    for wait_ms, orders in ((60_000, []), (HANDLERS_MS - 1, []), (1, ["", "1"])):
+        scheduler.clock.advance(wait_ms)
+        await supervise(scheduler)([run.name], {})
+        assert node_tasks.orders == orders
+        state = await scheduler.state(run.name)
+        assert (state.phase, state.stop) == (Phase.FINALLY, None)
+
+
+async def test_handlers_of_a_cycle_that_met_its_timeout_are_checked_when_they_are_late() -> None:
+    scheduler = MemoryScheduler(RunningNodeTasks(finished="0"))
+    await scheduler.register(nodes=2, timeout="60s", **AFTERWARDS)
+    run = (await scheduler.run()).state
+    await supervise(scheduler)([run.name], {})
+    for wait_ms, next_ms in ((60_000, 30_000), (HANDLERS_MS - 1_000, 1_000), (1_000, 2_000), (2_000, 2_000)):
+        scheduler.clock.advance(wait_ms)
+        await supervise(scheduler)([run.name], {})
+        assert scheduler.stores.data.open[run.name] == scheduler.clock.now_ms() + next_ms

@@ -10,7 +10,7 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 FAILURES = frozenset({CycleStatus.FAILED, CycleStatus.PARTIAL, CycleStatus.TIMEOUT})
 """Outcomes on which `on_failure` runs; not `cancelled`, because whoever cancels a cycle knows about it."""
 HANDLERS_MS = 600_000
-"""How long handlers may go on once their cycle has been asked to stop, or has timed out."""
+"""How long handlers may go on once their cycle has been asked to stop, or its timeout has passed."""
 NOT_FAILED = "the cycle did not fail"
 MAX_FAILED = 100
 
@@ -48,14 +48,21 @@ class Handlers:
             return Phase.OVER
         return Phase.ON_FAILURE if any(each not in ended for each in self.on_failure) else Phase.FINALLY
 
-    def due(self, ended: Collection[str], count: int, outcome: CycleStatus) -> Mapping[str, str]:
-        """Return the components to release now, even if released before, each with why it is skipped, "" if it runs."""
+    def due(
+        self, ended: Collection[str], withheld: Collection[str], count: int, outcome: CycleStatus
+    ) -> Mapping[str, str]:
+        """Return which of the withheld components to release now, each with why it is skipped, "" if it runs.
+
+        Components that neither have ended nor are withheld were released before, and are running: the outcome may have
+        been another one then, since the cycle may have been stopped meanwhile.
+        """
         if self.phase(ended, count) is Phase.MAIN:
             return {}
         skip = "" if outcome in FAILURES else NOT_FAILED
-        due = {each: skip for each in self.on_failure if each not in ended}
-        if skip or not due:
-            due |= {each: "" for each in self.last if each not in ended}
+        due = {each: skip for each in self.on_failure if each in withheld}
+        running = any(each not in ended and each not in withheld for each in self.on_failure)
+        if not running and (skip or not due):
+            due |= {each: "" for each in self.last if each in withheld}
         return due
 
 

@@ -31,11 +31,7 @@ class ReleaseHandlers:
         if handlers is None or state.phase is Phase.MAIN:
             return
         status, reason = outcome_so_far(state)
-        due = {
-            component_id: skip
-            for component_id, skip in handlers.due(state.components, state.facts.component_count, status).items()
-            if component_id in withheld
-        }
+        due = handlers.due(state.components, withheld, state.facts.component_count, status)
         if not due:
             return
         unsuccessful = sum(end.failed + end.terminated for end in state.components.values())

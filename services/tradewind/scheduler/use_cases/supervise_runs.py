@@ -1,6 +1,5 @@
 """Looks after open runs: submits runs that were not submitted, notices missed ends, stops runs that take too long."""
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 
 import structlog
@@ -8,7 +7,7 @@ from msgspec import structs
 
 from tradewind.scheduler.domain.chain_state import REASON, STOP, SUBMITTED, ChainState, StopRequest
 from tradewind.scheduler.domain.cycle_status import is_terminal
-from tradewind.scheduler.domain.handlers import HANDLERS_MS
+from tradewind.scheduler.domain.handlers import HANDLERS_MS, Handlers, Phase
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
@@ -88,23 +87,28 @@ class SuperviseRuns:
         await self._compare(states, epochs)
 
     def _wait_ms(self, state: ChainState, preferred_ms: int) -> int:
-        """Return in how many ms to check again: `preferred_ms`, but no later than the run's deadline."""
-        deadline_ms = state.facts.deadline_ms
-        if not deadline_ms or state.stop is not None:
+        """Return in how many ms to check again: `preferred_ms`, or less if the run or its handlers are late before."""
+        if not state.facts.deadline_ms or state.stop is not None:
             return preferred_ms
-        return max(0, min(preferred_ms, deadline_ms - self._clock.now_ms()))
+        if state.phase in (None, Phase.MAIN):
+            return max(0, min(preferred_ms, state.facts.deadline_ms - self._clock.now_ms()))
+        left_ms = state.facts.deadline_ms + HANDLERS_MS - self._clock.now_ms()
+        return min(preferred_ms, left_ms if left_ms > 0 else _STOP_AGAIN_MS)
 
     async def _overdue_runs(self, states: Sequence[ChainState]) -> set[RunName]:
-        """Return the runs whose deadline has passed, except those whose components have all ended.
+        """Return the runs whose deadline has passed, except those of which only handlers of the outcome have not ended.
 
-        These may have ended while no scheduler was running.
+        The others may have ended while no scheduler was running.
         """
         now_ms = self._clock.now_ms()
         late = [state for state in states if 0 < state.facts.deadline_ms <= now_ms and state.stop is None]
         if not late:
             return set()
-        ended = Counter((view.run, view.run_id) for view in await self._node_tasks.components(late) if view.finished)
-        return {state.name for state in late if ended[state.name, state.facts.run_id] < state.facts.component_count}
+        ended = {(state.name, state.facts.run_id): set(state.components) for state in late}
+        for view in await self._node_tasks.components(late):
+            if view.finished and (view.run, view.run_id) in ended:
+                ended[view.run, view.run_id].add(view.component_id)
+        return {state.name for state in late if _phase(state, ended[state.name, state.facts.run_id]) is Phase.MAIN}
 
     async def _mark_overdue(self, state: ChainState, epochs: Epochs) -> ChainState:
         """Mark an overdue run as stopping; return it as it was if somebody else has changed it."""
@@ -117,11 +121,17 @@ class SuperviseRuns:
     def _stop_orders(self, state: ChainState) -> list[StopOrder]:
         """Return the orders that stop a run that is to stop.
 
-        After a grace period they include components that handle its outcome.
+        Components that handle its outcome have some more time: from when it was asked to stop, or from its deadline if
+        all others had ended by then.
         """
-        if state.stop is None:
+        now_ms = self._clock.now_ms()
+        if state.stop is not None:
+            return stop_orders(state, with_handlers=now_ms >= state.stop.at_ms + HANDLERS_MS)
+        deadline_ms = state.facts.deadline_ms
+        if not deadline_ms or state.phase in (None, Phase.MAIN) or now_ms < deadline_ms + HANDLERS_MS:
             return []
-        return stop_orders(state, with_handlers=self._clock.now_ms() >= state.stop.at_ms + HANDLERS_MS)
+        reason = f"ran for more than {HANDLERS_MS // 60_000} minutes after the timeout of the cycle"
+        return stop_orders(structs.replace(state, stop=StopRequest("system", reason, now_ms)), with_handlers=True)
 
     async def _release(self, state: ChainState, withheld: Collection[str]) -> None:
         """Release components that handle the outcome; if the node task manager refuses, the next check tries again."""
@@ -204,6 +214,11 @@ class SuperviseRuns:
         state = state_after_write(update.state, result.version, result.end_ms)
         self._open_states.put((state,))
         return state
+
+
+def _phase(state: ChainState, ended: Collection[str]) -> Phase:
+    """Return the phase of a run whose components in `ended` have ended."""
+    return (state.facts.handlers or Handlers()).phase(ended, state.facts.component_count)
 
 
 def _as_event(view: ComponentView) -> ComponentEvent:
