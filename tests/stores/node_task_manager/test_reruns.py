@@ -121,6 +121,17 @@ async def test_rerun_of_missing_results_is_refused_as_expired(bench: Bench) -> N
     assert submitted.results[0].outcome == "results_expired"
 
 
+async def test_rerun_that_keeps_nothing_needs_no_results(bench: Bench) -> None:
+    plan = plan_of("a>b")
+    await bench.shard.save(plan)
+    before = first_run(bench, plan)
+    rerun = rerun_of(before)
+    assert await run_all(bench, rerun) == ["a", "b"]
+    assert await run_all(bench, rerun_of(rerun, 0)) == ["b"]
+    await _settle(bench)
+    assert not await bench.shard.component_ids(before.run)
+
+
 async def test_runs_of_a_cycle_are_kept_and_removed_together(bench: Bench, store: RedisServer | None) -> None:
     plan = plan_of("a>b")
     await bench.shard.save(plan)

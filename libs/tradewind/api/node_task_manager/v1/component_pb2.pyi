@@ -423,8 +423,8 @@ class RunSubmission(_message.Message):
 
     @_builtins.property
     def keep_from(self) -> Global___KeptRun:
-        """The run that has the results of `kept_nodes`; it stays on record as long as this one. If it is gone, this run is
-        refused with RESULTS_EXPIRED. Unset when nothing is kept.
+        """The run of the same cycle that this one repeats; it stays on record as long as this one. If it is gone, and
+        `kept_nodes` name results of it, this run is refused with RESULTS_EXPIRED. Unset for the first run of a cycle.
         """
 
     def __init__(

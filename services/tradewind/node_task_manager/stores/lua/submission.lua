@@ -122,7 +122,7 @@ do
       local refused = flow_refusal(run)
       if refused then return refused end
     end
-    if run.rare.source >= 0 then
+    if #run.rare.kept > 0 then
       local source = source_of(run)
       local dropped = call('HGET', base .. 'run:' .. source, 'dropped')
       if known_run(source) ~= run.rare.source_id or dropped then return {outcome = 'results_expired'} end

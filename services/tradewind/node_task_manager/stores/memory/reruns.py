@@ -15,7 +15,7 @@ class MemoryReruns(MemoryCleaning):
     """Takes over results; the runs of a cycle are kept and removed together."""
 
     def _has_lost_its_source(self, run: RunSubmission) -> bool:
-        if run.source < 0:
+        if not run.kept:
             return False
         source = self._runs.get(str(structs.replace(run.run, run=run.source)))
         return source is None or source.submission.run_id != run.source_id
@@ -26,7 +26,8 @@ class MemoryReruns(MemoryCleaning):
             return
         source_run = structs.replace(run.run, run=run.source)
         self._kept.get(run.run.flow_id, set()).discard(source_run)
-        self._to_clean[str(source_run)] = self._clock() + self._limits.settle_ms
+        if str(source_run) in self._runs:
+            self._to_clean[str(source_run)] = self._clock() + self._limits.settle_ms
         plan = self._plans[self._components[owner].plan]
         for place in dict(run.kept).get(owner[1], ()):
             node_id = plan.nodes[place].node_id if place < len(plan.nodes) else ""
