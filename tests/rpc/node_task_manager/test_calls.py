@@ -280,6 +280,23 @@ async def test_purging_a_flow_leaves_nothing_but_its_tombstone(ntm: Ntm, embedde
     assert (await ntm.submit(CHAIN)).reason == "FLOW_DELETING"
 
 
+async def test_purging_a_flow_removes_runs_of_all_its_owners(start: Start) -> None:
+    ntm = await start(node_task_manager_shards=2)
+    for cycle, user in enumerate(("bob", "ann")):
+        await ntm.submit(CHAIN, cycle=cycle, run_id=f"r{cycle}", user_id=user)
+    runs = pb2.GetComponentsRequest(
+        runs=[
+            pb2.RunReference(flow_id="flow", cycle=cycle, user_id=user, component_ids=["0"])
+            for cycle, user in enumerate(("bob", "ann"))
+        ]
+    )
+    assert len((await ntm.stub.GetComponents(runs)).components) == 2
+    answer = pb2.PurgeFlowResponse()
+    while not answer.done:
+        answer = await ntm.stub.PurgeFlow(pb2.PurgeFlowRequest(flow_id="flow", user_id="ann"))
+    assert not (await ntm.stub.GetComponents(runs)).components
+
+
 async def test_users_are_spread_over_shards_and_one_stream_serves_all(  # type: ignore[no-untyped-def]
     start: Start, worker, embedded: RedisServer
 ) -> None:

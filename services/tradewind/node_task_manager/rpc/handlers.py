@@ -125,7 +125,7 @@ class NodeTaskManagerHandlers(
 
     async def PurgeFlow(self, request: pb2.PurgeFlowRequest, context: Context) -> pb2.PurgeFlowResponse:
         require_identifiers(flow_id=request.flow_id, user_id=request.user_id)
-        done, removed = await self.control.purge_flow(request.flow_id, request.user_id, request.schedule_epoch)
+        done, removed = await self.control.purge_flow(request.flow_id, request.schedule_epoch)
         return pb2.PurgeFlowResponse(done=done, removed=removed)
 
     async def GetComponents(self, request: pb2.GetComponentsRequest, context: Context) -> pb2.GetComponentsResponse:

@@ -14,7 +14,7 @@ from tradewind.server.faults import FailedPrecondition
 
 
 class ControlRuns:
-    """Stops, releases and removes in the shard of the user, and notifies workers."""
+    """Stops and releases in the shard of the user, removes from all shards, and notifies workers."""
 
     def __init__(
         self, dispatchers: Mapping[int, Dispatcher], records: NodeTaskRecords, limits: Limits, clock: Clock
@@ -59,12 +59,15 @@ class ControlRuns:
             raise FailedPrecondition("WRONG_STATUS", message, f"node_tasks/{task_id}")
         return await self._records.node_task(task_id, user_id)
 
-    async def purge_flow(self, flow_id: str, user_id: str, schedule_epoch: int) -> tuple[bool, int]:
+    async def purge_flow(self, flow_id: str, schedule_epoch: int) -> tuple[bool, int]:
         """Remove a bounded part of a flow; return whether all of it is gone, and how many records were removed.
 
-        `schedule_epoch` tells it from a later flow of its name, 0 for whatever has the name.
+        `schedule_epoch` tells it from a later flow of its name, 0 for whatever has the name. Runs of other owners that the
+        flow had before may be in other shards.
         """
-        dispatcher = of_user(self._dispatchers, user_id)
-        purge = await dispatcher.shard.tasks.purge(flow_id, schedule_epoch)
-        dispatcher.apply(purge.effects)
-        return purge.done, purge.removed
+        done, removed = True, 0
+        for dispatcher in self._dispatchers.values():
+            purge = await dispatcher.shard.tasks.purge(flow_id, schedule_epoch)
+            dispatcher.apply(purge.effects)
+            done, removed = done and purge.done, removed + purge.removed
+        return done, removed

@@ -411,7 +411,7 @@ class PurgeFlowRequest(_message.Message):
     flow_id: _builtins.str
     """The flow."""
     user_id: _builtins.str
-    """The owner; decides the shard."""
+    """The owner. Runs that earlier owners of the flow have begun are removed as well."""
     schedule_epoch: _builtins.int
     """The schedule epoch of the flow that is being deleted. Once all of it is gone, a call for it, or for an earlier flow of
     the name, removes nothing for 1 h: a later flow may have the name. 0: whatever has the name is removed.
