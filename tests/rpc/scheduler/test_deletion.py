@@ -45,6 +45,18 @@ async def test_deleted_flow_leaves_only_a_tombstone(scheduler: Client, peers: Pe
     await refused(scheduler.run(), grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
 
 
+async def test_repeated_request_never_gets_a_cycle_of_a_later_flow(start: Start, peers: Peers) -> None:
+    scheduler = await start(scheduler_settle_seconds=0)
+    await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
+    await scheduler.register("f", keep_cycles=1)
+    for number in range(3):
+        await scheduler.run(request_id=f"day-{number}")
+    assert (await scheduler.stub.DeleteFlow(deletion())).done
+    await scheduler.register("f")
+    assert (await scheduler.run(request_id="other")).cycle == 0
+    await refused(scheduler.run(request_id="day-0"), grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")
+
+
 async def test_late_event_does_not_recreate_a_deleted_flow(
     scheduler: Client, peers: Peers, embedded: RedisServer
 ) -> None:

@@ -154,7 +154,7 @@ class RerunCycle:
             waits = [await self._await_ends.begin_late([answer.run])]
             await self._await_ends.finish(waits, wait_s)
         state = await self._states.load(answer.run)
-        if state is None:
+        if state is None or state.facts.run_id != answer.run_id:
             raise cycle_not_found(options.flow_id, answer.run.cycle, answer.run.run)
         planned = await self._definitions.of_run(state)
         return RerunResult(state, planned)

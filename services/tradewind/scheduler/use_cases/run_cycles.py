@@ -32,13 +32,15 @@ _FEW = 10
 class RunResult(msgspec.Struct):
     """The result of one request. `run` is the cycle, or the running cycle that prevents it.
 
-    `state` is set for `begun`, and for `duplicate` unless the first cycle's record has passed its retention.
+    `state` is set for `begun`, and for `duplicate` unless the first cycle is no longer on record. `run_id` tells it from
+    a later one of the same name.
     """
 
     outcome: BeginOutcome
     run: RunName | None
     state: ChainState | None = None
     planned: PlannedFlow | None = None
+    run_id: str = ""
 
 
 class _Submitted(msgspec.Struct, frozen=True):
@@ -176,7 +178,9 @@ class RunCycles:
         if not duplicates:
             return []
         states = await self._states.load_many([result.run for result in duplicates if result.run is not None])
-        for result, state in zip(duplicates, states, strict=True):
+        for result, found in zip(duplicates, states, strict=True):
+            # The flow may have been deleted since, and its name and numbers given to others.
+            state = found if found is not None and found.facts.run_id == result.run_id else None
             result.state = state
             # The cycle may have begun with an earlier revision.
             result.planned = await self._definitions.of_run(state) if state is not None else None
@@ -190,4 +194,4 @@ class RunCycles:
 
 def _result(begun: BeginResult) -> RunResult:
     answer = begun.answer
-    return RunResult(answer.outcome, answer.run, answer.state, begun.planned)
+    return RunResult(answer.outcome, answer.run, answer.state, begun.planned, answer.run_id)
