@@ -10,6 +10,7 @@ from msgspec import structs
 
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores, request_of
+from tests.stores.scheduler.test_reruns import rerun
 from tests.unit.scheduler.memory_scheduler import wakes_nobody
 from tradewind.scheduler.domain.chain_state import SUBMITTED, ChainState, ComponentEnd, CycleOrigin
 from tradewind.scheduler.domain.flow_status import FlowStatus
@@ -120,6 +121,12 @@ async def ended_cycle(ward: Ward) -> None:
     await ward.end(await open_cycle(ward))
 
 
+async def open_rerun(ward: Ward) -> None:
+    """Set up a cycle that has ended and is run again."""
+    await ended_cycle(ward)
+    await rerun(ward, await ward.state(RunName("f", 0)))
+
+
 async def open_child(ward: Ward) -> ChainState:
     """Set up a cycle that runs for a node of another flow; its own flow has no other cycles."""
     await started(ward)
@@ -165,6 +172,7 @@ BROKEN: list[tuple[Callable[[Ward], Awaitable[object]], tuple[Any, ...], str, st
     (open_cycle, ("PEXPIRE", "flow:f:cycle:0:0", FOREVER), "open-run-expires", "f:0:0"),
     (open_cycle, ("PERSIST", "request:default:r"), "no-time-to-live", "request:default:r"),
     (ended_cycle, ("PERSIST", "flow:f:cycle:0:0"), "no-time-to-live", "f:0:0"),
+    (open_rerun, ("PEXPIRE", "flow:f:cycle:0:1", FOREVER), "open-run-expires", "f:0:1"),
     (ended_cycle, ("ZADD", "open", FOREVER, "f:0:0"), "open-without-record", "f:0:0"),
     (ended_cycle, ("ZREM", "flow:f:cycles", "0:0"), "run-not-listed", "f:0:0"),
     (backfill_with_a_running_cycle, ("ZREM", "backfills", "f:1"), "backfill-forgotten", "f:1"),

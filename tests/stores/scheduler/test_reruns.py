@@ -156,3 +156,29 @@ async def test_earlier_runs_are_kept_as_long_as_the_latest_run_of_their_cycle(
         assert await server.connect().pttl(Keys().run(*first.name)) > MINUTE
     bench.clock.advance(MINUTE - 1)
     assert (await bench.state(first.name)).facts.run_id == first.facts.run_id
+
+
+async def test_earlier_runs_stay_while_the_latest_run_of_their_cycle_is_open(
+    bench: Bench, server: RedisServer | None
+) -> None:
+    await bench.register(keep_cycles=1)
+    state = await bench.begun(bench.request(shape=shape(keep_cycles=1, keep_for_ms=MINUTE)))
+    for number in range(2):
+        await bench.end(state, CycleStatus.FAILED)
+        answer = await rerun(bench, await bench.state(state.name), f"again{number}")
+        assert answer.state is not None
+        state = answer.state
+    bench.clock.advance(MINUTE + 1)
+    for _ in range(3):
+        await ended(bench, keep_cycles=1)
+        bench.clock.advance(MINUTE)
+    await bench.stores.cycles.tidy(partition_of("f"), "", 0)
+    kept = [state.name[1:] for state in await bench.stores.cycles.newest("f", None, 99)]
+    assert kept == [(3, 0), (0, 2), (0, 1), (0, 0)]
+    if server is not None:
+        keys = [Keys().run("f", 0, run) for run in range(3)]
+        assert [await server.connect().pttl(key) for key in keys] == [-1, -1, -1]
+    await bench.end(state)
+    await ended(bench, keep_cycles=1)
+    await bench.stores.cycles.tidy(partition_of("f"), "", 0)
+    assert [state.name[1:] for state in await bench.stores.cycles.newest("f", None, 99)] == [(4, 0)]

@@ -62,8 +62,8 @@ class ControlRuns:
     async def purge_flow(self, flow_id: str, schedule_epoch: int) -> tuple[bool, int]:
         """Remove a bounded part of a flow; return whether all of it is gone, and how many records were removed.
 
-        `schedule_epoch` tells it from a later flow of its name, 0 for whatever has the name. Runs that began under earlier
-        owners of the flow may be in other shards.
+        `schedule_epoch` tells it from a later flow of its name, 0 for whatever has the name. Earlier owners of the flow
+        may have begun runs in other shards.
         """
         done, removed = True, 0
         for dispatcher in self._dispatchers.values():

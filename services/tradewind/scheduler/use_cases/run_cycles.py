@@ -32,8 +32,8 @@ _FEW = 10
 class RunResult(msgspec.Struct):
     """The result of one request. `run` is the cycle, or the running cycle that prevents it.
 
-    `state` is set for `begun`, and for `duplicate` unless the first cycle is no longer on record. `run_id` tells it from
-    a later one of the same name.
+    `state` is set for `begun`, and for `duplicate` unless the first cycle is no longer on record. `run_id` tells it
+    from a later one of the same name.
     """
 
     outcome: BeginOutcome

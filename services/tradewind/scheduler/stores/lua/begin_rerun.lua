@@ -43,6 +43,8 @@ local function begin()
   local variables = call('HGET', source, 'variables')
   if variables then add('variables', variables) end
   call('HSET', key, unpack(fields))
+  -- Earlier runs of a cycle stay as long as its latest run.
+  for before = 0, args.source do call('PERSIST', run_key(args.flow_id, args.cycle, before)) end
   call('PERSIST', logs_key(args.flow_id, args.cycle))
   call('ZADD', flow .. ':cycles', OPEN + args.cycle * RUNS + run, name)
   schedule_check(time + args.check_in, args.flow_id .. ':' .. name)

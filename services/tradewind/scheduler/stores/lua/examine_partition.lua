@@ -6,6 +6,7 @@
 --   submitted)}.
 --!include backfilling
 --!include findings
+--!include open_runs
 local NEWEST, UNENDED, FILLING = 20, 50, 250
 local records, running, submitted = 0, {}, {}
 
@@ -42,7 +43,8 @@ local function examine_run(flow_id, name)
     if listed or due then
       found('open-without-record', subject, 'it counts as open, but has ended', forget_open(flow_id, name, rank))
     end
-    if left == -1 then
+    -- Earlier runs of a cycle stay as long as its latest run.
+    if left == -1 and #open_runs(cycles, tonumber(cycle), tonumber(cycle)) == 0 then
       found('no-time-to-live', subject, 'it has ended, but would stay for ever', function()
         call('PEXPIRE', key, args.retention_ms)
       end)

@@ -18,8 +18,8 @@ local function count_settled(flow_id, names, most, last)
 end
 
 -- Removes the oldest ended runs of a flow beyond its newest `keep` cycles, of which `newest` began last. Does nothing
--- until there are `least` runs too many, removes up to `most`, and stops at the first that ended just now. Runs whose
--- end is still to be returned stay. Returns how many it removed.
+-- until there are `least` runs too many, removes up to `most`, and stops at the first that ended just now. Runs stay
+-- while their end is still to be returned, and while a later run of their cycle is open. Returns how many it removed.
 local function trim(flow_id, keep, newest, least, most)
   -- Cycles are numbered from 0, so none is too old yet.
   if newest < keep then return 0 end
@@ -43,10 +43,10 @@ local function trim(flow_id, keep, newest, least, most)
   for i = excess, 1, -1 do
     local cycle, run = string.match(oldest[i], '^(%d+):(%d+)$')
     local key = run_key(flow_id, cycle, run)
-    if not (returning and end_is_awaited(key, flow_id, oldest[i])) then
+    if not open_cycles[cycle] and not (returning and end_is_awaited(key, flow_id, oldest[i])) then
       names[#names + 1] = oldest[i]
       removed_keys[#removed_keys + 1] = key
-      if shared ~= cycle and not open_cycles[cycle] then removed_keys[#removed_keys + 1] = logs_key(flow_id, cycle) end
+      if shared ~= cycle then removed_keys[#removed_keys + 1] = logs_key(flow_id, cycle) end
     end
     shared = cycle
   end

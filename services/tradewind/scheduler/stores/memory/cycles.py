@@ -204,6 +204,10 @@ class MemoryCycles:
         if before.state.status is CycleStatus.RUNNING:
             return BeginAnswer(BeginOutcome.NOT_ENDED, source)
         state = replace(request, source=before.state).first_state(now)
+        # Earlier runs of a cycle stay as long as its latest run.
+        for name, run in flow.runs.items():
+            if name.cycle == source.cycle:
+                run.expires_ms = 0
         flow.runs[state.name] = Run(state, request.request)
         flow.open[state.name] = False
         self._data.open[state.name] = now + request.check_in_ms

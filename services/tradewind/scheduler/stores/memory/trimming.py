@@ -11,8 +11,8 @@ from tradewind.server.partitions import partition_of
 def trim(data: Data, flow: Flow, keep: int, ended_until: int, least: int = 1, most: int = sys.maxsize) -> int:
     """Remove the oldest ended runs beyond the newest `keep` cycles, once there are `least` of them; return how many.
 
-    At most `most` are examined, up to the first that ended after `ended_until`. Runs whose end has still to be
-    returned stay.
+    At most `most` are examined, up to the first that ended after `ended_until`. Runs stay while their end has still to
+    be returned, and while a later run of their cycle is open.
     """
     ended = [name for name in sorted(flow.runs) if name not in flow.open]
     excess = ended[: max(0, len(ended) - keep)]
@@ -23,7 +23,9 @@ def trim(data: Data, flow: Flow, keep: int, ended_until: int, least: int = 1, mo
         return name.cycle <= flow.last_cycle - keep and flow.runs[name].state.end_ms <= ended_until
 
     returning = {end.run for end in data.returns.get(partition_of(flow.flow_id), ())}
-    removed = [name for name in takewhile(is_removable, excess[:most]) if name not in returning]
+    running = {name.cycle for name in flow.open}
+    ended_long_ago = takewhile(is_removable, excess[:most])
+    removed = [name for name in ended_long_ago if name not in returning and name.cycle not in running]
     for name in removed:
         data.remove_run(flow, name)
     return len(removed)
