@@ -118,6 +118,26 @@ async def test_backfill_skips_and_counts_a_time_whose_cycle_has_expired(bench: B
     ]
 
 
+async def carry_out(bench: Bench, from_ms: int, to_ms: int) -> tuple[int, int]:
+    """Carry out a backfill; return how many cycles began and how many times were skipped."""
+    outcome, backfill_id = await bench.stores.backfills.create(backfill_draft(from_ms, to_ms, 50))
+    assert outcome is BackfillOutcome.CREATED
+    while (backfill := await bench.find_backfill(backfill_id)).status is BackfillStatus.RUNNING:
+        for answer in await bench.stores.cycles.begin([bench.backfill_request(step) for step in backfill.steps()]):
+            if answer.state is not None:
+                await bench.end(answer.state)
+    return backfill.begun, backfill.skipped
+
+
+async def test_same_range_again_skips_times_that_the_ledger_of_the_flow_has_forgotten(bench: Bench) -> None:
+    await bench.register()
+    first = T - 1010 * MINUTE
+    assert await carry_out(bench, first, T) == (1010, 0)
+    assert await carry_out(bench, first - 5 * MINUTE, first) == (5, 0)
+    assert len(await bench.firings()) == 1000
+    assert await carry_out(bench, first - 10 * MINUTE, first + 20 * MINUTE) == (5, 25)
+
+
 async def test_schedule_continues_after_a_time_begun_by_a_backfill(bench: Bench) -> None:
     await bench.register()
     await bench.change_status(FlowStatus.RUNNING, start_at_ms=T)

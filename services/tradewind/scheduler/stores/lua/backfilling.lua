@@ -27,6 +27,17 @@ function backfills.finish_if_over(key, flow_id, id)
   end
 end
 
+-- Returns what has become of a planned time, and the cycle and run that began for it. The flow's ledger forgets old
+-- times, while each backfill has a ledger of its own that holds all of its times.
+local function outcome_of(key, planned)
+  local outcome, cycle, run = firings.of(key, planned)
+  if outcome then return outcome, cycle, run end
+  for _, id in ipairs(call('ZRANGE', key .. ':backfills', 0, -1)) do
+    outcome, cycle, run = firings.of(backfills.key(key, id), planned)
+    if outcome == 'fired' then return outcome, cycle, run end
+  end
+end
+
 -- Moves a backfill on from a planned time. Returns 'begun' when the cycle of that time is to begin, 'duplicate' when
 -- one had begun before, 'settled' when nothing may begin now.
 function backfills.advance(key, flow_id, flow_status, id, planned, following)
@@ -35,7 +46,7 @@ function backfills.advance(key, flow_id, flow_status, id, planned, following)
   if known[1] ~= 'running' or tonumber(known[2]) ~= planned or flow_status == 'paused'
     or call('ZCOUNT', key .. ':filling', id, id) >= tonumber(known[3]) then return 'settled' end
   call('HSET', record, 'position', following)
-  local outcome, cycle, run = firings.of(key, planned)
+  local outcome, cycle, run = outcome_of(key, planned)
   if outcome ~= 'fired' and outcome ~= 'queued' then
     call('HINCRBY', record, 'begun', 1)
     return 'begun'

@@ -13,7 +13,7 @@ from tradewind.scheduler.domain.backfill import (
 )
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.cycle_status import CycleStatus
-from tradewind.scheduler.domain.firing import FiringOutcome
+from tradewind.scheduler.domain.firing import Firing, FiringOutcome
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.stores.memory.data import RETENTION_MS, BackfillRecord, Data, Flow
@@ -96,7 +96,7 @@ def advance(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
     if full or backfill.position_ms != step.position_ms:
         return BeginOutcome.SETTLED
     backfill = replace(backfill, position_ms=step.following_ms)
-    firing = flow.firings.get(step.position_ms)
+    firing = _firing_of(flow, step.position_ms)
     if firing is None or firing.outcome not in (FiringOutcome.FIRED, FiringOutcome.QUEUED):
         record.backfill = replace(backfill, begun=backfill.begun + 1)
         return BeginOutcome.BEGUN
@@ -109,6 +109,17 @@ def advance(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
     _record_firing(record, now, step.position_ms, FiringOutcome.SKIPPED, reason)
     _end_if_over(flow, step.backfill_id, now)
     return BeginOutcome.DUPLICATE
+
+
+def _firing_of(flow: Flow, planned_ms: int) -> Firing | None:
+    """Return what has become of a planned time.
+
+    The flow's ledger forgets old times, while each backfill has a ledger of its own that holds all of its times.
+    """
+    if (firing := flow.firings.get(planned_ms)) is not None:
+        return firing
+    of_backfills = (record.firings.get(planned_ms) for _, record in sorted(flow.backfills.items()))
+    return next((each for each in of_backfills if each is not None and each.outcome is FiringOutcome.FIRED), None)
 
 
 def add_run(flow: Flow, backfill_id: int, planned_ms: int, name: RunName, run_id: str, now: int) -> None:
