@@ -190,6 +190,9 @@ async def test_running_node_task_is_unconfirmed_until_its_worker_renews(start: S
     ((code, text, _),) = await explained(ntm)
     assert code == "running"
     assert text.startswith("has been running on worker u1 since ")
+    # A stop leaves less time than a lease.
+    await ntm.stub.StopComponent(pb2.StopComponentRequest(flow_id="flow", run_id="r0", user_id="default"))
+    assert codes(await explained(ntm)) == ["stopping", "running"]
 
 
 async def test_requested_stop_is_explained_with_actor_and_reason(ntm: Ntm) -> None:

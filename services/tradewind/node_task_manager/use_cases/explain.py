@@ -167,10 +167,10 @@ class ExplainNodeTask:
         """Say whether its worker has not confirmed it yet.
 
         A renewal confirms it: it names what is held and extends the lease. That does not show if the lease ends with
-        the time allowed for the attempt.
+        the time allowed for the attempt, or with that to stop.
         """
         first_ms = min(self._limits.lease_ms, node.heartbeat_ms or self._limits.lease_ms)
-        if node.total_ms or 0 < node.start_to_close_ms <= first_ms:
+        if task.stop or node.total_ms or 0 < node.start_to_close_ms <= first_ms:
             return False
         since_ms = self._clock.now_ms() - task.started_at
         return task.lease_deadline <= task.started_at + first_ms and since_ms >= self._limits.unnamed_ms
