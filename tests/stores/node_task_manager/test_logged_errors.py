@@ -29,11 +29,14 @@ async def test_wait_for_a_worker_that_took_too_long_is_logged(bench: Bench) -> N
     assert text.startswith("START_TIMEOUT: no worker that offers ")
 
 
-async def test_node_task_that_lost_too_many_workers_is_logged_once(bench: Bench) -> None:
+async def test_each_lost_worker_is_logged(bench: Bench) -> None:
     await bench.submit(plan_of("a", start_to_close_ms=0))
     while (await task_of(bench)).status is not NodeTaskStatus.FAILED:
         await bench.take()
         bench.clock.advance(30_000)
         await bench.shard.reap()
-    text = "WORKER_LOST: the worker was lost 3 times while it ran; the last one was w1"
-    assert await logged(bench) == [("a", 3, "ERROR", "system", text)]
+    again = "WORKER_LOST: worker w1 was lost while it ran; it will run again"
+    last = "WORKER_LOST: the worker was lost 3 times while it ran; the last one was w1"
+    assert await logged(bench) == [
+        ("a", attempt, "ERROR", "system", text) for attempt, text in ((1, again), (2, again), (3, last))
+    ]

@@ -185,8 +185,11 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
             message = f"the worker was lost {task.lost} times while it ran; the last one was {task.worker_id}"
             self._bury(task, TaskError("WORKER_LOST", message))
             self._fail(task, "WORKER_LOST", message, call)
-        else:
-            self._enqueue(task)
+            return
+        if lost:
+            message = f"worker {task.worker_id} was lost while it ran; it will run again"
+            self._log_error(task, TaskError("WORKER_LOST", message))
+        self._enqueue(task)
 
     def _fail(self, task: NodeTask, code: str, message: str, call: Call) -> None:
         error = TaskError(code, message)
