@@ -99,7 +99,7 @@ async def test_user_is_notified_of_dead_letters(ntm: Ntm) -> None:
         await fail(ntm, (await claim_one(ntm)).token)
     (failed,) = (await listed(ntm)).notifications
     assert (failed.kind, failed.severity) == (pb2.NOTIFICATION_KIND_TASK_FAILED, pb2.SEVERITY_ERROR)
-    assert failed.message == "NODE_ERROR: it broke (listed as a dead letter)"
+    assert failed.message == "NODE_ERROR: IOError: it broke (listed as a dead letter)"
     assert failed.subject.node_task_id == task_id
     # Of many failures in a batch only the first is notified, then the end of the batch.
     batch_id = (await submit_batch(ntm, ["{}"] * 5, options=TWICE)).batch.batch_id
@@ -108,7 +108,7 @@ async def test_user_is_notified_of_dead_letters(ntm: Ntm) -> None:
     end, letter, _ = (await listed(ntm)).notifications
     assert end.kind == pb2.NOTIFICATION_KIND_BATCH_FINISHED
     assert end.title == f'batch {batch_id} of 5 of type "noop" failed'
-    assert (letter.kind, letter.message) == (pb2.NOTIFICATION_KIND_DEAD_LETTER, "NODE_ERROR: it broke")
+    assert (letter.kind, letter.message) == (pb2.NOTIFICATION_KIND_DEAD_LETTER, "NODE_ERROR: IOError: it broke")
     assert letter.title == f'node task {letter.subject.node_task_id} of type "noop" was given up'
     assert letter.subject.node_task_id.startswith(f"batch:{batch_id}:")
     assert letter.subject.batch_id == batch_id

@@ -109,7 +109,12 @@ class TaskError:
     @property
     def summary(self) -> str:
         """The error in one line that begins with its code."""
-        return ": ".join(filter(None, (self.code, self.type, self.message)))
+        return f"{self.code}: {self.typed_message}"
+
+    @property
+    def typed_message(self) -> str:
+        """The message after the type of the error, if it has one."""
+        return f"{self.type}: {self.message}" if self.type else self.message
 
 
 @dataclass(frozen=True, slots=True)

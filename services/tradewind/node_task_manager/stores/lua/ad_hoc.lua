@@ -66,7 +66,7 @@ local function end_ad_hoc(comp, node_type)
     fact.kind = 'task_completed'
   elseif record.status == 'failed' then
     local error = cmsgpack.unpack(record.error)
-    fact.kind, fact.code, fact.message, fact.given_up = 'task_failed', error.code, notices.brief(error.message), record.given_up
+    fact.kind, fact.code, fact.message, fact.given_up = 'task_failed', error.code, notices.brief_error(error), record.given_up
   else
     fact.kind, fact.message = 'task_cancelled', notices.brief(record.reason)
   end

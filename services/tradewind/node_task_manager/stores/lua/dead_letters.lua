@@ -24,7 +24,7 @@ do
     local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
     if notices.once(comp.user_id, 'given_up:' .. (flow or comp.run), flow and QUIET_MS or limits.retention) then
       notices.notify(comp.user_id, {kind = 'dead_letter', subject = record.id, node_type = node(comp.plan, record.index).type,
-        code = error.code, message = notices.brief(error.message)})
+        code = error.code, message = notices.brief_error(error)})
     end
   end
 

@@ -168,7 +168,7 @@ class MemoryNotices:
         elif task.status is NodeTaskStatus.COMPLETED:
             fact = Fact(NotificationKind.TASK_COMPLETED, subject, node_type=node_type)
         elif task.status is NodeTaskStatus.FAILED and task.error is not None:
-            code, message = task.error.code, brief(task.error.message)
+            code, message = task.error.code, brief(task.error.typed_message)
             fact = Fact(
                 NotificationKind.TASK_FAILED,
                 subject,
@@ -206,5 +206,5 @@ class MemoryNotices:
             kind = NotificationKind.DEAD_LETTER
             self._notify(
                 component.user_id,
-                Fact(kind, task_id, node_type=node_type, code=error.code, message=brief(error.message)),
+                Fact(kind, task_id, node_type=node_type, code=error.code, message=brief(error.typed_message)),
             )
