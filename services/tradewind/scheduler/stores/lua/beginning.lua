@@ -84,7 +84,7 @@ local function admit(flow, plan, backfill, parent, planned, same_revision, input
   local blocked = open or plan and not plan.queued and flow.overlap ~= 'allow' and call('EXISTS', flow.key .. ':queued') == 1
   -- A time that is due soon is judged by the cycles that run when it is due.
   if blocked and plan and plan.ahead then return answer('early', flow.revision) end
-  -- The only firing of a flow that runs once is not skipped: it comes again until its cycle can begin.
+  -- The only firing of a flow that runs once is not skipped: it comes again until its cycle can begin, or it is too late.
   if open and (not plan or plan.queued or plan.once and flow.overlap == 'skip') then
     return refusal('overlap', flow.revision, request, payload, {cycle = tonumber(string.match(open, '^%d+'))})
   end

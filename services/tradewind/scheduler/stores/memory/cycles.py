@@ -262,7 +262,7 @@ def _overlap_refusal(request: BeginRequest, flow: Flow) -> BeginAnswer | None:
     if request.ahead and not allowed and (flow.blocking_runs or flow.queued):
         return BeginAnswer(BeginOutcome.EARLY, revision=flow.revision)
     if flow.blocking_runs and not allowed and request.parent is None:
-        # The only firing of a flow that runs once is not given up: it comes again until it can begin.
+        # The only firing of a flow that runs once is not skipped: it comes again until it can begin, or it is too late.
         once = request.shape.schedule.once and flow.overlap is OverlapPolicy.SKIP
         if request.queued or not request.scheduled or once:
             not_stopping = [name for name in flow.blocking_runs if not flow.open[name]]
