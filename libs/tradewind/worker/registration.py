@@ -89,6 +89,8 @@ class Registration:
                 await backoff.pause()
                 continue
             self._outage.end()
+            for warning in response.warnings:
+                logger.warning("%s", warning)
             self._interval = seconds_of(response.heartbeat_interval) or _DEFAULT_INTERVAL
             self.registered.set()
             return

@@ -18,9 +18,9 @@ _RETRY_WHEN_FULL_S = 60.0
 
 
 async def register_worker(
-    workers: WorkerStore, worker: Worker, node_types: Sequence[NodeType], limits: Limits
-) -> WorkerRecord:
-    """Put a worker on record, offering `node_types`, and return it as it is on record.
+    workers: WorkerStore, catalogue: NodeTypeStore, worker: Worker, node_types: Sequence[NodeType], limits: Limits
+) -> tuple[WorkerRecord, list[str]]:
+    """Put a worker on record, offering `node_types`; return it as it is on record, and warnings about the node types.
 
     Raises InvalidInput with every fault, FailedPrecondition when a newer incarnation has registered, Exhausted when the
     registry is full.
@@ -30,10 +30,11 @@ async def register_worker(
     if violations := [*worker_violations(worker, limits), *node_type_violations(node_types, limits, schema_fault)]:
         raise InvalidInput(violations)
     worker = replace(worker, node_types=tuple(node_type.name for node_type in node_types))
+    warnings = await _declared_otherwise(catalogue, worker.worker_id, node_types)
     record = await workers.register(worker, node_types)
     if isinstance(record, Refusal):
         _refuse(record, worker, limits)
-    return record
+    return record, warnings
 
 
 async def heartbeat(workers: WorkerStore, worker: Worker, limits: Limits) -> HeartbeatAnswer:
@@ -105,6 +106,20 @@ async def get_node_type(catalogue: NodeTypeStore, name: str) -> NodeTypeRecord:
     if not records:
         raise NotFound("node type", name)
     return records[0]
+
+
+async def _declared_otherwise(catalogue: NodeTypeStore, worker_id: str, node_types: Sequence[NodeType]) -> list[str]:
+    """Return a warning for each of these node types that other live workers offer and that is declared differently."""
+    declared = {node_type.name: node_type for node_type in node_types}
+    warnings = []
+    for record in await catalogue.find(list(declared)) or ():
+        name, others = record.node_type.name, [each for each in record.worker_ids if each != worker_id]
+        if others and not record.node_type.fits(declared[name]):
+            warnings.append(
+                f'worker "{others[0]}" declares node type "{name}" differently: nodes may go to either, and flows are '
+                "checked against the declaration that came last"
+            )
+    return warnings
 
 
 def _refuse(refusal: Refusal, worker: Worker, limits: Limits) -> NoReturn:

@@ -11,7 +11,7 @@ from tests.rpc.registry.conftest import AVERAGE, Start, Stub, a_worker, register
 from tests.waiting import until
 from tradewind.api.registry.v1 import registry_service_pb2 as pb2
 from tradewind.api.registry.v1 import worker_pb2
-from tradewind.api.registry.v1.node_type_pb2 import NodeType
+from tradewind.api.registry.v1.node_type_pb2 import NodeType, OutputHandle
 
 
 def details_of(error: grpc.aio.AioRpcError) -> tuple[grpc.StatusCode, str, list[str]]:
@@ -75,6 +75,20 @@ async def test_node_types_are_found_and_listed_with_built_in_ones(registry: Stub
     assert ([each.name for each in delay.outputs], delay.HasField("declared_at")) == (["output"], False)
     named = await registry.ListNodeTypes(pb2.ListNodeTypesRequest(types=["report", "unknown", "delay"]))
     assert [each.type for each in named.node_types] == ["report", "delay"]
+
+
+async def test_worker_is_warned_of_node_types_that_a_live_worker_declares_differently(registry: Stub) -> None:
+    other = NodeType(type="average", inputs=AVERAGE.inputs, outputs=[OutputHandle(name="mean")])
+    renamed = NodeType(type="average", description="Another text", version="2")
+    renamed.MergeFrom(NodeType(inputs=other.inputs, outputs=other.outputs))
+    assert not (await register(registry, a_worker("w1"), AVERAGE, NodeType(type="same"))).warnings
+    warnings = (await register(registry, a_worker("w2"), other, NodeType(type="same"))).warnings
+    (warning,) = warnings
+    assert warning.startswith('worker "w1" declares node type "average" differently: ')
+    assert not (await register(registry, a_worker("w2"), renamed)).warnings
+    await registry.DeregisterWorker(pb2.DeregisterWorkerRequest(worker_id="w1"))
+    await registry.DeregisterWorker(pb2.DeregisterWorkerRequest(worker_id="w2"))
+    assert not (await register(registry, a_worker("w3"), AVERAGE)).warnings
 
 
 async def test_declaring_a_built_in_node_type_is_refused(registry: Stub) -> None:

@@ -148,6 +148,7 @@ class Engine(  # type: ignore[misc]
         self.registry_fault: grpc.StatusCode | None = None
         """Every call to the registry fails with this."""
         self.beat_seconds = 20.0
+        self.warnings: list[str] = []
         self.beat_answer = registry_service_pb2.HeartbeatResponse()
         """The answer to the next heartbeat only."""
         self.port = free_port()
@@ -209,7 +210,7 @@ class Engine(  # type: ignore[misc]
         """Add the worker to the list."""
         await self._check(context)
         self.registered.append(request)
-        response = registry_service_pb2.RegisterWorkerResponse(worker=request.worker)
+        response = registry_service_pb2.RegisterWorkerResponse(worker=request.worker, warnings=self.warnings)
         response.heartbeat_interval.FromNanoseconds(int(self.beat_seconds * 1e9))
         return response
 

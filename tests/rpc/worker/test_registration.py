@@ -53,6 +53,13 @@ async def test_worker_registers_with_its_node_types(engine: Engine) -> None:
     assert [(each.worker_id, each.incarnation) for each in engine.deregistered] == [("w1", registered.incarnation)]
 
 
+async def test_warnings_of_the_registry_are_printed(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    engine.warnings.append('worker "w0" declares node type "average" differently')
+    async with Worker([average], address=engine.address, worker_id="w1"):
+        await until(lambda: engine.registered, "the worker has registered")
+    assert engine.warnings[0] in caplog.messages
+
+
 async def test_heartbeats_report_load_at_requested_interval(engine: Engine) -> None:
     engine.beat_seconds = 0.02
     async with Worker([hold], address=engine.address, worker_id="w1", grace=0) as running:

@@ -1,13 +1,13 @@
 """The registry's answers, and the faults it raises, over the store in memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from tradewind.registry import use_cases
 from tradewind.registry.domain.limits import Lifetimes, Limits
 from tradewind.registry.domain.node_type import NodeType
-from tradewind.registry.domain.worker import Worker
+from tradewind.registry.domain.worker import Worker, WorkerRecord
 from tradewind.registry.stores.memory import MemoryRegistry
 from tradewind.server.clock import ManualClock
 from tradewind.server.faults import Exhausted, FailedPrecondition, InvalidInput, NotFound
@@ -26,14 +26,20 @@ def paths(caught: pytest.ExceptionInfo[InvalidInput]) -> list[str]:
     return [violation.path for violation in caught.value.violations]
 
 
+async def register(
+    registry: MemoryRegistry, worker: Worker, node_types: Sequence[NodeType]
+) -> tuple[WorkerRecord, list[str]]:
+    return await use_cases.register_worker(registry.workers, registry.node_types, worker, node_types, registry.limits)
+
+
 async def test_worker_offers_exactly_the_node_types_it_declares(registry: MemoryRegistry) -> None:
-    record = await use_cases.register_worker(registry.workers, WORKER, [AVERAGE], LIMITS)
+    record, _ = await register(registry, WORKER, [AVERAGE])
     assert record.worker.node_types == ("average",)
 
 
 async def test_faults_of_worker_and_declarations_are_reported_together(registry: MemoryRegistry) -> None:
     with pytest.raises(InvalidInput) as caught:
-        await use_cases.register_worker(registry.workers, Worker("", "", 0), [NodeType("a b")], LIMITS)
+        await register(registry, Worker("", "", 0), [NodeType("a b")])
     assert paths(caught) == ["worker.worker_id", "worker.incarnation", "worker.capacity", "node_types[0].type"]
     with pytest.raises(InvalidInput) as caught:
         await use_cases.heartbeat(registry.workers, Worker("w", "i", 0, node_types=("a b",)), LIMITS)
@@ -41,21 +47,21 @@ async def test_faults_of_worker_and_declarations_are_reported_together(registry:
 
 
 async def test_registration_of_a_replaced_incarnation_is_refused_with_a_reason(registry: MemoryRegistry) -> None:
-    await use_cases.register_worker(registry.workers, WORKER, [], LIMITS)
-    await use_cases.register_worker(registry.workers, Worker("w", "i2", 1), [], LIMITS)
+    await register(registry, WORKER, [])
+    await register(registry, Worker("w", "i2", 1), [])
     with pytest.raises(FailedPrecondition) as caught:
-        await use_cases.register_worker(registry.workers, WORKER, [], LIMITS)
+        await register(registry, WORKER, [])
     assert caught.value.reason == "SESSION_REPLACED"
     assert (caught.value.subject, caught.value.metadata) == ("workers/w", {"worker_id": "w"})
 
 
 async def test_full_registry_refuses_with_a_retry_delay(registry: MemoryRegistry) -> None:
     for name in ("a", "b"):
-        await use_cases.register_worker(registry.workers, Worker(name, "i", 1), [], LIMITS)
+        await register(registry, Worker(name, "i", 1), [])
     for call in (
-        use_cases.register_worker(registry.workers, Worker("c", "i", 1), [], LIMITS),
+        register(registry, Worker("c", "i", 1), []),
         use_cases.heartbeat(registry.workers, Worker("c", "i", 1), LIMITS),
-        use_cases.register_worker(registry.workers, Worker("a", "i", 1), [NodeType(n) for n in "wxyz"], LIMITS),
+        register(registry, Worker("a", "i", 1), [NodeType(n) for n in "wxyz"]),
     ):
         with pytest.raises(Exhausted) as caught:
             await call
@@ -92,14 +98,14 @@ async def test_available_workers_are_limited_by_request_and_maximum(registry: Me
     limits = Limits(available=1, max_available=2)
     registry.limits = limits
     for name in ("a", "b", "c"):
-        await use_cases.register_worker(registry.workers, Worker(name, "i", 1), [AVERAGE], limits)
+        await register(registry, Worker(name, "i", 1), [AVERAGE])
     for limit, expected in ((0, 1), (1, 1), (2, 2), (3, 2)):
         assert len(await use_cases.available_workers(registry.workers, "average", limit, limits)) == expected
 
 
 async def test_named_node_types_are_returned_once_each_within_limits(registry: MemoryRegistry) -> None:
     declared = [NodeType("a"), NodeType("b", "x" * 1_200), NodeType("c", "x" * 1_200)]
-    await use_cases.register_worker(registry.workers, WORKER, declared, LIMITS)
+    await register(registry, WORKER, declared)
     found = await use_cases.find_node_types(registry.node_types, ["b", "a", "b"], LIMITS)
     assert [record.node_type.name for record in found] == ["b", "a"]
     for names, message in (

@@ -32,6 +32,10 @@ class NodeType:
     config_schema: str = ""
     version: str = ""
 
+    def fits(self, other: "NodeType") -> bool:
+        """Whether the same nodes can be written for both: their handles and configuration are the same."""
+        return (self.inputs, self.outputs, self.config_schema) == (other.inputs, other.outputs, other.config_schema)
+
     @property
     def size(self) -> int:
         """The approximate size of the declaration in bytes."""

@@ -30,11 +30,14 @@ class RegistryHandlers(pb2_grpc.RegistryServiceServicer):
     async def RegisterWorker(self, request: pb2.RegisterWorkerRequest, context: Context) -> pb2.RegisterWorkerResponse:
         worker = mapping.worker(request.worker)
         node_types = [mapping.node_type(each) for each in request.node_types]
-        record = await use_cases.register_worker(self._workers, worker, node_types, self._limits)
+        record, warnings = await use_cases.register_worker(
+            self._workers, self._node_types, worker, node_types, self._limits
+        )
         return pb2.RegisterWorkerResponse(
             worker=mapping.worker_message(record),
             heartbeat_interval=duration(self._lifetimes.heartbeat_interval),
             time_to_live=duration(self._lifetimes.time_to_live),
+            warnings=warnings,
         )
 
     async def Heartbeat(self, request: pb2.HeartbeatRequest, context: Context) -> pb2.HeartbeatResponse:

@@ -62,6 +62,7 @@ class RegisterWorkerResponse(_message.Message):
     WORKER_FIELD_NUMBER: _builtins.int
     HEARTBEAT_INTERVAL_FIELD_NUMBER: _builtins.int
     TIME_TO_LIVE_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def worker(self) -> _worker_pb2.Worker:
         """As stored."""
@@ -74,16 +75,21 @@ class RegisterWorkerResponse(_message.Message):
     def time_to_live(self) -> _duration_pb2.Duration:
         """A worker whose last heartbeat is older than this is offline."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What is odd about the declared node types: other live workers declare the same ones with other handles or configs."""
+
     def __init__(
         self,
         *,
         worker: _worker_pb2.Worker | None = ...,
         heartbeat_interval: _duration_pb2.Duration | None = ...,
         time_to_live: _duration_pb2.Duration | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat_interval", b"heartbeat_interval", "time_to_live", b"time_to_live", "worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_interval", b"heartbeat_interval", "time_to_live", b"time_to_live", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_interval", b"heartbeat_interval", "time_to_live", b"time_to_live", "warnings", b"warnings", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
