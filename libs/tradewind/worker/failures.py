@@ -4,6 +4,7 @@ import asyncio
 import os
 import sysconfig
 import traceback
+from datetime import timedelta
 from types import TracebackType
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
@@ -29,8 +30,9 @@ def describe(error: BaseException) -> NodeFault:
         return error
     later = all(isinstance(leaf, RetryLater) for leaf in leaves)
     led_to = any(leaf.__cause__ is not None or leaf.__context__ is not None for leaf in leaves)
-    # A subclass may not have set `after`.
-    waits = [after.total_seconds() for leaf in leaves if later and (after := getattr(leaf, "after", None)) is not None]
+    # A subclass may have no `after`, or one of another type.
+    afters = [getattr(leaf, "after", None) for leaf in leaves] if later else []
+    waits = [after.total_seconds() for after in afters if isinstance(after, timedelta)]
     return NodeFault(
         "NODE_ERROR",
         _message(error),
@@ -64,8 +66,13 @@ def fault_of(failure: work_pb2.NodeTaskFailure) -> NodeFault:
 
 
 def faulted(attempt: Attempt, error: BaseException) -> work_pb2.NodeTaskFailure:
-    """Return the failure for an exception that the attempt raised."""
-    return _failure(attempt, describe(error))
+    """Return the failure for an exception that the attempt raised, even if describing the exception raises another."""
+    try:
+        return _failure(attempt, describe(error))
+    except BaseException:
+        fatal = issubclass(type(error), Fatal)
+        fault = NodeFault("NODE_ERROR", "its error cannot be described", _type_name(error), non_retryable=fatal)
+        return _failure(attempt, fault)
 
 
 def timed_out(attempt: Attempt, reason: str) -> work_pb2.NodeTaskFailure:
@@ -76,7 +83,7 @@ def timed_out(attempt: Attempt, reason: str) -> work_pb2.NodeTaskFailure:
 def terminated(attempt: Attempt, stop: NodeStopExecution, error: BaseException | None) -> work_pb2.NodeTaskFailure:
     """Return the failure of an attempt that stopped because of `stop`; `error` is what its code raised instead."""
     if error is None or isinstance(error, asyncio.CancelledError):
-        failure = _failure(attempt, NodeFault("", str(stop) or "stopped"))
+        failure = _failure(attempt, NodeFault("", _text(stop) or "stopped"))
     else:
         failure = faulted(attempt, error)
     failure.terminated = True
@@ -103,17 +110,33 @@ def _failure(attempt: Attempt, fault: NodeFault) -> work_pb2.NodeTaskFailure:
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
-    """Return the exceptions in a group and in the groups within it, or the exception itself."""
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for each in error.exceptions for leaf in _leaves(each)]
-    return [error]
+    """Return the exceptions in a group and in the groups within it, however deep, or the exception itself."""
+    leaves: list[BaseException] = []
+    rest = [error]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, BaseExceptionGroup):
+            rest += reversed(each.exceptions)
+        else:
+            leaves.append(each)
+    return leaves
+
+
+def _type_name(error: BaseException) -> str:
+    """Return the name of the exception's class, whatever its metaclass makes of it."""
+    name: str = type.__dict__["__name__"].__get__(type(error))
+    return name
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # the node's own code may raise anything, also SystemExit
+        return f"{type(error).__qualname__} (its message cannot be shown)"
 
 
 def _message(error: BaseException) -> str:
-    try:
-        message = str(error) or "(no message)"
-    except Exception:
-        return f"{type(error).__qualname__} (its message cannot be shown)"
+    message = _text(error) or "(no message)"
     if isinstance(error, BaseExceptionGroup):
         leaves = [f"{type(leaf).__qualname__}: {_message(leaf)}" for leaf in _leaves(error)[:_NAMED_OF_GROUP]]
         message += f": {'; '.join(leaves)}"

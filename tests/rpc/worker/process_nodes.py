@@ -142,6 +142,25 @@ def ends_itself() -> None:
     raise NodeStopExecution("caf\udce9" * 20_000_000)
 
 
+class Closed(NodeStopExecution):
+    """A stop whose reason cannot be shown."""
+
+    def __init__(self) -> None: ...
+
+
+class Indescribable(Exception):
+    """Its traceback cannot be made."""
+
+    @property
+    def __cause__(self) -> BaseException | None:  # type: ignore[override]
+        raise SystemExit
+
+
+@node("fails_oddly", process=True)
+def fails_oddly(stops: bool) -> None:
+    raise Closed if stops else Indescribable
+
+
 ORDER = contextvars.ContextVar("ORDER", default="none")
 
 

@@ -198,6 +198,15 @@ async def test_process_node_can_terminate_itself_with_any_text() -> None:
     assert run.error.message.startswith(r"caf\udce9caf\udce9")
 
 
+@pytest.mark.parametrize(("stops", "type"), [(True, "Closed"), (False, "Indescribable")])
+async def test_error_that_cannot_be_described_fails_process_node(stops: bool, type: str) -> None:
+    async with process_bench(1) as bench:
+        error = (await bench.run(bench.assignment("fails_oddly", config_json=config(stops=stops)))).error
+
+    assert error is not None
+    assert (error.code, error.type) == ("NODE_ERROR", type)
+
+
 async def test_context_variables_do_not_leak_to_next_node() -> None:
     async with process_bench(1) as bench:
         seen = [

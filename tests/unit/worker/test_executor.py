@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.worker.attempts import Bench
 from tests.waiting import until
-from tradewind.worker import Context, Emit, node, running
+from tradewind.worker import Context, Emit, Fatal, NodeStopExecution, node, running
 from tradewind.worker.texts import MESSAGE_BYTES, TRACEBACK_BYTES
 
 
@@ -240,6 +240,78 @@ async def test_exception_without_usable_message_is_reported_by_type() -> None:
     assert hidden.error.message.endswith("Rude (its message cannot be shown)")
     assert empty.error is not None
     assert (empty.error.type, empty.error.message) == ("AssertionError", "(no message)")
+
+
+class CauseRaises(Fatal):
+    """Its traceback cannot be made."""
+
+    @property
+    def __cause__(self) -> BaseException | None:  # type: ignore[override]
+        raise GeneratorExit
+
+
+class TextRaises(Exception):
+    """Its text raises more than an Exception."""
+
+    def __str__(self) -> str:
+        raise GeneratorExit
+
+
+class StopUnshown(NodeStopExecution):
+    """A stop without a reason, whose text cannot be shown."""
+
+    def __init__(self) -> None: ...
+
+    def __str__(self) -> str:
+        raise GeneratorExit
+
+
+def deep_group() -> BaseException:
+    """Return a group in a group, and so on, deeper than functions may call each other."""
+    error: Exception = ValueError("at the bottom")
+    for _ in range(3000):
+        error = ExceptionGroup("orders", [error])
+    return error
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+@pytest.mark.parametrize(
+    ("error", "type", "message"),
+    [
+        (CauseRaises("busy"), "CauseRaises", "its error cannot be described"),
+        (TextRaises(), "TextRaises", "TextRaises (its message cannot be shown)"),
+        (deep_group(), "ValueError", "at the bottom"),
+    ],
+)
+async def test_error_that_is_hard_to_describe_is_reported(
+    threaded: bool, error: BaseException, type: str, message: str
+) -> None:
+    def plain() -> None:
+        raise error
+
+    async def coroutine() -> None:
+        raise error
+
+    failing: Any = node("failing")(plain if threaded else coroutine)
+    async with Bench([failing]) as bench:
+        reported = (await bench.run(bench.assignment("failing"))).error
+
+    assert reported is not None
+    assert (reported.code, reported.type, reported.message) == ("NODE_ERROR", type, message)
+    assert reported.non_retryable == isinstance(error, Fatal)
+
+
+async def test_stop_without_usable_reason_terminates_node() -> None:
+    @node("ends_itself")
+    async def ends_itself() -> None:
+        raise StopUnshown
+
+    async with Bench([ends_itself]) as bench:
+        run = await bench.run(bench.assignment("ends_itself"))
+
+    assert run.terminated
+    assert run.error is not None
+    assert run.error.message == "StopUnshown (its message cannot be shown)"
 
 
 async def test_invalid_result_fails_node() -> None:

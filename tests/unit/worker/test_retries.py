@@ -68,6 +68,23 @@ async def test_retry_later_without_time_leaves_it_to_backoff() -> None:
     assert error.type.endswith("Full")
 
 
+async def test_retry_later_whose_time_is_no_timedelta_leaves_it_to_backoff() -> None:
+    class Throttled(RetryLater):
+        after = 60  # type: ignore[assignment]
+
+        def __init__(self) -> None:
+            Exception.__init__(self, "the exchange throttles")
+
+    @node("order")
+    async def order() -> None:
+        raise Throttled
+
+    error = (await run_node(order)).error
+
+    assert error is not None
+    assert (error.message, error.retry_after) == ("the exchange throttles", None)
+
+
 def test_retry_later_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(RetryLater(90, "the exchange is full")))
 

@@ -254,8 +254,10 @@ class NodeServer:
 
 def _failed(attempt: Attempt, error: BaseException) -> frames.Reply:
     if isinstance(error, NodeStopExecution):
-        texts = [clip(attempt.redacted(str(each)), MESSAGE_BYTES) for each in (error.reason, error.source)]
-        return frames.Stopped(*texts)
+        # A class of the node's own may have no reason, or one that cannot be shown: that is a failure like any other.
+        with contextlib.suppress(BaseException):
+            texts = [clip(attempt.redacted(str(each)), MESSAGE_BYTES) for each in (error.reason, error.source)]
+            return frames.Stopped(*texts)
     if attempt.stop is not None and isinstance(error, asyncio.CancelledError):
         return frames.Stopped(attempt.stop.reason, attempt.stop.source)
     return frames.Failed(failures.faulted(attempt, error).SerializeToString(), attempt.stop_seen)
