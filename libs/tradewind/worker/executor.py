@@ -26,6 +26,7 @@ from tradewind.worker.times import seconds_of
 from tradewind.worker.tracing import NodeTracer
 
 if TYPE_CHECKING:
+    from tradewind.worker.loop_watch import LoopWatch
     from tradewind.worker.metrics import WorkerMetrics
 
 logger = logging.getLogger("tradewind.worker")
@@ -58,15 +59,20 @@ class Executor:
         memories: Memories | None = None,
         tracer: NodeTracer | None = None,
         metrics: "WorkerMetrics | None" = None,
+        watch: "LoopWatch | None" = None,
         grace: float = 10.0,
     ) -> None:
-        """`runner` calls the nodes' code; it is closed with the executor. `grace`, in seconds, is a stop's default."""
+        """`runner` calls the nodes' code. `grace`, in seconds, is a stop's default.
+
+        `runner` and `watch` are closed with the executor.
+        """
         self._nodes = nodes
         self._reports = reports
         self._runner = runner
         self._memories = memories
         self._tracer = tracer
         self._metrics = metrics
+        self._watch = watch
         self._grace = grace
         self._held: dict[str, Attempt] = {}
         self._deadlines = Deadlines(self._held, self._expire)
@@ -142,6 +148,8 @@ class Executor:
     def _hold(self, attempt: Attempt) -> None:
         self._held[attempt.token] = attempt
         self._deadlines.watch(attempt.deadline)
+        if self._watch is not None:
+            self._watch.node_begins()
 
     async def _run_chain(self, attempt: Attempt, node: AnyNode) -> None:
         """Run a node, then the eager nodes that follow: within one turn of the loop, unless that takes too long, so
@@ -230,6 +238,8 @@ class Executor:
             attempt.stop = Stop(StopKind.LEASE_LOST, "the worker is closed")
             self._abandon(attempt)
         self._deadlines.close()
+        if self._watch is not None:
+            self._watch.close()
         if self._abandoned_tasks:
             await asyncio.wait(self._abandoned_tasks, timeout=1.0)
         await self._runner.close()

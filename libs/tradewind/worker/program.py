@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import functools
+import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any
 from weakref import WeakSet
 
@@ -25,7 +27,10 @@ _threads_of_imports: WeakSet[threading.Thread] = WeakSet()
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _handlers: list[tuple[signal.Signals, Any]] = []
-"""The handlers of these signals before this process's worker replaced them; empty while no worker runs."""
+"""The handlers of these signals and SIGALRM before this process's worker replaced them; empty while no worker runs."""
+
+LOOP_PATIENCE = 1.0
+"""Seconds within which the loop has to hear of a second signal, or the process ends at once."""
 
 
 @contextlib.contextmanager
@@ -52,14 +57,15 @@ def run_program(serve: Callable[[], Coroutine[Any, Any, None]], leave: Callable[
     """Run `serve()` on a loop of its own, in which `asyncio.to_thread` has `threads` threads.
 
     SIGTERM and SIGINT call `leave()`; if that returns False, because the worker is leaving already, the program ends at
-    once with SystemExit. Raises WorkerError outside of the main thread, and where a loop is already running.
+    once with SystemExit: 128 plus the signal's number. If a node holds the loop, the process exits with that number a
+    second after the second signal. Raises WorkerError outside of the main thread, and where a loop is already running.
     """
     if threading.current_thread() is not threading.main_thread() or asyncio._get_running_loop() is not None:
         raise WorkerError(
             "run() handles signals and starts an event loop, so it must be called in the main thread, outside of any "
             "loop; elsewhere, await serve() and end it with stop(), or use async with"
         )
-    _handlers[:] = [(number, signal.getsignal(number)) for number in _SIGNALS]
+    _handlers[:] = [(number, signal.getsignal(number)) for number in (*_SIGNALS, signal.SIGALRM)]
     _restore_handlers_in_forks()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -95,15 +101,28 @@ async def _until_signalled(serve: Callable[[], Coroutine[Any, Any, None]], leave
     loop = asyncio.get_running_loop()
     serving = asyncio.current_task()
     assert serving is not None
+    received: list[int] = []
     killed: list[int] = []
 
+    # Not a handler of the loop, which would wait for a node that holds the loop. A timer rather than a thread, because
+    # the signal may have come while a thread was being started.
+    def receive(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if len(received) > 1:
+            signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + number))
+            signal.setitimer(signal.ITIMER_REAL, LOOP_PATIENCE)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so the worker has left
+            loop.call_soon_threadsafe(handle, number)
+
     def handle(number: int) -> None:
+        if len(received) > 1:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         if not leave():
             killed.append(number)
             serving.cancel()
 
     for number in _SIGNALS:
-        loop.add_signal_handler(number, handle, number)
+        signal.signal(number, receive)
     try:
         await serve()
     except asyncio.CancelledError:

@@ -26,6 +26,7 @@ from tradewind.worker.errors import WorkerError
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity, default_worker_id, labels_of
 from tradewind.worker.link import Link
+from tradewind.worker.loop_watch import LoopWatch
 from tradewind.worker.nodes import AnyNode
 from tradewind.worker.offered import as_list, by_type, check_number, checked_seconds, default_capacity, targets_of
 from tradewind.worker.outbox import Outbox
@@ -176,8 +177,8 @@ class Worker:
     def run(self) -> None:
         """Serve on an event loop of its own until SIGTERM or SIGINT; then leave within the grace and return.
 
-        A second signal ends it at once with SystemExit. Raises WorkerError when a server refuses this worker, and when
-        called outside of the main thread or in a running loop.
+        A second signal ends it at once with SystemExit, or ends the process if a node holds the loop. Raises
+        WorkerError when a server refuses this worker, and when called outside of the main thread or in a running loop.
         """
         run_program(self.serve, self._leave_on_signal, self._thread_capacity)
 
@@ -239,7 +240,7 @@ class Worker:
         self._stop()
         return True
 
-    # A simulation overrides these: streams, listening, channels, memories and threads.
+    # A simulation overrides these: streams, listening, channels, memories, threads and the watch.
 
     _stream_type = WorkStream
     _called_type = CalledLink
@@ -254,6 +255,10 @@ class Worker:
         return ThreadPool(
             self._thread_capacity, stuck_limit=self._stuck_thread_limit, too_many_stuck=self._leave_for_stuck_threads
         )
+
+    def _loop_watch(self) -> LoopWatch | None:
+        on_loop = any(node.is_async and node.type not in self._targets for node in self._nodes.values())
+        return LoopWatch(lambda: self.running > 0) if on_loop else None
 
     def _leave_for_stuck_threads(self, count: int) -> None:
         self._failure = WorkerError(
@@ -297,6 +302,7 @@ class Worker:
             memories=memories if self._codec is None else CodedMemories(memories, self._codec),
             tracer=self._tracer,
             metrics=self._metrics,
+            watch=self._loop_watch(),
             grace=self._grace,
         )
         stub = NodeTaskManagerServiceStub(channel)

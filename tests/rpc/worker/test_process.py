@@ -23,6 +23,12 @@ async def short(ctx: Context) -> str:
     await asyncio.sleep(0.3)
     return "done"
 
+@node("spins")
+async def spins(ctx: Context) -> None:
+    await ctx.progress(1)
+    while True:
+        pass
+
 @node("exits")
 async def exits() -> None:
     async def leave() -> None:
@@ -121,6 +127,16 @@ async def test_second_signal_ends_worker_at_once(
         await until(lambda: any(request.draining for request in session.requests), "the worker leaves")
         process.send_signal(number)
         assert await asyncio.wait_for(process.wait(), 30) == 128 + number
+
+
+async def test_second_signal_ends_worker_whose_loop_a_node_holds(engine: Engine, tmp_path: Path) -> None:
+    async with worker_process(tmp_path, "shop_nodes", address=engine.address) as process:
+        session = await engine.session()
+        session.assign("spins", "t1")
+        await begun(engine, "t1")
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 30) in (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 
 async def test_unknown_node_name_exits_with_2_and_suggestion(tmp_path: Path) -> None:

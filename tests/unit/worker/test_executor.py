@@ -13,6 +13,7 @@ import pytest
 from tests.unit.worker.attempts import Bench
 from tests.waiting import until
 from tradewind.worker import Context, Emit, Fatal, NodeStopExecution, node, running
+from tradewind.worker.loop_watch import LoopWatch
 from tradewind.worker.texts import MESSAGE_BYTES, TRACEBACK_BYTES
 
 
@@ -196,6 +197,52 @@ async def test_node_that_blocks_event_loop_is_logged(
     assert line.level == "WARNING"
     assert re.match(r"the node held the worker's event loop for 0\.\d s without awaiting", line.message)
     assert f"flow:0:0:t1: {line.message}" in caplog.text
+
+
+@pytest.mark.parametrize("by_task", [False, True])
+async def test_node_that_holds_event_loop_is_logged_meanwhile(
+    by_task: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(running, "LONG_TURN_S", 0.01)
+
+    @node("calculates")
+    async def calculates() -> bool:
+        async def calculate() -> bool:
+            deadline = time.monotonic() + 10
+            while "held the worker's event loop" not in caplog.text and time.monotonic() < deadline:
+                pass
+            return "held the worker's event loop" in caplog.text
+
+        return await (asyncio.create_task(calculate()) if by_task else calculate())
+
+    async with Bench([calculates], watch=LoopWatch(lambda: True)) as bench:
+        assert (await bench.run(bench.assignment("calculates"))).output is True
+
+    message = caplog.messages[0]
+    holder = "a task" if by_task else "flow:0:0:t1"
+    assert message.startswith(f"{holder} has held the worker's event loop for more than 0.01 s without awaiting")
+    assert re.search(r"in calculate\n    while \"held", message)
+    if not by_task:
+        assert "tradewind/worker" not in message
+
+
+async def test_loop_is_looked_at_again_only_while_nodes_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "LONG_TURN_S", 0.01)
+    looks = 0
+
+    def busy() -> bool:
+        nonlocal looks
+        looks += 1
+        return looks < 3
+
+    watch = LoopWatch(busy)
+    try:
+        watch.node_begins()
+        await until(lambda: looks == 3, "the loop was seen to turn three times")
+        watch.node_begins()
+        await until(lambda: looks == 4, "and once more after another node")
+    finally:
+        watch.close()
 
 
 @pytest.mark.parametrize("threaded", [False, True])

@@ -50,6 +50,9 @@ class VirtualWorker(Worker):
     def _thread_pool(self) -> ThreadPool:
         return self._inline
 
+    def _loop_watch(self) -> None:
+        return None
+
     def _memories(self, channel: Any) -> SchedulerLink:
         return _Memories(channel, self._inline)
 
