@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator
 
+import grpc
+
 from tradewind.api.access.v1 import access_service_pb2 as pb
 from tradewind.api.access.v1 import session_pb2
 from tradewind.client.access import (
@@ -15,7 +17,9 @@ from tradewind.client.access import (
     session_from,
     user_from,
 )
+from tradewind.client.calls import Request, Response
 from tradewind.client.connection import Connection
+from tradewind.client.errors import NotFound, TradewindError, Unauthenticated
 from tradewind.client.messages import build
 from tradewind.client.wire import Seconds, duration, number_of, seconds_of
 
@@ -43,9 +47,8 @@ class AccessCalls:
 
     async def log_out(self) -> None:
         """End the session of the token that this client carries."""
-        to = self._connection
-        me = await to.to_access.call(to.access.WhoAmI, pb.WhoAmIRequest())
-        await to.to_access.call(to.access.RevokeSession, build(pb.RevokeSessionRequest, session_id=me.session_id))
+        me = await self._connection.to_access.call(self._connection.access.WhoAmI, pb.WhoAmIRequest())
+        await self.revoke_session(me.session_id)
 
     async def create_token(
         self, user_id: str = "", *, role: Role | str | None = None, label: str = "", lifetime: Seconds = 0.0
@@ -76,12 +79,27 @@ class AccessCalls:
     async def revoke_session(self, session_id: str, *, user_id: str = "") -> None:
         """Revoke a session or token at once. Raises NotFound, PermissionDenied."""
         request = build(pb.RevokeSessionRequest, session_id=session_id, user_id=user_id)
-        await self._connection.to_access.call(self._connection.access.RevokeSession, request)
+        await self._revoke(self._connection.access.RevokeSession, request, NotFound)
 
     async def revoke_sessions(self, user_id: str = "", *, keep_current: bool = False) -> int:
-        """Revoke all sessions and tokens of a user, with `keep_current` all but the caller's own; return how many."""
+        """Revoke all sessions and tokens of a user, with `keep_current` all but the caller's own; return how many.
+
+        When the call is repeated because its answer was lost, those that the first attempt revoked are not counted.
+        """
         request = build(pb.RevokeSessionsRequest, user_id=user_id, keep_current=keep_current)
-        return (await self._connection.to_access.call(self._connection.access.RevokeSessions, request)).count
+        answer = await self._revoke(self._connection.access.RevokeSessions, request)
+        return 0 if answer is None else answer.count
+
+    async def _revoke(
+        self,
+        method: grpc.aio.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *done: type[TradewindError],
+    ) -> Response | None:
+        """Return the answer, or None when an earlier attempt revoked the sessions, perhaps the caller's own."""
+        # A token that is known now, but not when the call is repeated, has been revoked.
+        await self.who_am_i()
+        return await self._connection.to_access.call_or_done(method, request, *done, Unauthenticated)
 
     async def set_user(self, user_id: str, role: Role | str, *, time_zone: str = "") -> UserRecord:
         """Add a user, or change the role of one at once, and the time zone in which their days begin, if given.

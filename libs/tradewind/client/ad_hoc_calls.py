@@ -8,7 +8,7 @@ from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.client.batches import BatchRecord, BatchStatus, batch_from
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
-from tradewind.client.errors import InvalidInput, Violation
+from tradewind.client.errors import InvalidInput, NotFound, Violation
 from tradewind.client.following import follow
 from tradewind.client.logs import LogLine, node_line_from
 from tradewind.client.messages import build, describe_value
@@ -112,7 +112,9 @@ class AdHocCalls:
     async def delete_batch(self, batch_id: str) -> None:
         """Remove a batch that has ended, with its results and logs. Raises NotFound, WrongStatus while it is open."""
         request = build(pb.DeleteBatchRequest, batch_id=batch_id, user_id=self._user_id)
-        await self._connection.to_node_task_manager.delete(self._connection.node_task_manager.DeleteBatch, request)
+        await self._connection.to_node_task_manager.call_or_done(
+            self._connection.node_task_manager.DeleteBatch, request, NotFound
+        )
 
     def watch_batch(self, batch_id: str) -> AsyncGenerator[BatchRecord, None]:
         """Yield a batch as it is now and after every change, until it has ended; otherwise like `watch_task`."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from tradewind.client.errors import NotFound, Unavailable
+from tradewind.client.errors import TradewindError, Unavailable
 from tradewind.client.refusals import error_from
 from tradewind.client.traces import traceparent
 from tradewind.client.wire import span
@@ -115,23 +115,23 @@ class Calls:
 
         return await self.repeated(once, on_repeat, patience)
 
-    async def delete(
-        self, method: grpc.aio.UnaryUnaryMultiCallable[Request, Response], request: Request, *, extra: float = 0.0
+    async def call_or_done(
+        self,
+        method: grpc.aio.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *done: type[TradewindError],
+        extra: float = 0.0,
     ) -> Response | None:
-        """Return the answer to a request that deletes something, as `call` does.
+        """Return the answer to a request that takes effect only once, as `call` does.
 
-        Returns None when an earlier attempt did the work, but its answer was lost.
+        Returns None when a repetition is refused with one of the errors `done`: an earlier attempt did the work, but
+        its answer was lost.
         """
-        repeated = False
-
-        def note_repeat() -> None:
-            nonlocal repeated
-            repeated = True
-
+        repetition = asyncio.Event()
         try:
-            return await self.call(method, request, extra=extra, on_repeat=note_repeat)
-        except NotFound:
-            if repeated:
+            return await self.call(method, request, extra=extra, on_repeat=repetition.set)
+        except done:
+            if repetition.is_set():
                 return None
             raise
 

@@ -71,8 +71,8 @@ class Client(
 
     `address` is the address of all servers; without it, TRADEWIND_ADDRESS and the variables of single servers apply, or
     else localhost:7700. `timeout` is how long one attempt of a call may take, `patience` how long a call is repeated
-    while its server is away; repeating is safe, because every call that changes something carries a request id
-    (`log_in` and `create_token` cannot, and are not repeated).
+    while its server is away; repeating is safe, because every call that changes something carries a request id or does
+    the same when it is repeated (`log_in` and `create_token` do not, and are not repeated).
     `user_id` is the user whose flows are registered. Runs share one stream, which costs a third of a call per run; with
     `run_stream=False` each run is a call of its own, for a proxy that spreads calls. `credentials` are certificates as
     TlsFiles, or gRPC's own; without them, the variables TRADEWIND_TLS_CA, _CERT and _KEY apply, or else plain text.

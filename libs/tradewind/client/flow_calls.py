@@ -11,7 +11,7 @@ from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
 from tradewind.client.definitions import Definition, flow_id_and_definition, weather_json
-from tradewind.client.errors import TradewindError
+from tradewind.client.errors import NotFound, TradewindError
 from tradewind.client.flows import (
     FlowAnalysis,
     FlowRecord,
@@ -152,8 +152,8 @@ class FlowCalls:
         """
         seconds = seconds_of(wait)
         request = build(pb.DeleteFlowRequest, flow_id=flow_id, wait=duration(seconds))
-        answer = await self._connection.to_scheduler.delete(
-            self._connection.scheduler.DeleteFlow, request, extra=seconds
+        answer = await self._connection.to_scheduler.call_or_done(
+            self._connection.scheduler.DeleteFlow, request, NotFound, extra=seconds
         )
         return answer is None or answer.done
 

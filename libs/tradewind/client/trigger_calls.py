@@ -1,5 +1,6 @@
 """What a client asks about the triggers of queues, and how it publishes events."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -9,6 +10,7 @@ from tradewind.api.trigger.v1 import trigger_service_pb2 as pb
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.due_triggers import DueTriggers
+from tradewind.client.errors import NotFound, WrongStatus
 from tradewind.client.json_text import encode
 from tradewind.client.messages import build
 from tradewind.client.trigger_schedules import schedule_of
@@ -103,9 +105,16 @@ class TriggerCalls:
         return trigger_from(answer.trigger)
 
     async def remove_trigger(self, queue: str, trigger_id: str, *, epoch: int = 0) -> bool:
-        """Remove a trigger of a queue with all its waiting firings; return whether there was one."""
+        """Remove a trigger of a queue with all its waiting firings; return whether there was one.
+
+        When the call is repeated and none is left, it counts as removed by the first attempt.
+        """
         request = build(pb.RemoveTriggerRequest, queue=queue, trigger_id=trigger_id, epoch=epoch)
-        return (await self._connection.to_trigger.call(self._connection.trigger.RemoveTrigger, request)).removed
+        repetition = asyncio.Event()
+        answer = await self._connection.to_trigger.call(
+            self._connection.trigger.RemoveTrigger, request, on_repeat=repetition.set
+        )
+        return answer.removed or repetition.is_set()
 
     async def list_triggers(self, queue: str) -> AsyncIterator[TriggerRecord]:
         """Yield the triggers of a queue, in the order of their creation."""
@@ -160,7 +169,9 @@ class TriggerCalls:
     async def redrive_trigger(self, queue: str, trigger_id: str, firing_id: str = "") -> None:
         """Make a dead trigger, or one dead firing of it, due again. Raises NotFound, and WrongStatus if not dead."""
         request = build(pb.RedriveTriggerRequest, queue=queue, trigger_id=trigger_id, firing_id=firing_id)
-        await self._connection.to_trigger.call(self._connection.trigger.RedriveTrigger, request)
+        await self._connection.to_trigger.call_or_done(
+            self._connection.trigger.RedriveTrigger, request, NotFound, WrongStatus
+        )
 
     async def count_triggers(self, queue: str) -> TriggerCounts:
         """Return how many triggers of a queue have each status."""
@@ -172,6 +183,7 @@ class TriggerCalls:
     ) -> PublishedEvent:
         """Publish an event to every trigger that listens for it; one `event_id` fires each trigger once in 24 h.
 
+        When the call is repeated because its answer was lost, firings of the first attempt count as duplicates.
         Raises InvalidInput, and Exhausted when all that it matches have too many firings waiting.
         """
         request = build(
