@@ -18,6 +18,15 @@ async def client(stack: Standalone) -> AsyncIterator[LosingClient]:
         yield client
 
 
+async def test_repeated_save_of_new_trigger_makes_one(client: LosingClient) -> None:
+    client.losses["SaveTrigger"] = None
+
+    saved = await client.save_trigger("", queue="q", every="1h")
+
+    assert [trigger.trigger_id async for trigger in client.list_triggers("q")] == [saved.trigger_id]
+    assert len(bytes.fromhex(saved.trigger_id)) == 16
+
+
 async def test_repeated_redrive_of_trigger_succeeds(client: LosingClient) -> None:
     await client.save_trigger("doomed", queue="q", at=datetime.now(UTC))
     async with client.receive_due("q", credits=1) as due_triggers:

@@ -88,7 +88,8 @@ class TriggerCalls:
         )
         trigger = build(
             trigger_pb2.Trigger,
-            trigger_id=trigger_id,
+            # Made here, an id is the same for every attempt.
+            trigger_id=trigger_id or new_request_id(),
             queue=queue,
             schedule=schedule,
             payload_json="" if payload is None else encode(payload),
