@@ -1,14 +1,24 @@
 """Calls whose first answer is lost, against the whole stack: repeating them does no harm, and reports what they did."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from tests.system.losing_client import LosingClient
-from tradewind.client import Role
+from tradewind.client import CycleRecord, NodeTaskRecord, Role
+from tradewind.flow import Flow
 from tradewind.standalone import Standalone
+
+Stop = Callable[[LosingClient], Awaitable[CycleRecord | NodeTaskRecord]]
+
+STOPS: dict[str, Stop] = {
+    "StopCycle": lambda client: client.stop_cycle("idle"),
+    "StopComponent": lambda client: client.stop_component("idle", "0"),
+    "StopNode": lambda client: client.stop_node("idle", "a"),
+}
 
 
 @pytest_asyncio.fixture
@@ -16,6 +26,26 @@ async def client(stack: Standalone) -> AsyncIterator[LosingClient]:
     """A client of the stack, which has no worker."""
     async with LosingClient(stack.address) as client:
         yield client
+
+
+@pytest.mark.parametrize("rpc", STOPS)
+async def test_repeated_stop_is_of_the_same_cycle_although_another_has_begun(client: LosingClient, rpc: str) -> None:
+    """The cycle that is meant may have ended, too, before the repetition arrives."""
+    flow = Flow("idle", "1h", overlap="allow")
+    flow.node("a", "nobody")
+    await client.register_flow(flow)
+    meant = await client.run_flow("idle")
+
+    async def end_and_run_again() -> None:
+        await meant.wait(30)
+        await client.run_flow("idle")
+
+    client.losses[rpc] = end_and_run_again
+
+    stopped = await STOPS[rpc](client)
+
+    assert (stopped.cycle, stopped.ended) == (0, True)
+    assert [cycle.ended async for cycle in client.list_cycles("idle")] == [False, True]
 
 
 async def test_repeated_save_of_new_trigger_makes_one(client: LosingClient) -> None:

@@ -2,23 +2,21 @@
 
 from collections.abc import Iterable
 
+from tradewind.api.scheduler.v1 import cycle_pb2, stop_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
-from tradewind.api.scheduler.v1 import stop_pb2
 from tradewind.client.calls import new_request_id
-from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
+from tradewind.client.errors import WrongStatus
 from tradewind.client.flow_calls import Inputs
 from tradewind.client.messages import build
+from tradewind.client.node_task_calls import NodeTaskCalls
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
 from tradewind.client.started import Started
 from tradewind.client.wire import Seconds, as_list, duration, object_json, seconds_of
 
 
-class RerunCalls:
+class RerunCalls(NodeTaskCalls):
     """Stops and reruns."""
-
-    _connection: Connection
-    _user_id: str
 
     async def stop_cycle(
         self, flow_id: str, cycle: int | None = None, run: int | None = None, *, reason: str = ""
@@ -27,17 +25,20 @@ class RerunCalls:
 
         Raises NotFound, WrongStatus for a cycle that has ended.
         """
+        found = await self._find(flow_id, cycle, run)
         request = build(
             stop_pb2.StopCycleRequest,
             flow_id=flow_id,
-            cycle=cycle,
-            run=run,
+            cycle=found.cycle,
+            run=found.run,
             reason=reason,
             by=self._user_id,
             request_id=new_request_id(),
         )
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopCycle, request)
-        return cycle_from(answer.cycle)
+        answer = await self._connection.to_scheduler.call_or_done(
+            self._connection.scheduler.StopCycle, request, WrongStatus
+        )
+        return cycle_from(answer.cycle if answer else await self._find(flow_id, found.cycle, found.run))
 
     async def stop_component(
         self, flow_id: str, component_id: str, cycle: int | None = None, run: int | None = None, *, reason: str = ""
@@ -46,33 +47,46 @@ class RerunCalls:
 
         Raises what `stop_cycle` does, and InvalidInput for an unknown component.
         """
+        found = await self._find(flow_id, cycle, run)
         request = build(
             stop_pb2.StopComponentRequest,
             flow_id=flow_id,
-            cycle=cycle,
-            run=run,
+            cycle=found.cycle,
+            run=found.run,
             component_id=component_id,
             reason=reason,
             by=self._user_id,
         )
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopComponent, request)
-        return cycle_from(answer.cycle)
+        answer = await self._connection.to_scheduler.call_or_done(
+            self._connection.scheduler.StopComponent, request, WrongStatus
+        )
+        return cycle_from(answer.cycle if answer else await self._find(flow_id, found.cycle, found.run))
 
     async def stop_node(
         self, flow_id: str, node_id: str, cycle: int | None = None, run: int | None = None, *, reason: str = ""
     ) -> NodeTaskRecord:
         """Stop one node of a cycle; nodes downstream follow their `run_if`. Raises what `stop_cycle` does."""
+        found = await self._find(flow_id, cycle, run)
         request = build(
             stop_pb2.StopNodeRequest,
             flow_id=flow_id,
-            cycle=cycle,
-            run=run,
+            cycle=found.cycle,
+            run=found.run,
             node_id=node_id,
             reason=reason,
             by=self._user_id,
         )
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopNode, request)
-        return node_task_from(answer.node)
+        answer = await self._connection.to_scheduler.call_or_done(
+            self._connection.scheduler.StopNode, request, WrongStatus
+        )
+        if answer is not None:
+            return node_task_from(answer.node)
+        return await self.get_node_task(f"{flow_id}:{found.cycle}:{found.run}:{node_id}", include_outputs=False)
+
+    async def _find(self, flow_id: str, cycle: int | None, run: int | None) -> cycle_pb2.Cycle:
+        """Return a cycle, so that every attempt of a call has its number: the latest may be another one by then."""
+        request = build(pb.GetCycleRequest, flow_id=flow_id, cycle=cycle, run=run)
+        return (await self._connection.to_scheduler.call(self._connection.scheduler.GetCycle, request)).cycle
 
     async def _start_rerun(
         self,
