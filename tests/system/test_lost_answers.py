@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tests.system.losing_client import LosingClient
-from tradewind.client import CycleRecord, NodeTaskRecord, Role
+from tradewind.client import Aborted, CycleRecord, NodeTaskRecord, Role
 from tradewind.flow import Flow
 from tradewind.standalone import Standalone
 
@@ -95,3 +95,14 @@ async def test_repeated_revocation_of_sessions_succeeds(tmp_path: Path) -> None:
                 await getattr(client, revoke)()
                 assert not client.losses
             assert [session async for session in admin.list_sessions("bob")] == []
+
+
+async def test_repeated_update_of_configuration_is_no_conflict_with_itself(client: LosingClient) -> None:
+    read = await client.get_config()
+    client.losses["UpdateConfig"] = None
+
+    changed = await client.update_config(max_running=7, etag=read.etag)
+
+    assert (changed.max_running, changed) == (7, await client.get_config())
+    with pytest.raises(Aborted):
+        await client.update_config(max_running=8, etag=read.etag)

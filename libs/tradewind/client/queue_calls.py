@@ -53,7 +53,8 @@ class QueueCalls:
 
         `caches` adds caches to `screening` and `analysis`, or sets how these two work.
 
-        Raises InvalidInput, and Aborted when the configuration has changed since `etag` was read.
+        Raises InvalidInput, and Aborted when the configuration has changed since `etag` was read, unless it already is
+        as asked.
         """
         given: dict[str, Any] = {
             "max_running": max_running,

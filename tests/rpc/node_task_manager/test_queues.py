@@ -10,7 +10,7 @@ from tests.rpc.node_task_manager.test_bad_input import faults
 from tests.rpc.node_task_manager.test_calls import claim, complete, reason_of
 from tests.servers import RedisServer
 from tests.waiting import until
-from tradewind.api.node_task_manager.v1 import component_pb2, config_pb2, node_task_pb2, queue_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2, component_pb2, config_pb2, node_task_pb2, queue_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 
 THREE = plan(nodes="a b c")
@@ -127,6 +127,13 @@ async def test_request_without_a_configuration_lifts_no_limit(ntm: Ntm) -> None:
     await configure(ntm, max_running=7)
     request = config_pb2.UpdateConfigRequest(config=config_pb2.SystemConfig())
     assert (await ntm.stub.UpdateConfig(request)).config.max_running == 0
+
+
+async def test_repeated_update_of_the_configuration_is_no_conflict(ntm: Ntm) -> None:
+    caches = {"quotes": cache_pb2.CacheSettings(max_entries=10)}
+    changed = await configure(ntm, "v0", max_running=7, user_weights={"ann": 0.3}, rates={"t": "5/m"}, caches=caches)
+    again = await configure(ntm, "v0", max_running=7, user_weights={"ann": 0.3}, rates={"t": "5/m"}, caches=caches)
+    assert again == changed
 
 
 async def test_a_limit_cannot_be_below_the_number_of_shards(start: Start) -> None:

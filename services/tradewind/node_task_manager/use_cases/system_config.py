@@ -49,21 +49,22 @@ class FollowConfig:
         """Copy `fields` of a configuration into the stored one, and return the result.
 
         Raises InvalidInput when a limit cannot be split over the shards, and Aborted when the stored version is not
-        `expected`; None expects no particular version.
+        `expected` and the result would differ from it; None expects no particular version.
         """
         values = {name: getattr(given, name) for name in fields}
         self._check(SystemConfig(**values))
         for _ in range(_TRIES):
             stored = await self._store.load()
             if expected is not None and stored.version != expected:
+                if replace(stored, **values) == stored:
+                    # As after a repeated request, of which an earlier attempt has been carried out.
+                    return stored
                 break
             changed = replace(stored, **values, version=stored.version + 1)
             if await self._store.save(changed, stored.version):
                 self._publish_version(changed.version)
                 await self.load()
                 return changed
-            if expected is not None:
-                break
         raise Aborted("VERSION_CONFLICT", "the configuration has changed in the meantime; read it again and retry")
 
     async def _enforce(self, config: SystemConfig) -> None:

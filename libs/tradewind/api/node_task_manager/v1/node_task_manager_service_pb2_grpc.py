@@ -621,7 +621,7 @@ class NodeTaskManagerServiceServicer:
 
     def UpdateConfig(self, request, context):
         """Changes the system's configuration, in all replicas within moments. Errors: INVALID_ARGUMENT INVALID_INPUT, ABORTED
-        VERSION_CONFLICT when it has changed since the etag was read.
+        VERSION_CONFLICT when it has changed since the etag was read, unless it already is as asked.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

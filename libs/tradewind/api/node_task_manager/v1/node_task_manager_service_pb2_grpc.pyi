@@ -208,7 +208,7 @@ class NodeTaskManagerServiceStub:
     """Returns the system's configuration."""
     UpdateConfig: _grpc.UnaryUnaryMultiCallable[_config_pb2.UpdateConfigRequest, _config_pb2.UpdateConfigResponse]
     """Changes the system's configuration, in all replicas within moments. Errors: INVALID_ARGUMENT INVALID_INPUT, ABORTED
-    VERSION_CONFLICT when it has changed since the etag was read.
+    VERSION_CONFLICT when it has changed since the etag was read, unless it already is as asked.
     """
     GetCacheStats: _grpc.UnaryUnaryMultiCallable[_cache_pb2.GetCacheStatsRequest, _cache_pb2.GetCacheStatsResponse]
     """Says how much caches are used. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache that the configuration does not
@@ -420,7 +420,7 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     """Returns the system's configuration."""
     UpdateConfig: _aio.UnaryUnaryMultiCallable[_config_pb2.UpdateConfigRequest, _config_pb2.UpdateConfigResponse]  # type: ignore[assignment]
     """Changes the system's configuration, in all replicas within moments. Errors: INVALID_ARGUMENT INVALID_INPUT, ABORTED
-    VERSION_CONFLICT when it has changed since the etag was read.
+    VERSION_CONFLICT when it has changed since the etag was read, unless it already is as asked.
     """
     GetCacheStats: _aio.UnaryUnaryMultiCallable[_cache_pb2.GetCacheStatsRequest, _cache_pb2.GetCacheStatsResponse]  # type: ignore[assignment]
     """Says how much caches are used. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache that the configuration does not
@@ -863,7 +863,7 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_config_pb2.UpdateConfigResponse, _abc.Awaitable[_config_pb2.UpdateConfigResponse]]:
         """Changes the system's configuration, in all replicas within moments. Errors: INVALID_ARGUMENT INVALID_INPUT, ABORTED
-        VERSION_CONFLICT when it has changed since the etag was read.
+        VERSION_CONFLICT when it has changed since the etag was read, unless it already is as asked.
         """
 
     @_abc_1.abstractmethod
