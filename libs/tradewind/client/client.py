@@ -216,7 +216,9 @@ class Client(
         """Run many cycles now, in few messages; a string in `requests` is the id of a flow to run without inputs.
 
         Returns, in order, a handle for each request, or the error with which it was refused. When runs of a flow have
-        inputs of the same names, only the first handle has `warnings` about them.
+        inputs of the same names, only the first handle has `warnings` about them. A message has at most 10 000 requests
+        and 2 MiB. When one is refused as a whole, as for an id that is not valid, the error is raised if it is the
+        first, and otherwise returned for each of its requests.
         """
         results = await self._start_cycles(requests, wait=wait)
         return [result if isinstance(result, TradewindError) else self._handle(result) for result in results]

@@ -1,5 +1,6 @@
 """What a client asks the scheduler about flows."""
 
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +12,7 @@ from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
 from tradewind.client.definitions import Definition, flow_id_and_definition, weather_json
-from tradewind.client.errors import NotFound, TradewindError
+from tradewind.client.errors import InvalidInput, NotFound, TradewindError, Violation
 from tradewind.client.flows import (
     FlowAnalysis,
     FlowRecord,
@@ -32,6 +33,7 @@ BULK_ITEMS = 10_000
 BULK_BYTES = 2 * 1024 * 1024
 STREAMED_INPUTS = 512 * 1024
 """The most characters of inputs for a run over the stream; a run with more is a call of its own."""
+_ITEM = re.compile(r"^items\[(\d+)\]")
 
 Inputs = Mapping[str, Any] | str
 """The inputs of a cycle: a JSON object, or its text."""
@@ -187,7 +189,7 @@ class FlowCalls:
         results: list[Started | TradewindError] = []
         # Encoded before they are cut into messages: a codec makes inputs larger.
         encoded = map(calls.encode, map(_item, as_list(requests, "requests")))
-        for items in _batches(encoded):
+        for items in list(_batches(encoded)):
             request = build(
                 pb.RunFlowsRequest,
                 items=items,
@@ -195,7 +197,14 @@ class FlowCalls:
                 include_outputs=with_outputs,
                 **calls.request_id_fields(None, seconds),
             )
-            answer = await calls.call(self._connection.scheduler.RunFlows, request, extra=seconds)
+            try:
+                answer = await calls.call(self._connection.scheduler.RunFlows, request, extra=seconds)
+            except TradewindError as error:
+                # Once cycles may have begun, their handles must not be lost.
+                if not results:
+                    raise
+                results += [_counted_on(error, len(results))] * len(items)
+                continue
             for result in answer.results:
                 if result.HasField("cycle"):
                     results.append(Started(result, with_outputs=with_outputs))
@@ -210,6 +219,17 @@ def _item(request: RunRequest | str) -> pb.RunFlowItem:
     if not isinstance(request, RunRequest):
         raise TypeError(f"each request must be a flow's id or a RunRequest; {describe_value(request)}")
     return build(pb.RunFlowItem, flow_id=request.flow_id, inputs_json=object_json(request.inputs, "inputs"))
+
+
+def _counted_on(error: TradewindError, sent: int) -> TradewindError:
+    """Return the error for a message with the numbers that its items have among all, of which `sent` were before."""
+    if not isinstance(error, InvalidInput):
+        return error
+    faults = [
+        Violation(_ITEM.sub(lambda found: f"items[{int(found[1]) + sent}]", each.path), each.message)
+        for each in error.violations
+    ]
+    return InvalidInput(error.message, faults, reason=error.reason, metadata=error.metadata)
 
 
 def _batches(all_items: Iterable[pb.RunFlowItem]) -> Iterable[list[pb.RunFlowItem]]:

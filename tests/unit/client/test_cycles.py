@@ -3,10 +3,13 @@
 import asyncio
 from weakref import WeakSet
 
+import grpc
 import pytest
+from google.rpc import error_details_pb2
 
 from tests.unit.client.fake_scheduler import Ending
 from tests.unit.client.fake_stack import FakeStack
+from tests.unit.client.refusal import Refusal
 from tests.waiting import until
 from tradewind.api.scheduler.v1 import cycle_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
@@ -16,6 +19,8 @@ from tradewind.client import (
     CycleHandle,
     CycleOrigin,
     CycleStatus,
+    Exhausted,
+    InvalidInput,
     LogLevel,
     LogLine,
     LogSource,
@@ -206,6 +211,32 @@ async def test_bulk_run_is_split_by_message_size(client: Client, stack: FakeStac
     requests = [request for request in stack.scheduler.requests if isinstance(request, pb.RunFlowsRequest)]
     assert [len(request.items) for request in requests] == [2, 2, 1]
     assert len({request.request_id for request in requests}) == 3
+
+
+async def test_refused_message_of_bulk_keeps_handles_of_others(client: Client, stack: FakeStack) -> None:
+    large = RunRequest("momentum", {"text": "x" * 1_000_000})
+    fault = error_details_pb2.BadRequest.FieldViolation(field="items[1].flow_id", description="is not valid")
+    faulty = error_details_pb2.BadRequest(field_violations=[fault])
+    refusal = Refusal(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT", details=[faulty])
+    full = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+    stack.scheduler.refusals.extend([None, refusal, full, None])
+
+    results = await client.run_flows([large] * 7)
+
+    kinds = [CycleHandle] * 2 + [InvalidInput] * 2 + [Exhausted] * 2 + [CycleHandle]
+    assert [type(result) for result in results] == kinds
+    assert str(results[3]) == "the request has faults:\n  items[3].flow_id: is not valid"
+    stack.scheduler.refusals.append(refusal)
+    with pytest.raises(InvalidInput, match=r"items\[1\]\.flow_id"):
+        await client.run_flows([large] * 3)
+
+
+async def test_bulk_with_item_of_wrong_type_begins_nothing(client: Client, stack: FakeStack) -> None:
+    large = RunRequest("momentum", {"text": "x" * 1_000_000})
+
+    with pytest.raises(TypeError, match="each request must be a flow's id or a RunRequest"):
+        await client.run_flows([large, large, large, 7])  # type: ignore[list-item]
+    assert not stack.scheduler.requests
 
 
 async def test_logs_are_listed_by_cycle_node_and_level(client: Client, stack: FakeStack) -> None:
