@@ -25,6 +25,7 @@ _Method: TypeAlias = grpc.aio.StreamStreamMultiCallable[pb.ReceiveDueRequest, pb
 _Call: TypeAlias = grpc.aio.StreamStreamCall[pb.ReceiveDueRequest, pb.ReceiveDueResponse]
 _PAUSE_S = 0.1
 _END_S = 5.0
+_LONGEST_LEASE_S = 3600.0
 
 
 class DueTrigger:
@@ -68,29 +69,35 @@ class DueTrigger:
         `finished`, it fires at no more planned times.
         """
         ack = pb.DueTriggerAck(token=self.token, next_fire_time=timestamp(next_fire_time), finished=finished)
-        await self._stream.send(pb.ReceiveDueRequest(acks=[ack]))
+        await self._stream.answer(self, pb.ReceiveDueRequest(acks=[ack]))
 
     async def nack(self, error: str = "", *, retry_after: Seconds | None = None) -> None:
         """Report that it could not be handled: it comes again after `retry_after` seconds, or by backoff if None."""
         nack = pb.DueTriggerNack(token=self.token, error=error)
         if retry_after is not None:
             nack.retry_after.CopyFrom(span(seconds_of(retry_after)))
-        await self._stream.send(pb.ReceiveDueRequest(nacks=[nack]))
+        await self._stream.answer(self, pb.ReceiveDueRequest(nacks=[nack]))
 
     async def extend(self, lease: Seconds) -> None:
-        """Ask for more time: the lease then ends `lease` seconds from now, at most 3600."""
-        extension = pb.DueTriggerExtension(token=self.token, lease=duration(seconds_of(lease)))
-        await self._stream.send(pb.ReceiveDueRequest(extensions=[extension]))
+        """Ask for more time: the lease then ends `lease` seconds from now, at most 3600. Raises ValueError."""
+        seconds = seconds_of(lease)
+        # The server would end the connection, and with it all leases.
+        if not 0 < seconds <= _LONGEST_LEASE_S:
+            raise ValueError(f"a lease must be above 0 s and at most {_LONGEST_LEASE_S:g} s, is {seconds:g} s")
+        extension = pb.DueTriggerExtension(token=self.token, lease=duration(seconds))
+        await self._stream.answer(self, pb.ReceiveDueRequest(extensions=[extension]))
 
 
 class _Stream:
     """One connection, and the triggers that came over it and are not taken yet, whose leases it renews.
 
-    Answers after it has broken are dropped: the server has already given back what the connection held.
+    Answers after it has broken are dropped, and their triggers added to `lost`: the server has already given back what
+    the connection held.
     """
 
-    def __init__(self, call: _Call) -> None:
+    def __init__(self, call: _Call, lost: WeakSet[DueTrigger]) -> None:
         self.call = call
+        self._lost = lost
         self._prefetched: deque[DueTrigger] = deque()
         self._write_lock = asyncio.Lock()
         self._renewing: asyncio.Task[None] | None = None
@@ -106,6 +113,11 @@ class _Stream:
         if self.call.done():
             self._prefetched.clear()
         return self._prefetched.popleft() if self._prefetched else None
+
+    async def answer(self, due: DueTrigger, message: pb.ReceiveDueRequest) -> None:
+        """Send the answer to a trigger."""
+        if not await self.send(message):
+            self._lost.add(due)
 
     async def send(self, message: pb.ReceiveDueRequest) -> bool:
         """Send a message; return whether the connection has taken it."""
@@ -181,7 +193,10 @@ class DueTriggers:
         return due
 
     def lost(self, due: DueTrigger) -> bool:
-        """Return whether the server has reported that an answer to this trigger had no effect."""
+        """Return whether an answer to this trigger is known to have had no effect.
+
+        The server has reported it, or the connection had broken before.
+        """
         return due in self._lost
 
     async def close(self) -> None:
@@ -211,7 +226,7 @@ class DueTriggers:
         if self._stream is None:
             self._calls.own_loop()
             self._absence.stream_opening()
-            self._stream = _Stream(self._method()())
+            self._stream = _Stream(self._method()(), self._lost)
             await self._stream.call.write(self._hello)
         stream = self._stream
         with self._calls.until_closed():

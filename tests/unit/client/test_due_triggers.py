@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -14,8 +14,9 @@ from tests.waiting import until
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb
 from tradewind.client.calls import Calls
-from tradewind.client.due_triggers import DueTriggers
+from tradewind.client.due_triggers import DueTrigger, DueTriggers
 from tradewind.client.errors import Unreachable
+from tradewind.client.wire import Seconds
 
 Step = Callable[[], object]
 
@@ -142,3 +143,30 @@ async def test_lost_token_is_remembered_as_long_as_its_trigger() -> None:
     del first
     gc.collect()
     assert len(triggers._lost) == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [lambda due: due.ack(), lambda due: due.nack("later"), lambda due: due.extend(60)],
+    ids=["ack", "nack", "extend"],
+)
+async def test_answer_after_the_connection_broke_is_lost(answer: Callable[[DueTrigger], Awaitable[None]]) -> None:
+    async def write(message: pb.ReceiveDueRequest) -> None:
+        away()
+
+    triggers, stream = receiver(), Stream(due)
+    method = cast(Any, lambda: stream)
+    triggers._method = lambda: method
+    held = await anext(triggers)
+    assert not triggers.lost(held)
+    cast(Any, stream).write = write
+    await answer(held)
+    assert triggers.lost(held)
+
+
+@pytest.mark.parametrize("lease", ["2h", 0, float("inf")])
+async def test_lease_that_the_server_would_refuse_is_refused_here(lease: Seconds) -> None:
+    """The server would end the stream, and give everything back that came over it."""
+    held = await anext(receiver(due))
+    with pytest.raises(ValueError, match="a lease must be above 0 s and at most 3600 s"):
+        await held.extend(lease)
