@@ -9,7 +9,8 @@ Fact = str | int | float | bool | Sequence[str] | Sequence[Mapping[str, "Fact"]]
 CODES = (
     *("run_ended", "completed", "failed", "retry_budget_spent", "skipped", "stopped"),
     "store_takes_no_writes",
-    *("deleting", "paused_after_failures", "paused", "not_started", "schedule_over", "last_cycle_failed"),
+    *("deleting", "paused_after_failures", "paused", "not_started", "schedule_over", "time_zone_unknown"),
+    "last_cycle_failed",
     *("stopping", "waits_for_node_task_manager", "withheld", "suspended", "waits_for_flow"),
     *("retry_at", "waits_for_same_work", "waits_for_node", "waits_for_items", "no_live_worker"),
     *("limit_full", "rate_limited", "workers_busy", "queued"),

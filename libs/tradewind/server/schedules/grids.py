@@ -2,13 +2,15 @@
 
 import bisect
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
+
+from tradewind.server.faults import InvalidInput, Violation
 
 LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999: nothing is planned after it."""
@@ -32,6 +34,16 @@ _NOTHING = timedelta()
 _MILLISECOND = timedelta(milliseconds=1)
 _SECOND = timedelta(seconds=1)
 _WEEK = timedelta(weeks=1)
+
+
+class UnknownZone(InvalidInput):
+    """What is on record is in a time zone that a replica with newer tzdata has accepted, and this one does not know."""
+
+    def __init__(self, zone: str) -> None:
+        message = (
+            f'"{zone}" is a time zone that this server does not know; update tzdata on its machine, and restart it'
+        )
+        super().__init__([Violation("time_zone", message)])
 
 
 class Grid(Protocol):
@@ -90,15 +102,23 @@ class CronGrid:
     are put back, one that occurs twice is planned only the first time. An expression whose minutes or hours begin with
     `*` goes by elapsed time through both changes, as Debian's cron does. A day of month and a weekday, when both are
     given, are alternatives. Raises ValueError, whose text is for people.
+
+    One that is `on_record` may be in a time zone that is not `known` here; whoever asks it for times gets UnknownZone.
     """
 
     expression: str
     zone: str = "UTC"
-    _zone: ZoneInfo = field(init=False, repr=False, compare=False)
+    on_record: InitVar[bool] = False
+    _zone: ZoneInfo | None = field(init=False, repr=False, compare=False)
     _uses_elapsed_time: bool = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_zone", read_zone(self.zone))
+    def __post_init__(self, on_record: bool) -> None:
+        try:
+            object.__setattr__(self, "_zone", read_zone(self.zone))
+        except ValueError:
+            if not on_record:
+                raise
+            object.__setattr__(self, "_zone", None)
         object.__setattr__(self, "expression", _NICKNAMES.get(self.expression.strip().lower(), self.expression))
         try:
             CronSim(self.expression, _EPOCH)
@@ -109,8 +129,13 @@ class CronGrid:
             ) from error
         minutes, hours = self.expression.split()[-5:-3]
         object.__setattr__(self, "_uses_elapsed_time", "*" in (minutes[0], hours[0]))
-        if self.after(0) is None:
+        if self.known and self.after(0) is None:
             raise ValueError(f'"{self.expression}" never occurs')
+
+    @property
+    def known(self) -> bool:
+        """Whether its time zone is known here."""
+        return self._zone is not None
 
     def after(self, moment_ms: int) -> int | None:
         return next(self._from(moment_ms), None)
@@ -152,7 +177,7 @@ class CronGrid:
 
     def _by_time_of_day(self, start: datetime, reverse: bool) -> Iterator[datetime]:
         for local in CronSim(self.expression, start + self._offset(start), reverse=reverse):
-            offset = local.replace(tzinfo=self._zone).utcoffset() or _NOTHING
+            offset = local.replace(tzinfo=self._known_zone()).utcoffset() or _NOTHING
             then = self._offset(local - offset)
             # A time of day that does not exist is after the change by the old clocks, and before it by the new ones.
             yield self._clock_change(local - then, local - offset) or local - offset
@@ -190,7 +215,13 @@ class CronGrid:
         return None
 
     def _offset(self, moment: datetime) -> timedelta:
-        return self._zone.fromutc(moment.replace(tzinfo=self._zone)).utcoffset() or _NOTHING
+        zone = self._known_zone()
+        return zone.fromutc(moment.replace(tzinfo=zone)).utcoffset() or _NOTHING
+
+    def _known_zone(self) -> ZoneInfo:
+        if self._zone is None:
+            raise UnknownZone(self.zone)
+        return self._zone
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,7 @@ class BeginOutcome(StrEnum):
     NOT_ENDED = "not_ended"
     NOT_LATEST = "not_latest"
     EARLY = "early"
+    UNKNOWN_ZONE = "unknown_zone"
 
 
 class BeginAnswer(msgspec.Struct, frozen=True, gc=False):
@@ -157,7 +158,8 @@ class BeginAnswer(msgspec.Struct, frozen=True, gc=False):
     a running cycle may have ended by then. `next_ms` is the next planned time of the flow's schedule, 0 for none.
     `state` is set when the cycle has begun, `stopping` when running cycles were asked to make way. A rerun is refused
     when the source run has `not_ended` or is `not_latest`; in the latter case `run` names the latest run. `not_found`
-    means that there is no such flow, or no such run to replace any more.
+    means that there is no such flow, or no such run to replace any more, `unknown_zone` that the times of its schedule
+    cannot be computed here.
     """
 
     outcome: BeginOutcome

@@ -7,9 +7,13 @@ FAULT_LIMIT = 100
 
 
 class FaultList:
-    """Faults in the order in which they were found. Time and memory stay bounded however many there are."""
+    """Faults in the order in which they were found. Time and memory stay bounded however many there are.
 
-    def __init__(self) -> None:
+    If the definition is `on_record`, a replica with newer tzdata may have accepted its time zone: that is no fault.
+    """
+
+    def __init__(self, *, on_record: bool = False) -> None:
+        self.on_record = on_record
         self._kept: list[Violation] = []
         self._count = 0
 
@@ -26,7 +30,7 @@ class FaultList:
 
     def copy(self) -> "FaultList":
         """Return an independent list with the same faults."""
-        other = FaultList()
+        other = FaultList(on_record=self.on_record)
         other._kept = list(self._kept)
         other._count = self._count
         return other

@@ -91,6 +91,11 @@ class ScheduleDefinition:
         """
         return -(self.end_ms or 1) if self.on else 0
 
+    @property
+    def unknown_zone(self) -> str:
+        """Its time zone if that is not known here, so that its times cannot be computed; otherwise ""."""
+        return self.zone if self.cron and not CronGrid(self.cron, self.zone, on_record=True).known else ""
+
     def is_missed(self, event_ms: int, now_ms: int) -> bool:
         """Say whether an event is found too late for a cycle to begin."""
         return now_ms - event_ms > self.window_ms
@@ -102,14 +107,16 @@ class ScheduleDefinition:
     def planned(self, from_ms: int) -> Schedule:
         """Return its planned times from `from_ms` on, which is the first of them if the schedule begins with the flow.
 
-        A schedule that begins on events has none.
+        A schedule that begins on events has none. UnknownZone is raised, as soon as a time is asked for, when its time
+        zone is not known here.
         """
         return Schedule(self._grid(from_ms), max(self.start_ms, from_ms), self.end_ms)
 
     def judge(self, due_ms: int, now_ms: int) -> Verdict:
         """Judge a planned time that is due: what fires, what is due next, what was missed.
 
-        A time that an earlier schedule planned may lie at or after the end of this one: then this one is over.
+        A time that an earlier schedule planned may lie at or after the end of this one: then this one is over. Raises
+        UnknownZone.
         """
         if self.is_over(due_ms):
             return Verdict(None, None)
@@ -122,7 +129,7 @@ class ScheduleDefinition:
         if self.on:
             return EmptyGrid()
         if self.cron:
-            return CronGrid(self.cron, self.zone)
+            return CronGrid(self.cron, self.zone, on_record=True)
         if self.times_ms:
             return TimesGrid(self.times_ms)
         first_ms = self.start_ms or from_ms
@@ -169,7 +176,7 @@ def schedule_from_json(text: str) -> ScheduleDefinition:
     weather = json.loads(text)
     if not weather:
         return ScheduleDefinition()
-    faults = FaultList()
+    faults = FaultList(on_record=True)
     definition = read_schedule(Fields(weather, "schedule", faults))
     if len(faults):
         raise ValueError(f"not a stored schedule: {faults.violations()[0].message}")
@@ -208,7 +215,7 @@ def read_schedule(fields: Fields) -> ScheduleDefinition:
                 fields.fault(name, "is only allowed with planned times, not with events")
         if end_ms and end_ms <= start_ms:
             fields.fault("end", "must be after start")
-    elif end_ms and definition.planned(0).after(0) is None:
+    elif end_ms and not definition.unknown_zone and definition.planned(0).after(0) is None:
         fields.fault("end", "nothing is planned before it")
     return definition
 
@@ -236,9 +243,9 @@ def _cron(fields: Fields) -> tuple[str, str]:
         # Otherwise it is not text, or too long, and that has been noted.
         checks.insert(0, ("cron", expression, "UTC"))
     valid = bool(expression)
-    for name, *grid in checks:
+    for name, text, in_zone in checks:
         try:
-            CronGrid(*grid)
+            CronGrid(text, in_zone, on_record=fields.faults.on_record)
         except ValueError as error:
             fields.fault(name, str(error))
             valid = False

@@ -77,9 +77,9 @@ class FlowDraft:
         return frozenset(node.node_type for node in self.nodes if node.node_type is not None)
 
 
-def read_weather_json(text: str, path: str = "weather_json") -> FlowDraft:
+def read_weather_json(text: str, path: str = "weather_json", *, on_record: bool = False) -> FlowDraft:
     """Read Weather Syntax from JSON text; `path` names the text in faults of the text itself."""
-    faults = FaultList()
+    faults = FaultList(on_record=on_record)
     size = len(text) if text.isascii() else len(text.encode(errors="replace"))
     if size > LARGEST_FLOW_BYTES:
         faults.add(path, _too_large(size))
@@ -121,7 +121,7 @@ def _size_of(value: Any) -> int:
 
 def definition_from_json(text: str) -> FlowDefinition:
     """Return the definition that `FlowDefinition.to_json` wrote. Raises ValueError for any other text."""
-    draft = read_weather_json(text)
+    draft = read_weather_json(text, on_record=True)
     if draft.definition is None:
         first = draft.faults.violations()[0]
         raise ValueError(f"not a stored flow definition: {first.path}: {first.message}")

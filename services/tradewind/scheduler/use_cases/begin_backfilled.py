@@ -9,6 +9,7 @@ from tradewind.scheduler.ports.backfills import Backfills
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, CycleRequest
 from tradewind.scheduler.use_cases.definitions import PlannedRun
+from tradewind.server.schedules.unknown_zones import log_unknown_zone
 
 _MOST = 10_000
 """The most backfills of a partition to look at; so many that those of paused flows, say, do not keep others waiting."""
@@ -55,6 +56,10 @@ class BeginBackfilled:
 
 
 def _cycle_requests(backfill: Backfill) -> Sequence[CycleRequest]:
+    """Return requests for the steps that may begin now: none if a replica that knows the time zone has to do it."""
+    if backfill.draft.schedule.unknown_zone:
+        log_unknown_zone(backfill.draft.schedule.zone)
+        return ()
     return [
         CycleRequest(backfill.draft.flow_id, CycleOrigin.BACKFILL, planned_ms=step.position_ms, backfill=step)
         for step in backfill.steps()

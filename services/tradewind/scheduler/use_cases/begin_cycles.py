@@ -29,7 +29,9 @@ from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, 
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.identifiers import new_run_ids, run_id_of
+from tradewind.server.schedules.grids import UnknownZone
 from tradewind.server.schedules.schedule import Verdict
+from tradewind.server.schedules.unknown_zones import log_unknown_zone
 
 _REVISIONS_TRIED = 5
 
@@ -74,6 +76,7 @@ class BeginResult(msgspec.Struct, frozen=True, gc=False):
 
 _NOT_FOUND = BeginResult(BeginAnswer(BeginOutcome.NOT_FOUND))
 _NOT_PARSED = BeginResult(BeginAnswer(BeginOutcome.REVISION_CHANGED))
+_UNKNOWN_ZONE = BeginResult(BeginAnswer(BeginOutcome.UNKNOWN_ZONE))
 
 
 class BeginCycles:
@@ -140,7 +143,11 @@ class BeginCycles:
         for place, new_id in zip(places, new_run_ids(len(places)), strict=True):
             planned = definitions.get(requests[place].flow_id)
             if planned is not None:
-                begin_requests.append((place, planned, self._begin_request(requests[place], planned, new_id)))
+                try:
+                    begin_requests.append((place, planned, self._begin_request(requests[place], planned, new_id)))
+                except UnknownZone:
+                    log_unknown_zone(planned.shape.schedule.zone)
+                    results[place] = _UNKNOWN_ZONE
             else:
                 results[place] = _NOT_FOUND if requests[place].flow_id in definitions else _NOT_PARSED
         if not begin_requests:

@@ -9,6 +9,7 @@ from tradewind.scheduler.domain.due import DueAnswer, DueFlow
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, BeginResult, CycleRequest
 from tradewind.scheduler.use_cases.definitions import PlannedRun
+from tradewind.server.schedules.unknown_zones import RETRY_MS
 
 _ONCE_RETRY_MS = 1_000
 _CHANGED_RETRY_MS = 100
@@ -84,4 +85,6 @@ def _answer(flow: DueFlow, begun: BeginResult) -> DueAnswer | None:
         return DueAnswer(flow.token, retry_ms=_ONCE_RETRY_MS, error="a cycle of the flow is still running")
     if outcome is BeginOutcome.REVISION_CHANGED:
         return DueAnswer(flow.token, retry_ms=_CHANGED_RETRY_MS, error="the flow kept being registered again")
+    if outcome is BeginOutcome.UNKNOWN_ZONE:
+        return DueAnswer(flow.token, retry_ms=RETRY_MS, error="a scheduler does not know the flow's time zone")
     return DueAnswer(flow.token, next_ms)

@@ -100,6 +100,11 @@ class ExplainFlow:
 
     def _next_cycle_reasons(self, flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
         now_ms = self._clock.now_ms()
+        if zone := flow.schedule.unknown_zone:
+            text = f'its schedule is in the time zone "{zone}", which this server does not know: no cycle begins here'
+            return [
+                Reason("time_zone_unknown", f"{text}; update tzdata on its machine, and restart it", {"zone": zone})
+            ]
         if flow.pause is not None and first_when_started(flow, 0, now_ms)[0] is None:
             text = "its schedule plans no further cycle; it completes when it has been resumed and no cycle is running"
             return [_schedule_over(flow, text)]

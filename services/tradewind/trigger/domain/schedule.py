@@ -69,7 +69,7 @@ class Schedule:
             raise ValueError(f"the number of firings must be 0 to {MAX_FIRINGS}, is {self.max_firings}")
         if not (0 <= self.start_ms <= LAST_MS and 0 <= self.end_ms <= LAST_MS):
             raise ValueError("start and end must be between 1970 and 9999")
-        if not isinstance(self.kind, OnEvent | Delay) and self.first(0) is None:
+        if not isinstance(self.kind, OnEvent | Delay) and not self.unknown_zone and self.first(0) is None:
             raise ValueError("the schedule has no time between its start and its end")
 
     @classmethod
@@ -86,6 +86,11 @@ class Schedule:
     def cron(cls, expression: str, zone: str = "UTC") -> Self:
         """Return the schedule of a cron expression in a time zone. Raises ValueError, whose text is for people."""
         return cls(CronGrid(expression, zone))
+
+    @property
+    def unknown_zone(self) -> str:
+        """Its time zone if that is not known here, so that its times cannot be computed; otherwise ""."""
+        return self.kind.zone if isinstance(self.kind, CronGrid) and not self.kind.known else ""
 
     @property
     def repeats(self) -> bool:

@@ -52,7 +52,7 @@ def decode(interval_ms: int, anchor_ms: int, text: str) -> Schedule:
     rest = _decode(text) if text else _Rest()
     kind: Kind
     if rest.cron:
-        kind = CronGrid(*rest.cron)
+        kind = CronGrid(*rest.cron, on_record=True)
     elif rest.times:
         kind = TimesGrid(rest.times)
     elif rest.delay is not None:

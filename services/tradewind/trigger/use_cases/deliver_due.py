@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from tradewind.server.beats import beat_after
 from tradewind.server.faults import Unavailable
+from tradewind.server.schedules.grids import UnknownZone
+from tradewind.server.schedules.unknown_zones import RETRY_MS, log_unknown_zone
 from tradewind.trigger.domain.claim import SHARED, Ack, DueTrigger, Extension, Nack, Subscription, Token
 from tradewind.trigger.domain.lead import Lead
 from tradewind.trigger.metrics import count_delivered
@@ -146,9 +148,9 @@ class Delivery:
     async def answer(self, acks: Sequence[Ack], nacks: Sequence[Nack], extensions: Sequence[Extension]) -> None:
         """Settle claims; the next parcel lists tokens whose claims are void."""
         if acks:
-            with_next = [await self._with_next_time(ack) for ack in acks]
+            with_next = list(filter(None, [await self._with_next_time(ack) for ack in acks]))
             settlement = await self._run_to_end(self._store.ack(with_next, self.session))
-            self._apply_settlement(settlement, [ack.token for ack in acks])
+            self._apply_settlement(settlement, [ack.token for ack in with_next])
         if nacks:
             settlement = await self._run_to_end(self._store.nack(nacks, self.session))
             self._apply_settlement(settlement, [nack.token for nack in nacks])
@@ -270,9 +272,25 @@ class Delivery:
                 self._end(each.subscription.partition)
             else:
                 self._apply_survey(each, answer.survey, asked_us, answered_us)
-                self._held.add(answer.due, each.time.offset_us)
-                due += answer.due
+                known = self._without_unknown_zones(answer.due)
+                self._held.add(known, each.time.offset_us)
+                due += known
         return tuple(due)
+
+    def _without_unknown_zones(self, due: Sequence[DueTrigger]) -> Sequence[DueTrigger]:
+        """Postpone triggers whose next time cannot be computed here, for a replica that can, and return the others."""
+        unknown = {one.token: zone for one in due if (zone := one.trigger.schedule.unknown_zone)}
+        if not unknown:
+            return due
+        for zone in unknown.values():
+            log_unknown_zone(zone)
+        nacks = [
+            Nack(token_of(one), RETRY_MS, str(UnknownZone(unknown[one.token])), postponed=True)
+            for one in due
+            if one.token in unknown
+        ]
+        self._receivers.run_in_background(self.answer((), nacks, ()))
+        return [one for one in due if one.token not in unknown]
 
     def _end(self, partition: int) -> None:
         if self._watched.pop(partition, None) is not None:
@@ -325,14 +343,21 @@ class Delivery:
                 each.recheck = True
             self._woken.set()
 
-    async def _with_next_time(self, ack: Ack) -> Ack:
-        """Return the ack, with the next planned time if the store cannot compute it."""
+    async def _with_next_time(self, ack: Ack) -> Ack | None:
+        """Return the ack, with the next planned time if the store cannot compute it.
+
+        If its time zone is not known here, the trigger is delivered again: the token is reported as lost.
+        """
         token = ack.token
         if self._held.holds(token):
             trigger = self._held.unplanned(token)
         else:
             trigger = await self._store.find(token.partition, token.trigger_id)
-        return ack if trigger is None else ack.with_next_time(trigger, await self._store_ms(token.partition))
+        try:
+            return ack if trigger is None else ack.with_next_time(trigger, await self._store_ms(token.partition))
+        except UnknownZone:
+            self.report_lost([token.text])
+            return None
 
     async def _store_ms(self, partition: int) -> int:
         watched = self._watched.get(partition)
