@@ -156,7 +156,10 @@ class CommonSettings(TelemetrySettings, TlsSettings):
         description="Most connections at a time, further ones are closed; 0 for as many as open files allow.",
     )
     max_message_bytes: int = Field(
-        4 * 1024 * 1024, ge=1024, description="Size of the largest request that is accepted, in bytes."
+        4 * 1024 * 1024,
+        ge=1024,
+        le=1024 * 1024 * 1024,
+        description="Size of the largest request that is accepted, in bytes; at most 1 GiB.",
     )
     metrics_store_user: str | None = Field(
         None, description="Store user that may call INFO, for metrics of the store; the service's own when not set."

@@ -16,6 +16,7 @@ from tradewind.server.settings import (
     print_settings,
     settings_table,
 )
+from tradewind.standalone.settings import StandaloneSettings
 
 
 class Scheduler(CommonSettings):
@@ -47,6 +48,15 @@ def test_every_invalid_variable_is_named_at_once_without_its_value(monkeypatch: 
     variables = {line.partition(":")[0] for line in str(caught.value).splitlines()}
     assert variables == {"TRADEWIND_LOG_FORMAT", "TRADEWIND_PORT", "TRADEWIND_REGISTRY"}
     assert "tcp://" not in str(caught.value)
+
+
+@pytest.mark.parametrize("settings", [CommonSettings, StandaloneSettings])
+def test_messages_larger_than_grpc_can_count_are_refused(
+    monkeypatch: pytest.MonkeyPatch, settings: type[Settings]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_MAX_MESSAGE_BYTES", "2147483647")
+    with pytest.raises(SettingsError, match=r"TRADEWIND_MAX_MESSAGE_BYTES: .*1073741824"):
+        load_settings(settings)
 
 
 def test_otlp_endpoint_over_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
