@@ -15,6 +15,8 @@ def store_token(address: str, token: str | None) -> None:
     from tradewind.server.private_file import write_private
 
     path = _path()
+    if path is None:
+        raise ValueError("there is no home directory to keep the token in: set HOME, or XDG_CONFIG_HOME")
     tokens = _read()
     tokens.pop(address, None)
     if token is not None:
@@ -25,6 +27,8 @@ def store_token(address: str, token: str | None) -> None:
 
 def _read() -> dict[str, str]:
     path = _path()
+    if path is None:
+        return {}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -36,6 +40,10 @@ def _read() -> dict[str, str]:
     return found
 
 
-def _path() -> Path:
-    home = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(home) if home else Path.home() / ".config") / "tradewind" / "tokens.json"
+def _path() -> Path | None:
+    """Return where the tokens are, None for a user without a home, as in containers under a uid of their own."""
+    try:
+        config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    except RuntimeError:
+        return None
+    return config / "tradewind" / "tokens.json"

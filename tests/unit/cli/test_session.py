@@ -1,5 +1,6 @@
 """What a command works with, and what it passes on to a process of its own."""
 
+import pwd
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,18 @@ def test_damaged_token_file_is_named(session: Session, tmp_path: Path, text: str
     file.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=f"{file} is damaged: delete it, and log in again"):
         _ = session.token
+
+
+def test_user_without_a_home_has_no_stored_token(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> pwd.struct_passwd:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name)
+    assert session.token is None
+    with pytest.raises(ValueError, match="no home directory to keep the token in"):
+        store_token(session.addresses.access, "kept")
 
 
 def test_tls_flags_are_completed_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
