@@ -14,16 +14,16 @@ from tradewind.server.access.gate_settings import quotas_in, rates_in
 from tradewind.server.access.limits import quotas_of
 from tradewind.server.access.metering import counted_calls
 from tradewind.server.access.roles import Role
-from tradewind.server.faults import Exhausted, NotFound, Unauthenticated, Unavailable
+from tradewind.server.faults import Exhausted, InvalidInput, NotFound, Unauthenticated, Unavailable
 from tradewind.server.rates import Rate
 from tradewind.server.settings import CommonSettings, load_settings
 
 RUN = RunFlowRequest(flow_id="ann-1")
+OWNING = {"tradewind.api.scheduler.v1.SchedulerService": Owners()}
 
 
 def gate_of(authority: Authority, **options: Any) -> Gate:
-    owning = {"tradewind.api.scheduler.v1.SchedulerService": Owners()}
-    return Gate(authority, cache_s=60, owner_lookups=owning, quotas={"RunFlow": 2}, **options)
+    return Gate(authority, cache_s=60, owner_lookups=OWNING, quotas={"RunFlow": 2}, **options)
 
 
 async def call_with(gate: Gate, token: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -114,6 +114,27 @@ async def test_rate_limited_call_uses_no_quota() -> None:
         await call(gate, "RunFlow", RUN, ann)
     assert refusal.value.reason == "RATE_LIMITED"
     assert authority.used == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({"quotas": {}, "rates": {"RunFlow": Rate(5, 1000)}}, "5/s: send at most 5 together"),
+        ({"quotas": {"RunFlow": 5}}, "5 times a day: send at most 5 together"),
+        ({"quotas": {"RunFlow": 5}, "rates": {"RunFlow": Rate(9, 1000)}}, "5 times a day: send at most 5 together"),
+    ],
+)
+async def test_bulk_call_that_is_never_admitted_is_refused_for_good(options: dict[str, Any], limit: str) -> None:
+    authority = Authority()
+
+    async def eight() -> None:
+        async with counted_calls("RunFlow", 8):
+            raise AssertionError("eight are too many")
+
+    gate = Gate(authority, cache_s=60, owner_lookups=OWNING, **options)
+    with pytest.raises(InvalidInput, match=rf"items: 8 calls of RunFlow at once are never admitted, .* {limit}"):
+        await call_with(gate, authority.token("ann"), eight)
+    assert authority.used == 0
 
 
 async def test_bulk_call_is_counted_at_once_and_refunded_individually() -> None:

@@ -7,7 +7,7 @@ import structlog
 
 from tradewind.server.access.authority import Authority, Reservation
 from tradewind.server.access.identity import Identity, current_identity
-from tradewind.server.faults import Exhausted, Unavailable
+from tradewind.server.faults import Exhausted, InvalidInput, Unavailable, Violation
 from tradewind.server.rates import MAX_COUNT, Rate
 from tradewind.server.settings import parts_of
 
@@ -39,6 +39,7 @@ class Limits:
         if identity is None:
             return None
         quota, rate = self._quotas.get(endpoint), self._rates.get(endpoint)
+        _refuse_too_many(endpoint, calls, quota, rate)
         if quota is not None and calls:
             return await self._reserve(identity, endpoint, quota, rate, calls)
         if rate is not None:
@@ -105,6 +106,17 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= MAX_COUNT):
         raise ValueError(f'"{text}" is not a number of calls; use 1 to {MAX_COUNT}')
     return int(text)
+
+
+def _refuse_too_many(endpoint: str, calls: int, quota: int | None, rate: Rate | None) -> None:
+    """Refuse more calls in one request than are ever admitted together: trying again would not help."""
+    limits = [(rate.count, str(rate))] if rate is not None else []
+    if quota is not None:
+        limits.append((quota, f"{quota} times a day"))
+    most, limit = min(limits, default=(calls, ""))
+    if calls > most:
+        message = f"{calls} calls of {endpoint} at once are never admitted, each user may call it at most {limit}: "
+        raise InvalidInput([Violation("items", f"{message}send at most {most} together")])
 
 
 def _rate_limited(identity: Identity, endpoint: str, rate: Rate, retry_after_s: float) -> Exhausted:

@@ -12,7 +12,10 @@ class Meter(Protocol):
     """Counts the caller's calls to an endpoint."""
 
     async def count(self, endpoint: str, calls: int) -> Reservation | None:
-        """Count calls; return what is reserved of a daily quota, or None. Raises Exhausted, Unavailable."""
+        """Count calls; return what is reserved of a daily quota, or None.
+
+        Raises Exhausted, Unavailable, and InvalidInput for more calls than are ever admitted together.
+        """
         ...
 
     async def give_back(self, endpoint: str, reserved: Reservation, calls: int) -> None:
@@ -50,7 +53,8 @@ async def counted_calls(endpoint: str, calls: int = 1) -> AsyncIterator[CountedC
     """Count calls, such as those over a stream or many in one call, as if each were a call of its own.
 
     If the block raises an error, the calls count as refused and go back to the quota; if it is cancelled, they may have
-    been carried out and stay counted. Raises Exhausted, with the time until they would be admitted, and Unavailable.
+    been carried out and stay counted. Raises Exhausted, with the time until they would be admitted, Unavailable, and
+    InvalidInput for more calls than are ever admitted together.
     """
     meter = _meter.get()
     counted = CountedCalls(endpoint, calls, meter, await meter.count(endpoint, calls) if meter is not None else None)
