@@ -347,16 +347,18 @@ class Worker:
         )
         registering = asyncio.create_task(registration.run())
         working = asyncio.create_task(self._work(link, registration))
-        leaving = asyncio.create_task(self._leaving.wait())
+        leaving = asyncio.create_task(self._leave(link, executor))
+        tasks = (registering, working, leaving)
         try:
-            await asyncio.wait((registering, working, leaving), return_when=asyncio.FIRST_COMPLETED)
+            # A refusal ends the worker also while it is leaving: what it runs may already run elsewhere.
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if leaving.done():
-                await self._leave(link, executor, working)
+                await asyncio.wait((working,), timeout=1.0)
         finally:
-            for task in (registering, working, leaving):
+            for task in tasks:
                 task.cancel()
             await executor.close()
-            results = await asyncio.gather(registering, working, return_exceptions=True)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
             if registration.registered.is_set():
                 await registration.leave()
         for result in results:
@@ -380,8 +382,10 @@ class Worker:
         await link.connected.wait()
         self._ready.set()
 
-    async def _leave(self, link: Link, executor: Executor, working: asyncio.Task[None]) -> None:
-        """Take no more node tasks, let nodes finish, give back the rest, and wait until all is acknowledged."""
+    async def _leave(self, link: Link, executor: Executor) -> None:
+        """When asked to, take no more node tasks, let nodes finish, give back the rest, and end the link once all is
+        acknowledged."""
+        await self._leaving.wait()
         link.drain()
         idle = asyncio.create_task(executor.wait_idle())
         stopping = asyncio.create_task(self._stopping.wait())
@@ -401,4 +405,3 @@ class Worker:
                 await link.finish()
         except TimeoutError:
             logger.warning("the last outcomes were not acknowledged; their node tasks may run again")
-        await asyncio.wait((working,), timeout=1.0)

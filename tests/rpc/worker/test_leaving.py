@@ -5,6 +5,7 @@ import signal
 import threading
 from types import FrameType
 
+import grpc
 import pytest
 
 from tests.ports import free_port
@@ -12,7 +13,9 @@ from tests.rpc.worker.conftest import Waiting, double
 from tests.rpc.worker.engine import Engine
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.api.registry.v1 import registry_service_pb2
 from tradewind.worker import Worker, WorkerError, node, threads, worker
+from tradewind.worker.errors import SessionReplaced
 
 
 async def test_stopping_worker_finishes_or_gives_back_nodes_and_deregisters(engine: Engine, waiting: Waiting) -> None:
@@ -111,6 +114,26 @@ async def test_worker_that_reconnects_while_leaving_reports_it(engine: Engine, w
     assert (second.hello.hello.capacity, second.hello.draining) == (1, True)
     assert second.requests[0].draining
     assert [completion.token for completion in second.completions] == ["t1"]
+
+
+@pytest.mark.parametrize("drained", [False, True])
+async def test_leaving_worker_that_is_replaced_ends_at_once(engine: Engine, waiting: Waiting, drained: bool) -> None:
+    engine.beat_seconds = 0.01
+    serves = Worker([waiting.node], address=engine.address, grace=600)
+    serving = asyncio.create_task(serves.serve())
+    session = await engine.session()
+    session.assign("waits", "t1")
+    await waiting.until_begun("t1")
+    if drained:
+        engine.beat_answer = registry_service_pb2.HeartbeatResponse(drain=True)
+    else:
+        serves.stop()
+    await until(lambda: any(request.draining for request in session.requests), "the worker says that it leaves")
+    session.end(grpc.StatusCode.FAILED_PRECONDITION, "SESSION_REPLACED")
+    with pytest.raises(SessionReplaced):
+        await asyncio.wait_for(serving, 10)
+
+    assert waiting.stop_reasons == ["the worker is closed"]
 
 
 async def test_worker_can_serve_only_once(engine: Engine) -> None:
