@@ -45,7 +45,8 @@ class Redactor:
         names: dict[str, str] = {}
         for name, value in secrets.items():
             if value:
-                forms = (value, repr(value)[1:-1], json.dumps(value)[1:-1], quote(value, safe=""), quote_plus(value))
+                quoted = (repr(value), json.dumps(value), json.dumps(value, ensure_ascii=False))
+                forms = (value, *(text[1:-1] for text in quoted), quote(value, safe=""), quote_plus(value))
                 names.update((form, name) for form in forms)
         self._names = names
         # The longest first: one secret may contain another.
@@ -65,17 +66,22 @@ class Redactor:
 
 
 def refuse_secrets(redactor: Redactor, ending: Ending) -> None:
-    """Raise NodeFault when an output contains the value of a secret of the attempt: outputs are stored and shown."""
-    if not isinstance(ending, list):
-        return
+    """Raise NodeFault when an output or a wait contains the value of a secret of the attempt.
+
+    Both are stored and shown.
+    """
+    if isinstance(ending, list):
+        kind, texts = "outputs", [(f"output {handle}", text) for handle, text in ending]
+    else:
+        kind, texts = "waits", [("the form of the Wait", ending.form_json), ("the signal of the Wait", ending.signal)]
     long = Redactor({name: value for name, value in redactor.secrets.items() if len(value) >= _MIN_LENGTH})
-    for handle, text in ending:
+    for what, text in texts:
         name = long.first_in(text)
         if name is not None:
             raise NodeFault(
                 "INVALID_OUTPUT",
-                f"output {handle} contains the value of the secret {name}, but outputs are stored and shown: leave it "
-                "out, and refer to the secret in the config of the node that needs it",
+                f"{what} contains the value of the secret {name}, but {kind} are stored and shown: leave it out, and "
+                "refer to the secret in the config of the node that needs it",
                 non_retryable=True,
             )
 

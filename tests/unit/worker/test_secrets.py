@@ -9,7 +9,7 @@ import pytest
 from tests.unit.worker.attempts import Bench
 from tradewind.codec import AesGcm
 from tradewind.testing import run_node
-from tradewind.worker import Context, node
+from tradewind.worker import Context, Wait, node
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.secrets import Redactor, SecretResolver, environment_name, refuse_secrets
 
@@ -156,6 +156,11 @@ def test_longer_of_overlapping_secrets_is_redacted_whole() -> None:
     assert Redactor({"empty": ""})("text") == "text"
 
 
+@pytest.mark.parametrize("ensure_ascii", [False, True])
+def test_secret_is_redacted_in_any_json(ensure_ascii: bool) -> None:
+    assert Redactor({"broker": VALUE})(json.dumps([VALUE], ensure_ascii=ensure_ascii)) == '["[secret broker]"]'
+
+
 def test_environment_variable_is_named_after_secret() -> None:
     assert environment_name("broker.api-key_2") == "TRADEWIND_SECRET_BROKER_API_KEY_2"
 
@@ -185,7 +190,7 @@ async def test_only_files_directly_in_secrets_directory_are_read(
     assert caught.value.code == "SECRET_MISSING"
 
 
-@pytest.mark.parametrize(("value", "refused"), [("correct-horse", True), ("short", False)])
+@pytest.mark.parametrize(("value", "refused"), [("correct-horse", True), ('pässword"1\n', True), ("short", False)])
 async def test_output_that_contains_secret_fails_node(value: str, refused: bool) -> None:
     @node("leak")
     async def leak(key: str) -> list[str]:
@@ -200,6 +205,19 @@ async def test_output_that_contains_secret_fails_node(value: str, refused: bool)
     assert run.error.code == "INVALID_OUTPUT"
     assert "output" in run.error.message
     assert value not in repr(run)
+
+
+@pytest.mark.parametrize("place", ["form", "signal"])
+async def test_wait_that_contains_secret_fails_node(place: str) -> None:
+    @node("asks")
+    async def asks(key: str) -> Wait:
+        return Wait(form={"title": f"use {key}"}) if place == "form" else Wait(key)
+
+    run = await run_node(asks, config={"key": reference("broker")}, secrets={"broker": "correct-horse"})
+
+    assert run.wait is None
+    assert run.error is not None
+    assert run.error.message.startswith(f"the {place} of the Wait contains the value of the secret broker, but waits")
 
 
 async def test_output_is_searched_for_secrets_before_encoding(caplog: pytest.LogCaptureFixture) -> None:
