@@ -36,7 +36,7 @@ def describe(error: BaseException) -> NodeFault:
     return NodeFault(
         "NODE_ERROR",
         _message(error),
-        type(error).__qualname__,
+        type_name(error),
         # RetryLater by itself is a decision and needs no traceback, unless another exception led to it.
         traceback="" if later and not led_to else _traceback(original),
         retry_after=max(waits, default=None),
@@ -44,9 +44,15 @@ def describe(error: BaseException) -> NodeFault:
     )
 
 
+def type_name(error: BaseException) -> str:
+    """Return the own name of the exception's class, as flows list it, whatever its metaclass says."""
+    name: str = type.__dict__["__name__"].__get__(type(error))
+    return name
+
+
 def error_summary(error: BaseException) -> str:
     """Return in one sentence what the user's code raised, and where: `ValueError: no such market (nodes.py:7)`."""
-    summary = f"{type(error).__qualname__}: {clip(_message(error), MESSAGE_BYTES)}"
+    summary = f"{type_name(error)}: {clip(_message(error), MESSAGE_BYTES)}"
     # The message of a SyntaxError contains its place.
     location = "" if isinstance(error, SyntaxError) else _location(error)
     return f"{summary} ({location})" if location else summary
@@ -71,7 +77,7 @@ def faulted(attempt: Attempt, error: BaseException) -> work_pb2.NodeTaskFailure:
         return _failure(attempt, describe(error))
     except BaseException:
         fatal = issubclass(type(error), Fatal)
-        fault = NodeFault("NODE_ERROR", "its error cannot be described", _type_name(error), non_retryable=fatal)
+        fault = NodeFault("NODE_ERROR", "its error cannot be described", type_name(error), non_retryable=fatal)
         return _failure(attempt, fault)
 
 
@@ -122,23 +128,17 @@ def _leaves(error: BaseException) -> list[BaseException]:
     return leaves
 
 
-def _type_name(error: BaseException) -> str:
-    """Return the name of the exception's class, whatever its metaclass makes of it."""
-    name: str = type.__dict__["__name__"].__get__(type(error))
-    return name
-
-
 def _text(error: BaseException) -> str:
     try:
         return str(error)
     except BaseException:  # the node's own code may raise anything, also SystemExit
-        return f"{type(error).__qualname__} (its message cannot be shown)"
+        return f"{type_name(error)} (its message cannot be shown)"
 
 
 def _message(error: BaseException) -> str:
     message = _text(error) or "(no message)"
     if isinstance(error, BaseExceptionGroup):
-        leaves = [f"{type(leaf).__qualname__}: {_message(leaf)}" for leaf in _leaves(error)[:_NAMED_OF_GROUP]]
+        leaves = [f"{type_name(leaf)}: {_message(leaf)}" for leaf in _leaves(error)[:_NAMED_OF_GROUP]]
         message += f": {'; '.join(leaves)}"
     return message
 

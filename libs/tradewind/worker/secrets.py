@@ -11,6 +11,7 @@ from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
 from tradewind.worker.errors import NodeFault, invalid_input
+from tradewind.worker.failures import type_name
 from tradewind.worker.outputs import Ending
 
 SECRET_KEY = "$secret"
@@ -145,7 +146,7 @@ class SecretResolver:
         except Exception as error:
             # Its message may contain the secret, so only its type is reported.
             raise NodeFault(
-                "NODE_ERROR", f"the worker's secrets hook failed for {name}", type=type(error).__qualname__
+                "NODE_ERROR", f"the worker's secrets hook failed for {name}", type=type_name(error)
             ) from None
         if value is not None and not isinstance(value, str):
             raise NodeFault(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from tradewind.worker.errors import NodeDefinitionError, NodeFault
-from tradewind.worker.failures import error_summary
+from tradewind.worker.failures import error_summary, type_name
 from tradewind.worker.nodes import AnyNode, Node
 
 
@@ -25,7 +25,7 @@ class Target:
             raise NodeFault(
                 "NODE_ERROR",
                 f"module {self.module} cannot be imported in a process of its own: {error_summary(error)}",
-                type=type(error).__qualname__,
+                type=type_name(error),
             ) from error
         found = getattr(module, self.name, None)
         if not isinstance(found, Node) or found.type != node_type:
