@@ -1,5 +1,6 @@
 """What a node emits: its return value, or several handles by name, as JSON text."""
 
+import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -83,19 +84,25 @@ def _encode_value(handle: str, value: Any) -> bytes:
         return encode_json(value, handle)
     except ValueError as error:
         what = "the output" if handle == DEFAULT_OUTPUT else f'output "{handle}"'
-        raise NodeFault("INVALID_OUTPUT", f"{what} is not JSON: {_reason(value, error)}") from error
+        raise NodeFault("INVALID_OUTPUT", f"{what} is not JSON: {_hint(value) or error}") from error
 
 
-def _reason(value: Any, error: Exception) -> str:
-    if inspect.isawaitable(value) or inspect.isasyncgen(value):
-        if inspect.iscoroutine(value):
-            value.close()
-        return f"it is a {type(value).__name__}; await it in the node and declare the node with async def"
-    return str(error)
+def _hint(value: Any) -> str:
+    """Return what to do with a value that still has to be awaited; empty for any other value."""
+    if inspect.isasyncgen(value):
+        return "it is an async generator: emit a list of what it yields"
+    if not inspect.isawaitable(value):
+        return ""
+    if inspect.iscoroutine(value):
+        value.close()
+    # Only where an async node runs is there a loop.
+    in_async_node = asyncio._get_running_loop() is not None
+    return "it is an awaitable: await it" + ("" if in_async_node else ", and declare the node with async def")
 
 
 def _not_an_emit(result: Any, handles: Sequence[str]) -> NodeFault:
-    kind = type(result).__qualname__
+    hint = _hint(result)
+    kind = type(result).__qualname__ + (f"; {hint}" if hint else "")
     if not handles:
         return NodeFault("INVALID_OUTPUT", f"the node declares no outputs but returned a value of type {kind}")
     example = ", ".join(f"{handle}=..." for handle in handles)

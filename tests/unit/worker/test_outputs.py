@@ -1,5 +1,6 @@
 """What a node may return, and the messages about anything else."""
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.arrays import Array
-from tradewind.worker import Emit
+from tradewind.testing import run_node
+from tradewind.worker import Context, Emit, node
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.outputs import MAX_OUTPUT_BYTES, encode_outputs
 
@@ -174,12 +176,45 @@ def test_output_that_contains_itself_is_refused() -> None:
         encode_outputs(endless, ["output"])
 
 
-def test_returned_coroutine_hints_at_await() -> None:
-    async def price() -> float:
-        return 1.0
+async def price() -> float:
+    return 1.0
 
-    with pytest.raises(NodeFault, match="it is a coroutine; await it in the node"):
-        encode_outputs(price(), ["output"])
+
+async def prices() -> AsyncIterator[float]:
+    yield 1.0
+
+
+HINT = "it is an awaitable: await it"
+
+
+@pytest.mark.parametrize(("outputs", "message"), [(["output"], "the output is not JSON: "), ([], "coroutine; ")])
+async def test_forgotten_await_is_hinted_at(outputs: list[str], message: str) -> None:
+    plain = node("plain", outputs=outputs)(lambda: price())
+
+    @node("forgetful", outputs=outputs)
+    async def forgetful() -> Any:
+        return price()
+
+    for each, hint in ((plain, f"{HINT}, and declare the node with async def"), (forgetful, HINT)):
+        error = (await run_node(each)).error
+        assert error is not None
+        assert error.message.endswith(message + hint)
+
+
+async def test_forgotten_await_of_context_is_hinted_at() -> None:
+    @node("forgetful")
+    async def forgetful(ctx: Context, memory: bool) -> Any:
+        return ctx.flow_memory.get("n") if memory else ctx.progress(10)
+
+    for memory in (True, False):
+        error = (await run_node(forgetful, memory=memory)).error
+        assert error is not None
+        assert error.message == f"the output is not JSON: {HINT}"
+
+
+def test_async_generator_hints_at_list() -> None:
+    with pytest.raises(NodeFault, match="it is an async generator: emit a list of what it yields"):
+        encode_outputs(prices(), ["output"])
 
 
 @pytest.mark.parametrize(
