@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import os
+import pkgutil
 import sys
 from collections.abc import Iterable
 from types import ModuleType
@@ -11,9 +12,13 @@ from tradewind.flow import Flow
 from tradewind.worker.errors import NodeLoadError, WorkerError
 from tradewind.worker.failures import error_summary
 from tradewind.worker.nodes import AnyNode, Node
+from tradewind.worker.offered import by_type
 from tradewind.worker.program import importing
 from tradewind.worker.texts import suggestion
 from tradewind.worker.worker import Worker
+
+_MAX_MODULES = 10
+"""How many modules of a package are named."""
 
 
 def load_nodes(target: str) -> list[AnyNode]:
@@ -21,18 +26,20 @@ def load_nodes(target: str) -> list[AnyNode]:
 
     Without an attribute, these are all nodes that the module names; an attribute must be a node or a list of nodes.
     Modules in the current directory are found. Raises NodeLoadError, which says what is wrong: no such module, a module
-    that fails to import, no such attribute, no nodes.
+    that fails to import, no such attribute, no nodes, two nodes of one type.
     """
     if not isinstance(target, str):
         raise NodeLoadError(f'give the name of a module, such as "examples.nodes", not {target!r}')
     name, colon, attribute = target.partition(":")
     module = _import(name)
-    if not colon:
-        nodes = _distinct(vars(module).values())
-        if not nodes:
-            raise NodeLoadError(f"module {name} has no nodes: decorate its functions with @node(...)")
-        return nodes
-    return _nodes_of(_attribute(module, attribute), target)
+    nodes = _nodes_of(_attribute(module, attribute), target) if colon else _distinct(vars(module).values())
+    if not nodes:
+        raise NodeLoadError(_without_nodes(module))
+    try:
+        by_type(nodes)
+    except WorkerError as error:
+        raise NodeLoadError(f"module {name}: {error}") from error
+    return nodes
 
 
 def load_flow(target: str) -> Flow:
@@ -40,13 +47,13 @@ def load_flow(target: str) -> Flow:
     name, _, attribute = target.partition(":")
     found = _attribute(_import(name), attribute)
     if not isinstance(found, Flow):
-        raise NodeLoadError(f"{target} is {type(found).__qualname__}: it must be a Flow")
+        raise NodeLoadError(f"{target} is {_kind(found)}, not a Flow")
     return found
 
 
 def _import(name: str) -> ModuleType:
     if not name or name.startswith(".") or name.endswith((".py", ".")) or "/" in name:
-        raise NodeLoadError(f'"{name}" is not the name of a module: write it as in an import, such as examples.nodes')
+        raise NodeLoadError(f'"{name}" is not the name of a module: write it as in an import, such as {_dotted(name)}')
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -82,7 +89,38 @@ def _nodes_of(value: object, target: str) -> list[AnyNode]:
         raise NodeLoadError(
             f"{target} is a Worker, whose settings would be lost here: give its nodes instead, or run its own program"
         )
-    raise NodeLoadError(f"{target} is {type(value).__qualname__}: it must be a node or a list of nodes")
+    raise NodeLoadError(f"{target} is {_kind(value)}, not a node or a list of nodes")
+
+
+def _without_nodes(module: ModuleType) -> str:
+    """Return the message for a module that has no nodes: another one may be meant."""
+    name = module.__name__
+    paths: list[str] = list(getattr(module, "__path__", []))
+    file = getattr(module, "__file__", None) or next(iter(paths), None)
+    message = f"module {name} ({_relative(file) if file else 'built in'}) has no nodes"
+    namesake = os.path.join(os.getcwd(), *name.split(".")) + ".py"
+    if os.path.exists(namesake) and os.path.realpath(namesake) != os.path.realpath(file or ""):
+        return f"{message}, and {_relative(namesake)} cannot be imported by that name: rename it"
+    modules = [f"{name}.{each.name}" for each in pkgutil.iter_modules(paths) if not each.name.startswith("_")]
+    if modules:
+        return f"{message}: did you mean {' or '.join(modules[:_MAX_MODULES])}?"
+    return f"{message}: decorate its functions with @node(...)"
+
+
+def _relative(file: str) -> str:
+    return file.removeprefix(os.getcwd() + os.sep)
+
+
+def _dotted(name: str) -> str:
+    """Return the name of the module that a path may mean, or an example."""
+    dotted = os.path.relpath(name.removesuffix(".py") or os.curdir).replace(os.sep, ".")
+    return dotted if all(part.isidentifier() for part in dotted.split(".")) else "examples.nodes"
+
+
+def _kind(value: object) -> str:
+    """Return the type of a value with its article: `a Node`, `an int`."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def _distinct(values: Iterable[object]) -> list[AnyNode]:

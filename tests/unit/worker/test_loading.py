@@ -1,5 +1,6 @@
 """Finding nodes by the name of a module, and the messages when there are none."""
 
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,11 +54,20 @@ def test_nodes_of_module_are_loaded_in_order(folder: Path) -> None:
     ("target", "message"),
     [
         ("shop_nodes:alpa", 'module shop_nodes has no alpa; did you mean "alpha"?'),
-        ("shop_nodes:number", "shop_nodes:number is int: it must be a node or a list of nodes"),
+        ("shop_nodes:number", "shop_nodes:number is an int, not a node or a list of nodes"),
         ("shop_nodes:worker", "shop_nodes:worker is a Worker, whose settings would be lost here: give its nodes"),
-        ("empty_nodes", "module empty_nodes has no nodes: decorate its functions with @node(...)"),
+        ("empty_nodes", "module empty_nodes (empty_nodes.py) has no nodes: decorate its functions with @node(...)"),
+        ("sys", "module sys (built in) has no nodes: decorate its functions with @node(...)"),
+        ("desk", "module desk (desk/__init__.py) has no nodes: did you mean desk.flows or desk.nodes?"),
+        ("bare", "module bare (bare) has no nodes: did you mean bare.nodes?"),
         ("no.such.module", "there is no module no in the current directory"),
-        ("shop_nodes.py", '"shop_nodes.py" is not the name of a module: write it as in an import'),
+        ("shop_nodes.py", '"shop_nodes.py" is not the name of a module: write it as in an import, such as shop_nodes'),
+        ("desk.nodes.py", '"desk.nodes.py" is not the name of a module: write it as in an import, such as desk.nodes'),
+        (
+            "./desk/nodes.py:a",
+            '"./desk/nodes.py" is not the name of a module: write it as in an import, such as desk.n',
+        ),
+        ("../desk", '"../desk" is not the name of a module: write it as in an import, such as examples.nodes'),
         ("", '"" is not the name of a module'),
         ("shop_nodes:", "which name of module shop_nodes? Write it after the colon"),
         ("needy_nodes", "module needy_nodes needs not_installed, which is not installed"),
@@ -69,6 +79,7 @@ def test_nodes_of_module_are_loaded_in_order(folder: Path) -> None:
             "deep_nodes",
             "module deep_nodes cannot be imported: JSONDecodeError: Expecting value: line 1 col",
         ),
+        ("twice_nodes", 'module twice_nodes: two nodes have the type "first": <node first: alpha> and <node first: '),
         ("mute_nodes", "module mute_nodes cannot be imported: ValueError: (no message) (mute_nodes.py:1)"),
         ("typo_nodes", "module typo_nodes cannot be imported: SyntaxError: "),
         (
@@ -81,6 +92,11 @@ def test_nodes_of_module_are_loaded_in_order(folder: Path) -> None:
 )
 def test_load_error_says_what_is_wrong(folder: Path, target: str, message: str) -> None:
     (folder / "shop_nodes.py").write_text(NODES)
+    (folder / "twice_nodes.py").write_text(NODES + "other = node('first')(lambda: 2)\n")
+    (folder / "desk").mkdir()
+    (folder / "bare").mkdir()
+    for name in ("desk/__init__", "desk/_private", "desk/flows", "desk/nodes", "bare/nodes"):
+        (folder / f"{name}.py").write_text("")
     (folder / "empty_nodes.py").write_text("")
     (folder / "needy_nodes.py").write_text("import not_installed")
     (folder / "broken_nodes.py").write_text("import json\n1 / 0")
@@ -99,12 +115,25 @@ def test_load_error_says_what_is_wrong(folder: Path, target: str, message: str) 
     assert str(refused.value).endswith(place)
 
 
+def test_module_that_hides_another_in_the_current_directory_is_named(folder: Path) -> None:
+    (folder / "random.py").write_text(NODES)
+
+    with pytest.raises(NodeLoadError) as refused:
+        load_nodes("random")
+    assert str(refused.value) == (
+        f"module random ({random.__file__}) has no nodes, and random.py cannot be imported by that name: rename it"
+    )
+
+
 def test_load_flow_returns_flow_named_by_attribute(folder: Path) -> None:
-    (folder / "shop_flows.py").write_text("from tradewind.flow import Flow\nrestock = Flow('restock')\nnumber = 3\n")
+    (folder / "shop_flows.py").write_text(
+        "from tradewind.flow import Flow\nrestock = Flow('restock')\nnumber, some = 3, []\n"
+    )
 
     assert load_flow("shop_flows:restock").flow_id == "restock"
     for target, message in (
-        ("shop_flows:number", "shop_flows:number is int: it must be a Flow"),
+        ("shop_flows:number", "shop_flows:number is an int, not a Flow"),
+        ("shop_flows:some", "shop_flows:some is a list, not a Flow"),
         ("shop_flows:restok", 'module shop_flows has no restok; did you mean "restock"?'),
         ("shop_flow:restock", "there is no module shop_flow in the current directory"),
     ):
