@@ -56,21 +56,22 @@ class BackgroundLoop:
 
     def iterate(self, items: AsyncIterator[Result]) -> Iterator[Result]:
         """Yield the items of an asynchronous iterator, asking it for one at a time."""
+        asking: list[asyncio.Task[Any]] = []
         try:
             while True:
-                item = self.wait(_next(items))
+                item = self.wait(_next(items, asking))
                 if item is None:
                     return
                 yield item[0]
         finally:
-            close = getattr(items, "aclose", None)
-            if close is not None and not self.closed:
+            if hasattr(items, "aclose") and not self.closed:
+                closing = _close(items, asking)
                 if threading.current_thread() is self._thread:
                     # The garbage collector ends the iteration in the loop's own thread, which must not wait.
-                    self._closing_tasks.add(task := self._loop.create_task(close()))
+                    self._closing_tasks.add(task := self._loop.create_task(closing))
                     task.add_done_callback(self._closing_tasks.discard)
                 else:
-                    self.wait(close())
+                    self.wait(closing)
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
         """Cancel what others wait for, await `last()`, then end the loop and its thread. Safe to repeat."""
@@ -94,8 +95,19 @@ class BackgroundLoop:
         await self._loop.shutdown_asyncgens()
 
 
-async def _next(items: AsyncIterator[Result]) -> tuple[Result] | None:
+async def _next(items: AsyncIterator[Result], asking: list[asyncio.Task[Any]]) -> tuple[Result] | None:
+    """Return the next item, None after the last; `asking` then has the task that asked for it."""
+    asking[:] = filter(None, [asyncio.current_task()])
     try:
         return (await anext(items),)
     except StopAsyncIteration:
         return None
+
+
+async def _close(items: Any, asking: list[asyncio.Task[Any]]) -> None:
+    """Close an iterator after the task that asked it last: one that was interrupted still has to unwind."""
+    for task in asking:
+        if not task.cancelling():
+            task.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+    await items.aclose()

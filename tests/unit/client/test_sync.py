@@ -235,6 +235,36 @@ def test_closing_ends_calls_of_other_threads(stack_elsewhere: FakeStack) -> None
     assert errors == ["this client is closed"] * 2
 
 
+INTERRUPTED = """
+import asyncio, signal, threading
+from tradewind.client.background_loop import BackgroundLoop
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+async def numbers():
+    try:
+        yield 1
+        while True:  # Python does not notice a signal that comes just before it waits for a lock.
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            await asyncio.sleep(1)
+    finally:
+        await asyncio.sleep(0.05)
+        print("unwound")
+
+try:
+    for number in BackgroundLoop().iterate(numbers()):
+        print(number)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_interrupted_iteration_raises_the_interruption_once_it_has_unwound() -> None:
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True, timeout=60)
+
+    assert ended.stdout.split() == ["1", "unwound", "interrupted"]
+
+
 def test_garbage_collector_may_close_iteration_in_client_thread() -> None:
     """The collector may run in the client's own thread, where waiting is impossible."""
     loop = BackgroundLoop()
