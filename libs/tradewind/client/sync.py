@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from tradewind.client.addresses import Addresses
 from tradewind.client.background_loop import BackgroundLoop
@@ -58,6 +58,13 @@ class SyncClient(SyncFace[Client]):
     ) -> None:
         """Close the client."""
         self.close()
+
+    async def __aenter__(self) -> NoReturn:
+        """Raise TypeError: the client's methods would hold up the event loop."""
+        raise TypeError("use `with SyncClient() as client:`, or Client where there is an event loop")
+
+    async def __aexit__(self, *exception: object) -> None:
+        """Do nothing; Python looks this method up before it calls `__aenter__`."""
 
     @property
     def addresses(self) -> Addresses:

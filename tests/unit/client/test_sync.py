@@ -128,6 +128,15 @@ def test_closed_client_refuses_calls(stack_elsewhere: FakeStack) -> None:
         client.get_flow("momentum")
 
 
+async def test_async_with_names_the_client_for_event_loops() -> None:
+    with (
+        SyncClient() as client,
+        pytest.raises(TypeError, match=r"use `with SyncClient\(\) as client:`, or Client where"),
+    ):
+        async with client:
+            pass
+
+
 def test_async_client_refuses_calls_from_another_event_loop(stack_elsewhere: FakeStack) -> None:
     client = Client(stack_elsewhere.address)
 
