@@ -26,6 +26,23 @@ def pid() -> int:
     return os.getpid()
 
 
+_KEPT: list[asyncio.Task[None]] = []
+
+
+@node("leaves_a_task_behind", process=True)
+async def leaves_a_task_behind() -> int:
+    """Leave a task that ignores its cancellation."""
+
+    async def stay() -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    _KEPT.append(asyncio.create_task(stay()))
+    await asyncio.sleep(0)
+    return os.getpid()
+
+
 @node("facts", process=True)
 def facts(ctx: Context, value: int, factor: int = 2) -> dict[str, Any]:
     """Report everything that a context tells."""

@@ -78,6 +78,15 @@ async def test_processes_are_reused() -> None:
     assert pids[0] != os.getpid()
 
 
+async def test_process_is_replaced_when_a_task_that_a_node_left_behind_does_not_end() -> None:
+    async with process_bench(1) as bench:
+        left = (await bench.run(bench.assignment("leaves_a_task_behind"))).output
+        after = [(await bench.run(bench.assignment("pid", f"t{index}"))).output for index in (2, 3)]
+
+    assert left not in after
+    assert after[0] == after[1]
+
+
 async def test_two_process_nodes_run_concurrently(tmp_path: Path) -> None:
     one, other = str(tmp_path / "one"), str(tmp_path / "other")
     async with process_bench(2) as bench:

@@ -58,6 +58,7 @@ class NodeServer:
         self._interruptible = False
         self._mid_frame = False
         self._interrupted = False
+        self._has_leftovers = False
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._questions: dict[int, Future[bytes]] = {}
         self._numbers = itertools.count()
@@ -82,6 +83,12 @@ class NodeServer:
                 if self._tracer is not None:
                     # The process may be killed while it is idle.
                     self._tracer.flush()
+                if self._has_leftovers:
+                    # Each later node would have to wait for them, and so would an orderly exit: another process has to
+                    # take over.
+                    with contextlib.suppress(Exception):
+                        sys.stdout.flush()
+                    os._exit(0)
 
     # Reports, for the context
 
@@ -171,6 +178,7 @@ class NodeServer:
         if leftover:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait(leftover, timeout=CLEANUP_TIMEOUT)
+            self._has_leftovers = not all(task.done() for task in leftover)
         return ending, raised
 
     def _send(self, frame: frames.FromChild) -> None:
