@@ -298,7 +298,7 @@ async def test_batch_commands(shell: Shell, tmp_path: Path) -> None:
     assert f"submitted batch {waits['batch_id']}: 2 items" in waiting
     cancelled = await shell("batch", "cancel", waits["batch_id"], "--reason", "enough")
     assert cancelled == f"batch {waits['batch_id']} is cancelled: 2 cancelled of 2\n"
-    assert "cancelled  enough (by default)" in await shell("batch", "show", waits["batch_id"])
+    assert 'cancelled  enough (by "default")' in await shell("batch", "show", waits["batch_id"])
     assert await shell("batch", "delete", waits["batch_id"]) == f"batch {waits['batch_id']} deleted\n"
     assert "no batch" in await shell("batch", "delete", waits["batch_id"], exit_code=2)
 

@@ -61,7 +61,7 @@ async def test_flow_start_watch_and_stop_commands(shell: Shell) -> None:
 
     assert await shell("flow", "stop", "sums", "--reason", "enough") == "sums is stopped\n"
     assert (await shell.json("flow", "status", "sums"))["flow"]["next_execution"] is None
-    assert "by default: enough" in await shell("flow", "status", "sums")
+    assert 'by "default": enough' in await shell("flow", "status", "sums")
 
 
 async def test_commands_show_pause_and_firings_of_cron_flow(shell: Shell, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_commands_show_pause_and_firings_of_cron_flow(shell: Shell, tmp_pa
     await shell("flow", "start", "ticks")
     await shell("flow", "watch", "ticks", "--cycles", "2")
     assert await shell("flow", "pause", "ticks", "--note", "lunch") == "ticks is paused\n"
-    assert re.search(r"paused +.* by default: lunch", await shell("flow", "status", "ticks"))
+    assert re.search(r'paused +.* by "default": lunch', await shell("flow", "status", "ticks"))
     paused = datetime.fromisoformat((await shell.json("flow", "status", "ticks"))["flow"]["pause"]["paused_at"])
     firings = await shell.json("flow", "firings", "ticks")
     assert {firing["outcome"] for firing in firings} <= {"fired", "missed", "queued", "dropped"}
@@ -84,7 +84,7 @@ async def test_commands_show_pause_and_firings_of_cron_flow(shell: Shell, tmp_pa
     await asyncio.sleep(1.5)
     assert (await shell("flow", "resume", "ticks")).startswith("ticks is running; next cycle ")
     skipped = [line for line in await shell.json("flow", "firings", "ticks") if line["outcome"] == "skipped"]
-    assert [line["reason"] for line in skipped] == ["paused by default: lunch"]
+    assert [line["reason"] for line in skipped] == ['paused by "default": lunch']
     assert datetime.fromisoformat(skipped[0]["planned_time"]) > paused - timedelta(seconds=1)
     await shell("flow", "watch", "ticks", "--cycles", "1")
     assert (await shell("flow", "pause", "nothing", exit_code=2)) == 'error: no flow "nothing"\n'

@@ -116,7 +116,7 @@ async def test_stopped_cycle_shows_user_reason_and_time_and_can_be_rerun(
     assert ended.status is CycleStatus.CANCELLED
     assert ended.stop is not None
     assert (ended.stop.reason, ended.stop.by, ended.stop.at is not None) == ("wrong day", "default", True)
-    assert re.search(r"stopped .* by default: wrong day", await shell("cycle", "show", "gated"))
+    assert re.search(r'stopped .* by "default": wrong day', await shell("cycle", "show", "gated"))
     assert (await client.stop_cycle("gated")).status is CycleStatus.CANCELLED
     gate.touch()
     again = await client.rerun_cycle("gated", wait=30)
@@ -146,5 +146,5 @@ async def test_single_node_or_component_can_be_stopped(client: Client, shell: Sh
     assert (nodes["lone"].stop_by, nodes["lone"].stop_reason) == ("default", "not this one")
     assert nodes["lone"].stopped_at is not None
     logs = await shell("flow", "logs", "gated")
-    assert "Stopping node lone, by default: not this one" in logs
-    assert "Stopping component 0, by default" in logs
+    assert 'Stopping node lone, by "default": not this one' in logs
+    assert 'Stopping component 0, by "default"' in logs

@@ -39,8 +39,8 @@ async def test_plan_register_update_diff_and_roll_back(shell: Shell, tmp_path: P
     assert re.search(r"^2 \* +\S+ +default +\w{12} +- +busy$", await shell("flow", "revisions", "sums"), re.MULTILINE)
 
     lines = (await shell("flow", "diff", "sums")).splitlines()
-    assert re.fullmatch(r"--- sums revision 1 \S+ by default: first", lines[0])
-    assert re.fullmatch(r"\+\+\+ sums revision 2 \S+ by default: busy", lines[1])
+    assert re.fullmatch(r'--- sums revision 1 \S+ by "default": first', lines[0])
+    assert re.fullmatch(r'\+\+\+ sums revision 2 \S+ by "default": busy', lines[1])
     assert {'+  "keep_cycles": 7,', '+  "overlap": "allow"'} <= set(lines)
     diff = await shell.json("flow", "diff", "sums", "1", "2")
     assert {"path": "keep_cycles", "before": None, "after": 7} in diff["diff"]["settings"]

@@ -118,7 +118,7 @@ async def show(session: Session, batch_id: BatchId, output: Output = Format.TEXT
             ("cached", f"{progress.cached} of those completed" if progress.cached else ""),
             ("done", f"{progress.percent:g} %"),
             ("waits", batch.reason),
-            ("cancelled", f"{batch.stop_reason} (by {batch.stop_by})" if batch.stop_by else ""),
+            ("cancelled", f'{batch.stop_reason} (by "{batch.stop_by}")' if batch.stop_by else ""),
             ("submitted", screen.when(batch.submitted_at)),
             ("ended", screen.when(batch.finished_at)),
             ("took", length(batch.seconds) if batch.seconds is not None else ""),

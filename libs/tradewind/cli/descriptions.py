@@ -126,7 +126,7 @@ def _show_form(screen: Screen, node: NodeTaskRecord) -> None:
 
 def _rerun_text(cycle: CycleRecord, rerun: Rerun) -> str:
     kept = f"{rerun.kept_nodes} of {cycle.node_count} results"
-    text = f"run {cycle.run} by {rerun.by}, keeps {kept} of run {rerun.source_run}"
+    text = f'run {cycle.run} by "{rerun.by}", keeps {kept} of run {rerun.source_run}'
     text += f", from {', '.join(rerun.from_nodes)}" if rerun.from_nodes else ""
     return text + (f": {rerun.reason}" if rerun.reason else "")
 
@@ -190,7 +190,7 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("reason", node.reason),
         (
             "stop requested",
-            " ".join(part for part in (node.stop_reason, f"by {node.stop_by}") if part) if node.stop_by else "",
+            " ".join(part for part in (node.stop_reason, f'by "{node.stop_by}"') if part) if node.stop_by else "",
         ),
         ("registered", screen.when(node.registered_at)),
         ("started", screen.when(node.started_at)),
@@ -217,7 +217,7 @@ def _resumed(screen: Screen, node: NodeTaskRecord) -> str:
     resumed = node.resumed
     if resumed is None:
         return ""
-    what = f'signal "{resumed.signal}" of {resumed.by}' if resumed.signal else "timer"
+    what = f'signal "{resumed.signal}" of "{resumed.by}"' if resumed.signal else "timer"
     return f"by {what}, {screen.when(resumed.at)}" + (f": {to_json(resumed.payload)}" if resumed.signal else "")
 
 
@@ -248,7 +248,7 @@ def stop_text(screen: Screen, stop: StopRecord | None) -> str:
     """Return when, by whom and why a stop was asked for; "" if nobody did."""
     if stop is None:
         return ""
-    return f"{screen.when(stop.at)} by {stop.by}" + (f": {stop.reason}" if stop.reason else "")
+    return f'{screen.when(stop.at)} by "{stop.by}"' + (f": {stop.reason}" if stop.reason else "")
 
 
 def stopped_text(name: str, task: NodeTaskRecord) -> str:

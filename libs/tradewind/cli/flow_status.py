@@ -93,4 +93,4 @@ def _span(length: int | str) -> str:
 def _pause_text(screen: Screen, pause: Pause | None) -> str:
     if pause is None:
         return ""
-    return f"{screen.when(pause.paused_at)} by {pause.by}" + (f": {pause.note}" if pause.note else "")
+    return f'{screen.when(pause.paused_at)} by "{pause.by}"' + (f": {pause.note}" if pause.note else "")

@@ -142,4 +142,4 @@ def _title(name: str, definition: RevisionDefinition) -> str:
     revision = definition.revision
     made = f" {iso(revision.created_at)}" if revision.created_at else ""
     note = f": {revision.note}" if revision.note else ""
-    return f"{name} revision {revision.revision}{made} by {revision.by}{note}"
+    return f'{name} revision {revision.revision}{made} by "{revision.by}"{note}'

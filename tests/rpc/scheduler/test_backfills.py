@@ -97,7 +97,7 @@ async def test_cancelled_backfill_begins_no_more_cycles(scheduler: Client, peers
     await submitted(peers, 0)
     request = pb2.CancelBackfillRequest(flow_id="f", backfill_id=1, by="ada", reason="wrong month")
     cancelled = (await scheduler.stub.CancelBackfill(request)).backfill
-    assert (cancelled.status, cancelled.reason) == (pb2.BACKFILL_STATUS_CANCELLED, "cancelled by ada: wrong month")
+    assert (cancelled.status, cancelled.reason) == (pb2.BACKFILL_STATUS_CANCELLED, 'cancelled by "ada": wrong month')
     await peers.node_tasks.finish(("f", 0, 0))
     await scheduler.ended()
     again = (await scheduler.stub.CancelBackfill(request)).backfill

@@ -65,7 +65,7 @@ async def test_paused_flow_shows_actor_time_and_note(scheduler: Client) -> None:
     assert list(found) == ["paused"]
     sentence, facts = found["paused"]
     assert (facts["by"], facts["note"]) == ("ann", "rates are wrong")
-    assert sentence == f"paused by ann at {facts['since']}: rates are wrong"
+    assert sentence == f'paused by "ann" at {facts["since"]}: rates are wrong'
 
 
 async def test_flow_paused_after_failures_shows_their_number(scheduler: Client, peers: Peers) -> None:
@@ -130,7 +130,7 @@ async def test_stopped_flow_shows_actor_and_reason_of_the_first_stop(scheduler: 
     assert list(found) == ["stopped"]
     sentence, facts = found["stopped"]
     assert (facts["by"], facts["why"]) == ("ann", "rates are wrong")
-    assert sentence == f"stopped by ann at {facts['at']}: rates are wrong; start it to let cycles begin"
+    assert sentence == f'stopped by "ann" at {facts["at"]}: rates are wrong; start it to let cycles begin'
     assert not (await scheduler.start()).HasField("stop")
 
 

@@ -246,3 +246,12 @@ async def test_user_is_notified_once_of_each_stop(scheduler: Client, peers: Peer
     await scheduler.stub.StopFlow(pb2.StopFlowRequest(flow_id="f", reason="once more"))
     await until(lambda: len(peers.node_tasks.notifications) > 1, "the user is notified of the second stop")
     assert peers.node_tasks.notifications[-1].message.endswith(": once more")
+
+
+async def test_stop_without_a_reason_names_only_who_stopped_the_flow(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    await scheduler.start()
+    stopped = await scheduler.stop(by="default")
+    assert (stopped.stop.by, stopped.stop.reason) == ("default", "")
+    await until(lambda: peers.node_tasks.notifications, "the user is notified")
+    assert peers.node_tasks.notifications[0].message == 'by "default"'

@@ -167,7 +167,7 @@ async def test_events_during_a_pause_are_skipped_and_later_ones_begin_cycles(ben
     await publish(bench, "a")
     await bench.change_status(FlowStatus.RUNNING, start_at_ms=-1)
     assert (await publish(bench, "b")).outcome is BeginOutcome.BEGUN
-    assert await ledger(bench) == [("a", "skipped", -1, "paused by ann: lunch"), ("b", "fired", 0, "")]
+    assert await ledger(bench) == [("a", "skipped", -1, 'paused by "ann": lunch'), ("b", "fired", 0, "")]
 
 
 async def test_event_delivered_under_the_epoch_before_a_pause_begins_a_cycle(bench: Bench) -> None:

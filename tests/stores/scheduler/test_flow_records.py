@@ -209,6 +209,17 @@ async def test_stopping_marks_open_runs_in_the_same_step(bench: Bench) -> None:
     assert (flow.status, flow.next_execution_ms) == (FlowStatus.STOPPED, 0)
 
 
+async def test_runs_of_a_flow_that_was_stopped_without_a_reason_say_that_it_was(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    await bench.change_status(FlowStatus.STOPPED, by="ada")
+    assert await bench.log_lines(0) == ["Starting cycle 0", "Stopping: the flow was stopped"]
+    stop, of_flow = (await bench.state(state.name)).stop, (await bench.flow()).stop
+    assert stop is not None
+    assert of_flow is not None
+    assert (stop.reason, of_flow.reason) == ("the flow was stopped", "")
+
+
 async def test_stopping_again_marks_only_runs_begun_since(bench: Bench) -> None:
     await bench.register()
     first = await bench.begun()

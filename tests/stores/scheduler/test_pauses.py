@@ -42,7 +42,7 @@ async def test_paused_flow_finishes_its_running_cycle_and_begins_none(bench: Ben
     await bench.change_status(FlowStatus.RUNNING, start_at_ms=due + 5 * MINUTE, passed=passed)
     flow = await bench.flow()
     assert (flow.status, flow.pause, flow.next_execution_ms) == (FlowStatus.RUNNING, None, due + 5 * MINUTE)
-    assert (await bench.firings())[-1] == (due + 2 * MINUTE, "skipped", -1, 3, "paused by ada: maintenance")
+    assert (await bench.firings())[-1] == (due + 2 * MINUTE, "skipped", -1, 3, 'paused by "ada": maintenance')
 
 
 @pytest.mark.parametrize("schedule", [ONCE, ScheduleDefinition(MINUTE, max_cycles=1)], ids=["once", "one cycle"])

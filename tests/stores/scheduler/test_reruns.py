@@ -47,7 +47,7 @@ async def test_a_rerun_is_the_next_run_of_the_same_cycle(bench: Bench) -> None:
     assert (state.facts.inputs_json, state.facts.deadline_ms) == ('{"a":2}', bench.now + MINUTE)
     assert await bench.state(first.name) == first
     assert await bench.stores.cycles.latest_run("f", 0) == RunName("f", 0, 1)
-    assert (await bench.log_lines(0))[-1] == "Starting run 1 of cycle 0, by ada"
+    assert (await bench.log_lines(0))[-1] == 'Starting run 1 of cycle 0, by "ada"'
     assert names([await bench.begun()]) == [1]
 
 
@@ -112,7 +112,7 @@ async def test_rerun_keeps_the_log_of_its_cycle(bench: Bench) -> None:
     await bench.end(answer.state)
     assert (await bench.log_lines(0))[-3:] == [
         "Cycle 0 failed",
-        "Starting run 1 of cycle 0, by ada",
+        'Starting run 1 of cycle 0, by "ada"',
         "Cycle 0 completed",
     ]
     assert "written" in await bench.log_lines(0)

@@ -144,7 +144,7 @@ async def test_paused_flow_records_events_and_stopped_flow_receives_none(make: M
     assert await begun(scheduler) == [(0, 1)]
     lines = reversed(await scheduler.stores.firings.newest("f", 0, 2000))
     assert [(line.event_id, line.outcome.value, line.reason) for line in lines] == [
-        ("e 0", "skipped", "paused by ann: lunch"),
+        ("e 0", "skipped", 'paused by "ann": lunch'),
         ("e 1", "fired", ""),
     ]
 

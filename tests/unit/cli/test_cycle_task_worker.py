@@ -153,7 +153,7 @@ def test_worker_reports_module_without_nodes_or_missing_module(shell: Shell) -> 
 
 
 def test_cycle_show_names_who_stopped_it_and_why(capsys: pytest.CaptureFixture[str]) -> None:
-    for reason, end in (("enough", " by ada: enough"), ("", " by ada")):
+    for reason, end in (("enough", ' by "ada": enough'), ("", ' by "ada"')):
         stopped = cycle_from(cycle_pb2.Cycle(flow_id="momentum"))
         stopped = replace(stopped, stop=StopRecord(by="ada", reason=reason, at=datetime(2030, 3, 17, tzinfo=UTC)))
         statistics = statistics_from(cycle_pb2.CycleStatistics())

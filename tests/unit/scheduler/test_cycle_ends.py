@@ -24,7 +24,7 @@ STOP = StopRequest("ada", "", 5)
         ((GOOD, GOOD), None, CycleStatus.COMPLETED, LogLevel.INFO, ""),
         ((GOOD, BROKEN), None, CycleStatus.PARTIAL, LogLevel.WARNING, "1 failed, 1 skipped of 6 nodes"),
         ((BROKEN, BROKEN), None, CycleStatus.FAILED, LogLevel.ERROR, "2 failed, 2 skipped of 6 nodes"),
-        ((GOOD, GOOD), STOP, CycleStatus.CANCELLED, LogLevel.WARNING, "stopped by ada (all completed of 6 nodes)"),
+        ((GOOD, GOOD), STOP, CycleStatus.CANCELLED, LogLevel.WARNING, 'stopped by "ada" (all completed of 6 nodes)'),
         (
             (GOOD, ComponentEnd(0, 0, 1, 2)),
             replace(STOP, reason="enough"),

@@ -46,7 +46,7 @@ def test_beginning_precedes_lines_written_before_the_planned_time() -> None:
 
 def test_log_shows_the_runs_of_a_cycle_in_order() -> None:
     lines = cycle_log([ENDED, AGAIN], [written(15, "a"), written(30, "b")])
-    again = "Starting run 1 of cycle 7, by ada"
+    again = 'Starting run 1 of cycle 7, by "ada"'
     assert texts(lines) == ["Starting cycle 7", "a", "Cycle 7 failed: no price", again, "b"]
     assert len({line.log_id for line in lines}) == len(lines)
 

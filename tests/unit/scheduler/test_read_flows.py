@@ -176,7 +176,7 @@ async def test_flow_logs_cover_the_newest_cycles_despite_reruns() -> None:
         "f", None, LineFilter(), None, 100
     )
     assert list(dict.fromkeys(line.cycle for line in lines)) == [2, 3, 4, 5, 6]
-    assert lines[-1].text == "Starting run 7 of cycle 6, by ada"
+    assert lines[-1].text == 'Starting run 7 of cycle 6, by "ada"'
 
 
 async def test_missing_flow_suggests_the_nearest_of_the_users_own() -> None:

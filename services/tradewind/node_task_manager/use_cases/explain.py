@@ -181,7 +181,7 @@ def _stop_reasons(view: TaskView) -> list[Reason]:
     if stop is None:
         return []
     facts = {"by": stop.by, "why": stop.reason, "since": iso(stop.at)}
-    return [Reason("stopping", f"{stop.by} asked it to stop at {iso(stop.at)}: {stop.reason}", facts)]
+    return [Reason("stopping", f'"{stop.by}" asked it to stop at {iso(stop.at)}: {stop.reason}', facts)]
 
 
 def _suspended(task: NodeTask) -> Reason:

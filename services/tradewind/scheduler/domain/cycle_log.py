@@ -40,7 +40,7 @@ def _beginning(state: ChainState) -> LogLine:
     _, cycle, run = state.name
     text = f"Starting cycle {cycle}"
     if state.facts.rerun is not None:
-        text = f"Starting run {run} of cycle {cycle}, by {state.facts.rerun.by}"
+        text = f'Starting run {run} of cycle {cycle}, by "{state.facts.rerun.by}"'
     return _line(state, "begun", LogLevel.INFO, text, state.facts.start_ms)
 
 

@@ -71,5 +71,6 @@ def _reason(state: ChainState, status: CycleStatus, counts: ComponentEnd) -> str
     total = state.facts.node_count
     counts_text = f"{', '.join(parts) or 'all completed'} of {total} node{'s' * (total != 1)}"
     if state.stop is not None:
-        return f"{state.stop.reason or f'stopped by {state.stop.by}'} ({counts_text})"
+        why = state.stop.reason or f'stopped by "{state.stop.by}"'
+        return f"{why} ({counts_text})"
     return counts_text if status is not CycleStatus.COMPLETED else ""

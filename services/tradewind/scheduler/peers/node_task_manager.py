@@ -142,7 +142,7 @@ class NodeTaskManagerPeer:
             kind=notification_pb2.NOTIFICATION_KIND_FLOW_STOPPED,
             severity=notification_pb2.SEVERITY_WARNING,
             title=f'flow "{flow_id}" was stopped',
-            message=f"by {by}: {reason}" if reason else f"by {by}",
+            message=f'by "{by}"' + (f": {reason}" if reason else ""),
             subject=notification_pb2.NotificationSubject(flow_id=flow_id),
         )
         await self._notify(draft)

@@ -93,7 +93,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
 
     async def StopFlow(self, request: pb2.StopFlowRequest, context: Context) -> pb2.StopFlowResponse:
         by, reason = actor_and_reason(request)
-        flow = await self.change.stop(request.flow_id, by, reason or "the flow was stopped")
+        flow = await self.change.stop(request.flow_id, by, reason)
         return pb2.StopFlowResponse(flow=flow_mapping.flow(flow))
 
     async def PauseFlow(self, request: pb2.PauseFlowRequest, context: Context) -> pb2.PauseFlowResponse:

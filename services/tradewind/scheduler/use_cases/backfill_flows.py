@@ -96,7 +96,7 @@ class BackfillFlows:
     async def cancel(self, flow_id: str, backfill_id: int, by: str, reason: str) -> Backfill:
         """Begin no more cycles of a backfill; running ones go on. An ended backfill stays as it is. Raises NotFound."""
         await self.get(flow_id, backfill_id)
-        await self._backfills.cancel(flow_id, backfill_id, f"cancelled by {by}" + (f": {reason}" if reason else ""))
+        await self._backfills.cancel(flow_id, backfill_id, f'cancelled by "{by}"' + (f": {reason}" if reason else ""))
         return await self.get(flow_id, backfill_id)
 
     async def _draft(self, flow: FlowRecord, from_ms: int, to_ms: int, max_running: int, by: str) -> BackfillDraft:

@@ -25,7 +25,8 @@ def open_cycle_reasons(state: ChainState, *, known: bool) -> list[Reason]:
     reasons = []
     if state.stop is not None:
         stop = state.stop
-        text = f"cycle {cycle} is stopping: {stop.by} asked for it at {iso(stop.at_ms)}: {stop.reason}"
+        text = f'cycle {cycle} is stopping: "{stop.by}" asked for it at {iso(stop.at_ms)}'
+        text += f": {stop.reason}" if stop.reason else ""
         facts: dict[str, Fact] = {"cycle": cycle, "by": stop.by, "why": stop.reason, "since": iso(stop.at_ms)}
         reasons.append(Reason("stopping", text, facts))
     if not known:

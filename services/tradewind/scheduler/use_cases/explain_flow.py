@@ -167,7 +167,7 @@ def _status_reasons(flow: FlowRecord) -> list[Reason]:
         case FlowStatus.STOPPED if flow.stop is not None:
             stop = flow.stop
             at, why = iso(stop.at_ms), f": {stop.reason}" if stop.reason else ""
-            text = f"stopped by {stop.by} at {at}{why}; start it to let cycles begin"
+            text = f'stopped by "{stop.by}" at {at}{why}; start it to let cycles begin'
             return [Reason("stopped", text, {"at": at, "by": stop.by, "why": stop.reason})]
         case FlowStatus.STOPPED:
             return [Reason("stopped", f"it was stopped at {since}; start it to let cycles begin", {"at": since})]
@@ -186,7 +186,7 @@ def _pause_reason(pause: Pause) -> Reason:
         more: dict[str, Fact] = {"failures": pause.failures, "last_cycle": pause.failed_cycle}
         return Reason("paused_after_failures", text, facts | more)
     note = f": {pause.note}" if pause.note else ""
-    return Reason("paused", f"paused by {pause.by} at {iso(pause.at_ms)}{note}", facts)
+    return Reason("paused", f'paused by "{pause.by}" at {iso(pause.at_ms)}{note}', facts)
 
 
 def _running_reason(state: ChainState, more: int) -> Reason:

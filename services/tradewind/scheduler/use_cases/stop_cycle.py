@@ -73,7 +73,7 @@ class StopCycle:
             if stop is None:
                 return state
             action = "Stopping the nodes that handle the outcome too" if stop.forced else "Stopping"
-            log = LogText(LogLevel.WARNING, f"{action}, by {by}: {reason}")
+            log = LogText(LogLevel.WARNING, f'{action}, by "{by}": {reason}')
             stopping = structs.replace(state, stop=stop)
             (result,) = await self._states.update_many([RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log)])
             if result.ok:
@@ -104,7 +104,7 @@ class StopCycle:
             raise cycle_ended(state) if is_terminal(state.status) else _component_ended(state, component_id)
         order = stop_order(structs.replace(state, stop=StopRequest(by, reason, self._clock.now_ms())))
         await self._node_tasks.stop(replace(order, component_id=component_id))
-        await self._note(state, f"Stopping component {component_id}, by {by}: {reason}")
+        await self._note(state, f'Stopping component {component_id}, by "{by}": {reason}')
         return await self._read.cycle(*state.name)
 
     async def node(
@@ -120,7 +120,7 @@ class StopCycle:
         if node_id not in known:
             raise NotFound("node task", f"{state.name}:{node_id}", hint=NearestName(known).hint(node_id))
         stopped = await self._node_tasks.stop_node(state, node_id, by, reason)
-        await self._note(state, f"Stopping node {node_id}, by {by}: {reason}")
+        await self._note(state, f'Stopping node {node_id}, by "{by}": {reason}')
         return stopped
 
     async def _open(self, flow_id: str, cycle: int | None, run: int | None) -> ChainState:

@@ -57,7 +57,8 @@ end
 local marked, more = {}, false
 if args.status ~= 'running' and args.status ~= 'paused' and outcome ~= 'refused' then
   backfills.cancel_all(flow, args.flow_id, 'the flow was stopped')
-  marked, more = mark_stopping(args.flow_id, args.by, args.reason, 'user')
+  local reason = args.reason ~= '' and args.reason or 'the flow was stopped'
+  marked, more = mark_stopping(args.flow_id, args.by, reason, 'user')
 end
 conclude()
 return cmsgpack.pack({outcome, known[1], marked, more})

@@ -107,7 +107,7 @@ def settle_event(request: BeginRequest, event: EventFiring, flow: Flow, now: int
 
 def pause_text(pause: Pause) -> str:
     """Return who paused a flow and why, in words."""
-    return f"paused by {pause.by}" + (f": {pause.note}" if pause.note else "")
+    return f'paused by "{pause.by}"' + (f": {pause.note}" if pause.note else "")
 
 
 def apply_overlap(data: Data, flow: Flow, waiting: Waiting, now: int) -> tuple[bool, int]:

@@ -157,7 +157,7 @@ class MemoryFlows:
             return StatusAnswer(outcome, found)
         for backfill_id in flow.backfills:
             cancel_backfill(flow, backfill_id, now, "the flow was stopped")
-        stop = StopRequest(change.by, change.reason, now)
+        stop = StopRequest(change.by, change.reason or "the flow was stopped", now)
         return StatusAnswer(outcome, found, mark_stopping(self._data, flow, stop, LogSource.USER))
 
     def _start_or_end(self, flow: Flow, change: StatusChange, now: int) -> None:
