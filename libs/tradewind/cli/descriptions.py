@@ -132,11 +132,13 @@ def _rerun_text(cycle: CycleRecord, rerun: Rerun) -> str:
 
 
 def note(node: NodeTaskRecord) -> str:
-    """Return one line on a node task: why it failed, waits or was skipped, its result's source, or its progress."""
+    """Return one line on a node task: why it failed, waits, stops or was skipped, its result's source or progress."""
     if node.error is not None:
         return node.error.line
     if node.reason:
         return node.reason
+    if node.stop_by and not node.status.ended:
+        return f"stopping: {_stop_request(node)}"
     if node.items is not None:
         return items_text(node.items)
     if node.cached_in:
@@ -146,6 +148,11 @@ def note(node: NodeTaskRecord) -> str:
     if node.kept_from:
         return f"kept from run {node.kept_from.split(':')[2]}"
     return "" if node.status.ended else _progress_text(node)
+
+
+def _stop_request(node: NodeTaskRecord) -> str:
+    """Return why and by whom a node task was asked to stop."""
+    return ", ".join(filter(None, (node.stop_reason, f'by "{node.stop_by}"')))
 
 
 def items_text(items: ItemCounts) -> str:
@@ -188,10 +195,7 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("cached", f"in {node.cached_in}" if node.cached_in else ""),
         ("progress", _progress_text(node) if node.status is not NodeTaskStatus.COMPLETED else ""),
         ("reason", node.reason),
-        (
-            "stop requested",
-            " ".join(part for part in (node.stop_reason, f'by "{node.stop_by}"') if part) if node.stop_by else "",
-        ),
+        ("stop requested", _stop_request(node) if node.stop_by else ""),
         ("registered", screen.when(node.registered_at)),
         ("started", screen.when(node.started_at)),
         ("ended", screen.when(node.ended_at)),

@@ -10,11 +10,12 @@ from tests.unit.client.fake_scheduler import Ending
 from tests.unit.client.fake_stack import FakeStack
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2
-from tradewind.cli.descriptions import show_cycle
+from tradewind.cli.descriptions import note, show_cycle
 from tradewind.cli.progress import Bars
 from tradewind.cli.screen import Screen, some
 from tradewind.client import CycleDescription, FlowStatus, StopRecord
 from tradewind.client.cycles import cycle_from, statistics_from
+from tradewind.client.node_tasks import node_task_from
 
 
 def test_cycle_show_prints_cycle_and_nodes(shell: Shell) -> None:
@@ -171,6 +172,21 @@ def test_cycle_show_names_the_planned_time_of_a_cycle_that_began_later(
     statistics = statistics_from(cycle_pb2.CycleStatistics())
     show_cycle(Screen(), CycleDescription(cycle, FlowStatus.UNKNOWN, (), (), (), statistics))
     assert f" by backfill{planned}, revision 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "text"),
+    [
+        (node_task_pb2.NODE_TASK_STATUS_RUNNING, "enough", 'stopping: enough, by "ada"'),
+        (node_task_pb2.NODE_TASK_STATUS_RUNNING, "", 'stopping: by "ada"'),
+        (node_task_pb2.NODE_TASK_STATUS_COMPLETED, "enough", ""),
+    ],
+)
+def test_note_says_that_a_node_is_stopping(
+    status: node_task_pb2.NodeTaskStatus.ValueType, reason: str, text: str
+) -> None:
+    stop = node_task_pb2.StopMark(by="ada", reason=reason)
+    assert note(node_task_from(node_task_pb2.NodeTask(node_task_id="f:0:0:a", status=status, stop=stop))) == text
 
 
 def test_progress_bar_does_not_count_suspended_nodes_as_done() -> None:
