@@ -37,7 +37,7 @@ from tradewind.worker.running import NodeRunner
 from tradewind.worker.scheduler_link import SchedulerLink
 from tradewind.worker.secrets import SecretResolver, SecretSource
 from tradewind.worker.stream import WorkStream
-from tradewind.worker.telemetry import open_metrics
+from tradewind.worker.telemetry import configure_worker_logging, open_metrics
 from tradewind.worker.threads import ThreadPool
 from tradewind.worker.tracing import NodeTracer
 
@@ -177,9 +177,12 @@ class Worker:
     def run(self) -> None:
         """Serve on an event loop of its own until SIGTERM or SIGINT; then leave within the grace and return.
 
-        A second signal ends it at once with SystemExit, or ends the process if a node holds the loop. Raises
-        WorkerError when a server refuses this worker, and when called outside of the main thread or in a running loop.
+        Logs to stderr as `tradewind worker` does, unless the program has configured logging. A second signal ends it at
+        once with SystemExit, or ends the process if a node holds the loop. Raises WorkerError when a server refuses
+        this worker, and when called outside of the main thread or in a running loop.
         """
+        if not logging.getLogger().handlers:
+            configure_worker_logging()
         run_program(self.serve, self._leave_on_signal, self._thread_capacity)
 
     async def serve(self) -> None:

@@ -129,6 +129,28 @@ async def test_output_and_logs_of_process_nodes_go_to_stderr_of_worker(engine: E
     assert session.failures[0].error.message == "the process of the node died of signal SIGSEGV (11)"
 
 
+@pytest.mark.parametrize("logging", ["", "import logging; logging.basicConfig(level=logging.ERROR)\n"])
+async def test_program_that_runs_worker_logs_unless_it_has_configured_logging(
+    engine: Engine, tmp_path: Path, logging: str
+) -> None:
+    (tmp_path / "program.py").write_text(
+        f"{logging}from tradewind.worker import Worker, node\n"
+        '@node("idle")\n'
+        "async def idle() -> None: ...\n"
+        f'Worker([idle], address="{engine.address}", worker_id="w7").run()\n'
+    )
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "program.py", cwd=tmp_path, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        await engine.session()
+    finally:
+        program.send_signal(signal.SIGTERM)
+        _, stderr = await asyncio.wait_for(program.communicate(), 30)
+
+    assert ("INFO    connected as w7" in stderr.decode()) == (not logging)
+
+
 async def test_module_that_runs_worker_on_import_gets_hint(engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "crafts.py").write_text(
         "from tradewind.worker import Worker, node\n"
