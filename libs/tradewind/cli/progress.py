@@ -9,7 +9,7 @@ from types import TracebackType
 from tradewind.cli.descriptions import outcome_line
 from tradewind.cli.screen import STYLES, Format, Screen
 from tradewind.cli.visible import visible
-from tradewind.client import Client, CycleRecord, CycleStatistics, NotFound, Unavailable
+from tradewind.client import Client, CycleRecord, CycleStatistics, TradewindError
 
 POLL_INTERVAL_S = 0.3
 """Seconds between checks of the nodes of running cycles."""
@@ -75,7 +75,8 @@ async def _poll(client: Client, display: Display, begun: dict[tuple[str, int], C
         for key in list(begun)[:_BARS]:
             try:
                 statistics = await client.cycle_statistics(*key)
-            except (NotFound, Unavailable):
+            except TradewindError:
+                # Those who watch the cycles learn of what lasts; the bars go on when it has passed.
                 continue
             if key in begun:
                 display.advance(begun[key], statistics)
