@@ -97,6 +97,7 @@ async def test_trigger_and_event_commands(shell: Shell) -> None:
     assert await shell("trigger", "fire", "nightly", *queue) == "fired nightly\n"
     output = await shell("event", "publish", "price", "--field", "price=101.5", "--id", "quote-7")
     assert output == "event quote-7: 1 trigger matches, 1 fired\n"
+    assert 'nobody listens to "prise"' in await shell("event", "publish", "prise")
     lines = (await shell("trigger", "listen", *queue, "--count", "2", "-o", "json")).splitlines()
     assert sorted(json.loads(line)["trigger_id"] for line in lines) == ["dear", "nightly"]
     await shell("trigger", "save", "now", *queue, "--after", "0", "--payload-json", '{"kind": "daily"}')

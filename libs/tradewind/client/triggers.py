@@ -75,13 +75,17 @@ class TriggerFiring:
 
 @dataclass(frozen=True, slots=True)
 class PublishedEvent:
-    """What became of an event: how many triggers it matched, fired, had fired before, and found full (`dropped`)."""
+    """What became of an event: how many triggers it matched, fired, had fired before, and found full (`dropped`).
+
+    `listeners` counts the triggers that listen to events of this name, matched or not; None if the server is older.
+    """
 
     event_id: str
     matched: int
     fired: int
     duplicates: int
     dropped: int
+    listeners: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,10 @@ def trigger_firing_from(message: trigger_pb2.Firing) -> TriggerFiring:
 
 def published_from(message: trigger_service_pb2.PublishEventResponse) -> PublishedEvent:
     """Read what became of an event."""
-    return PublishedEvent(message.event_id, message.matched, message.fired, message.duplicates, message.dropped)
+    listeners = message.listeners if message.HasField("listeners") else None
+    return PublishedEvent(
+        message.event_id, message.matched, message.fired, message.duplicates, message.dropped, listeners
+    )
 
 
 def counts_from(message: trigger_service_pb2.CountTriggersResponse) -> TriggerCounts:

@@ -29,7 +29,9 @@ async def test_event_fires_matching_triggers_once_with_its_payload(cast: Cast, r
     high = await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 101}}', "quote-7")
     again = await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 101}}', "quote-7")
 
-    assert (low.matched, low.fired, bool(low.event_id)) == (1, 1, True)
+    assert (low.matched, low.fired, low.listeners, bool(low.event_id)) == (1, 1, 2, True)
+    unheard = await publish(replica, "prise")
+    assert (unheard.matched, unheard.HasField("listeners"), unheard.listeners) == (0, True, 0)
     assert (high.event_id, high.matched, high.fired, high.duplicates) == ("quote-7", 2, 2, 0)
     assert (again.matched, again.fired, again.duplicates) == (2, 0, 2)
     (due,) = await receiver.wait_for_due(1)

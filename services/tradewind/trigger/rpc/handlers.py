@@ -88,6 +88,7 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
             fired=published.fired,
             duplicates=published.duplicates,
             dropped=published.dropped,
+            listeners=published.listeners,
         )
 
     async def CountListeners(self, request: pb2.CountListenersRequest, context: Context) -> pb2.CountListenersResponse:

@@ -21,7 +21,8 @@ _log = structlog.get_logger(__name__)
 class Published:
     """The result of publishing an event: how many triggers it matched, and what became of their firings.
 
-    They were made (`fired`), existed already (`duplicates`) or were `dropped` because too many waited.
+    They were made (`fired`), existed already (`duplicates`) or were `dropped` because too many waited. `listeners`
+    counts the triggers that listen to events of this name, matched or not.
     """
 
     event_id: str
@@ -29,6 +30,7 @@ class Published:
     fired: int
     duplicates: int
     dropped: int
+    listeners: int
 
 
 class PublishEvent:
@@ -42,7 +44,8 @@ class PublishEvent:
         """Publish an event. Raises QueueFull when every trigger that it matches has too many firings waiting."""
         event = Event(event_id or secrets.token_hex(16), name, payload_json)
         orders = []
-        for listener in await self._queues.listeners(name):
+        listeners = await self._queues.listeners(name)
+        for listener in listeners:
             kind = listener.schedule.event
             if kind is not None and kind.filter.matches(payload):
                 start_ms = listener.schedule.start_ms
@@ -71,4 +74,5 @@ class PublishEvent:
             found[Outcome.FIRED],
             found[Outcome.DUPLICATE],
             found[Outcome.FULL],
+            len(listeners),
         )

@@ -593,6 +593,7 @@ class PublishEventResponse(_message.Message):
     FIRED_FIELD_NUMBER: _builtins.int
     DUPLICATES_FIELD_NUMBER: _builtins.int
     DROPPED_FIELD_NUMBER: _builtins.int
+    LISTENERS_FIELD_NUMBER: _builtins.int
     event_id: _builtins.str
     """As given, or made."""
     matched: _builtins.int
@@ -603,6 +604,8 @@ class PublishEventResponse(_message.Message):
     """How many of these triggers had fired for it before."""
     dropped: _builtins.int
     """How many firings were dropped because too many of their trigger wait; publishing the event again fires only those."""
+    listeners: _builtins.int
+    """How many triggers listen to events of this name, whether it matched them or not."""
     def __init__(
         self,
         *,
@@ -611,17 +614,22 @@ class PublishEventResponse(_message.Message):
         fired: _builtins.int | None = ...,
         duplicates: _builtins.int = ...,
         dropped: _builtins.int = ...,
+        listeners: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_fired", b"_fired", "_matched", b"_matched", "fired", b"fired", "matched", b"matched"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fired", b"_fired", "_listeners", b"_listeners", "_matched", b"_matched", "fired", b"fired", "listeners", b"listeners", "matched", b"matched"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fired", b"_fired", "_matched", b"_matched", "dropped", b"dropped", "duplicates", b"duplicates", "event_id", b"event_id", "fired", b"fired", "matched", b"matched"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fired", b"_fired", "_listeners", b"_listeners", "_matched", b"_matched", "dropped", b"dropped", "duplicates", b"duplicates", "event_id", b"event_id", "fired", b"fired", "listeners", b"listeners", "matched", b"matched"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__fired: _TypeAlias = _typing.Literal["fired"]  # noqa: Y015
     _WhichOneofArgType__fired: _TypeAlias = _typing.Literal["_fired", b"_fired"]  # noqa: Y015
+    _WhichOneofReturnType__listeners: _TypeAlias = _typing.Literal["listeners"]  # noqa: Y015
+    _WhichOneofArgType__listeners: _TypeAlias = _typing.Literal["_listeners", b"_listeners"]  # noqa: Y015
     _WhichOneofReturnType__matched: _TypeAlias = _typing.Literal["matched"]  # noqa: Y015
     _WhichOneofArgType__matched: _TypeAlias = _typing.Literal["_matched", b"_matched"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__fired) -> _WhichOneofReturnType__fired | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__listeners) -> _WhichOneofReturnType__listeners | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__matched) -> _WhichOneofReturnType__matched | None: ...
 
