@@ -82,7 +82,7 @@ async def test_commands_show_pause_and_firings_of_cron_flow(shell: Shell, tmp_pa
     assert {firing["cycle"] for firing in firings} >= {0, 1}
 
     await asyncio.sleep(1.5)
-    assert (await shell("flow", "resume", "ticks")).startswith("ticks is running; next cycle ")
+    assert (await shell("flow", "resume", "ticks")).startswith("ticks is running, next cycle ")
     skipped = [line for line in await shell.json("flow", "firings", "ticks") if line["outcome"] == "skipped"]
     assert [line["reason"] for line in skipped] == ['paused by "default": lunch']
     assert datetime.fromisoformat(skipped[0]["planned_time"]) > paused - timedelta(seconds=1)

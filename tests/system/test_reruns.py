@@ -70,6 +70,7 @@ async def test_a_rerun_keeps_good_results_and_runs_the_rest(client: Client, shel
         await client.cycle("ladder", 0, 0).result(30)
     assert (failed.value.cycle.run, [each.node_id for each in failed.value.failures]) == (0, ["b"])
     # A rerun of a rerun: results kept before are kept again, from where they are.
+    assert "name the nodes to begin at with --from NODE" in await shell("cycle", "rerun", "ladder", "0", exit_code=1)
     second_rerun = await shell.json("cycle", "rerun", "ladder", "0", "--from", "d", "--wait")
     assert second_rerun["cycle"]["run"] == 2
     assert second_rerun["outputs"]["e"] == {"value": 1101}

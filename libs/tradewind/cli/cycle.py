@@ -20,7 +20,7 @@ from tradewind.cli.parameters import (
     take,
 )
 from tradewind.cli.parsing import check_patience, parse_object, parse_statuses, parse_values
-from tradewind.cli.screen import Format, length
+from tradewind.cli.screen import Format, counted, length
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
@@ -207,11 +207,17 @@ async def rerun(
     them. Inputs replace those of the previous run by name. With --wait, exits with 1 unless the cycle completes.
     """
     from tradewind.cli.outcomes import wait_for_outcome
+    from tradewind.client import WrongStatus
 
     check_patience(wait, timeout)
     inputs = parse_object(inputs_json, "--inputs-json") | parse_values(input, "--input")
     async with session.client() as client:
-        handle = await client.rerun_cycle(flow, cycle, from_nodes=from_nodes or (), inputs=inputs, reason=reason)
+        try:
+            handle = await client.rerun_cycle(flow, cycle, from_nodes=from_nodes or (), inputs=inputs, reason=reason)
+        except WrongStatus as error:
+            if error.reason != "NOTHING_TO_RERUN":
+                raise
+            raise fail(f"{error.message} with --from NODE") from None
         session.screen.notes(handle.warnings)
         if wait:
             client.patience = session.patience
@@ -221,7 +227,8 @@ async def rerun(
         else:
             record = await handle.get()
             kept = record.rerun.kept_nodes if record.rerun is not None else 0
-            session.screen.line(f"started run {record.run} of cycle {record.cycle} of {flow}; it keeps {kept} results")
+            started = f"started run {record.run} of cycle {record.cycle} of {flow}"
+            session.screen.line(f"{started}; it keeps {counted(kept, 'result')}")
 
 
 @app.command()

@@ -57,7 +57,7 @@ def _choices(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _schedule_text(config: Mapping[str, Any], begins_on: str) -> str:
-    """Return `every 5s`, `runs once`, `30 9 * * 1-5 (UTC)` or `on event "price"`, and what else its schedule says."""
+    """Return `every 5s`, `30 9 * * 1-5 (UTC)` or `on event "price"`, and what else its schedule says."""
     schedule = config.get("schedule") or {"interval": config.get("interval")}
     more = [f"{name} {schedule[name]}" for name in ("start", "end", "max_cycles", "catch_up") if name in schedule]
     more += [f"{name} {_span(schedule[name])}" for name in ("jitter", "catch_up_window") if name in schedule]
@@ -79,7 +79,7 @@ def _retention_text(config: Mapping[str, Any]) -> str:
 
 
 def _interval_text(interval: int | str) -> str:
-    return f"every {_span(interval)}" if interval else "runs once"
+    return f"every {_span(interval)}" if interval else "when called, or once when started"
 
 
 def _span(length: int | str) -> str:

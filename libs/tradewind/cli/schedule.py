@@ -29,8 +29,8 @@ async def resume(session: Session, name: FlowName, output: Output = Format.TEXT)
     """Resume a paused flow, from its next planned time on."""
     async with session.client() as client:
         flow = await client.resume_flow(name)
-    following = f"; begins on {flow.begins_on}" if flow.begins_on else ""
-    following = f"; next cycle {session.screen.when(flow.next_execution)}" if flow.next_execution else following
+    following = f", begins on {flow.begins_on}" if flow.begins_on else ""
+    following = f", next cycle {session.screen.when(flow.next_execution)}" if flow.next_execution else following
     session.screen.result(output, flow, f"{name} is {flow.status}{following}")
 
 

@@ -153,7 +153,7 @@ def _fault(path: str, value: Any) -> FlowError | None:
     if re.split(r"[.\[]", path, maxsplit=1)[0] in _GRAPH:
         return FlowError("is part of the graph; to change it, register the flow again", path)
     try:
-        spec_of(_weather_of({path: value}))
+        spec_of(_weather_of({path: value}), without=_GRAPH)
     except FlowError as fault:
         return fault
     return None

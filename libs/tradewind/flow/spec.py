@@ -1,7 +1,7 @@
 """Weather Syntax to the typed `FlowSpec` of the contract, and back."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2
@@ -64,13 +64,13 @@ _FLOW_FIELDS = (
 Object: TypeAlias = Mapping[str, Any]
 
 
-def spec_of(weather: Object) -> flow_pb2.FlowSpec:
-    """Return a flow in Weather Syntax as a typed message.
+def spec_of(weather: Object, *, without: Collection[str] = ()) -> flow_pb2.FlowSpec:
+    """Return a flow in Weather Syntax as a typed message; fields in `without` are not known here.
 
     Raises FlowError, with its path, for the first thing that the message cannot hold: an unknown field or word, or a
     value of the wrong type. Whether the flow makes sense is for the server to say.
     """
-    fields = Fields(weather, "", _FLOW_FIELDS)
+    fields = Fields(weather, "", tuple(name for name in _FLOW_FIELDS if name not in without))
     spec = flow_pb2.FlowSpec(
         interval=fields.duration("interval"),
         nodes=[_node(item, path) for path, item in fields.items("nodes")],

@@ -45,7 +45,8 @@ def json_copy(value: object, path: str, depth: int = 0) -> Any:
     if hasattr(value, "tolist"):
         return json_copy(value.tolist(), path, depth)
     hint = f'; give its isoformat(), "{value.isoformat()}"' if isinstance(value, date | time) else ""
-    raise FlowError(f"a {type(value).__name__} is not a JSON value{hint}", path)
+    kind = type(value).__name__
+    raise FlowError(f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind} is not a JSON value{hint}", path)
 
 
 def checked_text(value: str, path: str) -> str:

@@ -133,6 +133,7 @@ async def test_invalid_backfill_requests_are_refused(scheduler: Client) -> None:
     backwards = pb2.BackfillFlowRequest(flow_id="none", max_running=51, start=request.end, end=request.start)
     wrong = await refused(scheduler.stub.BackfillFlow(backwards), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     assert sorted(path for path, _ in wrong.violations) == ["end", "max_running"]
+    assert dict(wrong.violations)["end"].startswith("must be after start, ")
     future = backfill_request(1)
     future.end.FromMilliseconds(4_000_000_000_000)
     await refused(scheduler.stub.BackfillFlow(future), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")

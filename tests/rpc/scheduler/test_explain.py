@@ -267,7 +267,7 @@ async def test_failed_latest_cycle_is_shown_until_a_cycle_completes(scheduler: C
     found = await explain_flow(scheduler)
     assert list(found) == ["not_started", "last_cycle_failed"]
     sentence, facts = found["last_cycle_failed"]
-    assert sentence.startswith("cycle 0 failed at ")
+    assert sentence.startswith("cycle 0 ended as failed at ")
     assert sentence.endswith('node "a": NODE_ERROR: no luck')
     assert (facts["cycle"], facts["run"], facts["status"]) == (0, 0, "failed")
     peers.node_tasks.automatic = True

@@ -68,7 +68,7 @@ def test_status_prints_what_flow_does_not_leave_at_defaults(shell: Shell, stack:
 @pytest.mark.parametrize(
     ("schedule", "text"),
     [
-        ({"interval": 0}, "runs once"),
+        ({"interval": 0}, "when called, or once when started"),
         ({"interval": 90}, "every 90s"),
         ({"interval": "500ms"}, "every 500ms"),
         ({"schedule": {"interval": 3600, "start": "2026-01-01T00:00:00Z"}}, "every 1h, start 2026-01-01T00:00:00Z"),

@@ -127,6 +127,11 @@ async def test_all_faults_of_update_are_reported_at_once(client: Client) -> None
     ]
 
 
+async def test_update_does_not_offer_fields_of_the_graph(client: Client) -> None:
+    with pytest.raises(FlowError, match="unknown field; known fields are interval, schedule, overlap, failure_policy"):
+        await client.update_flow("f", {"foo": 1})
+
+
 @pytest.mark.parametrize("wait", ["250ms", "0.25s", 0.25, timedelta(milliseconds=250), " 0.25 "])
 async def test_duration_is_given_as_number_text_or_timedelta(client: Client, stack: FakeStack, wait: Any) -> None:
     await client.run_flow("momentum", wait=wait)

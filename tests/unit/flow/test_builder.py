@@ -229,6 +229,7 @@ def test_array_in_config_becomes_list(flow: Flow) -> None:
         ({"on": date(2026, 1, 2)}, r'a date is not a JSON value; give its isoformat\(\), "2026-01-02"'),
         ({"a": [1, {"b": float("nan")}]}, r"nodes\[3\]\.config\.a\[1\]\.b: nan is not a JSON number"),
         ({1: 2}, r"nodes\[3\]\.config: the key 1 is not text"),
+        ({"x": object()}, r"an object is not a JSON value"),
         ({"a": b"x"}, r"a bytes is not a JSON value"),
     ],
 )

@@ -17,6 +17,7 @@ from tradewind.server.access.identity import request_owner
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import request_id_faults, require_identifiers
 from tradewind.server.paging import page_token
+from tradewind.server.reasons import iso
 from tradewind.server.timestamps import set_timestamp
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -71,10 +72,9 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
 def _range(request: pb2.BackfillFlowRequest) -> tuple[int, int]:
     """Return the bounds of the range to fill, in ms. Raises InvalidInput."""
     start_ms, end_ms = every(lambda: ms_of(request, "start"), lambda: ms_of(request, "end"))
-    faults = [] if start_ms else [Violation("start", "is required")]
+    require([Violation(name, "is required") for name, at_ms in (("start", start_ms), ("end", end_ms)) if not at_ms])
     if end_ms <= start_ms:
-        faults.append(Violation("end", "is required, and must be after start"))
-    require(faults)
+        raise InvalidInput([Violation("end", f"must be after start, {iso(start_ms)}; is {iso(end_ms)}")])
     return start_ms, end_ms
 
 

@@ -40,7 +40,7 @@ def open_cycle_reasons(state: ChainState, *, known: bool) -> list[Reason]:
 async def ended_reason(node_tasks: NodeTasks, state: ChainState, code: str) -> Reason:
     """Return how a cycle ended, and which of its nodes failed. Raises PeerUnavailable."""
     failed = await failed_nodes(node_tasks, state, min(state.counts().failed, _MAX_NAMED))
-    text = f"cycle {state.name.cycle} {state.status.value} at {iso(state.end_ms)}"
+    text = f"cycle {state.name.cycle} ended as {state.status.value} at {iso(state.end_ms)}"
     text += f": {state.reason}" if state.reason else ""
     text += "".join(f"; {each}" for each in map(failure_text, failed))
     facts: dict[str, Fact] = {

@@ -144,7 +144,8 @@ def _event_reason(on: EventSchedule, firings: Sequence[Firing]) -> Reason:
     if last is None:
         text += "; none has come yet"
     else:
-        text += f"; the last one came at {iso(last.planned_ms)}, and was {last.outcome.value}"
+        became = "began a cycle" if last.outcome is FiringOutcome.FIRED else f"was {last.outcome.value}"
+        text += f"; the last one came at {iso(last.planned_ms)}, and {became}"
     facts: dict[str, Fact] = {
         "event": on.event_name,
         "filter": on.filter_json,
