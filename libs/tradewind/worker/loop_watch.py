@@ -46,7 +46,7 @@ class LoopWatch:
             except RuntimeError:  # the loop is closed
                 return
             # In two halves: the time may have passed because the whole process was stopped, and then goes on.
-            if not any(turned.wait(running.LONG_TURN_S / 2) for _ in range(2)):
+            if not any(turned.wait(running.LONG_TURN_S / 2) for _ in range(2)) and not self._closed.is_set():
                 self._report()
                 turned.wait()
             if self._busy():
