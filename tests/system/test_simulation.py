@@ -232,7 +232,7 @@ def test_interval_trigger_first_fires_by_simulated_clock() -> None:
 def test_flow_is_checked_against_node_types_from_the_start() -> None:
     async def main(stack: VirtualStack) -> None:
         flow = Flow("wrong", 0)
-        flow.node("only", feed, {"nothing": 1})
+        flow.node("only", "feed", {"nothing": 1})
         with pytest.raises(InvalidInput, match=r"nodes\[0\]\.config\.nothing: unknown key"):
             await stack.client.register_flow("wrong", flow)
 

@@ -2,14 +2,14 @@
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, Never, Self
 
 from tradewind.flow import drawing
 from tradewind.flow.cache import Cache
 from tradewind.flow.errors import FlowError
 from tradewind.flow.node import DEFAULT_OUTPUT, Handle, Node
-from tradewind.flow.node_type import NodeType, name_of
+from tradewind.flow.node_type import DeclaredNodeType, NodeType, known_names_hint, name_of
 from tradewind.flow.retry import Retry
 from tradewind.flow.rules import check_rule
 from tradewind.flow.timeouts import Timeouts
@@ -57,6 +57,7 @@ class Flow:
         self._nodes: list[dict[str, Any]] = []
         self._edges: list[dict[str, Any]] = []
         self._by_id: dict[str, Node] = {}
+        self._declared: dict[str, DeclaredNodeType] = {}
         for name, value in (("interval", interval), ("timeout", timeout), ("keep_for", keep_for)):
             if value is not None:
                 self._fields[name] = duration(value, name)
@@ -116,8 +117,9 @@ class Flow:
     ) -> Node:
         """Add a node and return it, so that it can be joined to others.
 
-        `type` is the name of a node type, or the `@node` function itself. `schedule_to_start` limits the wait for a
-        worker, `timeout` one attempt, and `timeouts` has further limits; `retry` says how often the node may be tried.
+        `type` is the name of a node type, or the `@node` function itself, whose handles and keys of the config are then
+        checked at once. `schedule_to_start` limits the wait for a worker, `timeout` one attempt, and `timeouts` has
+        further limits; `retry` says how often the node may be tried.
         Among ready nodes, the one with the higher `priority` (-5 to 5) goes first; one step is worth a minute of
         waiting. `concurrency` limits how many run at once under a key that the user chooses, in any flow, such as
         {"key": "acct-7", "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. `rate` limits how
@@ -127,7 +129,7 @@ class Flow:
         `map` names the input that receives a list: the node runs once for each item, at most `max_parallel` (100) at
         once, and emits lists of what these runs emit, in order. It completes when `min_success` of them do: an int is a
         number of items, a float a share above 0 and up to 1.0; the default is all. Raises FlowError when the id is
-        taken, the config is not JSON or the share is invalid.
+        taken, the config is not JSON or has an unknown key, or the share is invalid.
         """
         path = f"nodes[{len(self._nodes)}]"
         if node_id in self._by_id:
@@ -156,6 +158,9 @@ class Flow:
         # In JSON, 1.0 is 1, which would mean one item; leaving the field out means all of them.
         if min_success is not None and not (isinstance(min_success, float) and min_success == 1):
             weather["min_success"] = json_copy(min_success, f"{path}.min_success")
+        if isinstance(type, DeclaredNodeType):
+            _check_config(type, weather.get("config"), f"{path}.config")
+            self._declared[node_id] = type
         self._nodes.append(weather)
         self._by_id[node_id] = node = self._node_of(weather)
         return node
@@ -277,6 +282,13 @@ class Flow:
     def _join(self, source: Handle, target: Handle) -> None:
         for handle in (source, target):
             self._require_own(handle.node)
+        path = f"edges[{len(self._edges)}]"
+        if declared := self._declared.get(source.node.id):
+            # A node that runs over a list has one more output.
+            outputs = (*declared.outputs, "errors") if "map" in source.node._weather else declared.outputs
+            _check_handle(declared, "output", source.name, outputs, f"{path}.source_handle")
+        if declared := self._declared.get(target.node.id):
+            _check_handle(declared, "input", target.name, declared.inputs, f"{path}.target_handle")
         self._edges.append(
             {
                 "source": source.node.id,
@@ -304,6 +316,21 @@ class Flow:
 
     def _no_node(self, node_id: str) -> str:
         return f'no node "{node_id}"{NearestName(self._by_id).hint(node_id, "; add it first")}'
+
+
+def _check_config(declared: DeclaredNodeType, config: Any, path: str) -> None:
+    """Raise FlowError for a key that a node type does not know."""
+    if isinstance(config, dict) and not declared.takes_any_config:
+        for key in config:
+            if key not in declared.inputs:
+                raise FlowError(f"unknown key{known_names_hint(key, declared.inputs)}", f"{path}.{key}")
+
+
+def _check_handle(declared: DeclaredNodeType, kind: str, name: str, known: Collection[str], path: str) -> None:
+    """Raise FlowError for a handle that a node type does not have."""
+    if name not in known:
+        hint = known_names_hint(name, known)
+        raise FlowError(f'node type "{declared.type}" has no {kind} handle "{name}"{hint}', path)
 
 
 def _objects(weather: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

@@ -1,6 +1,10 @@
 """Node types, by name or by their functions."""
 
-from typing import Protocol
+import json
+from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
+
+from tradewind.server.nearest_name import NearestName
 
 
 class NodeType(Protocol):
@@ -10,6 +14,29 @@ class NodeType(Protocol):
     def type(self) -> str:
         """The name of the node type."""
         ...
+
+
+@runtime_checkable
+class DeclaredNodeType(NodeType, Protocol):
+    """A node type that says which handles it has, such as a function under `@node`."""
+
+    outputs: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The input handles, which are keys of the config as well."""
+        ...
+
+    @property
+    def takes_any_config(self) -> bool:
+        """Whether the config may have other keys."""
+        ...
+
+
+def known_names_hint(name: str, known: Iterable[str]) -> str:
+    """Return what completes a sentence about an unknown name: the nearest of those known, or all of them."""
+    names = sorted(known)
+    return NearestName(names).hint(name, f"; it has {', '.join(map(json.dumps, names))}" if names else "; it has none")
 
 
 def name_of(node_type: str | NodeType) -> str:

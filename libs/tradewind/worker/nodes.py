@@ -66,6 +66,16 @@ class Node(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<node {self.type}: {getattr(self.function, '__qualname__', self.function)}>"
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The input handles, which are keys of the config as well."""
+        return tuple(parameter.name for parameter in self.signature.parameters)
+
+    @property
+    def takes_any_config(self) -> bool:
+        """Whether the config may have keys that are no input handles."""
+        return self.signature.config_name is not None
+
     def declaration(self) -> node_type_pb2.NodeType:
         """Return the declaration of the type: handles, and JSON Schemas from the function's types and defaults."""
         declared = declare(self.type, self.description, self.signature, self.outputs)

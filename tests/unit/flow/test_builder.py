@@ -1,6 +1,8 @@
 """Flows built in Python."""
 
 import copy
+import re
+from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Any, cast
 
@@ -8,7 +10,7 @@ import pytest
 
 from tests.arrays import Array
 from tradewind.flow import Cache, Flow, FlowError, Handle, Node, Retry, Timeouts
-from tradewind.worker import node
+from tradewind.worker import Gather, node
 
 
 def edges(flow: Flow) -> list[str]:
@@ -356,3 +358,65 @@ def test_joining_and_running_what_is_no_text_and_no_flow_is_refused() -> None:
         FlowError, match=r"^nodes\[1\]\.config\.flow_id: must be a Flow, or the id of one, is a number$"
     ):
         flow.sub_flow("later", wrong)
+
+
+@node("two_lists", outputs=["quotes", "symbols"])
+def two_lists() -> None: ...
+
+
+@node("decide")
+def decide(quotes: Gather[float], limit: int = 1) -> int:
+    return len(quotes) * limit
+
+
+@node("configured")
+def configured(config: dict[str, Any], quotes: float = 0.0) -> float:
+    return quotes
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda a, b: a["quots"] >> b["quotes"],
+            'edges[0].source_handle: node type "two_lists" has no output handle "quots"; did you mean "quotes"?',
+        ),
+        (
+            lambda a, b: a >> b["quotes"],
+            'edges[0].source_handle: node type "two_lists" has no output handle "output"; it has "quotes", "symbols"',
+        ),
+        (
+            lambda a, b: a["quotes"] >> b["quots"],
+            'edges[0].target_handle: node type "decide" has no input handle "quots"; did you mean "quotes"?',
+        ),
+        (
+            lambda a, b: b["errors"] >> b["quotes"],
+            'edges[0].source_handle: node type "decide" has no output handle "errors"; it has "output"',
+        ),
+    ],
+)
+def test_unknown_handle_of_a_function_is_refused_at_once(build: Callable[[Node, Node], object], message: str) -> None:
+    flow = Flow("f", 60)
+    a, b = flow.node("a", two_lists), flow.node("b", decide)
+    with pytest.raises(FlowError, match=f"^{re.escape(message)}$"):
+        build(a, b)
+    assert edges(flow) == []
+
+
+def test_unknown_config_key_of_a_function_is_refused_at_once() -> None:
+    flow = Flow("f", 60)
+    message = r'^nodes\[0\]\.config\.limitt: unknown key; did you mean "limit"\?$'
+    with pytest.raises(FlowError, match=message):
+        flow.node("a", decide, {"limitt": 3})
+    assert flow.nodes == ()
+
+
+def test_what_a_function_declares_is_accepted() -> None:
+    flow = Flow("f", 60)
+    a, b = flow.node("a", two_lists), flow.node("b", decide, {"limit": 2})
+    each = flow.node("c", configured, {"anything": 1}, map="quotes")
+    a["quotes"] >> [b["quotes"], each["quotes"]]
+    a["symbols"] >> b["quotes"]
+    each["errors"] >> b["quotes"]
+    flow.node("d", "two_lists")["whatever"] >> b["quotes"]
+    assert len(edges(flow)) == 5
