@@ -17,7 +17,7 @@ class Handle:
         self.name = name
 
     def __repr__(self) -> str:
-        return f"{self.node.id}[{self.name!r}]"
+        return f'{self.node.id}["{self.name}"]'
 
     @overload
     def __rshift__(self, target: "Handle") -> "Node": ...

@@ -196,7 +196,7 @@ def test_invalid_arrows_are_refused(flow: Flow) -> None:
         [arrow] >> b  # type: ignore[operator]
     with pytest.raises(FlowError, match=r'"a" is text: write flow\["a"\] >> b'):
         "a" >> b["x"]  # type: ignore[operator]
-    with pytest.raises(FlowError, match=r'"b.prices" is text: write a\[\'output\'\] >> flow'):
+    with pytest.raises(FlowError, match=r'"b.prices" is text: write a\["output"\] >> flow'):
         arrow >> "b.prices"
     with pytest.raises(FlowError, match='node "z" belongs to another flow, not to "flow"'):
         a["x"] >> Flow("other").node("z", "noop")["y"]
