@@ -132,6 +132,24 @@ async def test_flow_shows_the_event_it_waits_for(stage: Stage) -> None:
     assert (facts["event"], facts["last_event_id"], facts["last_outcome"]) == ("price", "quote 7", "fired")
 
 
+async def test_explanation_says_which_flows_before_it_will_not_end(stage: Stage) -> None:
+    await stage.register("desk", ON_PRICE)
+    await stage.register("theirs", ON_PRICE, user_id="ann")
+    await stage.register("f", finished("desk", "theirs", "dsek"))
+    await stage.scheduler.start()
+
+    async def sentence() -> str:
+        return (await explain_flow(stage.scheduler))["waits_for_event"][0].partition("; none has come yet")[2]
+
+    rest = '; flow "theirs" belongs to another user, so its ends do not count'
+    rest += '; flow "dsek" is not registered; did you mean "desk"?'
+    assert await sentence() == '; flow "desk" was never started' + rest
+    await stage.scheduler.start("desk")
+    assert await sentence() == rest
+    await stage.scheduler.stop("desk")
+    assert await sentence() == '; flow "desk" is stopped' + rest
+
+
 async def test_plan_shows_the_event_a_flow_would_begin_on(stage: Stage) -> None:
     spec = flow_pb2.FlowSpec(nodes=[flow_pb2.NodeSpec(id="a", type="t")], schedule=ON_PRICE)
     request = pb2.RegisterFlowRequest(flow_id="f", spec=spec, validate_only=True)

@@ -19,10 +19,12 @@ from tradewind.scheduler.use_cases.planned_times import first_when_started
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
 from tradewind.server.faults import NotFound
+from tradewind.server.quoting import quoted
 from tradewind.server.reasons import Fact, Reason, iso, ordered, store_takes_no_writes
 
 _MAX_OPEN_RUNS = 3
 _MAX_FIRINGS = 5
+_MAX_SOURCES = 3
 _TICKS = {
     FiringOutcome.QUEUED: ("tick_queued", "waits in the queue of its overlap policy"),
     FiringOutcome.SKIPPED: ("tick_skipped", "was skipped"),
@@ -30,6 +32,14 @@ _TICKS = {
     FiringOutcome.MISSED: ("tick_missed", "was missed"),
 }
 
+_IDLE = {
+    FlowStatus.PAUSED: "paused",
+    FlowStatus.STOPPED: "stopped",
+    FlowStatus.COMPLETED: "completed",
+    FlowStatus.FAILED: "failed",
+    FlowStatus.DELETING: "being deleted",
+}
+"""Statuses of flows that begin no cycle by their schedules, in words."""
 _BY_OVERLAP = ("cycle ", "an earlier cycle ", "a later planned time ")
 """The first words of reasons that overlap policies give."""
 
@@ -65,7 +75,7 @@ class ExplainFlow:
         reasons = [
             *store_takes_no_writes(await self._refusal()),
             *_status_reasons(flow),
-            *self._next_cycle_reasons(flow, firings),
+            *await self._next_cycle_reasons(flow, firings),
         ]
         # The index of open runs may still name one that has ended, or that has no record.
         states = await self._read.runs(await self._open_runs.of_flow(flow_id, _MAX_OPEN_RUNS))
@@ -98,7 +108,7 @@ class ExplainFlow:
             return []
         return [replace(reason, facts={"cycle": state.name.cycle, "run": state.name.run, **reason.facts})]
 
-    def _next_cycle_reasons(self, flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
+    async def _next_cycle_reasons(self, flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
         now_ms = self._clock.now_ms()
         if zone := flow.schedule.unknown_zone:
             text = f'its schedule is in the time zone "{zone}", which this server does not know: no cycle begins here'
@@ -122,7 +132,7 @@ class ExplainFlow:
             text = f"its schedule begins at {iso(schedule.start_ms)}"
             reasons.append(Reason("outside_window", text, {"start": iso(schedule.start_ms)}))
         if schedule.on:
-            return [*reasons, _event_reason(schedule.on, firings)]
+            return [*reasons, _event_reason(schedule.on, firings, await self._idle_sources(flow, schedule.on))]
         text = f"the next cycle is planned for {iso(next_ms)}"
         late_s = (now_ms - next_ms - schedule.jitter_ms) // 1000
         if late_s > 0:
@@ -132,13 +142,29 @@ class ExplainFlow:
         facts: dict[str, Fact] = {"at": iso(next_ms), "jitter": schedule.jitter_ms / 1000, "late": max(0, late_s)}
         return [*reasons, Reason("next_tick", text, facts)]
 
+    async def _idle_sources(self, flow: FlowRecord, on: EventSchedule) -> list[str]:
+        """Say of the first few flows whose ends it begins on why, as things are, none will come by their schedules."""
+        found: list[str] = []
+        for source, record in zip(on.flow_ids, await self._read.sources(on.flow_ids), strict=True):
+            if record is None:
+                found.append(f"flow {quoted(source)} is not registered{await self._read.similar(source)}")
+            elif record.user_id != flow.user_id:
+                found.append(f"flow {quoted(source)} belongs to another user, so its ends do not count")
+            elif record.status is FlowStatus.REGISTERED and not record.schedule.once:
+                found.append(f"flow {quoted(source)} was never started")
+            elif record.status in _IDLE:
+                found.append(f"flow {quoted(source)} is {_IDLE[record.status]}")
+            if len(found) == _MAX_SOURCES:
+                break
+        return found
+
 
 def _schedule_over(flow: FlowRecord, text: str) -> Reason:
     return Reason("schedule_over", text, {"running_cycles": flow.running_cycles})
 
 
-def _event_reason(on: EventSchedule, firings: Sequence[Firing]) -> Reason:
-    """Return which events cycles begin on, and the outcome of the last event."""
+def _event_reason(on: EventSchedule, firings: Sequence[Firing], idle: Sequence[str]) -> Reason:
+    """Return which events cycles begin on, the outcome of the last one, and what is known of `idle` flows before it."""
     last = next((firing for firing in firings if firing.event_id), None)
     text = f"waits for {on.description}"
     if last is None:
@@ -146,6 +172,7 @@ def _event_reason(on: EventSchedule, firings: Sequence[Firing]) -> Reason:
     else:
         became = "began a cycle" if last.outcome is FiringOutcome.FIRED else f"was {last.outcome.value}"
         text += f"; the last one came at {iso(last.planned_ms)}, and {became}"
+    text += "".join(f"; {each}" for each in idle)
     facts: dict[str, Fact] = {
         "event": on.event_name,
         "filter": on.filter_json,

@@ -11,7 +11,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.faults import no_such_cycle
-from tradewind.scheduler.use_cases.similar_flows import no_such_flow
+from tradewind.scheduler.use_cases.similar_flows import no_such_flow, similar_flow
 from tradewind.scheduler.use_cases.watch_backlog import weight_of
 from tradewind.scheduler.use_cases.whole_flows import pieces
 from tradewind.server.faults import NotFound
@@ -87,6 +87,14 @@ class ReadFlows:
     async def not_found(self, flow_id: str) -> NotFound:
         """Return the error for a flow that does not exist."""
         return await no_such_flow(self._flows, flow_id)
+
+    async def sources(self, flow_ids: Sequence[str]) -> list[FlowRecord | None]:
+        """Return the flows on whose ends another begins, None for those that do not exist."""
+        return await self._flows.find(flow_ids)
+
+    async def similar(self, flow_id: str) -> str:
+        """Return a hint at the flow that was most likely meant by the id of one that does not exist, "" for none."""
+        return await similar_flow(self._flows, flow_id)
 
     async def owners(self, flow_ids: Collection[str]) -> set[str]:
         """Return the owners of those of these flows that exist."""

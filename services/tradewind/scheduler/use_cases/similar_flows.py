@@ -10,7 +10,12 @@ _MOST = 200
 
 
 async def no_such_flow(flows: FlowRecords, flow_id: str) -> NotFound:
-    """Return the error for a flow that does not exist, with the most similar id that the caller may see.
+    """Return the error for a flow that does not exist, with the most similar id that the caller may see."""
+    return flow_not_found(flow_id, await similar_flow(flows, flow_id))
+
+
+async def similar_flow(flows: FlowRecords, flow_id: str) -> str:
+    """Return `; did you mean "name"?` with the most similar id that the caller may see, "" when none is near.
 
     Of many flows, it reads the first two hundred only, and at two hundred from the first half of `flow_id` on.
     """
@@ -21,4 +26,4 @@ async def no_such_flow(flows: FlowRecords, flow_id: str) -> NotFound:
     if identity is not None and is_restricted():
         owners = await flows.owners(ids)
         ids = [each for each, owner in zip(ids, owners, strict=True) if owner == identity.user_id]
-    return flow_not_found(flow_id, NearestName(ids).hint(flow_id))
+    return NearestName(ids).hint(flow_id)
