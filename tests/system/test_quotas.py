@@ -7,7 +7,7 @@ import pytest
 from tests.system import flows
 from tests.system.processes import Shell
 from tests.zones import zone_far_from_midnight
-from tradewind.client import Client, Exhausted, NotFound, Role
+from tradewind.client import Client, Exhausted, InvalidInput, NotFound, Role
 from tradewind.standalone import Standalone
 
 
@@ -26,7 +26,7 @@ async def test_daily_quota_counts_only_accepted_calls(tmp_path: Path, monkeypatc
             Client(stack.address, token=token, run_stream=False) as unary,
         ):
             await ann.register_flow("sums", flows.sums(overlap="allow"))
-            with pytest.raises(Exhausted):
+            with pytest.raises(InvalidInput, match="send at most 3 together"):
                 await ann.run_flows(["sums"] * 4)
             for client in (ann, unary):
                 with pytest.raises(NotFound):
@@ -35,6 +35,8 @@ async def test_daily_quota_counts_only_accepted_calls(tmp_path: Path, monkeypatc
             assert (quota_before.used, quota_before.most) == (0, 3)
             for client in (ann, unary):
                 await client.run_flow("sums")
+            with pytest.raises(Exhausted):
+                await ann.run_flows(["sums"] * 2)
             await ann.run_flows(["sums"])
             (used,) = [each async for each in admin.list_quotas("ann")]
             assert used.used == 3
@@ -59,9 +61,11 @@ async def test_rate_limit_covers_streamed_unary_and_bulk_runs(tmp_path: Path, mo
         token = (await admin.create_token("ann", role=Role.USER)).token
         async with Client(stack.address, token=token) as ann:
             await ann.register_flow("sums", flows.sums(overlap="allow"))
-            with pytest.raises(Exhausted):
+            with pytest.raises(InvalidInput, match="send at most 3 together"):
                 await ann.run_flows(["sums"] * 4)
             await ann.run_flow("sums")
+            with pytest.raises(Exhausted):
+                await ann.run_flows(["sums"] * 3)
             await ann.run_flows(["sums"] * 2)
             with pytest.raises(Exhausted) as refusal:
                 await ann.run_flow("sums")

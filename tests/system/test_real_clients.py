@@ -92,7 +92,7 @@ async def test_grpcurl_shows_false_and_zero_in_answers(stack: Standalone) -> Non
     assert await answer(f"{trigger}/RemoveTrigger", trigger_id="none", queue="reports") == {"removed": False}
     assert await answer(f"{trigger}/CountListeners", name="price") == {"listeners": 0}
     published = await answer(f"{trigger}/PublishEvent", name="price", event_id="e")
-    assert published == {"event_id": "e", "matched": 0, "fired": 0}
+    assert published == {"event_id": "e", "matched": 0, "fired": 0, "listeners": 0}
     await answer(
         f"{trigger}/SaveTrigger", trigger={"trigger_id": "t", "queue": "q", "schedule": {"event": {"name": "x"}}}
     )
@@ -206,7 +206,7 @@ async def test_grpcurl_saves_triggers_and_publishes_event(stack: Standalone) -> 
     _, published, _ = await grpcurl(stack, f"{service}/PublishEvent", **event)
     _, counts, _ = await grpcurl(stack, f"{service}/CountTriggers", queue="reports")
 
-    assert published == {"event_id": "quote-7", "matched": 1, "fired": 1}
+    assert published == {"event_id": "quote-7", "matched": 1, "fired": 1, "listeners": 1}
     assert (counts["triggers"], counts["scheduled"]) == ("2", "2")
     code, dead, _ = await grpcurl(stack, f"{service}/ListDeadTriggers", queue="reports")
     assert (code, dead) == (0, {})

@@ -41,7 +41,7 @@ async def test_node_waits_for_signal_and_resumes_with_its_payload(client: Client
     assert not (await client.describe_cycle("paying", 0)).statistics.waiting
     paid = (await client.get_node_task(task_id)).outputs["paid"]
     assert paid == {"sum": 5, "attempt": 2, "payload": {"euros": 5}, "by": "default"}
-    assert re.search(r'resumed +by signal "paid" of default', await shell("task", "show", task_id))
+    assert re.search(r'resumed +by signal "paid" of "default"', await shell("task", "show", task_id))
 
 
 async def test_process_node_can_wait_and_delay_passes_on_its_input(client: Client) -> None:
