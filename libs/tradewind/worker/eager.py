@@ -34,7 +34,7 @@ def _assignment(
 ) -> work_pb2.NodeTaskAssignment:
     node_task_id = f"{predecessor.node_task_id.rpartition(':')[0]}:{step.node_id}"
     following = work_pb2.NodeTaskAssignment(
-        token=f"{predecessor.token.partition('~')[0]}~{node_task_id}~1~{os.urandom(8).hex()}",
+        token=f"{predecessor.token.partition('~')[0]}~{node_task_id}~1~{predecessor.run_id[:4]}{os.urandom(8).hex()}",
         node_task_id=node_task_id,
         flow_id=predecessor.flow_id,
         cycle=predecessor.cycle,

@@ -126,7 +126,10 @@ class Workers(BothStores):
         if self.rng.random() < 0.05:
             # The store lost its last second, and with it a newer attempt.
             self.forgotten += 1
-            given = structs.replace(pair.memory, attempt=pair.memory.attempt + 1, nonce=f"forgotten{self.forgotten}")
+            # Unless that belonged to an earlier run of this name.
+            tag = self.rng.choice((pair.memory.run_id[:4], pair.memory.run_id[:4], "gone"))
+            nonce = f"{tag}forgotten{self.forgotten}"
+            given = structs.replace(pair.memory, attempt=pair.memory.attempt + 1, nonce=nonce)
             pair = Pair(given, given)
         of_memory, of_redis = (
             Outcome(a.task_id, a.attempt, a.nonce, kind, outputs, error, retry_request, cache, wait)

@@ -76,6 +76,20 @@ async def test_batch_of_the_same_items_keeps_its_plan_and_its_results(bench: Ben
     assert len(await bench.shard.run_lines(other, "", 10)) == 3
 
 
+async def test_outcome_of_a_deleted_batch_does_not_count_for_another_of_its_name(bench: Bench) -> None:
+    run = await submit(bench, batch(1), "b")
+    (old,) = await bench.take()
+    await bench.shard.stop(run, (await component(bench, run)).run_id, "", "wrong", "ann", 1000)
+    bench.clock.advance(60_000)
+    await bench.shard.reap()
+    assert await bench.shard.delete_batch(run, "ann") is Deletion.DELETED
+    await submit(bench, replace(batch(1), parameters=('{"x":7}',)), "b")
+    assert (await bench.complete(old, output='"old"')).startswith("the lease lapsed")
+    (new,) = await bench.take()
+    assert (await bench.complete(old, output='"old"')).startswith("the lease lapsed")
+    assert await bench.complete(new, output='"new"') == ""
+
+
 async def test_open_batch_and_batch_of_another_user_stay(bench: Bench) -> None:
     run = await submit(bench, batch(2), "b")
     (first, second) = await bench.take(2)

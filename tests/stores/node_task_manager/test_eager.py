@@ -211,7 +211,7 @@ def ended_alone(at: int) -> Outcome:
 
 async def test_eager_attempt_is_leased_though_the_store_lost_the_claim_before_it(bench: Bench) -> None:
     await bench.submit(plan_of("a>b"))
-    a = Assignment("w1", RUN.task_id("a"), "forgotten", 1, "0", "", 0, "r0", "default")
+    a = Assignment("w1", RUN.task_id("a"), "r0-forgotten", 1, "0", "", 0, "r0", "default")
     assert (await complete(bench, ended(a, out="1"), eager("b", BEGUN))).results == ("", "")
     assert (await record(bench, "b")).worker_id == "w1"
     assert await bench.shard.held_by("w1") == [RUN.task_id("b")]

@@ -338,7 +338,8 @@ async def test_failed_mapped_node_stops_a_fail_fast_flow_but_a_failed_item_does_
 
 async def test_outcome_for_a_mapped_node_itself_is_refused(bench: Bench) -> None:
     await begun(bench, plan(), 3)
-    forged = Outcome(MAPPED, 9, "nonce", OutcomeKind.COMPLETED, (("out", "[]"),))
+    first, *_ = await bench.take()
+    forged = Outcome(MAPPED, 9, first.nonce, OutcomeKind.COMPLETED, (("out", "[]"),))
     (refused,) = (await bench.shard.complete([forged])).results
     assert refused == "the node runs once for each item of a list; only its items are given to workers"
     assert (await mapped(bench)).status is NodeTaskStatus.RUNNING

@@ -13,7 +13,7 @@ from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.rpc.checks import require
 from tradewind.server.faults import InvalidInput, Violation
 
-_NONCE = re.compile("[0-9A-Za-z]{1,64}")
+_NONCE = re.compile("[0-9A-Za-z._-]{1,64}")
 
 
 @functools.lru_cache(maxsize=2000)
@@ -100,6 +100,6 @@ def _parse_eager_token(at: int, completion: work_pb2.NodeTaskCompletion) -> Toke
         raise InvalidInput([Violation(f"completions[{at}].eager_token", str(error))]) from None
     same = token.shard == before.shard and new.run == run.run and new.item < 0 and not run.run.ad_hoc
     if not same or token.attempt != 1 or _NONCE.fullmatch(token.nonce) is None:
-        message = "must name the same shard, a node task of the same run, attempt 1 and a nonce of letters and digits"
+        message = "must name the same shard, a node task of the same run, attempt 1 and a nonce of letters, digits, dots, underscores and hyphens"
         raise InvalidInput([Violation(f"completions[{at}].eager_token", message)])
     return token

@@ -247,10 +247,10 @@ class NodeTaskCompletion(_message.Message):
     """W3C trace context that its end belongs to: that of the span in which it ran, or that of the assignment; empty for none."""
     eager_token: _builtins.str
     """Token that the worker made for the eager step that it began with these outputs: with the same shard, the step's
-    node task, attempt 1, and up to 64 random letters and digits. The outcome under this token goes into the same
-    message, or into one that is sent once this message is acknowledged: until then nobody else knows the token, and a
-    loss of it may be the answer to something else. If the token does not count, a loss that comes with the
-    acknowledgement says so.
+    node task, attempt 1, and the first four characters of the run_id followed by up to 60 random letters and digits.
+    The outcome under this token goes into the same message, or into one that is sent once this message is
+    acknowledged: until then nobody else knows the token, and a loss of it may be the answer to something else. If the
+    token does not count, a loss that comes with the acknowledgement says so.
     """
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[_node_task_pb2.Output]:

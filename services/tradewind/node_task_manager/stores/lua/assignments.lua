@@ -92,7 +92,7 @@ do
     if waited < 0 then waited = 0 end
     record.status = 'running'
     record.attempt, record.worker_id, record.started_at, record.close_at = attempt, vacancy.worker_id, started_at, close_at
-    record.nonce = args.nonce .. hex[place]
+    record.nonce = tag_of(comp.run_id) .. args.nonce .. hex[place]
     record.noted = true
     changed(comp, 1, record, 'running')
     if attempt > 1 then

@@ -6,6 +6,13 @@
 -- began by itself, that worker, at the place of the outcome).
 -- Returns Effects; results, one for each outcome: "" when it takes effect or already had, else why not.
 --!include eager
+-- Whether an attempt may be a later one of the same run, which the store has forgotten with its last second.
+local function is_forgotten(record, attempt, nonce)
+  if (record.attempt or 0) >= attempt or record.status == 'registered' then return false end
+  local comp = component_of(record)
+  return not comp or string.find(nonce, tag_of(comp.run_id), 1, true) == 1
+end
+
 -- Returns why an outcome changes nothing, "" when it took effect before; nil when it counts.
 local function refusal(record, attempt, nonce, kind)
   if not record then return 'no such node task' end
@@ -13,8 +20,7 @@ local function refusal(record, attempt, nonce, kind)
     if record.nonce == nonce then return '' end
     return 'the node task is ' .. record.status
   end
-  -- If the store has lost its last second, it does not know the attempt that the worker went on with.
-  if (record.attempt or 0) < attempt and record.status ~= 'registered' then return nil end
+  if is_forgotten(record, attempt, nonce) then return nil end
   if record.nonce ~= nonce or record.status ~= 'running' then
     if (kind == 'failed' or kind == 'suspended') and retries.has_failed(record, nonce) then return '' end
     return 'the lease lapsed; this is attempt ' .. attempt .. ', the latest is ' .. (record.attempt or 0)

@@ -118,13 +118,17 @@ class MemoryClaiming(MemoryConsequences):
     def _assign(self, task: NodeTask, worker_id: str, call: Call) -> None:
         self._queues.waits.pop(task.task_id, None)
         task = replace(task, status=NodeTaskStatus.RUNNING, attempt=task.attempt + 1, progress=0, message="", step="")
-        task = self._lease(self._take_slots(task), worker_id, self._new_nonce())
+        task = self._lease(self._take_slots(task), worker_id, self._new_nonce(task))
         self._count_attempt(task)
         waited_ms = max(0, self._clock() - task.ready_at)
         call.assignments.append(structs.replace(self._assignment(task), waited_ms=waited_ms))
 
-    def _new_nonce(self) -> str:
-        return f"n{next(self._numbers):x}"
+    def _new_nonce(self, task: NodeTask) -> str:
+        return f"{self._tag(task)}n{next(self._numbers):x}"
+
+    def _tag(self, task: NodeTask) -> str:
+        """The characters of the id of its run that its nonces begin with: a removed run may have had the same name."""
+        return self._components[self._owner(task)].run_id[:4]
 
     def _lease(self, task: NodeTask, worker_id: str, nonce: str) -> NodeTask:
         """Give an attempt to a worker and start its clocks."""

@@ -80,7 +80,9 @@ class MemoryCompleting(MemorySuspension):
             return "no such node task"
         if task.status.terminal:
             return "" if task.nonce == outcome.nonce else f"the node task is {task.status}"
-        if task.attempt < outcome.attempt and task.status is not NodeTaskStatus.REGISTERED:
+        # The store may have lost its last second, and with it a later attempt of the same run.
+        forgotten = task.attempt < outcome.attempt and outcome.nonce.startswith(self._tag(task))
+        if forgotten and task.status is not NodeTaskStatus.REGISTERED:
             if self._is_mapped(task):
                 return "the node runs once for each item of a list; only its items are given to workers"
             return None

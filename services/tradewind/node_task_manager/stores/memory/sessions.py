@@ -96,6 +96,6 @@ class MemorySessions(MemoryClaiming):
         call = Call()
         task = self._tasks.get(held.task_id)
         if holds_lease(task, held.nonce) and task.worker_id == worker_id and task.stop is None:
-            task = self._lease(replace(task, progress=0, message="", step=""), to, self._new_nonce())
+            task = self._lease(replace(task, progress=0, message="", step=""), to, self._new_nonce(task))
             call.assignments.append(self._assignment(task))
         return call.effects()
