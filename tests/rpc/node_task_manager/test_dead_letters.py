@@ -73,6 +73,22 @@ async def test_batch_item_is_redriven_as_a_task(ntm: Ntm, worker: MakeWorker) ->
     assert (task.node_type, task.config_json) == ("noop", '{"x":7}')
 
 
+async def test_item_of_another_batch_of_the_same_name_is_redriven_anew(ntm: Ntm) -> None:
+    options = batch_pb2.TaskOptions(retry=retry_pb2.RetryPolicy(attempts=2))
+    error = node_task_pb2.NodeTaskError(code="NODE_ERROR", message="broke")
+    redriven: list[dict[str, Any]] = []
+    for parameters in ('{"x":7}', '{"x":7}', '{"x":8}'):
+        batch_id = (await submit_batch(ntm, [parameters], request_id="daily", options=options)).batch.batch_id
+        (given,) = await claim(ntm)
+        failure = work_pb2.NodeTaskFailure(token=given.token, error=error, non_retryable=True)
+        await ntm.stub.FailNodeTasks(pb2.FailNodeTasksRequest(worker_id="u1", failures=[failure]))
+        await redrive(ntm, f"batch:{batch_id}:0")
+        redriven += [{"id": each.node_task_id, "config": each.config_json} for each in await claim(ntm)]
+        await ntm.stub.DeleteBatch(batch_pb2.DeleteBatchRequest(batch_id=batch_id, user_id="ann"))
+    assert [each["config"] for each in redriven] == ['{"x":7}', '{"x":7}', '{"x":8}']
+    assert len({each["id"] for each in redriven}) == 3
+
+
 async def test_redriving_a_flow_node_is_refused(ntm: Ntm) -> None:
     graph = plan(nodes="a")
     graph.nodes[0].retry.CopyFrom(retry_pb2.RetryPolicy(attempts=2))

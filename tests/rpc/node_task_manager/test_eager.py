@@ -166,7 +166,7 @@ async def test_a_long_chain_is_stored_as_a_whole(ntm: Ntm, worker: NewWorker) ->
 
 @pytest.mark.parametrize(
     "token",
-    ["rubbish", "1~flow:0:0:b~1~x", "0~other:0:0:b~1~x", "0~flow:0:1:b~1~x", "0~flow:0:0:b~2~x", "0~flow:0:0:b~1~x.y"],
+    ["rubbish", "1~flow:0:0:b~1~x", "0~other:0:0:b~1~x", "0~flow:0:1:b~1~x", "0~flow:0:0:b~2~x", "0~flow:0:0:b~1~x y"],
 )
 async def test_impossible_eager_token_ends_the_stream(ntm: Ntm, worker: NewWorker, token: str) -> None:
     w = await open_worker(worker)

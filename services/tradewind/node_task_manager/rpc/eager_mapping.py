@@ -100,6 +100,6 @@ def _parse_eager_token(at: int, completion: work_pb2.NodeTaskCompletion) -> Toke
         raise InvalidInput([Violation(f"completions[{at}].eager_token", str(error))]) from None
     same = token.shard == before.shard and new.run == run.run and new.item < 0 and not run.run.ad_hoc
     if not same or token.attempt != 1 or _NONCE.fullmatch(token.nonce) is None:
-        message = "must name the same shard, a node task of the same run, attempt 1 and a nonce of letters, digits, dots, underscores and hyphens"
+        message = "must name the same shard, a node task of the run, attempt 1 and a nonce of letters, digits or ._-"
         raise InvalidInput([Violation(f"completions[{at}].eager_token", message)])
     return token

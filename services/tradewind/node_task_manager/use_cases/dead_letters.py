@@ -73,13 +73,16 @@ class DeadLetters:
 
 
 def _work(view: TaskView) -> AdHocWork:
-    """Return the work of a node task, under a request id derived from the node task's id."""
+    """Return the work of a node task, under a request id derived from its id and end.
+
+    Another one may have had the id before: an item of a batch that was deleted, say.
+    """
     node = view.node
     return AdHocWork(
         user_id=view.component.user_id,
         node_type=node.node_type,
         parameters=(node.config_json,),
-        request_id=f"redrive:{view.task.task_id}",
+        request_id=f"redrive:{view.task.task_id}:{view.task.ended_at}",
         schedule_to_start_ms=node.schedule_to_start_ms,
         start_to_close_ms=node.start_to_close_ms,
         heartbeat_ms=node.heartbeat_ms,
