@@ -8,10 +8,11 @@ from msgspec import structs
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Bench, names, request_of, shape
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, RerunRequest
-from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.chain_state import MEMORY, RESULT, ChainState, Notes
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.memory import Memory, MemoryChange
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.stores.keys import Keys
@@ -116,6 +117,18 @@ async def test_rerun_keeps_the_log_of_its_cycle(bench: Bench) -> None:
         "Cycle 0 completed",
     ]
     assert "written" in await bench.log_lines(0)
+
+
+async def test_rerun_keeps_the_variables_and_the_result_that_were_set(bench: Bench) -> None:
+    await bench.register()
+    first = await bench.begun()
+    notes = Notes("", Memory().with_change(MemoryChange({"cursor": "17"}, change_id="c1")), '{"profit":1}')
+    assert (await bench.stores.states.try_update(structs.replace(first, notes=notes), {MEMORY, RESULT})).ok
+    await bench.end(await bench.state(first.name), CycleStatus.FAILED)
+    answer = await rerun(bench, await bench.state(first.name))
+    assert answer.state is not None
+    assert answer.state.notes == notes
+    assert await bench.state(answer.state.name) == answer.state
 
 
 async def test_keep_cycles_counts_cycles_not_reruns(bench: Bench) -> None:

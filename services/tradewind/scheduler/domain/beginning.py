@@ -124,8 +124,8 @@ class RerunRequest:
             backfill_id=0,
             parent=None,
         )
-        # Nodes whose results are kept may have set variables that later nodes read.
-        notes = Notes(memory=self.source.notes.memory)
+        # Nodes whose results are kept may have set variables that later nodes read, and the result of the cycle.
+        notes = Notes(memory=self.source.notes.memory, result_json=self.source.notes.result_json)
         return ChainState(name._replace(run=name.run + 1), facts, 1, notes=notes)
 
 

@@ -40,8 +40,9 @@ local function begin()
   end
   if args.memory ~= '' then add('memory', args.memory) end
   if args.timeout > 0 then add('deadline', time + args.timeout) end
-  local variables = call('HGET', source, 'variables')
+  local variables, result = unpack(call('HMGET', source, 'variables', 'result'))
   if variables then add('variables', variables) end
+  if result then add('result', result) end
   call('HSET', key, unpack(fields))
   -- Earlier runs of a cycle stay as long as its latest run.
   for before = 0, args.source do call('PERSIST', run_key(args.flow_id, args.cycle, before)) end
