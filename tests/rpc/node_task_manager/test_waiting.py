@@ -250,3 +250,12 @@ async def test_wait_outlives_the_replica_where_it_began(start: Start, worker: Ma
     await send(ntm, "b", signal="paid")
     again = await w.assigned(2)
     assert {each.node_id: each.resumed.signal for each in again} == {"a": "", "b": "paid"}
+
+
+async def test_signal_to_a_mapped_node_names_its_items(ntm: Ntm) -> None:
+    mapped = plan(("a", "out", "m", "in"))
+    mapped.nodes[1].fan_out.CopyFrom(component_pb2.FanOut(handle="in"))
+    await ntm.submit(mapped)
+    status, message, _ = await refused(ntm, "m", signal="paid")
+    assert status == "FAILED_PRECONDITION"
+    assert "runs once for each item of a list: signal an item, such as flow:0:0:m:0" in message

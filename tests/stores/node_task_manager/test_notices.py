@@ -221,6 +221,11 @@ async def test_read_notifications_stay_read(bench: Bench) -> None:
     assert ([each.fact.title for each in older], count) == (["1"], 1)
     await bench.shard.mark_read(USER, "")
     assert (await bench.shard.list_notifications(USER, "", 10))[1] == 0
+    # Those that come later are not read, whatever position was named.
+    await bench.shard.mark_read(USER, "9999999999999-0")
+    bench.clock.advance(1)
+    await bench.shard.publish([(USER, "", Fact(NotificationKind.SYSTEM_NOTIFICATION, title="new"))])
+    assert (await bench.shard.list_notifications(USER, "", 10))[1] == 1
 
 
 async def test_successful_flow_leaves_no_notification_keys(redis_bench: Bench, redis_server: RedisServer) -> None:

@@ -75,6 +75,8 @@ def _matched(signal: Signal, view: TaskView, request: SignalRequest) -> Signal:
     task, wait = view.task, view.task.wait
     if task.status.terminal:
         raise _refused("ended", task.task_id, view)
+    if view.is_mapped:
+        raise _not_awaited(view, f"runs once for each item of a list: signal an item, such as {task.task_id}:0")
     if task.status is not NodeTaskStatus.SUSPENDED or wait is None:
         if request.only_if_waiting or view.node.wait is not None:
             raise _not_awaited(view, "is not waiting")

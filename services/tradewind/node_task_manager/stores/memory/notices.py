@@ -109,7 +109,9 @@ class MemoryNotices:
 
     async def mark_read(self, user_id: str, through: str) -> None:
         newest = self._notifications.get(user_id, Stream[Fact](0)).last
-        self._read[user_id] = max(self._read.get(user_id, (0, 0)), position(through) if through else newest)
+        # Those that come later are not read.
+        wanted = min(position(through), newest) if through else newest
+        self._read[user_id] = max(self._read.get(user_id, (0, 0)), wanted)
 
     def _oldest(self) -> int:
         return self._clock() - self._limits.notification_retention_ms
