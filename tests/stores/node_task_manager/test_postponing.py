@@ -58,6 +58,21 @@ async def test_postponed_node_task_does_not_wait_beyond_its_total_time(bench: Be
     assert (ended.status, ended.error.code) == ("failed", "TOTAL_TIMEOUT")
 
 
+async def test_node_task_whose_total_time_is_over_fails_instead_of_being_postponed(bench: Bench) -> None:
+    await bench.submit(plan_of("a", total_ms=3_000))
+    (given,) = await bench.take()
+    await bench.shard.postpone([postponed(given)])
+    bench.clock.advance(3_000)
+    (again,) = await bench.take()
+    effects = await bench.shard.postpone([postponed(again)])
+    assert (effects.results, effects.due_in) == (("lost",), -1)
+    ended = await task_of(bench)
+    assert ended.error is not None
+    assert (ended.status, ended.error.code) == ("failed", "TOTAL_TIMEOUT")
+    assert ended.error.message == "it was still waiting when the total time of 3 s ended"
+    assert await bench.shard.held_by("w1") == []
+
+
 async def test_postponed_node_task_can_be_stopped(bench: Bench) -> None:
     await bench.submit(plan_of("a b"))
     first, second = await bench.take()

@@ -13,7 +13,15 @@ local function postpone(record, wait)
     finish(record, comp, 'terminated', cmsgpack.unpack(record.stop).reason)
     return false
   end
-  if node(comp.plan, record.index).total then wait = math.min(wait, tonumber(read_rest(record).total_at) - time) end
+  local entry = node(comp.plan, record.index)
+  if entry.total then
+    local left = tonumber(read_rest(record).total_at) - time
+    if left <= 0 then
+      suspension.end_total_time(record, comp, entry)
+      return false
+    end
+    wait = math.min(wait, left)
+  end
   set(record, 'retry_at', time + math.max(1, wait))
   set(record, 'postponed', record.retry_at)
   changed(comp, -1, record, 'waiting')

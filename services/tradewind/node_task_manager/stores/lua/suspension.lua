@@ -110,13 +110,18 @@ do
     fail(record, comp, error)
   end
 
+  -- Fails a node task whose total time ended while it waited, but not in a queue.
+  function suspension.end_total_time(record, comp, entry)
+    suspension.time_out(record, comp, 'TOTAL_TIMEOUT', 'it was still waiting when the total time of ' .. clocks.duration_text(entry.total) .. ' ended')
+  end
+
   -- Ends a wait whose time has come.
   local function due(record, comp, entry)
     -- If the component is being stopped, the stop reaches this node task as well.
     if comp.stop then return end
     if entry.total and tonumber(read_rest(record).total_at) <= time then
       suspension.abandon(record, comp)
-      return suspension.time_out(record, comp, 'TOTAL_TIMEOUT', 'it was still waiting when the total time of ' .. clocks.duration_text(entry.total) .. ' ended')
+      return suspension.end_total_time(record, comp, entry)
     end
     local wait, resumed = suspension.of(record), {at = time, signal = '', payload = 'null', by = ''}
     if wait.late_error ~= '' then return suspension.time_out(record, comp, 'WAIT_TIMEOUT', wait.late_error) end

@@ -130,11 +130,13 @@ class MemoryShard(
             elif task.stop:
                 call.results.append("lost")
                 self._finish(replace(self._release(task), nonce=""), NodeTaskStatus.TERMINATED, task.stop.reason, call)
+            elif 0 < (total_at := self._private[task.task_id].total_at) <= self._clock():
+                call.results.append("lost")
+                self._end_total_time(task, call)
             else:
                 call.results.append("")
                 at = self._clock() + max(1, given.wait_ms)
-                if total_at := self._private[task.task_id].total_at:
-                    at = max(self._clock() + 1, min(at, total_at))
+                at = min(at, total_at or at)
                 self._delayed[task.task_id] = at
                 task = replace(self._release(task), status=NodeTaskStatus.PENDING, nonce="", retry_at=at, postponed=at)
                 self._tasks[task.task_id] = task

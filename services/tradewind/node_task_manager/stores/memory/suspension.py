@@ -112,13 +112,12 @@ class MemorySuspension(MemoryFanOut):
         if self._components[self._owner(task)].stop is not None:
             # The stop reaches this node task as well.
             return
-        wait, node = task.wait, self._node(task)
+        wait = task.wait
         assert wait is not None
         task = self._dequeue(task)
         if 0 < self._private[task.task_id].total_at <= self._clock():
             self._abandon(task)
-            message = f"it was still waiting when the total time of {duration_text(node.total_ms)} ended"
-            self._fail(task, "TOTAL_TIMEOUT", message, call)
+            self._end_total_time(task, call)
         elif wait.late_error:
             self._fail(task, "WAIT_TIMEOUT", wait.late_error, call)
         else:
@@ -126,6 +125,11 @@ class MemorySuspension(MemoryFanOut):
             self._resume(
                 task, Resumption(self._clock()), handle, self._passed_value(task) if wait.passes else value, call
             )
+
+    def _end_total_time(self, task: NodeTask, call: Call) -> None:
+        """Fail a node task whose total time ended while it waited, but not in a queue."""
+        limit = duration_text(self._node(task).total_ms)
+        self._fail(task, "TOTAL_TIMEOUT", f"it was still waiting when the total time of {limit} ended", call)
 
     def _passed_value(self, task: NodeTask) -> str:
         """Return the value of the first live edge into a node, or null."""
