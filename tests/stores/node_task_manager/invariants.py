@@ -110,7 +110,7 @@ def _check_retries(keys: Keys) -> None:
         assert failures + int(task.get("lost", 0)) <= int(task.get("attempt", 0)), (task_id, task)
         assert keys.sets.get("delayed", {}).get(task_id, 0) == retry_at, (task_id, task)
         letters = keys.sets.get(f"dead_letters:{keys.owner(task, task_id)['user_id']}", {})
-        given_up = task["status"] == "failed" and (failures > 0 or int(task.get("lost", 0)) >= 3)
+        given_up = task["status"] == "failed" and (policy is not None or int(task.get("lost", 0)) >= 3)
         assert (task_id in letters) <= given_up, (task_id, task)
         if policy and task["status"] not in TERMINAL:
             assert failures < policy["attempts"], (task_id, task)

@@ -1,8 +1,14 @@
 """What the contract says about node tasks that are given up, for every store."""
 
+from dataclasses import replace
+
+import pytest
+
 from tests.stores.node_task_manager.shards import Bench, plan_of
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, TaskError
+from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryRequest
+from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 
 TWICE = RetryPolicy(attempts=2, initial_ms=1_000, jitter=0)
@@ -60,6 +66,24 @@ async def test_node_task_that_declines_a_retry_becomes_a_dead_letter(bench: Benc
     (attempt,) = await bench.take()
     await fail(bench, attempt, RetryRequest(none=True))
     assert await letters(bench) == ["flow:0:0:a"]
+
+
+@pytest.mark.parametrize(
+    ("total_ms", "wait", "code"),
+    [(0, None, "START_TIMEOUT"), (1_000, None, "TOTAL_TIMEOUT"), (1_000, Wait(flow_id="b"), "TOTAL_TIMEOUT")],
+)
+async def test_node_task_that_a_clock_ends_while_it_waits_becomes_a_dead_letter(
+    bench: Bench, total_ms: int, wait: Wait | None, code: str
+) -> None:
+    plan = plan_of("a", schedule_to_start_ms=1_000, total_ms=total_ms, wait=wait)
+    (once,) = plan.nodes
+    await bench.submit(Plan("twice", (replace(once, retry=TWICE),), ()))
+    await bench.submit(plan, cycle=1)
+    bench.clock.advance(1_001)
+    await bench.shard.reap()
+    errors = [(await node_task(bench, task_id)).error for task_id in ("flow:0:0:a", "flow:1:0:a")]
+    assert [error and (error.code, error.final) for error in errors] == [(code, f"{code} is not retried"), (code, "")]
+    assert await letters(bench) == ["flow:0:0:a"], "without a retry policy it is none"
 
 
 async def test_failure_without_retry_policy_and_late_success_are_no_dead_letters(bench: Bench) -> None:

@@ -1,5 +1,4 @@
 --!include budget
---!include dead_letters
 -- Retries: after a failed attempt a node task waits in `delayed` until the next one is due, then it is queued.
 local retries = {}
 do

@@ -1,3 +1,4 @@
+--!include dead_letters
 --!include fan_out
 --!include clocks
 --!include logs
@@ -102,11 +103,15 @@ do
     return 'null'
   end
 
-  -- Fails a node task that has waited too long, for a worker or for something else.
+  -- Fails a node task that has waited too long, for a worker or for something else; no attempt follows.
   function suspension.time_out(record, comp, code, message)
     set_state(record, 'nonce', '')
     local error = {code = code, message = message}
     logs.add_error(record, error)
+    if node(comp.plan, record.index).retry then
+      error.final = code .. ' is not retried'
+      dead_letters.bury(record, comp, error)
+    end
     fail(record, comp, error)
   end
 

@@ -183,16 +183,24 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
             task = self._with_history(task, "WORKER_LOST")
         if lost and task.lost >= self._limits.losses:
             message = f"the worker was lost {task.lost} times while it ran; the last one was {task.worker_id}"
-            self._bury(task, TaskError("WORKER_LOST", message))
-            self._fail(task, "WORKER_LOST", message, call)
+            error = TaskError("WORKER_LOST", message)
+            self._bury(task, error)
+            self._fail(task, error, call)
             return
         if lost:
             message = f"worker {task.worker_id} was lost while it ran; it will run again"
             self._log_error(task, TaskError("WORKER_LOST", message))
         self._enqueue(task)
 
-    def _fail(self, task: NodeTask, code: str, message: str, call: Call) -> None:
-        error = TaskError(code, message)
+    def _time_out(self, task: NodeTask, code: str, message: str, call: Call) -> None:
+        """Fail a node task that has waited too long, for a worker or for something else; no attempt follows."""
+        error, policy = TaskError(code, message), self._node(task).retry
+        if policy and policy.attempts > 1:
+            error = replace(error, final=f"{code} is not retried")
+            self._bury(task, error)
+        self._fail(task, error, call)
+
+    def _fail(self, task: NodeTask, error: TaskError, call: Call) -> None:
         self._log_error(task, error)
         self._finish(replace(self._release(task), nonce="", error=error), NodeTaskStatus.FAILED, "", call)
 

@@ -202,11 +202,11 @@ class MemoryShard(
             task = self._dequeue(task)
             if time_is_over:
                 message = f"no attempt succeeded within the total time of {duration_text(node.total_ms)}"
-                self._fail(task, "TOTAL_TIMEOUT", message, call)
+                self._time_out(task, "TOTAL_TIMEOUT", message, call)
             else:
                 limit = duration_text(node.schedule_to_start_ms)
                 message = f'no worker that offers "{node.node_type}" took it within {limit}'
-                self._fail(task, "START_TIMEOUT", message, call)
+                self._time_out(task, "START_TIMEOUT", message, call)
 
     async def reopen(self) -> Effects:
         call = Call()

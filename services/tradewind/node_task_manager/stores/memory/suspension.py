@@ -119,7 +119,7 @@ class MemorySuspension(MemoryFanOut):
             self._abandon(task)
             self._end_total_time(task, call)
         elif wait.late_error:
-            self._fail(task, "WAIT_TIMEOUT", wait.late_error, call)
+            self._time_out(task, "WAIT_TIMEOUT", wait.late_error, call)
         else:
             handle, value = wait.late or (wait.completes, "null")
             self._resume(
@@ -129,7 +129,7 @@ class MemorySuspension(MemoryFanOut):
     def _end_total_time(self, task: NodeTask, call: Call) -> None:
         """Fail a node task whose total time ended while it waited, but not in a queue."""
         limit = duration_text(self._node(task).total_ms)
-        self._fail(task, "TOTAL_TIMEOUT", f"it was still waiting when the total time of {limit} ended", call)
+        self._time_out(task, "TOTAL_TIMEOUT", f"it was still waiting when the total time of {limit} ended", call)
 
     def _passed_value(self, task: NodeTask) -> str:
         """Return the value of the first live edge into a node, or null."""
