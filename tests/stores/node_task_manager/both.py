@@ -17,7 +17,7 @@ from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
-from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.task_event import TaskEvent
 from tradewind.node_task_manager.ports.events import FIRST, Event, NewEvent, SubFlowEvent
 from tradewind.node_task_manager.ports.work import Assignment, Effects
@@ -66,6 +66,8 @@ class BothStores:
     """Until when node tasks must not begin again, as Redis last reported."""
     begun: list[tuple[int, str]] = field(default_factory=list)
     """When attempts of nodes with a retry policy began, and of which flow."""
+    sub_flows: set[tuple[str, int, int]] = field(default_factory=set)
+    """The attempts among them that wait for a cycle of another flow."""
     granted: list[tuple[int, str]] = field(default_factory=list)
     """When further attempts were granted, and of which flow, as far as the tests saw it."""
     positions: dict[str, list[str]] = field(default_factory=dict)
@@ -181,11 +183,18 @@ class BothStores:
                 if self.waits.get(task.task_id) != task.retry_at != task.postponed:
                     self._grant(_flow_of(task.task_id))
                 self.waits[task.task_id] = task.retry_at
+            elif task is not None and task.wait is not None and task.wait.flow_id:
+                began, retry = (task.task_id, task.started_at, task.attempt), self._node(task).retry
+                if retry and retry.attempts > 1 and began not in self.sub_flows:
+                    self.sub_flows.add(began)
+                    self.begun.append((self.clock(), _flow_of(task.task_id)))
+
+    def _node(self, task: NodeTask) -> PlanNode:
+        run = self.runs[run_of(task.task_id)]
+        return self.plans[dict(run.components)[task.component_id]].nodes[task.index]
 
     def _is_mapped(self, task: NodeTask) -> bool:
-        name = TaskName.parse(task.task_id)
-        plan = self.plans[dict(self.runs[str(name.run)].components)[task.component_id]]
-        return name.item < 0 and plan.nodes[task.index].fan_out is not None
+        return TaskName.parse(task.task_id).item < 0 and self._node(task).fan_out is not None
 
     async def _ids(self) -> list[str]:
         """Return all node tasks, including those of items that have not begun."""

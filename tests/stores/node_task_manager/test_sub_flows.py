@@ -86,6 +86,15 @@ async def test_failed_sub_flow_is_retried_with_a_new_cycle(bench: Bench) -> None
     assert (await bench.statuses(AGAIN))["z"] == "skipped"
 
 
+async def test_attempts_of_sub_flow_nodes_raise_the_retry_budget(bench: Bench) -> None:
+    nodes = tuple(replace(AGAIN.nodes[0], node_id=f"n{at}") for at in range(100))
+    plan = Plan("many", nodes, ())
+    await bench.submit(plan)
+    await report(bench, *(replace(FAILED, task_id=f"flow:0:0:n{at}") for at in range(30)))
+    statuses = list((await bench.statuses(plan)).values())
+    assert (statuses.count("pending"), statuses.count("failed")) == (20, 10)
+
+
 async def test_final_failure_report_is_not_retried(bench: Bench) -> None:
     await bench.submit(AGAIN)
     assert await report(bench, replace(FAILED, child="", final=True)) == [""]

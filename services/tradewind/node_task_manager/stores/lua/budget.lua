@@ -1,4 +1,4 @@
---!include suspension
+--!include ad_hoc
 -- The retry budget of a flow: how many further attempts it may have depends on how many attempts began, counted in
 -- buckets of five seconds over the current one and the minute before it. Only nodes with a retry policy are counted, and
 -- no attempts after a time that the node itself asked for. Runs outside any flow have no budget.

@@ -1,4 +1,4 @@
---!include budget
+--!include suspension
 -- Retries: after a failed attempt a node task waits in `delayed` until the next one is due, then it is queued.
 local retries = {}
 do

@@ -1,3 +1,4 @@
+--!include budget
 --!include dead_letters
 --!include fan_out
 --!include clocks
@@ -148,6 +149,7 @@ do
       set_state(record, 'attempt', (record.attempt or 0) + 1)
       set_state(record, 'nonce', '')
       note(record, 'child', '')
+      if entry.retry then retry_budget.count(comp) end
       notify_scheduler(record, comp, '')
     end
     suspension.begin(record, comp, wait)

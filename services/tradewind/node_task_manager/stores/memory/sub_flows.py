@@ -48,6 +48,7 @@ class MemorySubFlows(MemorySuspension):
     def _wait(self, task: NodeTask, wait: Wait) -> NodeTask:
         if wait.flow_id:
             task = replace(task, attempt=task.attempt + 1, nonce="", child="")
+            self._count_attempt(task)
             self._notify_scheduler(task, "")
         return super()._wait(task, wait)
 
