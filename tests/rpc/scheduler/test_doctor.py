@@ -33,6 +33,16 @@ async def test_doctor_restores_a_lost_trigger(scheduler: Client, peers: Peers) -
     await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved again")
 
 
+async def test_doctor_replaces_a_trigger_of_a_later_version_than_the_record(scheduler: Client, peers: Peers) -> None:
+    """As after a restore of the scheduler's store from an earlier moment than the trigger service's."""
+    await start_flow(scheduler, peers)
+    later = peers.triggers.epochs["f"] + 1
+    peers.triggers.triggers["f"].epoch = peers.triggers.epochs["f"] = later
+    assert await run_doctor(scheduler, mend=True) == [("running-without-trigger", "f", True)]
+    await until(lambda: peers.triggers.triggers["f"].epoch > later, "the trigger is saved again")
+    assert await run_doctor(scheduler) == []
+
+
 async def test_trigger_lost_by_the_trigger_service_alone_is_restored_without_the_doctor(
     start: Start, peers: Peers
 ) -> None:

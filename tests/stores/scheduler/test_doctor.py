@@ -224,7 +224,7 @@ async def test_forgotten_deletion_is_resumed(ward: Ward) -> None:
     assert (await ward.stores.outbox.check([partition_of("f")], 10))[partition_of("f")].due == ("f",)
 
 
-@pytest.mark.parametrize("epoch", [None, 1])
+@pytest.mark.parametrize("epoch", [None, 1, FOREVER])
 async def test_running_flow_without_current_trigger_returns_to_the_outbox(ward: Ward, epoch: int | None) -> None:
     await started(ward)
     if epoch is None:
@@ -235,6 +235,17 @@ async def test_running_flow_without_current_trigger_returns_to_the_outbox(ward: 
     await ward.found(mend=True)
     assert (await ward.stores.outbox.check([partition_of("f")], 10))[partition_of("f")].due == ("f",)
     # Work in progress is no finding.
+    assert await ward.found() == []
+
+
+async def test_trigger_changed_while_the_doctor_looks_is_no_finding(ward: Ward) -> None:
+    @dataclass
+    class Changing(Peers):
+        async def epoch_of(self, flow_id: str) -> int | None:
+            return await ward.stores.flows.raise_schedule_epoch(flow_id)
+
+    await started(ward)
+    ward.peers = Changing()
     assert await ward.found() == []
 
 

@@ -175,3 +175,14 @@ def test_triggers_of_an_earlier_schedule_are_sent_again_and_those_of_gone_flows_
     scene = play(scenario, Triggers({"f0": 4, "f1": 4, "f2": 4, "ended": 5}))
     assert scene.records.added == ["f0", "f1"]
     assert scene.triggers.removed == [("f2", 5)]
+
+
+def test_trigger_that_was_told_of_under_a_later_epoch_than_the_records_is_sent_again() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.tell(range(1), epoch=6)
+        scene.tell(range(1, 3))
+        scene.restore.suspect()
+        await asyncio.sleep(1)
+
+    scene = play(scenario, Triggers({"f0": 6, "f1": 6, "f2": 5}))
+    assert scene.records.added == ["f0"], "f1 is being changed by somebody else"

@@ -97,12 +97,24 @@ class CheckPeers:
             except PeerUnavailable:
                 return found
             for (flow_id, epoch, _), known in zip(chunk, epochs, strict=True):
-                if known is None or known < epoch:
-                    problem = (
-                        "the trigger service has no trigger for it" if known is None else "its trigger is out of date"
-                    )
-                    found.append(Finding("running-without-trigger", flow_id, f"it is running, but {problem}"))
+                if known is None:
+                    problem = "the trigger service has no trigger for it"
+                elif known < epoch:
+                    problem = "its trigger is out of date"
+                elif known > epoch and await self._is_behind(flow_id, known):
+                    problem = "its trigger is of a later version than the record"
+                else:
+                    continue
+                found.append(Finding("running-without-trigger", flow_id, f"it is running, but {problem}"))
         return found
+
+    async def _is_behind(self, flow_id: str, epoch: int) -> bool:
+        """Say whether a flow's record, read after the epoch of its trigger, still has a lower one.
+
+        A change that is under way does not explain that: the trigger service is told of it later.
+        """
+        (flow,) = await self._stores.flows.find([flow_id])
+        return flow is not None and flow.schedule_epoch < epoch
 
     async def _unknown_runs(self, states: Sequence[ChainState]) -> list[Finding]:
         if not states:

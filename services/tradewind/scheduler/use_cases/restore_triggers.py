@@ -80,7 +80,7 @@ class RestoreTriggers:
                 if epoch is not None and epoch <= told:
                     await self._remove(flow_id, told)
                     lost.append(flow_id)
-            elif _is_wrong(flow, epoch):
+            elif _is_wrong(flow, epoch, told):
                 await self._outbox.add(flow_id)
                 self._wake(Work.OUTBOX, flow_id, 0)
                 lost.append(flow_id)
@@ -94,9 +94,11 @@ class RestoreTriggers:
             _log.debug("flow_registered_again", flow_id=flow_id)
 
 
-def _is_wrong(flow: FlowRecord, epoch: int | None) -> bool:
+def _is_wrong(flow: FlowRecord, epoch: int | None, told: int) -> bool:
     """Say whether this epoch of a flow's trigger, None without one, does not follow from its record.
 
-    A trigger that has ended by itself stays known under the last epoch.
+    A trigger that has ended by itself stays known under the last epoch. One above `told` is that of a later change.
     """
-    return flow.has_trigger if epoch is None else epoch < flow.schedule_epoch
+    if epoch is None:
+        return flow.has_trigger
+    return epoch < flow.schedule_epoch or flow.schedule_epoch < epoch <= told
