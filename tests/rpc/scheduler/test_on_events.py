@@ -20,6 +20,7 @@ from tradewind.api.trigger.v1 import trigger_service_pb2 as trigger_pb2_service
 from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as trigger_grpc
 from tradewind.server.bootstrap import Server
 from tradewind.server.channels import open_channel
+from tradewind.server.partitions import partition_of
 from tradewind.trigger.app import TriggerService
 from tradewind.trigger.settings import TriggerSettings
 
@@ -300,3 +301,18 @@ async def test_doctor_restores_the_lost_trigger_of_a_flow_on_events(stage: Stage
 
     await until(is_back, "the trigger is back")
     await stage.wait_for_firings([("found", "fired", 1), ("first", "fired", 0)])
+
+
+async def test_doctor_lets_a_flow_on_events_listen_again(stage: Stage, embedded: RedisServer) -> None:
+    await stage.register("f", ON_PRICE, overlap=flow_pb2.OVERLAP_POLICY_ALLOW)
+    await stage.start()
+    # As above.
+    await stage.publish("first")
+    await stage.wait_for_firings([("first", "fired", 0)])
+    await embedded.connect().delete(f"trading_flow:{{t{partition_of('f')}}}:events:price")
+    assert (await stage.publish("lost")).matched == 0
+    assert await run_doctor(stage.scheduler, mend=True) == [("running-without-trigger", "f", True)]
+    await until(stage.listens, "the trigger service listens for it again")
+    await stage.publish("found")
+    await stage.wait_for_firings([("found", "fired", 1), ("first", "fired", 0)])
+    assert await run_doctor(stage.scheduler) == []

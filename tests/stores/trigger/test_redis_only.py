@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,22 @@ async def test_sweep_removes_and_counts_orphaned_entries_and_restores_missing_on
     counts = await redis_bench.queues.counts(PARTITION, "q")
     assert (counts.orphans, counts.scheduled, counts.claimed, counts.triggers) == (2, 3, 0, 6)
     assert sorted(one.trigger_id for one in await redis_bench.queues.listeners("tick")) == ["listens", "paused"]
+
+
+@pytest.mark.parametrize("queue", ["", "q"])
+async def test_trigger_lost_from_the_listeners_of_its_event_listens_again_when_it_is_saved_again(
+    redis_bench: Bench, client: Client, queue: str
+) -> None:
+    store, draft = redis_bench.store.of_queue(queue), TriggerDraft("t", "f", Schedule(OnEvent("tick", EventFilter(""))))
+    saved = await store.save(PARTITION, draft)
+    assert await store.find(PARTITION, "t") == saved
+    await client.delete(KEYS.event(PARTITION, "tick"))
+
+    assert await store.find(PARTITION, "t") == (saved if queue else None), "the doctor looks through queues"
+
+    again = await store.save(PARTITION, draft)
+    assert again == replace(saved, revision=saved.revision + 1) == await store.find(PARTITION, "t")
+    assert [one.trigger_id for one in await redis_bench.queues.listeners("tick")] == ["t"]
 
 
 async def sweep_queue(bench: Bench, queue: str) -> None:

@@ -50,7 +50,10 @@ class TriggerStore(Protocol):
         ...
 
     async def find(self, partition: int, trigger_id: str) -> Trigger | None:
-        """Return the trigger, or None when there is none or its retention has passed."""
+        """Return the trigger, or None when there is none or its retention has passed.
+
+        A flow's trigger that has been lost from those that receive events is none, until it is saved again.
+        """
         ...
 
     async def page_scheduled(self, partition: int, up_to_ms: int | None, after: Position | None, limit: int) -> Page:

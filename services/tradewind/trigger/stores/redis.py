@@ -119,8 +119,13 @@ class RedisTriggerStore:
         return reply.removed
 
     async def find(self, partition: int, trigger_id: str) -> Trigger | None:
-        keys = [self._keys.trigger(partition, trigger_id)]
-        found = await self._finds.submit((keys, {"now_ms": self.clock(), "id": trigger_id}))
+        args = {
+            "now_ms": self.clock(),
+            "id": trigger_id,
+            "queue": self.queue,
+            "events": self._keys.event(partition, ""),
+        }
+        found = await self._finds.submit(([self._keys.trigger(partition, trigger_id)], args))
         return found[0].trigger() if found else None
 
     async def page_scheduled(self, partition: int, up_to_ms: int | None, after: Position | None, limit: int) -> Page:

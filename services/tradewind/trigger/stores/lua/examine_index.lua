@@ -20,8 +20,7 @@ local function examine(t, subject)
     found('claim-without-lease', subject, 'it is claimed by a receiver, but its lease would never lapse', function()
       redis.call('ZADD', KEYS[3], now_ms, t.id)
     end)
-  elseif t.event ~= '' and (t.status == 'waiting' or t.status == 'paused')
-    and redis.call('HEXISTS', args.events .. t.event, args.queue .. '/' .. t.id) == 0 then
+  elseif not listens(t) then
     found('trigger-not-listening', subject, 'it waits for events, but is not listed as a listener', function()
       redis.call('HSET', args.events .. t.event, args.queue .. '/' .. t.id, t.spec)
     end)

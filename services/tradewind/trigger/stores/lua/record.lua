@@ -29,6 +29,13 @@ local function reply(t)
   }
 end
 
+-- Whether a trigger is among those that receive its events, unless it waits for none. Uses args: events (beginning of
+-- keys), queue.
+local function listens(t)
+  return t.event == '' or (t.status ~= 'waiting' and t.status ~= 'paused')
+    or redis.call('HEXISTS', args.events .. t.event, args.queue .. '/' .. t.id) == 1
+end
+
 -- The approximate size of a record in bytes.
 local function size_of(t)
   return #t.payload + #t.spec + #t.error + #t.note

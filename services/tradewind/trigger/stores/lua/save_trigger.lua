@@ -17,7 +17,7 @@ if known and args.epoch < known then
 end
 
 local same_schedule = t and t.interval == args.interval and t.anchor == args.anchor and t.spec == args.spec
-if same_schedule and t.epoch == args.epoch then
+if same_schedule and t.epoch == args.epoch and listens(t) then
   -- A claim stays valid: neither the schedule nor the epoch has changed.
   if t.partition_key ~= args.partition_key or t.payload ~= args.payload then
     t.partition_key, t.payload, t.revision = args.partition_key, args.payload, t.revision + 1
