@@ -1,5 +1,8 @@
 """`tradewind backup`: copying a store while it runs, checking the copies, and restoring one."""
 
+import signal
+import sys
+import threading
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.failures import WRONG_INPUT, fail
+from tradewind.cli.failures import TERMINATED, WRONG_INPUT, fail
 from tradewind.cli.parameters import Output
 from tradewind.cli.screen import Format, counted
 from tradewind.cli.session import Session, asynchronous, blocking
@@ -72,6 +75,9 @@ async def create(
     from tradewind.server.redis.snapshot import SnapshotError
     from tradewind.tls import StoreTlsFiles
 
+    # Python may set signal handlers in its main thread only.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     now = datetime.now(UTC)
     try:
         if data is not None:

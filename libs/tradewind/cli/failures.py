@@ -15,6 +15,7 @@ WRONG_INPUT = 2
 UNREACHABLE = 3
 """A server cannot be reached."""
 INTERRUPTED = 130
+TERMINATED = 143
 
 _LOG_IN = "log in with a token: tradewind login; an admin can create one: tradewind token create"
 

@@ -2,8 +2,13 @@
 
 import asyncio
 import contextlib
+import os
 import re
 import shutil
+import signal
+import socket
+import sys
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -191,6 +196,34 @@ def test_remove_old_keeps_the_newest_backups(copied: backups.Backup, tmp_path: P
     assert backups.list_backups(target) == later
     assert backups.find_backup(target) == later[-1]
     assert backups.remove_old(target, 0, later[-1]) == []
+
+
+def test_unfinished_backup_is_removed_a_day_after_its_last_change(copied: backups.Backup, tmp_path: Path) -> None:
+    abandoned, busy = (tmp_path / "backups" / f"2026112{day}T031700.000000Z.part" for day in (0, 1))
+    for directory in (abandoned, busy):
+        directory.mkdir()
+        (directory / "dump.rdb").touch()
+    hours_ago_25 = time.time() - 25 * 3600
+    for path in (abandoned / "dump.rdb", abandoned, busy):
+        os.utime(path, (hours_ago_25, hours_ago_25))
+
+    assert backups.remove_old(tmp_path / "backups", 0, copied) == []
+
+    assert not abandoned.exists()
+    assert busy.exists()
+    assert copied.path.exists()
+
+
+async def test_terminated_backup_leaves_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "backups"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        command = (sys.executable, "-m", "tradewind.cli", "backup", "create", str(target), "--store", url)
+        process = await asyncio.create_subprocess_exec(*command)
+        await until(lambda: any(target.glob("*.part")), "the backup has begun")
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 143
+    assert list(target.iterdir()) == []
 
 
 def test_backup_dated_in_the_future_prevents_removal_of_old_ones(copied: backups.Backup, tmp_path: Path) -> None:

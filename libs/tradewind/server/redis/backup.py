@@ -8,8 +8,9 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +26,9 @@ APPEND_ONLY = "appendonlydir"
 MANIFEST = "appendonly.aof.manifest"
 STACK = "stack.json"
 _RECORD = "backup.json"
+_UNFINISHED = ".part"
 _ATTEMPTS = 20
+_DAY_S = 24 * 3600
 
 
 class BackupError(Exception):
@@ -97,8 +100,13 @@ def broken_backups(target: Path) -> list[str]:
 def remove_old(target: Path, keep: int, taken: Backup) -> list[Path]:
     """Remove all but the newest `keep` backups below a directory; return the removed ones.
 
-    Raises BackupError, and removes none, unless the backup just `taken` is the newest.
+    What a killed process left unfinished goes as well, a day after its last change. Raises BackupError, and removes no
+    backup, unless the backup just `taken` is the newest.
     """
+    for path in target.glob(f"*{_UNFINISHED}"):
+        with suppress(FileNotFoundError):  # Somebody else may finish or remove it meanwhile.
+            if max(each.stat().st_mtime for each in (path, *path.rglob("*"))) < time.time() - _DAY_S:
+                shutil.rmtree(path)
     found = list_backups(target) if keep > 0 else []
     if found and found[-1] != taken:
         raise BackupError(
@@ -145,7 +153,7 @@ def check(backup: Backup) -> None:
 def _read_backups(target: Path) -> tuple[list[Backup], list[str]]:
     found, broken = list[Backup](), list[str]()
     for path in sorted(target.glob(f"*/{_RECORD}")):
-        if path.parent.suffix == ".part":
+        if path.parent.suffix == _UNFINISHED:
             continue
         try:
             found.append(read_backup(path.parent))
@@ -178,7 +186,7 @@ def _copy_files(source: Path, target: Path) -> bool:
 def _new_backup(target: Path, kind: Kind, now: datetime) -> Iterator[Path]:
     """Yield a directory that gets its `backup.json` and its final name at the end; an exception removes it."""
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
-    directory = target / f"{_directory_name(now)}.part"
+    directory = target / f"{_directory_name(now)}{_UNFINISHED}"
     directory.mkdir(mode=0o700)
     try:
         yield directory
