@@ -198,6 +198,22 @@ def test_remove_old_keeps_the_newest_backups(copied: backups.Backup, tmp_path: P
     assert backups.remove_old(target, 0, later[-1]) == []
 
 
+def test_settings_of_replaced_data_are_set_aside_with_them(copied: backups.Backup, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / backups.STACK).write_text("4 shards")
+    aside = restore(copied, data, replace=True)
+    assert aside is not None
+    assert (aside / backups.STACK).read_text() == "4 shards"
+    assert not (data / backups.STACK).exists()
+
+    (copied.path / backups.STACK).write_text("1 shard")
+    (data / backups.STACK).write_text("2 shards")
+    aside = restore(copied, data, replace=True)
+    assert aside is not None
+    assert (aside / backups.STACK).read_text() == "2 shards"
+    assert (data / backups.STACK).read_text() == "1 shard"
+
+
 def test_unfinished_backup_is_removed_a_day_after_its_last_change(copied: backups.Backup, tmp_path: Path) -> None:
     abandoned, busy = (tmp_path / "backups" / f"2026112{day}T031700.000000Z.part" for day in (0, 1))
     for directory in (abandoned, busy):

@@ -37,8 +37,9 @@ def restore(
         if not replace:
             raise BackupError(f"{data} holds data: choose an empty directory, or ask to replace the data (--replace)")
         aside = Path(tempfile.mkdtemp(prefix="replaced-", dir=data))
-        for path in existing:
-            path.rename(aside / path.name)
+        for path in (*existing, data / STACK):
+            if path.exists():
+                path.rename(aside / path.name)
     if backup.kind == "append-only":
         shutil.copytree(backup.path / APPEND_ONLY, data / APPEND_ONLY)
         if (backup.path / STACK).exists():
