@@ -19,7 +19,13 @@ GRAPH = {"nodes": [{"id": "a", "type": "t"}], "edges": []}
         ({"interval": 60}, {"interval": 5, "overlap": "allow"}, ["overlap"], {"interval": 60, "overlap": "allow"}),
         ({"interval": 60, "overlap": "allow", "timeout": 9}, {}, ["overlap"], {"interval": 60, "timeout": 9}),
         ({"interval": 60}, {"schedule": {"cron": "* * * * *"}}, ["schedule"], {"schedule": {"cron": "* * * * *"}}),
-        ({"schedule": {"cron": "* * * * *"}}, {"interval": 5}, ["interval"], {"interval": 5}),
+        ({"schedule": {"cron": "* * * * *"}}, {"interval": 5}, ["interval"], {"schedule": {"interval": 5}}),
+        (
+            {"schedule": {"interval": 60, "jitter": 5, "end": "2030-01-01T00:00:00Z"}},
+            {"interval": 5},
+            ["interval"],
+            {"schedule": {"interval": 5, "jitter": 5, "end": "2030-01-01T00:00:00Z"}},
+        ),
         ({"schedule": {"interval": 60, "jitter": 5}}, {}, ["interval"], {"schedule": {"jitter": 5}}),
         ({"schedule": {"interval": 60}, "timeout": 9}, {}, ["timeout"], {"schedule": {"interval": 60}}),
         (

@@ -35,9 +35,12 @@ def check_mask(paths: Sequence[str], faults: FaultList) -> None:
 def updated(weather: Mapping[str, Any], given: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
     """Return a flow in Weather Syntax with the fields at `paths` taken from `given`, absent ones at their defaults.
 
-    An interval replaces a schedule, and the other way round. In the same way, each of the fields that say when cycles
-    begin replaces the others. The result has yet to be read and checked.
+    A schedule replaces an interval; beside a schedule, the interval is one of its fields. Each of the fields that say
+    when cycles begin replaces the others. The result has yet to be read and checked.
     """
+    if "interval" in paths and "schedule" not in paths and weather.get("schedule") is not None:
+        paths = [_SCHEDULE + path if path == "interval" else path for path in paths]
+        given = {**given, "schedule": {**(given.get("schedule") or {}), "interval": given.get("interval")}}
     changed = dict(weather)
     fields = [path.removeprefix(_SCHEDULE) for path in paths if path.startswith(_SCHEDULE)]
     for path in paths:
@@ -45,8 +48,6 @@ def updated(weather: Mapping[str, Any], given: Mapping[str, Any], paths: Sequenc
             continue
         changed.pop(path, None)
         if given.get(path) is None:
-            if path == "interval" and changed.get("schedule") is not None:
-                changed["schedule"] = _without(changed["schedule"], ["interval"])
             continue
         changed[path] = given[path]
         replaced = {"interval": "schedule", "schedule": "interval"}.get(path)

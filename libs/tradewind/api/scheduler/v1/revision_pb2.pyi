@@ -551,7 +551,7 @@ class UpdateFlowRequest(_message.Message):
     def update_mask(self) -> _field_mask_pb2.FieldMask:
         """The fields to take from `spec`, at least one: interval, schedule or one of its fields such as schedule.jitter,
         overlap, failure_policy, timeout, keep_cycles, keep_for, max_running, pause_after_failures, labels (all of them),
-        description. An interval replaces a schedule, and the other way round.
+        description. A schedule replaces an interval. Beside a schedule, interval means schedule.interval.
         """
 
     def __init__(
