@@ -1,5 +1,6 @@
 """A stack that asks who calls: users among themselves, workers, streams, and the cost of asking."""
 
+import asyncio
 import stat
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from tradewind.access.stores.redis import RedisSessions
 from tradewind.api.keda.v1 import external_scaler_pb2
 from tradewind.api.keda.v1.external_scaler_pb2_grpc import ExternalScalerStub
 from tradewind.client import Client, NewToken, NotFound, PermissionDenied, Role, Unauthenticated
+from tradewind.flow import Flow
 from tradewind.server.access.tokens import digest_of
 from tradewind.server.channels import open_channel
 from tradewind.server.partitions import partition_of
@@ -85,6 +87,35 @@ async def test_users_reach_only_their_own_flows_and_tasks(guarded: Standalone, a
             await ann.get_config()
         with pytest.raises(PermissionDenied):
             await ann.set_user("ann", Role.ADMIN)
+
+
+async def test_watches_and_waits_of_a_user_end_when_their_flow_is_given_to_another(
+    guarded: Standalone, admin: Client
+) -> None:
+    tokens = {name: (await admin.create_token(name, role=Role.USER)).token for name in ("ann", "bob")}
+    flow = Flow("lent", "1d")
+    flow.node("n", "nobody_has_this")
+    async with (
+        Client(guarded.address, token=tokens["ann"]) as ann,
+        Client(guarded.address, token=tokens["bob"]) as bob,
+        Client(guarded.address, token=guarded.new_admin_token, user_id="bob") as giver,
+    ):
+        await ann.register_flow("lent", flow)
+        cycle = await ann.run_flow("lent")
+        wait = asyncio.create_task(cycle.wait(30))
+        watches = [client.watch_flows("lent") for client in (ann, admin)]
+        assert [(await anext(watch)).status for watch in watches] == ["running", "running"]
+
+        await giver.register_flow("lent", flow)
+        await bob.cycle("lent", 0).stop()
+
+        for call in (anext(watches[0]), wait):
+            with pytest.raises(PermissionDenied):
+                await call
+        assert [record.ended async for record in admin.watch_cycle("lent", 0)][-1]
+        assert (await anext(watches[1])).flow_id == "lent"
+        for watch in watches:
+            await watch.aclose()
 
 
 async def test_tasks_and_batches_of_another_user_are_not_found_by_any_call(guarded: Standalone, admin: Client) -> None:

@@ -1,6 +1,7 @@
 """The part of SchedulerService for single cycles: waiting for them, running them again, stopping them."""
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunOptions
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
-from tradewind.server.access.identity import request_owner
+from tradewind.server.access.identity import is_restricted, request_owner, require_own
 from tradewind.server.identifiers import require_identifiers
 from tradewind.server.telemetry import current_traceparent
 
@@ -46,6 +47,7 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
         state = await self.read.cycle(*which)
         if wait_s > 0:
             state = await self.await_ends.end_of(state, wait_s)
+            await self._require_still_own({request.flow_id})
         response = pb2.GetCycleResponse(cycle=cycle_mapping.cycle(state))
         if request.include_outputs:
             await self._add_outputs(response, state, await self.definitions.of_run(state))
@@ -60,6 +62,11 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
         if reran.planned is not None:
             response.warnings.extend(await self.unused_inputs(reran.planned, request.inputs_json))
         return response
+
+    async def _require_still_own(self, flow_ids: Collection[str]) -> None:
+        """Refuse to go on with a call whose flows have changed hands since it was let in. Raises PermissionDenied."""
+        if is_restricted():
+            require_own(await self.read.owners(flow_ids))
 
     async def _add_outputs(
         self, response: run_results.WithOutputs, state: ChainState, planned: PlannedFlow | None

@@ -174,6 +174,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
         )
         cycle = request.cycle if request.HasField("cycle") else None
         async for states in self.watch(list(request.flow_ids), cycle, after):
+            await self._require_still_own({state.name.flow_id for state in states})
             yield pb2.WatchFlowResponse(events=[watch_mapping.event(state) for state in states])
 
     async def ExplainFlow(
