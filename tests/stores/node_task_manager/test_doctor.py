@@ -12,8 +12,8 @@ from tests.servers import RedisServer, RedisServers
 from tests.stores.node_task_manager.doctors import findings
 from tests.stores.node_task_manager.invariants import check_invariants
 from tests.stores.node_task_manager.raw_keys import BASE, packed_state
-from tests.stores.node_task_manager.shards import LIMITS, Bench, RedisShard, plan_of, redis_shard
-from tradewind.node_task_manager.domain.component import RunSubmission
+from tests.stores.node_task_manager.shards import LIMITS, Bench, RedisShard, only_component, plan_of, redis_shard
+from tradewind.node_task_manager.domain.component import ComponentStatus, RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.retry import RetryPolicy
@@ -296,6 +296,24 @@ async def test_doctor_reports_an_unmendable_finding_each_time(ward: Ward) -> Non
     for _ in range(2):
         found = await findings(ward.redis, mend=True)
         assert ("plan-missing", PLAN.digest, False) in [(each.check, each.subject, each.mended) for each in found]
+
+
+async def test_what_is_left_of_a_lost_plan_does_not_pass_for_it(ward: Ward) -> None:
+    await queued(ward)
+    await ward.do("DEL", f"plan:{PLAN.digest}")
+    await ward.do("HSET", f"plan:{PLAN.digest}", "open", -1)
+    assert ("plan-missing", PLAN.digest) in await ward.found()
+
+
+async def test_end_of_a_run_leaves_nothing_in_place_of_its_lost_plan(ward: Ward) -> None:
+    plan = plan_of("a", digest="lost")
+    await ward.submit(plan)
+    (taken,) = await ward.take()
+    await ward.do("DEL", f"plan:{plan.digest}")
+    # The store still knows the node, from when it was claimed.
+    assert await ward.complete(taken) == ""
+    assert (await only_component(ward)).status is ComponentStatus.FINISHED
+    assert await ward.admin.execute_command("EXISTS", f"{BASE}plan:{plan.digest}") == 0
 
 
 async def test_doctor_changes_nothing_without_mend(ward: Ward) -> None:

@@ -38,6 +38,17 @@ async def test_doctor_accepts_runs_that_are_being_removed(bench: Bench) -> None:
     assert await findings(bench.shard) == []
 
 
+async def test_runs_are_removed_although_only_a_count_is_left_of_their_plan(
+    bench: Bench, redis_server: RedisServer
+) -> None:
+    store, plan = redis_server.connect(), f"{BASE}plan:{PLAN.digest}"
+    await store.execute_command("DEL", plan)
+    await store.execute_command("HSET", plan, "open", -1)
+    await clean(bench)
+    assert await store.execute_command("LLEN", BASE + "walks") == 0
+    await store.execute_command("DEL", plan)
+
+
 async def test_purge_removes_runs_that_are_already_being_removed(bench: Bench, redis_server: RedisServer) -> None:
     while not (await bench.shard.purge("flow")).done:
         pass

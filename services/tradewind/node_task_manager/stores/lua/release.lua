@@ -362,6 +362,7 @@ end
 
 -- Gives a plan its time to live when no open component uses it; a plan outside flows expires soon after its run.
 local function close_plan(plan, count, ad_hoc)
+  if not plan_exists(plan) then return end
   if call('HINCRBY', base .. 'plan:' .. plan, 'open', -count) <= 0 then
     local ttl = ad_hoc and limits.retention + limits.tombstone or limits.plan_retention
     call('PEXPIRE', base .. 'plan:' .. plan, ttl)
