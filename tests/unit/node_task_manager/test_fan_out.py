@@ -46,7 +46,7 @@ async def run(bench: Bench, of: Plan, value: str, *, failing: tuple[str, ...] = 
             kind, error = OutcomeKind.COMPLETED, None
             if ready.node.node_id == "map" and item in failing:
                 kind, error = OutcomeKind.FAILED, TaskError("NODE_ERROR", f"will not have {item}", "ValueError")
-            if ready.node.node_id == "map" and size > 1:
+            if ready.node.node_id == "map" and error is None and size > 1:
                 item = json.dumps(item * size)
             outputs = (("out", item),) if error is None else ()
             outcome = Outcome(given.task_id, given.attempt, given.nonce, kind, outputs, error)
@@ -104,6 +104,15 @@ async def test_joined_results_over_the_limit_fail_the_node(bench: Bench) -> None
     assert task.error is not None
     assert task.error.code == "OUTPUT_TOO_LARGE"
     assert "return less data, or a reference to it" in task.error.message
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+async def test_errors_count_towards_the_limit_only_if_an_edge_leads_from_them(bench: Bench, wanted: bool) -> None:
+    bad = json.dumps("x" * 490)
+    some = FanOut("in", least_count=1)
+    task = await run(bench, plan(some, errors=wanted), f"[1,2{f',{bad}' * 100}]", failing=(bad,), size=500_000)
+    assert (task.error.code if task.error else "") == ("OUTPUT_TOO_LARGE" if wanted else "")
+    assert len(json.loads(dict(task.outputs).get("errors", "[]"))) == (0 if wanted else 100)
 
 
 async def test_failed_fan_out_step_is_retried_when_offered_again(bench: Bench) -> None:

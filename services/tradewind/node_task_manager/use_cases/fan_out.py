@@ -101,7 +101,8 @@ class FanOuts:
         if offer.losses or ERRORS in wanted:
             silent = [place for place, each in enumerate(emitted) if not each] if offer.losses else []
             outputs.append((ERRORS, await self._losses(ids, silent)))
-        size = sum(len(value.encode()) for _, value in outputs)
+        # A list of errors that no edge asks for must not fail the node.
+        size = sum(len(value.encode()) for handle, value in outputs if handle != ERRORS or ERRORS in wanted)
         if size > OUTPUT_BYTES:
             message = f"the joined results have {size} bytes, the limit is {OUTPUT_BYTES}"
             return _failed(offer, TaskError(TOO_LARGE, f"{message}: return less data, or a reference to it"))
