@@ -195,6 +195,22 @@ async def test_hanging_cache_delays_assignment_only_briefly(
     await bench.given(line, 1)
 
 
+@pytest.mark.parametrize("clock", [{"heartbeat_ms": 100}, {"start_to_close_ms": 100}], ids=str)
+async def test_hanging_cache_leaves_half_of_its_clocks_to_an_attempt(
+    bench: CachingBench, monkeypatch: pytest.MonkeyPatch, clock: dict[str, Any]
+) -> None:
+    bench.caches._timeout_s = 60
+
+    async def hangs(*_args: object) -> CacheLookup:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(bench.caches_store, "look_up", hangs)
+    _, line = await bench.connect()
+    await bench.run("a", **clock)
+    await bench.given(line, 1)
+
+
 async def test_node_without_cache_makes_no_cache_calls(bench: CachingBench) -> None:
     worker, line = await bench.connect()
     await bench.run("a", use=None)

@@ -71,7 +71,8 @@ class ResultCaches:
     """The caches as this process uses them.
 
     `hasten(shard, task_ids)` makes postponed node tasks ready and returns which of them are; `publish(entry,
-    filled)` tells other replicas that a result is there, or was given up. The store has `timeout_s` to answer.
+    filled)` tells other replicas that a result is there, or was given up. The store has `timeout_s` to answer, for a
+    look-up at most half of the attempt's heartbeat and time limit.
     """
 
     def __init__(
@@ -142,8 +143,10 @@ class ResultCaches:
         else:
             entry = name_of(ready, use, version)
         token = given.nonce
+        # The clocks of the attempt run already: its worker gets at least half of their time.
+        halves = [ms / 2000 for ms in (ready.node.heartbeat_ms, ready.node.start_to_close_ms) if ms]
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(min([self._timeout_s, *halves])):
                 found = await self._store.look_up(entry, token, self._flight_ms)
             outputs = msgspec.json.decode(found.result, type=Outputs) if found.result else None
         except Exception as error:
