@@ -5,7 +5,9 @@ from msgspec import structs
 from tests.stores.node_task_manager.shards import Bench, plan_of, task_of
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
+from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind, Postponed
+from tradewind.server.rates import KeyRate, Rate
 
 PLAN = plan_of("a")
 
@@ -28,6 +30,28 @@ async def test_postponed_node_task_holds_no_lease_and_returns_on_time(bench: Ben
     (again,) = await bench.take()
     assert await bench.complete(again, out="1") == ""
     assert (await task_of(bench)).failures == 0
+
+
+async def test_postponed_node_task_gives_back_what_it_took_of_the_rate_of_a_key(bench: Bench) -> None:
+    await bench.submit(plan_of("a b c d e f", rate=KeyRate("k", Rate.parse("4/m"), 2)))
+    first, second = await bench.take()
+    await bench.shard.postpone([postponed(first, 120_000)])
+    (third,) = await bench.take()
+    assert sorted(each.task_id[-1] for each in (second, third)) == ["b", "c"]
+    assert await bench.take() == []
+    # A bucket that has filled up meanwhile gets no fuller.
+    bench.clock.advance(90_000)
+    await bench.shard.postpone([postponed(second, 120_000), postponed(third, 120_000)])
+    assert len(await bench.take()) == 2
+
+
+async def test_postponed_node_task_gives_back_its_token_of_its_type(bench: Bench) -> None:
+    bench.shard.configure(SystemConfig(rates={"noop": Rate.parse("1/m")}))
+    await bench.submit(plan_of("a b"))
+    (first,) = await bench.take()
+    await bench.shard.postpone([postponed(first, 120_000)])
+    assert len(await bench.take()) == 1
+    assert await bench.take() == []
 
 
 async def test_hastened_node_task_is_ready_at_once_and_others_are_unchanged(bench: Bench) -> None:

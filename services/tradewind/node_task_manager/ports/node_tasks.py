@@ -122,9 +122,9 @@ class NodeTaskStore(Protocol):
 
     async def postpone(self, postponed: Sequence[Postponed]) -> Effects:
         """Take back node tasks that their workers never got; each is ready again when its wait or its total time is
-        over. Nothing counts against them. A node task asked to stop becomes terminated, and one whose total time is
-        over fails; one that does not hold its lease is left alone. `results`: "" for each that waits now, else
-        "lost"."""
+        over. Nothing counts against them, nor towards a rate. A node task asked to stop becomes terminated, and one
+        whose total time is over fails; one that does not hold its lease is left alone. `results`: "" for each that
+        waits now, else "lost"."""
         ...
 
     async def hasten(self, task_ids: Sequence[str]) -> Effects:

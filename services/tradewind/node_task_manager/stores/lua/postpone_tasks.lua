@@ -9,11 +9,12 @@ local function postpone(record, wait)
   release_lease(record)
   set_state(record, 'nonce', '')
   if not comp then return false end
+  local entry = node(comp.plan, record.index)
+  slots.return_tokens(entry, comp)
   if record.stop then
     finish(record, comp, 'terminated', cmsgpack.unpack(record.stop).reason)
     return false
   end
-  local entry = node(comp.plan, record.index)
   if entry.total then
     local left = tonumber(read_rest(record).total_at) - time
     if left <= 0 then

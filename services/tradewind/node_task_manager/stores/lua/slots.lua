@@ -117,6 +117,20 @@ do
     if own or limits.bounded or record.slots then take_each(record, entry, comp, own) end
   end
 
+  -- Gives back the tokens that a node task took, as it did not begin after all.
+  function slots.return_tokens(entry, comp)
+    local function give(limit, name, length)
+      full_at[name], spent[name] = math.max(time * 1000, full_at_of(name) - length), true
+      freed[limit] = (freed[limit] or 0) + 1
+    end
+    local rate = limits.type_rates and limits.type_rates[entry.type]
+    if rate then give('type:' .. entry.type, entry.type, rate[1]) end
+    if entry.pace then
+      local limit = 'pace:' .. comp.user_id .. ':' .. entry.pace
+      give(limit, slots.pace(limit, entry.pace_group))
+    end
+  end
+
   function slots.release(limit, id)
     held[limit] = slots.held(limit) - 1
     freed[limit] = (freed[limit] or 0) + 1

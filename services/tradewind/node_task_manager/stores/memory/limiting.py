@@ -129,6 +129,16 @@ class MemoryLimiting(MemoryClocks):
         self._slots.take(task.task_id, names)
         return replace(task, slots=tuple(sorted(names)))
 
+    def _return_tokens(self, task: NodeTask) -> None:
+        """Give back the tokens that a node task took, as it did not begin after all."""
+        node_type = self._node(task).node_type
+        if rate := self._config.rates.get(node_type):
+            self._full_at[node_type] = self._bucket(node_type) - rate.interval_us
+        for limit, most in self._own_limits(task):
+            if isinstance(most, KeyRate):
+                self._full_at[_bucket_of(limit)] = self._bucket(_bucket_of(limit)) - most.length_us
+                self._slots.freed[limit] += 1
+
     def _take_new_slots(self, task: NodeTask) -> NodeTask:
         """Give a running node task the slots of limits that were set after it began."""
         new = set(self._slots_of(task)) - set(task.slots)

@@ -127,7 +127,9 @@ class MemoryShard(
             task = self._tasks.get(given.task_id)
             if not holds_lease(task, given.nonce):
                 call.results.append("lost")
-            elif task.stop:
+                continue
+            self._return_tokens(task)
+            if task.stop:
                 call.results.append("lost")
                 self._finish(replace(self._release(task), nonce=""), NodeTaskStatus.TERMINATED, task.stop.reason, call)
             elif 0 < (total_at := self._private[task.task_id].total_at) <= self._clock():
