@@ -1,4 +1,5 @@
 --!include assignments
+--!include lost_plans
 --!include readmission
 --!include turns
 --!include vacancies

@@ -43,9 +43,12 @@ local function drop(id, comp)
   if not record then return end
   -- Nothing more is written of this record.
   record.sheet = {n = 0}
-  if record.status == 'pending' or record.status == 'suspended' then dequeue(record, comp) end
   if record.status == 'failed' then remove('dead_letters:' .. comp.user_id, id) end
-  if record.status == 'running' and record.worker_id then
+  if comp.planless then
+    stopping.take_out(record, mark)
+  elseif record.status == 'pending' or record.status == 'suspended' then
+    dequeue(record, comp)
+  elseif record.status == 'running' and record.worker_id then
     release_lease(record)
     stopping.add_termination(record, mark)
   elseif record.status == 'running' then
@@ -83,7 +86,13 @@ local function drop_component(run, id)
     call('HSET', key, at .. 'state', PURGED, at .. 'purged', place, at .. 'purged_items', item)
     return false
   end
-  for place = tonumber(v[2]) or 0, comp.nodes - 1 do
+  comp.planless = not stored_plans.has(comp.plan)
+  for _, record in ipairs(comp.planless and stopping.on_record(run, id) or {}) do
+    if budget <= 0 then return stop_at(0, 0) end
+    budget = budget - 1
+    drop(record.id, comp)
+  end
+  for place = comp.planless and comp.nodes or tonumber(v[2]) or 0, comp.nodes - 1 do
     if budget <= 0 then return stop_at(place, 0) end
     budget = budget - 1
     if not ids or place % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', place) end

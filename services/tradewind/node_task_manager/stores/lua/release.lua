@@ -240,6 +240,7 @@ do
   -- Work: stops the nodes of a component from a place on.
   function stopping.stop(comp, offset)
     if comp.open == 0 then return end
+    if not stored_plans.has(comp.plan) then return stopping.without_plan(comp) end
     local reason = cmsgpack.unpack(comp.stop).reason
     local ids, before
     for place = offset, comp.nodes - 1 do
@@ -348,7 +349,7 @@ end
 
 local function finish_component(comp)
   comp.status, comp.finished_at, comp.moved = 'finished', stamp, true
-  if comp.partition == NO_PARTITION then return end_ad_hoc(comp, node(comp.plan, 0).type) end
+  if comp.partition == NO_PARTITION then return end_ad_hoc(comp, comp.node_type or node(comp.plan, 0).type) end
   -- What few events have is at their end, and left out together.
   local failed, terminated, skipped, stop
   if comp.eventful then
