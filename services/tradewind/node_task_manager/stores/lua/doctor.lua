@@ -34,7 +34,7 @@ do
 
   local function has_plan(comp)
     if plans_on_record[comp.plan] == nil then
-      plans_on_record[comp.plan] = plan_exists(comp.plan)
+      plans_on_record[comp.plan] = stored_plans.has(comp.plan)
     end
     return plans_on_record[comp.plan]
   end

@@ -3,10 +3,11 @@
 
 -- Lists of a plan (ids, entries, edges out of a node) are stored in pieces of this many, as redis_plans.py writes them.
 local PIECE = 500
+local stored_plans = {}
 local use_edition, node, piece_of
 
 -- Whether a plan is on record: the store may have lost it while components use it.
-local function plan_exists(plan) return call('HEXISTS', base .. 'plan:' .. plan, 'facts') == 1 end
+function stored_plans.has(plan) return call('HEXISTS', base .. 'plan:' .. plan, 'facts') == 1 end
 
 do
   -- Kept from script to script: nodes by plan and place, one edition of each plan.

@@ -21,7 +21,7 @@ local function mark_purged(run)
   local key = base .. 'run:' .. run
   for _, id in ipairs(component_ids(run)) do
     local v = call('HMGET', key, id .. '/facts', id .. '/state')
-    if v[1] and packing.state_of(v[2]) == 'running' then close_plan(packing.facts_of(v[1]).plan, 1) end
+    if v[1] and packing.state_of(v[2]) == 'running' then stored_plans.close(packing.facts_of(v[1]).plan, 1) end
     if v[1] then call('HSET', key, id .. '/state', PURGED) end
   end
 end

@@ -362,8 +362,8 @@ local function finish_component(comp)
 end
 
 -- Gives a plan its time to live when no open component uses it; a plan outside flows expires soon after its run.
-local function close_plan(plan, count, ad_hoc)
-  if not plan_exists(plan) then return end
+function stored_plans.close(plan, count, ad_hoc)
+  if not stored_plans.has(plan) then return end
   if call('HINCRBY', base .. 'plan:' .. plan, 'open', -count) <= 0 then
     local ttl = ad_hoc and limits.retention + limits.tombstone or limits.plan_retention
     call('PEXPIRE', base .. 'plan:' .. plan, ttl)
@@ -380,6 +380,6 @@ local function settle()
     closed[comp.plan] = (closed[comp.plan] or 0) + 1
     ad_hoc[comp.plan] = comp.partition == NO_PARTITION
   end
-  for plan, count in pairs(closed) do close_plan(plan, count, ad_hoc[plan]) end
+  for plan, count in pairs(closed) do stored_plans.close(plan, count, ad_hoc[plan]) end
   finished = {}
 end

@@ -85,7 +85,7 @@ do
     if not v[2] or packing.state_of(v[1]) ~= 'finished' then return end
     local comp = packing.facts_of(v[2])
     comp.failed, comp.maps = v[3], v[4]
-    if plan_exists(comp.plan) then
+    if stored_plans.has(comp.plan) then
       local ids
       ids, place, item = some_of(run, comp, place, item)
       if #ids > 0 then drop_node_tasks(ids, comp) end
