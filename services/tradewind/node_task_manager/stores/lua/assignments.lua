@@ -83,6 +83,10 @@ do
       comp.user_id, comp.planned, close_at, waited, inputs, outside, of_run, traceparent, resumed}
   end
 
+  -- Nonces begin with these characters of the id of their run. A run that was removed may have had the same name, and the
+  -- same node tasks.
+  function assignments.tag_of(run_id) return string.sub(run_id, 1, 4) end
+
   -- Begins the next attempt of a node task in a vacancy; `own` are its own limits.
   function assignments.begin(record, entry, comp, own, vacancy)
     slots.take(record, entry, comp, own)
@@ -92,7 +96,7 @@ do
     if waited < 0 then waited = 0 end
     record.status = 'running'
     record.attempt, record.worker_id, record.started_at, record.close_at = attempt, vacancy.worker_id, started_at, close_at
-    record.nonce = tag_of(comp.run_id) .. args.nonce .. hex[place]
+    record.nonce = assignments.tag_of(comp.run_id) .. args.nonce .. hex[place]
     record.noted = true
     changed(comp, 1, record, 'running')
     if attempt > 1 then

@@ -10,7 +10,7 @@
 local function is_forgotten(record, attempt, nonce)
   if (record.attempt or 0) >= attempt or record.status == 'registered' then return false end
   local comp = component_of(record)
-  return not comp or string.find(nonce, tag_of(comp.run_id), 1, true) == 1
+  return not comp or string.find(nonce, assignments.tag_of(comp.run_id), 1, true) == 1
 end
 
 -- Returns why an outcome changes nothing, "" when it took effect before; nil when it counts.

@@ -10,7 +10,7 @@ if comp then
   local entry = node(comp.plan, record.index)
   remove('worker_tasks:' .. args.worker_id, record.id)
   set_state(record, 'worker_id', args.to)
-  set_state(record, 'nonce', tag_of(comp.run_id) .. args.nonce .. '0')
+  set_state(record, 'nonce', assignments.tag_of(comp.run_id) .. args.nonce .. '0')
   note(record, 'progress', 0)
   note(record, 'message', '')
   note(record, 'step', '')

@@ -178,10 +178,6 @@ end
 
 local function component_ids(run) return (select(2, known_run(run))) end
 
--- Nonces begin with these characters of the id of their run. A run that was removed may have had the same name, and the
--- same node tasks.
-local function tag_of(run_id) return string.sub(run_id, 1, 4) end
-
 -- Whether an attempt, named by its nonce, holds its lease.
 local function holds_lease(record, nonce) return record and record.status == 'running' and record.nonce == nonce end
 
