@@ -52,7 +52,7 @@ async def publish(
     more = f", {published.duplicates} had already fired for it" if published.duplicates else ""
     more += f", {published.dropped} dropped because too many firings wait" if published.dropped else ""
     match = "trigger matches" if published.matched == 1 else "triggers match"
-    text = f"event {published.event_id}: {published.matched} {match}, {published.fired} fired{more}"
+    became = f"{published.matched} {match}, {published.fired} fired{more}"
     if published.listeners == 0:
-        text = f'event {published.event_id}: nobody listens to "{name}"'
-    session.screen.result(output, published, text)
+        became = f'nobody listens to "{name}"'
+    session.screen.result(output, published, f"event {published.event_id}: {became}")

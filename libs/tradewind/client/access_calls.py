@@ -47,8 +47,10 @@ class AccessCalls:
 
     async def log_out(self) -> None:
         """End the session of the token that this client carries."""
-        me = await self._connection.to_access.call(self._connection.access.WhoAmI, pb.WhoAmIRequest())
-        await self.revoke_session(me.session_id)
+        to = self._connection
+        me = await to.to_access.call(to.access.WhoAmI, pb.WhoAmIRequest())
+        request = build(pb.RevokeSessionRequest, session_id=me.session_id)
+        await to.to_access.call_or_done(to.access.RevokeSession, request, NotFound, Unauthenticated)
 
     async def create_token(
         self, user_id: str = "", *, role: Role | str | None = None, label: str = "", lifetime: Seconds = 0.0

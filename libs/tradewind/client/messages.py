@@ -5,6 +5,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
 
+from tradewind.flow.values import type_with_article
+
 Built = TypeVar("Built")
 Given = ParamSpec("Given")
 
@@ -39,10 +41,9 @@ def build(kind: Callable[Given, Built], *args: Given.args, **fields: Given.kwarg
 
 def describe_value(value: object) -> str:
     """Return a value and its type, to complete a sentence: `5 is an int`."""
-    shown, name = repr(value), type(value).__name__
+    shown = repr(value)
     shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."
-    # By sound: names of types that begin with a U, such as UUID and Union, mostly sound as "you".
-    return f"{shown} is {'an' if name[:1].lower() in 'aeio' else 'a'} {name}"
+    return f"{shown} is {type_with_article(value)}"
 
 
 def _type_fault(kind: Any, name: str, value: object) -> str:

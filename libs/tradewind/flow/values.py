@@ -45,8 +45,14 @@ def json_copy(value: object, path: str, depth: int = 0) -> Any:
     if hasattr(value, "tolist"):
         return json_copy(value.tolist(), path, depth)
     hint = f'; give its isoformat(), "{value.isoformat()}"' if isinstance(value, date | time) else ""
-    kind = type(value).__name__
-    raise FlowError(f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind} is not a JSON value{hint}", path)
+    raise FlowError(f"{type_with_article(value)} is not a JSON value{hint}", path)
+
+
+def type_with_article(value: object) -> str:
+    """Return the type of a value with its article: `a Node`, `an int`."""
+    name = type(value).__name__
+    # By sound: names of types that begin with a U, such as UUID and Union, mostly sound as "you".
+    return f"{'an' if name[:1].lower() in 'aeio' else 'a'} {name}"
 
 
 def checked_text(value: str, path: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from types import ModuleType
 
 from tradewind.flow import Flow
+from tradewind.flow.values import type_with_article
 from tradewind.worker.errors import NodeLoadError, WorkerError
 from tradewind.worker.failures import error_summary
 from tradewind.worker.nodes import AnyNode, Node
@@ -47,7 +48,7 @@ def load_flow(target: str) -> Flow:
     name, _, attribute = target.partition(":")
     found = _attribute(_import(name), attribute)
     if not isinstance(found, Flow):
-        raise NodeLoadError(f"{target} is {_kind(found)}, not a Flow")
+        raise NodeLoadError(f"{target} is {type_with_article(found)}, not a Flow")
     return found
 
 
@@ -89,7 +90,7 @@ def _nodes_of(value: object, target: str) -> list[AnyNode]:
         raise NodeLoadError(
             f"{target} is a Worker, whose settings would be lost here: give its nodes instead, or run its own program"
         )
-    raise NodeLoadError(f"{target} is {_kind(value)}, not a node or a list of nodes")
+    raise NodeLoadError(f"{target} is {type_with_article(value)}, not a node or a list of nodes")
 
 
 def _without_nodes(module: ModuleType) -> str:
@@ -115,12 +116,6 @@ def _dotted(name: str) -> str:
     """Return the name of the module that a path may mean, or an example."""
     dotted = os.path.relpath(name.removesuffix(".py") or os.curdir).replace(os.sep, ".")
     return dotted if all(part.isidentifier() for part in dotted.split(".")) else "examples.nodes"
-
-
-def _kind(value: object) -> str:
-    """Return the type of a value with its article: `a Node`, `an int`."""
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def _distinct(values: Iterable[object]) -> list[AnyNode]:

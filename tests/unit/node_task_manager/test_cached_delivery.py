@@ -180,14 +180,15 @@ async def test_failed_cache_fill_does_not_block_the_next_run(bench: CachingBench
     await bench.given(line, 2)
 
 
+async def hangs(*_args: object) -> CacheLookup:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
 async def test_hanging_cache_delays_assignment_only_briefly(
     bench: CachingBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.caches._timeout_s = 0.01
-
-    async def hangs(*_args: object) -> CacheLookup:
-        await asyncio.Event().wait()
-        raise AssertionError
 
     monkeypatch.setattr(bench.caches_store, "look_up", hangs)
     _, line = await bench.connect()
@@ -200,10 +201,6 @@ async def test_hanging_cache_leaves_half_of_its_clocks_to_an_attempt(
     bench: CachingBench, monkeypatch: pytest.MonkeyPatch, clock: dict[str, Any]
 ) -> None:
     bench.caches._timeout_s = 60
-
-    async def hangs(*_args: object) -> CacheLookup:
-        await asyncio.Event().wait()
-        raise AssertionError
 
     monkeypatch.setattr(bench.caches_store, "look_up", hangs)
     _, line = await bench.connect()

@@ -50,9 +50,8 @@ def updated(weather: Mapping[str, Any], given: Mapping[str, Any], paths: Sequenc
         if given.get(path) is None:
             continue
         changed[path] = given[path]
-        replaced = {"interval": "schedule", "schedule": "interval"}.get(path)
-        if replaced is not None and replaced not in paths:
-            changed.pop(replaced, None)
+        if path == "schedule" and "interval" not in paths:
+            changed.pop("interval", None)
     if fields:
         changed["schedule"] = _with_fields(_schedule(changed), fields, given)
         changed.pop("interval", None)
