@@ -9,7 +9,7 @@ from tradewind.flow import drawing
 from tradewind.flow.cache import Cache
 from tradewind.flow.errors import FlowError
 from tradewind.flow.node import DEFAULT_OUTPUT, Handle, Node
-from tradewind.flow.node_type import DeclaredNodeType, NodeType, known_names_hint, name_of
+from tradewind.flow.node_type import DeclaredNodeType, NodeType, name_of
 from tradewind.flow.retry import Retry
 from tradewind.flow.rules import check_rule
 from tradewind.flow.timeouts import Timeouts
@@ -323,13 +323,13 @@ def _check_config(declared: DeclaredNodeType, config: Any, path: str) -> None:
     if isinstance(config, dict) and not declared.takes_any_config:
         for key in config:
             if key not in declared.inputs:
-                raise FlowError(f"unknown key{known_names_hint(key, declared.inputs)}", f"{path}.{key}")
+                raise FlowError(f"unknown key{NearestName(declared.inputs).hint_or_all(key)}", f"{path}.{key}")
 
 
 def _check_handle(declared: DeclaredNodeType, kind: str, name: str, known: Collection[str], path: str) -> None:
     """Raise FlowError for a handle that a node type does not have."""
     if name not in known:
-        hint = known_names_hint(name, known)
+        hint = NearestName(known).hint_or_all(name)
         raise FlowError(f'node type "{declared.type}" has no {kind} handle "{name}"{hint}', path)
 
 

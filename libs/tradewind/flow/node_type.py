@@ -1,10 +1,6 @@
 """Node types, by name or by their functions."""
 
-import json
-from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
-
-from tradewind.server.nearest_name import NearestName
 
 
 class NodeType(Protocol):
@@ -31,12 +27,6 @@ class DeclaredNodeType(NodeType, Protocol):
     def takes_any_config(self) -> bool:
         """Whether the config may have other keys."""
         ...
-
-
-def known_names_hint(name: str, known: Iterable[str]) -> str:
-    """Return what completes a sentence about an unknown name: the nearest of those known, or all of them."""
-    names = sorted(known)
-    return NearestName(names).hint(name, f"; it has {', '.join(map(json.dumps, names))}" if names else "; it has none")
 
 
 def name_of(node_type: str | NodeType) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 from operator import eq
 
-from tradewind.server.quoting import quoted
+from tradewind.server.quoting import listed, quoted
 
 _LONGEST_NAME = 128
 _SHORTLIST = 50
@@ -43,6 +43,10 @@ class NearestName:
         """Return `; did you mean "name"?`, or `default` when nothing is near."""
         name = self.find(word)
         return default if name is None else f"; did you mean {quoted(name)}?"
+
+    def hint_or_all(self, word: str, subject: str = "it has") -> str:
+        """Return `; did you mean "name"?`, or all names in order: `; it has "a", "b"`, or `; it has none`."""
+        return self.hint(word, f"; {subject} {listed(sorted(self._names)) or 'none'}")
 
 
 def _shared_ends(word: str, name: str) -> int:

@@ -10,7 +10,7 @@ from tradewind.scheduler.domain.fan_out import ERRORS
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.mapped_nodes import warn_of_errors_handle
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue, NodeTypeDeclaration
-from tradewind.scheduler.domain.paths import join, join_all, listed
+from tradewind.scheduler.domain.paths import join, join_all
 from tradewind.scheduler.domain.secret_references import within_secret
 from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft
 from tradewind.server.nearest_name import NearestName
@@ -86,7 +86,7 @@ def _check_config(node: NodeDraft, declaration: NodeTypeDeclaration, faults: Fau
         if within_secret(keys, node.secrets):
             continue
         if len(keys) == 1 and not faults.full and (known := declaration.config_keys) and keys[0] not in known:
-            message += _hint(str(keys[0]), known)
+            message += NearestName(known).hint_or_all(str(keys[0]))
         faults.add(join_all(join(node.path, "config"), keys), message)
 
 
@@ -128,12 +128,7 @@ def _unknown_handle(node: NodeDraft, kind: str, handle: str, handles: Collection
     message = f"node type {quoted(node.node_type or '')} has no {kind} handle {quoted(handle)}"
     if faults.full:
         return message
-    return message + _hint(handle, handles)
-
-
-def _hint(word: str, known: Collection[str]) -> str:
-    names = sorted(known)
-    return NearestName(names).hint(word, f"; it has {listed(names)}" if names else "; it has none")
+    return message + NearestName(handles).hint_or_all(handle)
 
 
 def _second_edge_message(node: NodeDraft, handle: str, first: str) -> str:

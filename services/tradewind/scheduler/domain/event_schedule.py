@@ -7,9 +7,9 @@ from typing import Any
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.json_text import canonical_json
-from tradewind.scheduler.domain.paths import join, listed, shown
+from tradewind.scheduler.domain.paths import join, shown
 from tradewind.server.identifiers import check_identifier
-from tradewind.server.quoting import quoted
+from tradewind.server.quoting import listed, quoted
 from tradewind.server.schedules.event_filter import EventFilter, FilterFault
 
 FLOW_FINISHED = "flow.finished"

@@ -5,10 +5,10 @@ from typing import Any
 
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.intervals import LONGEST_MS, parse_duration
-from tradewind.scheduler.domain.paths import join, listed, shown
+from tradewind.scheduler.domain.paths import join, shown
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.nearest_name import NearestName
-from tradewind.server.quoting import quoted
+from tradewind.server.quoting import listed, quoted
 
 
 class Fields:

@@ -10,14 +10,14 @@ from tradewind.scheduler.domain.flow_definition import FlowDefinition, OverlapPo
 from tradewind.scheduler.domain.handler_nodes import check_handlers
 from tradewind.scheduler.domain.mapped_nodes import check_mapped_nodes
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
-from tradewind.scheduler.domain.paths import join, listed
+from tradewind.scheduler.domain.paths import join
 from tradewind.scheduler.domain.schedule_definition import CatchUp
 from tradewind.scheduler.domain.structure import FlowStructure, structure_of
 from tradewind.scheduler.domain.weather import LARGEST_FLOW_BYTES, FlowDraft
 from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft
 from tradewind.server.faults import Violation
 from tradewind.server.nearest_name import NearestName
-from tradewind.server.quoting import quoted
+from tradewind.server.quoting import listed, quoted
 
 MAX_COMPONENTS = 1_000
 LARGEST_ANSWER_BYTES = 4 * 1024 * 1024 - 128 * 1024

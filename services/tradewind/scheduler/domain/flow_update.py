@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tradewind.scheduler.domain.fault_list import FaultList
-from tradewind.scheduler.domain.paths import join, listed
+from tradewind.scheduler.domain.paths import join
 from tradewind.scheduler.domain.schedule_definition import KINDS, SCHEDULE_FIELDS
 from tradewind.scheduler.domain.weather import FLOW_FIELDS, GRAPH_FIELDS
 from tradewind.server.nearest_name import NearestName
-from tradewind.server.quoting import quoted
+from tradewind.server.quoting import listed, quoted
 
 UPDATABLE = tuple(name for name in FLOW_FIELDS if name not in GRAPH_FIELDS)
 """Fields of a flow that can be changed by themselves; so can `schedule.<field>`."""

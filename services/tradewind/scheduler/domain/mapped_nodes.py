@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 
 from tradewind.scheduler.domain.fan_out import ERRORS
 from tradewind.scheduler.domain.fault_list import FaultList
-from tradewind.scheduler.domain.paths import join, listed
+from tradewind.scheduler.domain.paths import join
 from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft
 from tradewind.server.nearest_name import NearestName
-from tradewind.server.quoting import quoted
+from tradewind.server.quoting import listed, quoted
 
 
 def check_mapped_nodes(nodes: Iterable[NodeDraft], edges: Iterable[EdgeDraft], faults: FaultList) -> None:

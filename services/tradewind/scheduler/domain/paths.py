@@ -40,10 +40,3 @@ def shown(value: object) -> str:
             return "an object"
         case _:
             return f"a {type(value).__name__}"
-
-
-def listed(names: list[str]) -> str:
-    """Return quoted words joined for a sentence, at most twenty: enough for every field of a flow or a node."""
-    rest = len(names) - 20
-    text = ", ".join(quoted(name) for name in names[:20])
-    return f"{text} and {rest} more" if rest > 0 else text

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tradewind.scheduler.domain.fault_list import FaultList
-from tradewind.scheduler.domain.paths import join, join_all, listed, shown
+from tradewind.scheduler.domain.paths import join, join_all, shown
 from tradewind.server.identifiers import check_identifier
+from tradewind.server.quoting import listed
 
 SECRET_KEY = "$secret"
 

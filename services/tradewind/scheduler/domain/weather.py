@@ -11,7 +11,7 @@ from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES, FlowDefiniti
 from tradewind.scheduler.domain.json_text import UNREADABLE, canonical_json, read_json_text
 from tradewind.scheduler.domain.json_values import exact_value
 from tradewind.scheduler.domain.labels import read_labels
-from tradewind.scheduler.domain.paths import join, listed, shown
+from tradewind.scheduler.domain.paths import join, shown
 from tradewind.scheduler.domain.schedule_definition import (
     KINDS,
     SCHEDULE_FIELDS,
@@ -20,7 +20,7 @@ from tradewind.scheduler.domain.schedule_definition import (
     read_schedule,
 )
 from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft, read_edge, read_node
-from tradewind.server.quoting import quoted
+from tradewind.server.quoting import listed, quoted
 
 LARGEST_FLOW_BYTES = 3 * 1024 * 1024
 MAX_NODES = 10_000

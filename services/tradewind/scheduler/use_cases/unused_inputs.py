@@ -7,7 +7,6 @@ from operator import itemgetter
 import msgspec
 
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
-from tradewind.scheduler.domain.paths import listed
 from tradewind.scheduler.ports.peers import NodeTypes
 from tradewind.scheduler.use_cases.definitions import PlannedFlow
 from tradewind.server.batching import Batcher
@@ -73,7 +72,5 @@ def _warnings(planned: PlannedFlow, given: Iterable[str], catalogue: NodeTypeCat
     unused = [name for name in given if name not in accepted][:_MOST]
     if not unused:
         return []
-    names = sorted(accepted)
-    nearest = NearestName(names)
-    fallback = f"; they take {listed(names)}" if names else "; they take none"
-    return [f"no entry node takes the input {quoted(name)}{nearest.hint(name, fallback)}" for name in unused]
+    nearest = NearestName(accepted)
+    return [f"no entry node takes the input {quoted(name)}{nearest.hint_or_all(name, 'they take')}" for name in unused]
