@@ -54,6 +54,19 @@ async def test_waiting_node_names_its_predecessor_and_status(ntm: Ntm) -> None:
     assert text == 'waits for node "a", which is pending'
 
 
+async def test_nodes_of_withheld_component_wait_for_other_components(ntm: Ntm) -> None:
+    withheld = plan(("x", "out", "y", "in"), nodes="x", digest="withheld")
+    parts = [
+        component_pb2.ComponentSubmission(component_id="0", plan_digest=CHAIN.digest),
+        component_pb2.ComponentSubmission(component_id="1", plan_digest=withheld.digest, withheld=True),
+    ]
+    run = component_pb2.RunSubmission(flow_id="flow", run_id="r0", user_id="default", components=parts)
+    await ntm.stub.SubmitComponents(pb2.SubmitComponentsRequest(runs=[run], plans=[CHAIN, withheld]))
+    text = "waits until all other components of its cycle have ended"
+    for name in "xy":
+        assert await explained(ntm, name) == [("withheld", text, {"cycle": 0})]
+
+
 async def test_queued_node_has_a_position(ntm: Ntm) -> None:
     await ntm.submit(plan(nodes="a b c"))
     await ntm.submit(plan(nodes="x", digest="p2"), flow_id="other", user_id="ann")

@@ -88,6 +88,8 @@ class ExplainNodeTask:
         return replace(reason, facts={**reason.facts, "holders": own})
 
     async def _registered(self, view: TaskView, user_id: str) -> list[Reason]:
+        if view.component.withheld:
+            return [Reason("withheld", view.wait_reason, {"cycle": view.component.run.cycle})]
         fan_out = view.node.fan_out
         if fan_out is not None and not view.is_mapped:
             return [Reason("waits_for_items", view.wait_reason, {"max_parallel": fan_out.max_parallel})]
