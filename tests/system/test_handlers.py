@@ -76,6 +76,17 @@ async def test_successful_rerun_skips_failure_handlers_and_repeats_finally_nodes
     assert refused.value.reason == "NOTHING_TO_RERUN"
 
 
+async def test_inputs_of_rerun_reach_finally_nodes_to_begin_at(client: Client, tmp_path: Path) -> None:
+    await client.register_flow("guarded", guarded(tmp_path))
+    (tmp_path / "there").touch()
+    assert (await (await client.run_flow("guarded", {"greeting": "hello"})).wait(30)).status is CycleStatus.COMPLETED
+    again = await client.rerun_cycle("guarded", from_nodes=["d"], inputs={"greeting": "good day"})
+    assert (await again.wait(30)).status is CycleStatus.COMPLETED
+    d = (await client.describe_cycle("guarded", include_outputs=True)).node("d")
+    assert d is not None
+    assert d.outputs["outcome"]["greeting"] == "good day"
+
+
 async def test_first_stop_spares_finally_nodes_and_second_stop_ends_them(
     client: Client, shell: Shell, tmp_path: Path
 ) -> None:

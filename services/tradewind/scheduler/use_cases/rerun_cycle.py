@@ -169,14 +169,14 @@ class RerunCycle:
         again: set[str] = set()
         expired: list[str] = []
         handlers = frozenset(planned.shape.handlers.all if planned.shape.handlers else ())
-        handlers_wanted = False
         for component_id, digest in planned.components:
             plan = planned.plans[digest]
             if component_id in handlers:
                 # These run in every run; one that has failed, or whose node is named, is a reason for a rerun.
                 end = before.components.get(component_id)
-                failed = end is None or end.failed + end.terminated > 0
-                handlers_wanted = handlers_wanted or failed or any(node.node_id in begin_at for node in plan.nodes)
+                node_ids = {node.node_id for node in plan.nodes}
+                if end is None or end.failed + end.terminated > 0 or node_ids & begin_at:
+                    again |= node_ids
                 continue
             divided = divide(plan, results, begin_at)
             if divided.kept:
@@ -190,7 +190,7 @@ class RerunCycle:
                 again.update(unknown)
         if expired:
             raise results_expired(before.name, expired)
-        if not again and not handlers_wanted:
+        if not again:
             raise nothing_to_rerun(before.name)
         rerun = Rerun(before.name.run, before.facts.run_id, tuple(kept), options.from_nodes, options.by, options.reason)
         return rerun, frozenset(again)
