@@ -9,10 +9,11 @@ import pytest_asyncio
 from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.rpc.scheduler.test_backfills import backfill_request
 from tests.rpc.scheduler.test_on_events import Stage, finished
+from tests.rpc.scheduler.test_schedule import answered
 from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2
-from tradewind.api.scheduler.v1 import cycle_pb2, job_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2, job_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as trigger_pb2_service
@@ -159,3 +160,23 @@ async def test_backfill_continues_when_its_flow_is_resumed(pair: tuple[Client, C
     assert peers.node_tasks.runs == {}
     await here.stub.ResumeFlow(pb2.ResumeFlowRequest(flow_id=flow_id))
     await until(lambda: peers.node_tasks.runs, "its cycle has begun", SOON_S)
+
+
+async def test_waiting_cycles_begin_when_their_flow_is_updated_to_overlap_allow(
+    pair: tuple[Client, Client], peers: Peers
+) -> None:
+    here, there = pair
+    peers.node_tasks.automatic = False
+    flow_id = name_owned_by(there)
+    await here.register(flow_id, overlap=flow_pb2.OVERLAP_POLICY_QUEUE_ALL)
+    planned_ms = (await here.start(flow_id)).next_execution.ToMilliseconds()
+    for at in range(3):
+        (token,) = peers.triggers.fire([flow_id], planned_ms + at * 60_000)
+        await answered(peers, token)
+    assert (await here.flow(flow_id)).last_cycle == 0
+    await here.register(flow_id, overlap=flow_pb2.OVERLAP_POLICY_ALLOW)
+
+    async def has_begun() -> bool:
+        return (await here.flow(flow_id)).last_cycle == 2
+
+    await until(has_begun, "the waiting cycles have begun", SOON_S)

@@ -134,6 +134,11 @@ class ChangeFlow:
             return True
         return await self._flows.find([flow_id]) == [None]
 
+    async def revised(self, flow_id: str) -> FlowRecord:
+        """Bring a running flow in line with its new definition and return it; planned times that wait may begin now."""
+        self._wake(Work.WAITING, flow_id, 0)
+        return await self.settled(flow_id)
+
     async def settled(self, flow_id: str) -> FlowRecord:
         """Bring the trigger service up to date, if it answers in time, and return the flow as it is then."""
         settling = self._background.task(self._settle.attempt(flow_id), "settling of a flow's trigger")

@@ -101,7 +101,7 @@ class StoreDefinition:
         is_stored = flow.config_json == registration.config_json
         await self._definitions.learn(flow, definition if is_stored else None)
         if changed and flow.status is FlowStatus.RUNNING:
-            flow = await self._change_flow.settled(flow_id)
+            flow = await self._change_flow.revised(flow_id)
         return Registered(flow, changed, tuple(warnings))
 
 
