@@ -91,12 +91,25 @@ class Bench:
     clock: ManualClock
 
     async def submit(
-        self, plan: Plan, *, flow_id: str = "flow", cycle: int = 0, run_id: str = "r0", user_id: str = "default"
+        self,
+        plan: Plan,
+        *,
+        flow_id: str = "flow",
+        cycle: int = 0,
+        run_id: str = "r0",
+        user_id: str = "default",
+        planned_ms: int = 0,
     ) -> str:
         """Save the plan, submit a run of it and return the outcome."""
         await self.shard.save(plan)
         run = RunSubmission(
-            RunName(flow_id, cycle, 0), run_id, user_id, (("0", plan.digest),), partition=3, begun_ms=self.clock()
+            RunName(flow_id, cycle, 0),
+            run_id,
+            user_id,
+            (("0", plan.digest),),
+            partition=3,
+            planned_ms=planned_ms,
+            begun_ms=self.clock(),
         )
         return (await self.shard.submit([run])).results[0].outcome
 

@@ -54,6 +54,20 @@ async def test_scheduler_is_notified_and_its_cycle_completes_the_node_once(bench
     assert await reported_children(bench) == [""]
 
 
+async def test_cycle_that_is_due_in_a_moment_runs_no_other_before_its_planned_time(bench: Bench) -> None:
+    await bench.submit(PLAN, planned_ms=bench.clock() + 700)
+    bench.clock.advance(699)
+    await bench.shard.reap()
+    early = await task(bench)
+    assert (early.status, early.retry_at) == ("pending", bench.clock() + 1)
+    assert await reported_children(bench) == []
+    bench.clock.advance(1)
+    await bench.shard.reap()
+    begun = await task(bench)
+    assert (begun.status, begun.attempt, begun.started_at, begun.retry_at) == ("suspended", 1, bench.clock(), 0)
+    assert await reported_children(bench) == [""]
+
+
 async def test_end_report_counts_without_a_report_of_the_beginning(bench: Bench) -> None:
     await bench.submit(PLAN)
     assert await report(bench, COMPLETED) == [""]

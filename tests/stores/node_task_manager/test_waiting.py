@@ -13,6 +13,7 @@ from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeK
 
 CHAIN = plan_of("a.out>b.in")
 PAID = Wait("paid")
+DELAY = Plan("delay", (PlanNode("a", "delay", wait=Wait(after_ms=1_000, completes="output")),), ())
 
 
 async def suspend(bench: Bench, given: Assignment, wait: Wait) -> str:
@@ -67,6 +68,27 @@ async def test_repeated_signal_request_takes_effect_once_and_gets_the_same_answe
     await suspend(bench, again, PAID)
     assert await signal(bench, 2, request_id="r1") == "resumed"
     assert (await task_of(bench)).status == "suspended"
+
+
+async def test_delay_of_a_cycle_that_is_due_in_a_moment_counts_from_its_planned_time(bench: Bench) -> None:
+    planned_ms = bench.clock() + 700
+    await bench.submit(DELAY, planned_ms=planned_ms)
+    bench.clock.advance(705)
+    await bench.shard.reap()
+    found = await task_of(bench)
+    assert (found.status, found.retry_at) == ("suspended", planned_ms + 5 + 1_000)
+    bench.clock.advance(1_000)
+    await bench.shard.reap()
+    assert (await task_of(bench)).status == "completed"
+
+
+async def test_stop_skips_a_waiting_node_before_its_planned_time(bench: Bench) -> None:
+    await bench.submit(DELAY, planned_ms=bench.clock() + 700)
+    await bench.shard.stop(RunName("flow", 0, 0), "r0", "", "enough", "ann", 1_000)
+    assert (await task_of(bench)).status == "skipped"
+    bench.clock.advance(2_000)
+    await bench.shard.reap()
+    assert (await task_of(bench)).status == "skipped"
 
 
 async def test_early_signal_is_kept_and_ends_the_wait_for_it(bench: Bench) -> None:

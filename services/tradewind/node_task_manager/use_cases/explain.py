@@ -216,10 +216,10 @@ def _retry(task: NodeTask, node: PlanNode) -> Reason:
         return Reason("waits_for_same_work", text, {"at": at})
     attempts = node.retry.attempts if node.retry else 1
     error = task.error
-    cause = f": {error.summary}" if error else ""
+    cause = f"; the last one failed: {error.summary}" if error else ""
     return Reason(
         "retry_at",
-        f"attempt {task.failures + 1} of {attempts} begins at {at}; the last one failed{cause}",
+        f"attempt {task.failures + 1} of {attempts} begins at {at}{cause}",
         {
             "at": at,
             "attempt": task.failures + 1,

@@ -13,16 +13,21 @@ do
     return string.format('%.0f ms', ms)
   end
 
+  -- Returns the planned time of a cycle that is due in a moment; nil, as mostly, once it is due.
+  function clocks.due_at(comp)
+    return comp.planned and comp.planned > time and math.min(comp.planned, time + limits.lead) or nil
+  end
+
   -- Returns when an attempt that begins now starts, when its time is over (0 for never), and when its lease lapses. An
   -- attempt of a cycle that is due in a moment starts at the planned time.
   function clocks.begin(record, entry, comp, attempt)
-    local early = comp.planned and comp.planned > time
+    local early = clocks.due_at(comp)
     local close, plain = entry.close, not early and attempt == 1 and not entry.total and not entry.beat
     if plain and (close == 0 or close + limits.stop_grace >= limits.lease) then
       lease_end = lease_end or string.format('%.0f', time + limits.lease)
       return stamp, close > 0 and time + close or 0, lease_end
     end
-    local begin = early and math.min(comp.planned, time + limits.lead) or time
+    local begin = early or time
     local close_at = close > 0 and begin + close or 0
     if entry.total then
       local total_at = tonumber(read_rest(record).total_at)

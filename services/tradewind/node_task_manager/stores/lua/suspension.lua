@@ -137,10 +137,19 @@ do
     suspension.resume(record, comp, resumed, handle, value)
   end
 
-  -- Begins the wait of a ready node that needs no worker, or ends a suspended one whose time has come.
+  -- Begins the wait of a ready node that needs no worker, or ends a suspended one whose time has come. If the cycle is
+  -- due in a moment, the node is pending until then: no worker holds it back.
   function suspension.ready(record, comp, entry)
     if record.status == 'suspended' then return due(record, comp, entry) end
+    local early = not record.ready_at and clocks.due_at(comp)
     set_state(record, 'ready_at', stamp)
+    if early then
+      changed(comp, 0, record, 'queued')
+      record.status, record.comp = 'pending', comp
+      set(record, 'retry_at', early)
+      delaying[#delaying + 1] = record
+      return
+    end
     set_state(record, 'started_at', stamp)
     if entry.total and not read_rest(record).total_at then set(record, 'total_at', time + entry.total) end
     local wait = {}

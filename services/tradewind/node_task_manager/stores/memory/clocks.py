@@ -16,12 +16,14 @@ class MemoryClocks(MemoryRecords):
             private.total_at = self._clock() + node.total_ms
         return private.total_at
 
+    def _earliest(self, task: NodeTask) -> int:
+        """Return when a node task that is ready may begin: at its cycle's planned time if that is due in a moment."""
+        now, planned_ms = self._clock(), self._runs[self._owner(task)[0]].submission.planned_ms
+        return min(max(now, planned_ms), now + MAX_AHEAD_MS)
+
     def _start_clocks(self, task: NodeTask) -> int:
         """Start the clocks of an attempt; return when it begins."""
-        now, node, private = self._clock(), self._node(task), self._private[task.task_id]
-        # If the cycle is not due yet, but soon, the attempt begins at the planned time.
-        planned_ms = self._runs[self._owner(task)[0]].submission.planned_ms
-        begin = min(max(now, planned_ms), now + MAX_AHEAD_MS)
+        node, private, begin = self._node(task), self._private[task.task_id], self._earliest(task)
         timeout_at = begin + node.start_to_close_ms if node.start_to_close_ms else 0
         private.close_at = min((at for at in (timeout_at, private.total_at) if at), default=0)
         private.beat_by = begin + node.heartbeat_ms if node.heartbeat_ms else 0

@@ -101,8 +101,13 @@ class MemorySuspension(MemoryFanOut):
         if wait is None or self._is_mapped(task):
             super()._enqueue(task)
             return
+        now, begin = self._clock(), self._earliest(task)
+        if begin > now and not task.ready_at:
+            self._delayed[task.task_id] = begin
+            self._tasks[task.task_id] = replace(task, status=NodeTaskStatus.PENDING, ready_at=now, retry_at=begin)
+            self._add_event(task, TaskEventKind.QUEUED)
+            return
         self._start_total_time(task)
-        now = self._clock()
         self._wait(replace(task, ready_at=now, started_at=now), wait)
 
     def _wake(self, task: NodeTask, call: Call) -> None:
