@@ -24,6 +24,15 @@ async def report_progress(bench: Bench, assignment: Assignment, progress: int = 
     await bench.shard.record([Progress(assignment.task_id, assignment.nonce, progress, "")], [])
 
 
+async def test_total_time_counts_from_the_planned_time_of_a_cycle_due_in_a_moment(bench: Bench) -> None:
+    planned_ms = bench.clock() + 700
+    await bench.submit(plan_of("a", total_ms=500), planned_ms=planned_ms)
+    bench.clock.advance(600)
+    await bench.shard.reap()
+    (first,) = await bench.take()
+    assert first.deadline_ms == planned_ms + 500
+
+
 async def test_silent_attempt_is_stopped_and_retried(bench: Bench) -> None:
     first = await begun(bench, heartbeat_ms=5_000, retry=PATIENT)
     assert (await task_of(bench)).lease_deadline == bench.clock() + 5_000

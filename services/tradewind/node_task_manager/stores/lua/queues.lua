@@ -1,4 +1,5 @@
 --!include slots
+--!include clocks
 -- Queues of ready node tasks, by type and user.
 local queues = {}
 fresh(function() if next(queues) then queues = {} end end)
@@ -29,7 +30,7 @@ local function enqueue(record, comp)
   record.comp = comp
   record.start_by = entry.start > 0 and time + entry.start
   if entry.total then
-    if not read_rest(record).total_at then set(record, 'total_at', time + entry.total) end
+    if not read_rest(record).total_at then set(record, 'total_at', (clocks.due_at(comp) or time) + entry.total) end
     record.start_by = math.min(record.start_by or math.huge, tonumber(record.total_at))
   end
   -- A node task with a higher priority is queued as if it had waited longer, and an item of a list or a batch a moment

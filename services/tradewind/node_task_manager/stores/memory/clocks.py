@@ -10,10 +10,10 @@ class MemoryClocks(MemoryRecords):
     """Starts clocks, restarts them, and says which has run out."""
 
     def _start_total_time(self, task: NodeTask) -> int:
-        """Return when a node task's total time ends, 0 for never; it starts when the node task is ready at first."""
+        """Return when a node task's total time ends, 0 for never; it starts when the node task may first begin."""
         node, private = self._node(task), self._private[task.task_id]
         if node.total_ms and not private.total_at:
-            private.total_at = self._clock() + node.total_ms
+            private.total_at = self._earliest(task) + node.total_ms
         return private.total_at
 
     def _earliest(self, task: NodeTask) -> int:
