@@ -168,6 +168,21 @@ async def test_connection_to_a_demoted_master_is_closed(store: EmbeddedStore) ->
         assert await count(client, [KEY], [1]) == 2
 
 
+async def test_calls_in_flight_get_their_own_replies_from_a_demoted_master(store: EmbeddedStore) -> None:
+    losses: list[str] = []
+    async with connected(store.url_for()) as client, connected(store.url_for()) as admin:
+        client.losses.listen(lambda: losses.append("lost"))
+        await count(client, [KEY], [1])
+        await admin.execute_command("REPLICAOF", "127.0.0.1", free_port())
+        writes = start_calls(client, 2)
+        reads = [asyncio.ensure_future(client.call(KEY, "GET", KEY)) for _ in range(2)]
+        ends = await asyncio.gather(*writes, *reads, return_exceptions=True)
+        assert [type(end) for end in ends[:2]] == [ReadOnlyError] * 2
+        assert ends[2:] == [b"1"] * 2
+        assert losses == ["lost"]
+        assert await client.call(KEY, "GET", KEY) == b"1"
+
+
 async def script_connections(admin: Client) -> set[str]:
     """Return the ids of the connections whose last command was a script."""
     listed: str = (await admin.execute_command("CLIENT", "LIST")).decode()

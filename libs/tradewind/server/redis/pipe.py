@@ -24,6 +24,8 @@ class Pipe(asyncio.Protocol):
     connection. Every command is sent once, and its caller gets its own reply or one error: as soon as a command has
     waited for `timeout_s`, or the connection is lost, all waiting commands fail, since it is unknown which of them ran.
     While nothing waits, only TCP keepalive notices that the other side has gone.
+
+    A connection to a store that has become a replica counts as lost, but commands that wait still get their replies.
     """
 
     def __init__(self, connection: StoreConnection, timeout_s: float, on_loss: Callable[[], None]) -> None:
@@ -32,6 +34,7 @@ class Pipe(asyncio.Protocol):
         `on_loss` is called once, when the connection is lost.
         """
         self.lost = False
+        self._ended = False
         self._on_loss = on_loss
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
@@ -66,11 +69,15 @@ class Pipe(asyncio.Protocol):
     async def aclose(self) -> None:
         """Close the connection; waiting calls fail with ConnectionError."""
         self._fail(ConnectionError("the client was closed"))
+        await self.wait_closed()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is closed, which a lost one is soon, or once nothing waits any more."""
         await asyncio.shield(self._closed)
 
     def data_received(self, data: bytes) -> None:
         """Hand every reply in `data` to the call it belongs to."""
-        if self.lost:
+        if self._ended:
             return
         try:
             self._reader.feed(data)
@@ -86,8 +93,9 @@ class Pipe(asyncio.Protocol):
                     call.set_exception(reply)
                 if isinstance(reply, ReadOnlyError):
                     # After a failover, a new connection leads to the new master; this one never will.
-                    self._fail(ConnectionError("the store has become a replica"))
-                    return
+                    self._lose()
+            if self.lost and not self._waiting:
+                self._fail(ConnectionError("the store has become a replica"))
         except InvalidResponse as error:
             self._fail(ConnectionError(f"cannot read what the store sent: {error}"))
 
@@ -107,11 +115,16 @@ class Pipe(asyncio.Protocol):
             else:
                 self._watchdog = self._loop.call_later(left_s, self._check_timeout)
 
+    def _lose(self) -> None:
+        if not self.lost:
+            self.lost = True
+            self._on_loss()
+
     def _fail(self, error: RedisError) -> None:
-        if self.lost:
+        if self._ended:
             return
-        self.lost = True
-        self._on_loss()
+        self._ended = True
+        self._lose()
         if self._watchdog is not None:
             self._watchdog.cancel()
         self._transport.abort()
@@ -183,6 +196,8 @@ class ReconnectingPipe:
         return opening.result()
 
     async def _connect(self) -> Pipe:
+        if self._pipe is not None:
+            await self._pipe.wait_closed()
         connection = self._connection()
         try:
             await connection.connect()  # type: ignore[no-untyped-call]
