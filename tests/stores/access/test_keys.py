@@ -3,6 +3,7 @@
 import pytest
 from redis.exceptions import NoPermissionError
 
+from tests.no_writes import refusing_writes
 from tests.servers import RedisServer
 from tests.stores.access.bench import DAY, HOUR, PREFIX, digest, redis_bench
 from tradewind.access.domain.day import KEPT_MS, day_of
@@ -42,6 +43,18 @@ async def test_counts_of_a_day_expire_after_its_end(redis_server: RedisServer) -
         assert await bench.quotas.reserve("ann", "RunFlow", day, 9)
         assert kept.left_ms < await admin.pttl(key) <= kept.left_ms + KEPT_MS
     assert await redis_server.keys() == sorted([key, KEYS.user("ann"), KEYS.users(partition_of("ann"))])
+
+
+async def test_users_and_sessions_are_listed_while_the_store_takes_no_writes(redis_server: RedisServer) -> None:
+    bench = redis_bench(redis_server, ManualClock())
+    await bench.open("kept")
+    await bench.open("lost")
+    await redis_server.connect().delete(KEYS.session(partition_of("ann"), digest("lost")))
+    async with refusing_writes(redis_server, "the store is out of memory and accepts no writes"):
+        assert await bench.labels() == ["kept"]
+        assert [user.user_id for user in await bench.users.list(partition_of("ann"), "", 10)] == ["ann"]
+    await bench.open("new")
+    assert await redis_server.connect().zcard(KEYS.sessions("ann")) == 2
 
 
 async def test_store_holds_no_tokens(redis_server: RedisServer) -> None:

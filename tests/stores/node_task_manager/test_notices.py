@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from tests.no_writes import refusing_writes
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import Bench, plan_of
 from tradewind.node_task_manager.domain.component import Release, RunSubmission
@@ -236,3 +237,15 @@ async def test_successful_flow_leaves_no_notification_keys(redis_bench: Bench, r
     (second,) = await bench.take()
     await bench.complete(second, out="1")
     assert [key for key in await redis_server.keys() if "task_events" in key or "notif" in key] == []
+
+
+async def test_events_and_notifications_are_read_while_the_store_takes_no_writes(
+    redis_bench: Bench, redis_server: RedisServer
+) -> None:
+    await redis_bench.complete(await task(redis_bench), out="1")
+    shard = redis_bench.shard
+    async with refusing_writes(redis_server, "the store is out of memory and accepts no writes"):
+        assert await kinds(redis_bench) == [TaskEventKind.QUEUED, TaskEventKind.RUNNING, TaskEventKind.COMPLETED]
+        (fact,) = await facts(redis_bench)
+        (entry,) = (await shard.notifications(USER, "0-0", 10)).entries
+        assert (entry.fact, entry.notification_id) == (fact, await shard.newest_notification(USER))

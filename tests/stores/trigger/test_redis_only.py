@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.no_writes import refusing_writes
 from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.trigger.bench import DAY, HOUR, LASTING_KEYS, PARTITION, Bench, ids, queue_store, redis_store, token
 from tradewind.server.clock import ManualClock, ScriptTime
@@ -49,6 +50,16 @@ async def client(redis_server: RedisServer) -> Client:
 
 async def ttl(client: Client, key: str) -> int:
     return await client.pttl(key)
+
+
+async def test_triggers_are_read_while_the_store_takes_no_writes(redis_bench: Bench, redis_server: RedisServer) -> None:
+    await redis_bench.save("far", HOUR)
+    trigger = await redis_bench.found("far")
+    async with refusing_writes(redis_server, "the store is out of memory and accepts no writes"):
+        assert await redis_bench.found("far") == trigger
+        page = await redis_bench.store.page_scheduled(PARTITION, None, None, 10)
+        assert list(page.triggers) == [trigger]
+        assert (await redis_bench.queues.counts(PARTITION, "")).scheduled == 1
 
 
 async def test_pending_triggers_never_expire_and_ended_ones_do(redis_bench: Bench, client: Client) -> None:

@@ -1,6 +1,7 @@
 -- Reads users of a partition by id, skipping those without a record or with an unknown role. KEYS: the index of users.
 -- args: base, after, limit, roles. Returns {user_id, role, updated_at, time_zone or ""} of each; fewer than the limit
 -- only at the end.
+--!no-writes
 local known, rows, after = {}, {}, args.after
 for _, role in ipairs(args.roles) do known[role] = true end
 while #rows < args.limit do

@@ -66,21 +66,21 @@ local function remove(user_id, digest)
   return redis.call('DEL', session_key(digest))
 end
 
--- Returns a user's sessions that have not ended, and the digests of those that have, both oldest first. Drops index
--- entries without a session.
+-- Returns a user's sessions that have not ended, the digests of those that have, both oldest first, and the digests of
+-- index entries without a session.
 local function sessions_of(user_id)
-  local open, ended = {}, {}
+  local open, ended, gone = {}, {}, {}
   for _, digest in ipairs(redis.call('ZRANGE', sessions_key(user_id), 0, -1)) do
     local row = session(digest)
     if not row then
-      redis.call('ZREM', sessions_key(user_id), digest)
+      gone[#gone + 1] = digest
     elseif expires_at(row) > time then
       open[#open + 1] = row
     else
       ended[#ended + 1] = digest
     end
   end
-  return open, ended
+  return open, ended, gone
 end
 
 -- Adds a user to the index, which leads to everything else of theirs.

@@ -2,6 +2,7 @@
 -- KEYS: 1 the stream, 2 the mark up to which all are read. args: now, keep (ms: older ones are not listed), before
 -- (position, "" for the newest), limit.
 -- Returns {entries {[position, fact]}, mark ("" for none), unread (how many are unread, whatever `before` is)}.
+--!no-writes
 local bound, mark = now(args.now) - args.keep, redis.call('GET', KEYS[2]) or ''
 local oldest, entries = string.format('%.0f', bound), {}
 for i, entry in ipairs(redis.call('XREVRANGE', KEYS[1], args.before == '' and '+' or '(' .. args.before, oldest, 'COUNT',

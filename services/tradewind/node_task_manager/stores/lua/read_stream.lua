@@ -3,6 +3,7 @@
 -- `newest`), newest, limit.
 -- Returns {gap (whether entries after `at` are missing; then reading begins with the oldest), entries {[position,
 -- content]}}.
+--!no-writes
 local call, key, gap, entries = redis.call, KEYS[1], false, {}
 local bound = args.keep > 0 and now(args.now) - args.keep or 0
 local oldest, found = string.format('%.0f', bound), nil

@@ -2,6 +2,7 @@
 -- KEYS: 1 due, 2 claimed, 3 dead, 4 all, 5 alarms
 -- args: now_ms
 -- Returns {scheduled, claimed, dead, triggers, orphans, first = when the next trigger is to be delivered, now}.
+--!no-writes
 --!include heads
 
 return cmsgpack.pack({

@@ -3,6 +3,7 @@
 -- KEYS: 1 the trigger's hash
 -- args: now_ms, id, queue, events (beginning of keys)
 -- Returns {record}, or {} when there is none.
+--!no-writes
 --!include record
 
 local t = read(KEYS[1], args.id, now(args.now_ms))

@@ -3,6 +3,7 @@
 -- args: now_ms, prefix, after_score and after_id (absent: from the start), up_to (absent: now), everything, limit,
 --   max_bytes
 -- Returns {triggers = records, size = their bytes, score and id of the last entry read, more = whether others follow}.
+--!no-writes
 --!include record
 --!include index_ranks
 
