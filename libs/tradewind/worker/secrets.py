@@ -49,21 +49,30 @@ class Redactor:
                 quoted = (repr(value), json.dumps(value), json.dumps(value, ensure_ascii=False))
                 forms = (value, *(text[1:-1] for text in quoted), quote(value, safe=""), quote_plus(value))
                 names.update((form, name) for form in forms)
-        self._names = names
         # The longest first: one secret may contain another.
-        alternatives = "|".join(re.escape(form) for form in sorted(names, key=len, reverse=True))
-        self._pattern = re.compile(alternatives) if names else None
+        longest_first = sorted(names, key=len, reverse=True)
+        self._names = [names[form] for form in longest_first]
+        self._pattern = re.compile("|".join(map(_group_of, longest_first))) if names else None
 
     def __call__(self, text: str) -> str:
         """Return `text` with each value replaced by `[secret name]`."""
         if self._pattern is None:
             return text
-        return self._pattern.sub(lambda found: f"[secret {self._names[found.group()]}]", text)
+        return self._pattern.sub(lambda found: f"[secret {self._name_in(found)}]", text)
 
     def first_in(self, text: str) -> str | None:
         """Return the name of the secret whose value comes first in `text`; None if it contains none."""
         found = self._pattern.search(text) if self._pattern is not None else None
-        return self._names[found.group()] if found is not None else None
+        return self._name_in(found) if found is not None else None
+
+    def _name_in(self, found: re.Match[str]) -> str:
+        assert found.lastindex is not None, "each alternative of the pattern is a group"
+        return self._names[found.lastindex - 1]
+
+
+def _group_of(form: str) -> str:
+    """Return the pattern of a text; in the traceback of an exception group, its lines are indented behind bars."""
+    return f"({'[ |]*'.join(map(re.escape, form.splitlines(keepends=True)))})"
 
 
 def refuse_secrets(redactor: Redactor, ending: Ending) -> None:

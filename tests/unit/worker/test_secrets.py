@@ -120,6 +120,19 @@ async def test_secrets_are_redacted_in_logs_progress_and_errors(fail: str) -> No
     assert "s3cr" not in repr(run)
 
 
+async def test_secret_of_several_lines_is_redacted_in_the_traceback_of_an_exception_group() -> None:
+    @node("signs")
+    async def signs(key: str) -> None:
+        raise ExceptionGroup("of tasks", [ExceptionGroup("of others", [ValueError(f"no key: {key}")])])
+
+    key = "-----BEGIN KEY-----\nMIIEvQIB\n  ADANBg\n-----END KEY-----\n"
+    run = await run_node(signs, config={"key": reference("broker")}, secrets={"broker": key})
+
+    assert run.error is not None
+    assert "ValueError: no key: [secret broker]" in run.error.traceback
+    assert not any(line in repr(run) for line in ("MIIEvQIB", "ADANBg"))
+
+
 async def test_secret_of_wrong_type_is_not_shown() -> None:
     @node("side")
     async def side(shares: int) -> None: ...
