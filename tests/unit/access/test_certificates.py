@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.gate_calls import Authority, Context, Owners, call
-from tradewind.api.scheduler.v1.scheduler_service_pb2 import GetFlowRequest
+from tradewind.api.scheduler.v1.scheduler_service_pb2 import GetFlowRequest, PauseFlowRequest
+from tradewind.scheduler.rpc.checks import actor_and_reason
 from tradewind.server.access.certificates import CertificateRoles, certificate_roles_of
 from tradewind.server.access.gate import Gate
 from tradewind.server.access.gate_settings import gate_of
@@ -93,3 +94,13 @@ async def test_token_takes_precedence_over_certificate() -> None:
     with pytest.raises(Unauthenticated) as refusal:
         await call(gate, "GetFlow", request, None, "elsewhere.example")
     assert refusal.value.reason == "TOKEN_MISSING"
+
+
+async def test_long_name_in_a_certificate_is_cut_where_it_says_who_asks() -> None:
+    """The longest of such names that services accept is shorter than the URI in a certificate may be."""
+    gate = Gate(Authority(), certificates=certificate_roles_of("spiffe://cluster/*=operator"))
+    name = f"spiffe://cluster/{'ops/' * 40}olga"
+    _, request = await call(gate, "PauseFlow", PauseFlowRequest(flow_id="prices"), None, name)
+    by, _ = actor_and_reason(request, "note")
+    assert f"certificate:{name}".startswith(by)
+    assert len(by) == 128

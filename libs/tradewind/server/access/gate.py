@@ -25,6 +25,8 @@ from tradewind.server.side_tasks import SideTasks
 _RETRY_S = 1.0
 _FLUSH_S = 0.1
 _MAX_CONCURRENT_LOOKUPS = 20
+_MAX_BY = 128
+"""The most characters of `by` that services accept; the name in a certificate may have more."""
 
 _log = structlog.get_logger(__name__)
 
@@ -238,6 +240,6 @@ def _name_caller(request: Any, identity: Identity) -> None:
     """
     fields = request.DESCRIPTOR.fields_by_name
     if "by" in fields and request.by in UNNAMED and identity.role is not Role.SERVICE:
-        request.by = identity.user_id
+        request.by = identity.user_id[:_MAX_BY]
     if "user_id" in fields and not identity.role.sees_all:
         request.user_id = effective_user_id(request.user_id)
