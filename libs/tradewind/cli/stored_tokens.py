@@ -1,7 +1,10 @@
 """The tokens that `tradewind login` keeps, by address, in a file that only its owner can read."""
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -17,12 +20,24 @@ def store_token(address: str, token: str | None) -> None:
     path = _path()
     if path is None:
         raise ValueError("there is no home directory to keep the token in: set HOME, or XDG_CONFIG_HOME")
-    tokens = _read()
-    tokens.pop(address, None)
-    if token is not None:
-        tokens[address] = token
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_private(path, json.dumps(tokens))
+    with _locked(path.parent):
+        tokens = _read()
+        tokens.pop(address, None)
+        if token is not None:
+            tokens[address] = token
+        write_private(path, json.dumps(tokens))
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Keep out other commands, which would lose what this one writes between their reading and writing."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _read() -> dict[str, str]:

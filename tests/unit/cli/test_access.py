@@ -1,5 +1,6 @@
 """`tradewind login` and `logout` against servers that are away, and with tokens that are not there."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,11 @@ def test_login_refuses_empty_token_file(shell: Shell, tmp_path: Path, monkeypatc
     stderr = shell("--address", AWAY, "login", "--token-file", str(file), ends=2).err
 
     assert stderr == f"error: {file} is empty: it must hold a token\n"
+
+
+def test_logins_at_the_same_time_are_all_kept() -> None:
+    addresses = [f"stack-{number}:7700" for number in range(30)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(store_token, addresses, addresses))
+
+    assert [stored_token(address) for address in addresses] == addresses
