@@ -3,8 +3,8 @@
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,14 +100,15 @@ class _Method:
         if channel is not self._channel:
             self._channel = channel
             self._call = getattr(channel, self._kind)(self._name, *self._args, **self._kwargs)
-        call = self._call(*args, **kwargs)
-        return _Stream(call, self._owner) if self._kind.endswith("_stream") else call
+        wrapper = _StreamedCall if self._kind.endswith("_stream") else _UnaryCall
+        return wrapper(self._call(*args, **kwargs), self._owner)
 
 
-class _Stream:
-    """A call with a streamed response; it ends as UNAVAILABLE when it is cut off with an older connection.
+class _Call:
+    """A call that ends as UNAVAILABLE when it is cut off with an older connection.
 
-    gRPC would make the reader believe that its own task was cancelled. Other attributes are those of the call.
+    gRPC would make whoever waits for it believe that their own task was cancelled. Other attributes are those of the
+    call.
     """
 
     def __init__(self, call: Any, owner: RenewedChannel) -> None:
@@ -122,9 +123,10 @@ class _Stream:
         self._cancelled = True
         return bool(self._call.cancel())
 
-    async def read(self) -> Any:
+    @contextmanager
+    def _cut_off_as_unavailable(self) -> Iterator[None]:
         try:
-            return await self._call.read()
+            yield
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._cancelled or self._owner.closed or task is None or task.cancelling():
@@ -132,6 +134,18 @@ class _Stream:
             raise grpc.aio.AioRpcError(
                 grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), _REPLACED
             ) from None
+
+
+class _UnaryCall(_Call):
+    def __await__(self) -> Generator[Any, None, Any]:
+        with self._cut_off_as_unavailable():
+            return (yield from self._call.__await__())
+
+
+class _StreamedCall(_Call):
+    async def read(self) -> Any:
+        with self._cut_off_as_unavailable():
+            return await self._call.read()
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         while (message := await self.read()) is not grpc.aio.EOF:

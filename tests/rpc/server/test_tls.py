@@ -217,13 +217,21 @@ async def test_health_port_serves_plain_text(authority: Authority) -> None:
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_stream_over_a_replaced_certificate_ends_as_unavailable_in_time(
+async def test_call_over_a_replaced_certificate_ends_as_unavailable_in_time(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its reader gets this error and is not cancelled."""
+    """Whoever waits for an answer, or reads a stream, gets this error and is not cancelled."""
     monkeypatch.setattr(renewed_channel, "_LINGER_S", 0.05)
+    begun = asyncio.Event()
+
+    async def act(text: str, _context: Context) -> str:
+        if text == "wait":
+            begun.set()
+            await asyncio.Event().wait()
+        return text
+
     mine = authority.issue("server")
-    async with serving(mine) as server, open_channel(server.address, security=mine) as channel:
+    async with serving(mine, EchoService(act)) as server, open_channel(server.address, security=mine) as channel:
         call, wait = (
             EchoClient(channel).method(*each) for each in (("unary_unary", "UnaryUnary"), ("unary_stream", "Wait"))
         )
@@ -233,18 +241,22 @@ async def test_stream_over_a_replaced_certificate_ends_as_unavailable_in_time(
             async for _ in iterated:
                 pass
 
+        async def ask() -> None:
+            await call(StringValue(value="wait"), timeout=60)
+
         await read.read()
-        readers = [asyncio.create_task(read.read()), asyncio.create_task(iterate())]
+        waiting = [asyncio.create_task(each) for each in (read.read(), iterate(), ask())]
+        await begun.wait()
         authority.issue("server")
 
         async def cut() -> bool:
             await call(StringValue(value="x"), timeout=10)
-            return all(reader.done() for reader in readers)
+            return all(each.done() for each in waiting)
 
-        await until(cut, "the streams are cut off")
-        for reader in readers:
+        await until(cut, "the calls are cut off")
+        for each in waiting:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await reader
+                await each
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
