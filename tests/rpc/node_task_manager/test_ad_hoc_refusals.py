@@ -10,6 +10,7 @@ from tests.rpc.node_task_manager.conftest import Ntm
 from tests.rpc.node_task_manager.test_ad_hoc import get_batch, refused, submit_batch, submit_task
 from tests.rpc.node_task_manager.test_calls import claim
 from tradewind.api.node_task_manager.v1 import batch_pb2 as pb2
+from tradewind.api.node_task_manager.v1.node_task_pb2 import NODE_TASK_STATUS_FAILED
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
@@ -106,3 +107,5 @@ async def test_invalid_task_ids_page_tokens_and_statuses_are_refused(ntm: Ntm) -
     assert (await refused(ntm.stub.ListTasks(pb2.ListTasksRequest(user_id="ann", page_token="x"))))[2] == ["page_token"]
     wrong = pb2.ListBatchesRequest(user_id="ann", statuses=[99])  # type: ignore[list-item]
     assert (await refused(ntm.stub.ListBatches(wrong)))[2] == ["statuses[0]"]
+    many = pb2.ListTasksRequest(user_id="ann", statuses=[NODE_TASK_STATUS_FAILED] * 1001)
+    assert (await refused(ntm.stub.ListTasks(many)))[2] == ["statuses"]

@@ -42,6 +42,7 @@ CASES: list[tuple[Any, set[str]]] = [
         pb2.ListCyclesRequest(flow_id=NO_ID, statuses=[99], started_after=NEVER, **PAGE),  # type: ignore[list-item]
         {"flow_id", "statuses[0]", "started_after", *PAGE_FAULTS},
     ),
+    (pb2.ListCyclesRequest(flow_id=NO_ID, statuses=[99] * 1001), {"flow_id", "statuses"}),  # type: ignore[list-item]
     (pb2.DescribeCycleRequest(flow_id=NO_ID, page_size=-1), {"flow_id", "page_size"}),
     (pb2.ListLogsRequest(flow_id=NO_ID, min_level=99, **PAGE), {"flow_id", "min_level", *PAGE_FAULTS}),  # type: ignore[arg-type]
     (pb2.ListFiringsRequest(flow_id=NO_ID, **PAGE), {"flow_id", *PAGE_FAULTS}),

@@ -11,6 +11,7 @@ from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import START_TO_CLOSE_MS
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
+from tradewind.node_task_manager.rpc.checks import at_most
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
 from tradewind.node_task_manager.rpc.stop_mapping import stop_mark
 from tradewind.node_task_manager.rpc.submission_mapping import concurrency, key_rate
@@ -80,7 +81,7 @@ def batch(component: Component) -> batch_pb2.Batch:
     )
 
 
-def batch_statuses(numbers: Iterable[int]) -> frozenset[BatchStatus]:
+def batch_statuses(numbers: Sequence[int]) -> frozenset[BatchStatus]:
     """Read wanted statuses. Raises InvalidInput."""
     known: dict[int, BatchStatus] = {
         batch_pb2.BatchStatus.Value(f"BATCH_STATUS_{each.upper()}"): each for each in BatchStatus
@@ -88,7 +89,7 @@ def batch_statuses(numbers: Iterable[int]) -> frozenset[BatchStatus]:
     return frozenset(_known(known, numbers))
 
 
-def task_statuses(numbers: Iterable[int]) -> frozenset[NodeTaskStatus]:
+def task_statuses(numbers: Sequence[int]) -> frozenset[NodeTaskStatus]:
     """Read wanted statuses. Raises InvalidInput."""
     known: dict[int, NodeTaskStatus] = {
         node_task_pb2.NodeTaskStatus.Value(f"NODE_TASK_STATUS_{each.upper()}"): each for each in NodeTaskStatus
@@ -96,7 +97,8 @@ def task_statuses(numbers: Iterable[int]) -> frozenset[NodeTaskStatus]:
     return frozenset(_known(known, numbers))
 
 
-def _known(known: dict[int, Status], numbers: Iterable[int]) -> Iterable[Status]:
+def _known(known: dict[int, Status], numbers: Sequence[int]) -> Iterable[Status]:
+    at_most("statuses", numbers)
     for place, number in enumerate(numbers):
         if number not in known:
             raise InvalidInput([Violation(f"statuses[{place}]", f"{number} is not a known status")])

@@ -13,10 +13,14 @@ from tradewind.server.quoting import listed, quoted
 UPDATABLE = tuple(name for name in FLOW_FIELDS if name not in GRAPH_FIELDS)
 """Fields of a flow that can be changed by themselves; so can `schedule.<field>`."""
 _SCHEDULE = "schedule."
+_MAX_PATHS = 1000
 
 
 def check_mask(paths: Sequence[str], faults: FaultList) -> None:
-    """Check that every path of a mask names a field that can be changed, and that the mask is not empty."""
+    """Check that every path of a mask names a field that can be changed, and that there are some, but not too many."""
+    if len(paths) > _MAX_PATHS:
+        faults.add("update_mask.paths", f"at most {_MAX_PATHS} at once, there are {len(paths)}")
+        return
     if not paths:
         faults.add("update_mask", f"must name the fields to change; use any of {listed(list(UPDATABLE))}")
     nearest = NearestName([*UPDATABLE, *(_SCHEDULE + name for name in SCHEDULE_FIELDS)])

@@ -1,6 +1,6 @@
 """Checks of requests that need nothing but the request."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from tradewind.server.faults import InvalidInput, Violation
@@ -16,6 +16,7 @@ Position = TypeVar("Position")
 Meaning = TypeVar("Meaning")
 
 _MAX_FAULTS = 100
+_MAX_CHOSEN = 1000
 _ITEM_DIGITS = 9
 
 
@@ -93,8 +94,10 @@ def text(path: str, value: str, longest: int) -> str:
     return value
 
 
-def chosen(path: str, numbers: Iterable[Any], meanings: Mapping[Any, Meaning]) -> frozenset[Meaning]:
-    """Return the meanings of enum values. Raises InvalidInput for values that are not known."""
+def chosen(path: str, numbers: Sequence[Any], meanings: Mapping[Any, Meaning]) -> frozenset[Meaning]:
+    """Return the meanings of enum values. Raises InvalidInput for values that are not known, and for too many."""
+    if len(numbers) > _MAX_CHOSEN:
+        raise InvalidInput([Violation(path, f"at most {_MAX_CHOSEN} at once, there are {len(numbers)}")])
     faults = [
         Violation(f"{path}[{place}]", f"{number} is not a known value")
         for place, number in enumerate(numbers)

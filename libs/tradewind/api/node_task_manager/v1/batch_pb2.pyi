@@ -291,7 +291,7 @@ class ListTasksRequest(_message.Message):
     """The `next_page_token` of the previous response."""
     @_builtins.property
     def statuses(self) -> _containers.RepeatedScalarFieldContainer[_node_task_pb2.NodeTaskStatus.ValueType]:
-        """Only those in one of these statuses, when not empty."""
+        """Only those in one of these statuses, when not empty; at most 1000."""
 
     def __init__(
         self,
@@ -753,7 +753,7 @@ class ListBatchesRequest(_message.Message):
     """The `next_page_token` of the previous response."""
     @_builtins.property
     def statuses(self) -> _containers.RepeatedScalarFieldContainer[Global___BatchStatus.ValueType]:
-        """Only those in one of these statuses, when not empty."""
+        """Only those in one of these statuses, when not empty; at most 1000."""
 
     def __init__(
         self,

@@ -92,7 +92,7 @@ class BulkFilter(_message.Message):
 
     @_builtins.property
     def statuses(self) -> _containers.RepeatedScalarFieldContainer[_cycle_pb2.CycleStatus.ValueType]:
-        """Only these statuses; when empty, failed, partial and timeout for a rerun, and running for a stop."""
+        """Only these statuses, at most 1000; when empty, failed, partial and timeout for a rerun, and running for a stop."""
 
     @_builtins.property
     def started_after(self) -> _timestamp_pb2.Timestamp:

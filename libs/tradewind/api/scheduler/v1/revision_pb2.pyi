@@ -549,9 +549,9 @@ class UpdateFlowRequest(_message.Message):
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """The fields to take from `spec`, at least one: interval, schedule or one of its fields such as schedule.jitter,
-        overlap, failure_policy, timeout, keep_cycles, keep_for, max_running, pause_after_failures, labels (all of them),
-        description. A schedule replaces an interval. Beside a schedule, interval means schedule.interval.
+        """The fields to take from `spec`, at least one and at most 1000: interval, schedule or one of its fields such as
+        schedule.jitter, overlap, failure_policy, timeout, keep_cycles, keep_for, max_running, pause_after_failures, labels
+        (all of them), description. A schedule replaces an interval. Beside a schedule, interval means schedule.interval.
         """
 
     def __init__(

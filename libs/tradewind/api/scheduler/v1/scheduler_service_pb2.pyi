@@ -314,7 +314,7 @@ class ListFlowsRequest(_message.Message):
     """Only flows of this user, when not empty; with access on, a user only sees their own in any case."""
     @_builtins.property
     def statuses(self) -> _containers.RepeatedScalarFieldContainer[_flow_pb2.FlowStatus.ValueType]:
-        """Only these statuses, when not empty."""
+        """Only these statuses, when not empty; at most 1000."""
 
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
@@ -1349,7 +1349,7 @@ class ListCyclesRequest(_message.Message):
     """The `next_page_token` of the previous response."""
     @_builtins.property
     def statuses(self) -> _containers.RepeatedScalarFieldContainer[_cycle_pb2.CycleStatus.ValueType]:
-        """Only these statuses, when not empty."""
+        """Only these statuses, when not empty; at most 1000."""
 
     @_builtins.property
     def started_after(self) -> _timestamp_pb2.Timestamp:
