@@ -8,6 +8,9 @@ import pytest
 
 from tests.unit.scheduler.fault_cases import A
 from tests.unit.scheduler.flows import edge, faults_of, faults_of_json, flow, node
+from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.api.scheduler.v1.scheduler_service_pb2 import RegisterFlowRequest
+from tradewind.scheduler.rpc.definition_mapping import read_draft
 
 
 def test_integers_beyond_2_53_are_refused_in_a_struct_only() -> None:
@@ -64,6 +67,21 @@ def test_excessive_nodes_or_edges_are_one_fault() -> None:
     assert faults_of({"interval": 1, "nodes": [{}], "edges": [{}] * 100_001}) == [
         ("edges", "100001 edges; at most 100000: split the flow")
     ]
+
+
+@pytest.mark.parametrize(("items", "most"), [("nodes", 10_000), ("edges", 100_000)])
+async def test_excessive_nodes_or_edges_of_a_typed_definition_are_refused_within_a_second(
+    items: str, most: int
+) -> None:
+    one = flow_pb2.FlowSpec()
+    getattr(one, items).add()
+    request = RegisterFlowRequest(spec=flow_pb2.FlowSpec.FromString(one.SerializeToString() * 1_900_000))
+    began = time.process_time()
+    draft = await read_draft("spec", request)
+    assert [(fault.path, fault.message) for fault in draft.faults.violations()] == [
+        (items, f"1900000 {items}; at most {most}: split the flow")
+    ]
+    assert time.process_time() - began < 1
 
 
 def test_over_a_thousand_components_are_refused() -> None:

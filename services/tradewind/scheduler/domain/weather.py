@@ -128,6 +128,15 @@ def definition_from_json(text: str) -> FlowDefinition:
     return draft.definition
 
 
+def check_counts(node_count: int, edge_count: int, faults: FaultList) -> bool:
+    """Check how many nodes and edges there are; return False when there are far too many to check one by one."""
+    if node_count > MAX_NODES:
+        faults.add("nodes", f"{node_count} nodes; at most {MAX_NODES}: split the flow")
+    if edge_count > MAX_EDGES:
+        faults.add("edges", f"{edge_count} edges; at most {MAX_EDGES}: split the flow")
+    return node_count <= 2 * MAX_NODES and edge_count <= MAX_EDGES
+
+
 def _too_large(size: int) -> str:
     return f"{size} bytes of JSON; at most {LARGEST_FLOW_BYTES} (3 MiB): split the flow"
 
@@ -152,7 +161,9 @@ def _read(value: Any, faults: FaultList, size: int) -> FlowDraft:
     labels = read_labels(fields.mapping("labels"), faults)
     description = fields.text("description", LONGEST_DESCRIPTION)
     nodes_given = fields.required("nodes", "is required and must hold at least one node")
-    if not _check_counts(nodes_given, value.get("edges"), faults):
+    if nodes_given == []:
+        faults.add("nodes", "must hold at least one node")
+    if not check_counts(_count(nodes_given), _count(value.get("edges")), faults):
         return FlowDraft((), (), None, faults)
     nodes = tuple(read_node(Fields(item, join("nodes", index), faults)) for index, item in fields.objects("nodes"))
     edges = tuple(read_edge(Fields(item, join("edges", index), faults)) for index, item in fields.objects("edges"))
@@ -209,14 +220,5 @@ def _schedule(fields: Fields, *, timing_reported: bool) -> ScheduleDefinition:
     return read_schedule(Fields(schedule, "schedule", fields.faults))
 
 
-def _check_counts(nodes: Any, edges: Any, faults: FaultList) -> bool:
-    """Check how many nodes and edges there are; return False when there are far too many to check one by one."""
-    node_count = len(nodes) if isinstance(nodes, list) else 0
-    edge_count = len(edges) if isinstance(edges, list) else 0
-    if nodes == []:
-        faults.add("nodes", "must hold at least one node")
-    if node_count > MAX_NODES:
-        faults.add("nodes", f"{node_count} nodes; at most {MAX_NODES}: split the flow")
-    if edge_count > MAX_EDGES:
-        faults.add("edges", f"{edge_count} edges; at most {MAX_EDGES}: split the flow")
-    return node_count <= 2 * MAX_NODES and edge_count <= MAX_EDGES
+def _count(given: Any) -> int:
+    return len(given) if isinstance(given, list) else 0

@@ -8,7 +8,7 @@ from tradewind.api.node_task_manager.v1 import cache_pb2, node_task_pb2
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.json_text import UNREADABLE, read_json_text
-from tradewind.scheduler.domain.weather import FlowDraft, read_weather, read_weather_json
+from tradewind.scheduler.domain.weather import FlowDraft, check_counts, read_weather, read_weather_json
 from tradewind.server.large_work import LARGE_BYTES, in_thread_if
 
 _RUN_IF = {
@@ -88,6 +88,10 @@ def _list(values: ListValue) -> list[Any]:
 
 
 def _draft_of_spec(spec: flow_pb2.FlowSpec) -> FlowDraft:
+    counted = FaultList()
+    if not check_counts(len(spec.nodes), len(spec.edges), counted):
+        # A message has room for two million, which would take a gigabyte in Weather Syntax.
+        return FlowDraft((), (), None, counted)
     faults = FaultList()
     weather: dict[str, Any] = {
         "nodes": [_node(node, f"nodes[{place}]", faults) for place, node in enumerate(spec.nodes)],
