@@ -50,6 +50,10 @@ class TradewindError(Exception):
         self.reason = reason
         self.metadata: dict[str, str] = dict(metadata or {})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception's own calls the class with the text alone.
+        return type(self).__new__, (type(self), *self.args), self.__dict__
+
 
 class InvalidInput(TradewindError):
     """The request has faults; its text lists all of them."""

@@ -5,6 +5,8 @@ ValueError
     +-- FlowFileError    the content of a file is not a flow; says where in the file
 """
 
+from typing import Any
+
 
 class FlowError(ValueError):
     """Something that cannot be part of a flow; `path` says where, as in `nodes[3].config`; "" means the whole."""
@@ -23,6 +25,10 @@ class FlowFileError(FlowError):
         self.file = file
         self.line = line
         self.column = column
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception's own calls the class with the text alone.
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
     def __str__(self) -> str:
         place = ":".join([self.file, *(str(number) for number in (self.line, self.column) if number)])

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import math
+import pickle
 import weakref
 
 import grpc
@@ -107,7 +108,9 @@ async def test_unreachable_server_fails_call_at_once_without_patience(stack: Fak
         with pytest.raises(Unreachable, match=f"cannot reach {stack.address}: [Cc]onnection refused$") as caught:
             await client.get_flow("momentum")
 
-    assert caught.value.address == stack.address
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert caught.value.address == copied.address == stack.address
+    assert str(copied) == str(caught.value)
 
 
 async def test_call_fails_when_patience_runs_out(stack: FakeStack) -> None:

@@ -1,6 +1,7 @@
 """Running flows, and what cycles return: results, failures, descriptions, bulks, logs."""
 
 import asyncio
+import pickle
 from weakref import WeakSet
 
 import grpc
@@ -150,6 +151,18 @@ async def test_failed_run_names_failed_nodes_and_errors(client: Client, stack: F
     assert failure.outputs == {}
     assert failure.reason == "CYCLE_FAILED"
     assert str(failure) == "cycle 0 of momentum ended with status failed\n  model (model) failed: ValueError: no prices"
+
+
+async def test_error_of_failed_run_can_be_pickled(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.ending = Ending(status="FAILED", model="FAILED")
+    with pytest.raises(CycleFailed) as caught:
+        await (await client.run_flow("momentum", wait=5)).result()
+    failure = caught.value
+
+    copied = pickle.loads(pickle.dumps(failure))
+
+    assert type(copied) is CycleFailed
+    assert (str(copied), copied.cycle, copied.failures) == (str(failure), failure.cycle, failure.failures)
 
 
 def test_further_lines_of_a_failure_are_indented_below_its_node() -> None:

@@ -1,6 +1,7 @@
 """Flows from files, and the messages about files that hold none."""
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,8 @@ def test_error_has_line_column_and_path_as_attributes() -> None:
         "nodes[0]",
         "must be an object, is a number",
     )
+    copied = pickle.loads(pickle.dumps(error))
+    assert (str(copied), copied.line) == (str(error), 2)
 
 
 def test_missing_and_non_utf_8_files_are_reported(tmp_path: Path) -> None:
