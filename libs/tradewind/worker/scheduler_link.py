@@ -42,5 +42,13 @@ class SchedulerLink:
                 return answer
             except grpc.aio.AioRpcError as error:
                 if error.code() not in _AWAY or self._loop.time() + pause > deadline:
-                    raise MemoryFault(reason_of(error) or error.code().name, explain(error)) from None
+                    raise _fault(error, len(request)) from None
             await asyncio.sleep(pause)
+
+
+def _fault(error: grpc.aio.AioRpcError, size: int) -> MemoryFault:
+    reason = reason_of(error)
+    if not reason and error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        # gRPC itself refuses a message that is longer than the server reads.
+        return MemoryFault("TOO_LARGE", f"a change of {size} bytes: keep the data elsewhere, and its place here")
+    return MemoryFault(reason or error.code().name, explain(error))
