@@ -117,6 +117,13 @@ async def save(
     kinds = [bool(moments), after is not None, every is not None, bool(cron), bool(event), on_finished is not None]
     if kinds.count(True) != 1:
         raise typer.BadParameter("give exactly one of --at, --after, --every, --cron, --event and --on-finished")
+    for option, kind, alone in (
+        ("--time-zone", "--cron", bool(time_zone) and not cron),
+        ("--filter", "--event", where is not None and not event),
+        ("--status", "--on-finished", bool(status) and on_finished is None),
+    ):
+        if alone:
+            raise typer.BadParameter(f"it needs {kind}", param_hint=option)
     async with session.client() as client:
         saved = await client.save_trigger(
             trigger_id,

@@ -30,10 +30,21 @@ def schedule_of(
     end: datetime | None = None,
     max_firings: int = 0,
 ) -> trigger_pb2.Schedule:
-    """Return the schedule that the arguments describe. Raises ValueError unless they describe exactly one kind."""
+    """Return the schedule that the arguments describe.
+
+    Raises ValueError unless they describe exactly one kind, and for what goes only with another kind.
+    """
     given = [at is not None, bool(times), after is not None, every is not None, bool(cron), bool(event)]
     if [*given, on_finished is not None].count(True) != 1:
         raise ValueError(f"give exactly one of {_KINDS} to say when the trigger fires")
+    for name, kind, alone in (
+        ("anchor", "every", anchor is not None and every is None),
+        ("time_zone", "cron", bool(time_zone) and not cron),
+        ("filter", "event", bool(filter) and not event),
+        ("statuses", "on_finished", bool(statuses) and on_finished is None),
+    ):
+        if alone:
+            raise ValueError(f"{name} goes only with {kind}")
     schedule = build(trigger_pb2.Schedule, start=timestamp(start), end=timestamp(end), max_firings=max_firings)
     if seconds_of(jitter):
         schedule.jitter.CopyFrom(span(seconds_of(jitter)))

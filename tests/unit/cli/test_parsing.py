@@ -75,6 +75,19 @@ def test_trigger_needs_exactly_one_schedule(shell: Shell) -> None:
     assert "not a JSON object" in shell(*save, "--event", "e", "--filter", "[1]", ends=2).err
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "kind"),
+    [
+        ("--time-zone", "Europe/Berlin", "--cron"),
+        ("--filter", '{"price": 1}', "--event"),
+        ("--status", "failed", "--on-finished"),
+    ],
+)
+def test_trigger_option_without_its_schedule_is_refused(option: str, value: str, kind: str, shell: Shell) -> None:
+    save = ("trigger", "save", "a", "-q", "q", "--at", "2026-11-01T09:00")
+    assert f"Invalid value for {option}: it needs {kind}" in " ".join(shell(*save, option, value, ends=2).err.split())
+
+
 @pytest.mark.parametrize("payload", ["5", "[1]", '[["a", "b"]]', '"ab"'])
 def test_trigger_payload_must_be_json_object(payload: str, shell: Shell) -> None:
     assert "not a JSON object" in shell("trigger", "fire", "a", "-q", "q", "--payload-json", payload, ends=2).err

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from math import inf, nan
 from typing import Any
 from uuid import UUID
@@ -104,6 +104,26 @@ async def test_unknown_status_error_lists_known_ones(client: Client, status: str
         ),
         (lambda client: anext(client.list_logs("f", min_level="warn")), ValueError, '"warn" is not one of debug, in'),
         (lambda client: client.start_bulk_job("end", ["f"]), ValueError, '"end" is not one of'),
+        (
+            lambda client: client.save_trigger("t", queue="q", after=5, time_zone="Europe/Berlin"),
+            ValueError,
+            "time_zone goes only with cron",
+        ),
+        (
+            lambda client: client.save_trigger("t", queue="q", cron="0 2 * * *", anchor=datetime.now(UTC)),
+            ValueError,
+            "anchor goes only with every",
+        ),
+        (
+            lambda client: client.save_trigger("t", queue="q", on_finished="f", filter={"cycle": 1}),
+            ValueError,
+            "filter goes only with event",
+        ),
+        (
+            lambda client: client.save_trigger("t", queue="q", event="e", statuses=["failed"]),
+            ValueError,
+            "statuses goes only with on_finished",
+        ),
     ],
 )
 async def test_invalid_argument_error_says_what_is_expected(
