@@ -73,6 +73,17 @@ async def test_batch_item_is_redriven_as_a_task(ntm: Ntm, worker: MakeWorker) ->
     assert (task.node_type, task.config_json) == ("noop", '{"x":7}')
 
 
+async def test_redriven_task_belongs_to_the_trace_of_its_call(ntm: Ntm) -> None:
+    task = (await submit_task(ntm)).task
+    (given,) = await claim(ntm)
+    failure = work_pb2.NodeTaskFailure(token=given.token, non_retryable=True)
+    await ntm.stub.FailNodeTasks(pb2.FailNodeTasksRequest(worker_id="u1", failures=[failure]))
+    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    request = dead_letter_pb2.RedriveDeadLettersRequest(user_id="ann", node_task_ids=[task.node_task_id])
+    await ntm.stub.RedriveDeadLetters(request, metadata=(("traceparent", traceparent),))
+    assert [given.traceparent for given in await claim(ntm)] == [traceparent]
+
+
 async def test_item_of_another_batch_of_the_same_name_is_redriven_anew(ntm: Ntm) -> None:
     options = batch_pb2.TaskOptions(retry=retry_pb2.RetryPolicy(attempts=2))
     error = node_task_pb2.NodeTaskError(code="NODE_ERROR", message="broke")

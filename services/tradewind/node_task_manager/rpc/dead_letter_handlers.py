@@ -13,6 +13,7 @@ from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier, require_identifiers
 from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.telemetry import current_traceparent
 
 _MAX_REDRIVEN = 100
 
@@ -39,7 +40,7 @@ class DeadLetterHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         self, request: pb2.RedriveDeadLettersRequest, context: Context
     ) -> pb2.RedriveDeadLettersResponse:
         _check(request)
-        redriven = await self.dead_letters.redrive(request.user_id, request.node_task_ids)
+        redriven = await self.dead_letters.redrive(request.user_id, request.node_task_ids, current_traceparent())
         return pb2.RedriveDeadLettersResponse(
             redriven=[pb2.RedrivenTask(node_task_id=old, task_id=new) for old, new in redriven]
         )

@@ -39,8 +39,10 @@ class DeadLetters:
                     return page.items, Position(*listed[at - 1])
         return page.items, Position(*listed[-1]) if len(listed) == limit else None
 
-    async def redrive(self, user_id: str, task_ids: Sequence[str]) -> list[tuple[str, str]]:
-        """Submit the work of dead letters again, as ad-hoc tasks; return pairs of old and new ids, in order.
+    async def redrive(self, user_id: str, task_ids: Sequence[str], traceparent: str = "") -> list[tuple[str, str]]:
+        """Submit the work of dead letters again, as ad-hoc tasks in the trace `traceparent`.
+
+        Returns pairs of old and new ids, in order.
 
         The same dead letter gets the same task each time. Raises NotFound, or FailedPrecondition for a node task that
         did not fail or that is a node of a flow; then nothing is submitted.
@@ -49,7 +51,7 @@ class DeadLetters:
         letters = [await self._letter(task_id, user_id, found) for task_id in task_ids]
         redriven = []
         for view in letters:
-            accepted = await self._submit(_work(view), require_worker=False)
+            accepted = await self._submit(_work(view, traceparent), require_worker=False)
             await self._records.shard(user_id).tasks.unlist_dead_letter(user_id, view.task.task_id)
             redriven.append((view.task.task_id, str(accepted.run)))
         return redriven
@@ -72,7 +74,7 @@ class DeadLetters:
         return view
 
 
-def _work(view: TaskView) -> AdHocWork:
+def _work(view: TaskView, traceparent: str) -> AdHocWork:
     """Return the work of a node task, under a request id derived from its id and end.
 
     Another one may have had the id before: an item of a batch that was deleted, say.
@@ -91,5 +93,6 @@ def _work(view: TaskView) -> AdHocWork:
         priority=node.priority,
         concurrency=node.concurrency,
         rate=node.rate,
+        traceparent=traceparent,
         cache=node.cache,
     )
