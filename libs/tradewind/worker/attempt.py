@@ -68,6 +68,7 @@ class Attempt:
         "awaited",
         "begun_ns",
         "deadline",
+        "failure",
         "in_thread",
         "memories",
         "message",
@@ -119,6 +120,8 @@ class Attempt:
         """The attempt of an eager node that goes on with what this one emits."""
         self.settled = False
         """Whether its outcome is decided: what the code does from then on is not reported."""
+        self.failure: work_pb2.NodeTaskFailure | None = None
+        """How it failed, once that is decided; None if it did not."""
         self.named = False
         """Whether the server knows that this worker holds it."""
         self.redact: Redactor | None = None

@@ -264,9 +264,9 @@ class Executor:
     def _settle(
         self, attempt: Attempt, ending: Ending | None, error: BaseException | None
     ) -> work_pb2.NodeTaskFailure | None:
-        """Report how an attempt ended; return the failure if it is one."""
+        """Report how an attempt ended, unless that was reported before; return the failure if it is one."""
         if attempt.settled:
-            return None
+            return attempt.failure
         attempt.settled = True
         self._forget(attempt)
         stop = attempt.stop
@@ -283,7 +283,7 @@ class Executor:
             self._reports.give_back(attempt.token)
             self._count(attempt, "given_back")
             return None
-        failure = _failure(attempt, error)
+        failure = attempt.failure = _failure(attempt, error)
         if not failure.terminated:
             _log(attempt, failure)
         self._reports.fail(failure)

@@ -1,5 +1,7 @@
 """Nodes run in spans that continue the cycle's trace, where telemetry is configured."""
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -47,6 +49,13 @@ async def failing(key: str) -> None:
     raise ValueError(f"no {key}")
 
 
+@node("stubborn")
+async def stubborn() -> None:
+    with suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+    await asyncio.Event().wait()
+
+
 @pytest.mark.parametrize("traced", [async_trace, thread_trace], ids=lambda traced: traced.type)
 async def test_node_runs_in_span_of_its_cycle(traced: Any, tracer: NodeTracer, exporter: Any) -> None:
     async with Bench([traced], tracer=tracer) as bench:
@@ -73,6 +82,17 @@ async def test_failure_marks_span_without_secrets(tracer: NodeTracer, exporter: 
     assert span.attributes["error.type"] == "ValueError"
     assert span.status.description == "no [secret broker]"
     assert "s3cr" not in span.to_json()
+
+
+async def test_node_that_outlives_its_stop_has_the_failure_that_was_reported(tracer: NodeTracer, exporter: Any) -> None:
+    async with Bench([stubborn], tracer=tracer) as bench:
+        bench.executor.start(bench.assignment("stubborn", traceparent=TRACEPARENT))
+        await asyncio.sleep(0)
+        bench.stop(grace=0.01)
+        assert (await bench.end("t1")).terminated
+
+    (span,) = exporter.get_finished_spans()
+    assert (span.status.status_code, span.attributes["error.type"]) == (trace.StatusCode.ERROR, "terminated")
 
 
 async def test_no_span_without_a_trace_context(tracer: NodeTracer, exporter: Any) -> None:
