@@ -293,6 +293,14 @@ async def test_run_waiting_for_a_lost_sub_flow_end_is_due_for_a_check(ward: Ward
     assert await ward.found() == []
 
 
+async def test_run_whose_flow_is_gone_expires(ward: Ward) -> None:
+    await open_cycle(ward)
+    await ward.do("DEL", "flow:f")
+    assert ("orphaned-chain-state", "f:0:0") in await ward.found(mend=True)
+    assert await ward.admin.pttl(f"{BASE}flow:f:cycle:0:0") > 0
+    assert await ward.found() == []
+
+
 async def test_unavailable_services_cause_no_findings(ward: Ward) -> None:
     state = await open_cycle(ward)
     await ward.stores.states.try_update(structs.replace(state, submitted_ms=ward.now), {SUBMITTED})
