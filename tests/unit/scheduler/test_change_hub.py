@@ -45,6 +45,17 @@ async def test_listener_receives_changes_of_its_flow_only() -> None:
     assert not scheduler.stores.data.listeners[partition_of("f")]
 
 
+async def test_runs_of_a_flow_that_nobody_listens_to_are_not_kept() -> None:
+    scheduler, hub, listener = bench()
+    beside = next(name for at in range(1000) if partition_of(name := f"g{at}") == partition_of("f"))
+    for flow_id in ("f", beside):
+        await scheduler.register(flow_id)
+    await hub.listen("f", listener)
+    await scheduler.run(beside)
+    assert listener.received == []
+    assert hub._known == {}
+
+
 async def test_listener_added_twice_is_notified_once_and_stays_until_removed_twice() -> None:
     scheduler, hub, listener = bench()
     await scheduler.register()
