@@ -7,7 +7,7 @@ from tradewind.server.metrics import REGISTRY, SLOW, SWITCH
 
 LATENESS_SECONDS = Histogram(
     "tradewind_schedule_lateness_seconds",
-    "How long after its planned time a scheduled cycle began; one that catches up counts from its planned time, too.",
+    "How long after its planned time and its jitter a scheduled cycle began; so counts one that catches up, too.",
     buckets=SLOW,
     registry=REGISTRY,
 )
@@ -27,13 +27,13 @@ RERUN = "rerun"
 """The origin of a further run of a cycle."""
 
 
-def count_begun(state: ChainState) -> None:
-    """Count a cycle that has begun."""
+def count_begun(state: ChainState, jitter_ms: int) -> None:
+    """Count a cycle that has begun; up to `jitter_ms` of its lateness are on purpose."""
     if not SWITCH.on:
         return
     CYCLES_BEGUN.labels(state.facts.origin.value).inc()
     if state.facts.origin is CycleOrigin.SCHEDULE:
-        LATENESS_SECONDS.observe(max(0, state.facts.start_ms - state.facts.planned_ms) / 1000)
+        LATENESS_SECONDS.observe(max(0, state.facts.start_ms - state.facts.planned_ms - jitter_ms) / 1000)
 
 
 def count_rerun() -> None:

@@ -10,7 +10,7 @@ from tradewind.trigger.domain.claim import DueTrigger
 DELIVERED = Counter("tradewind_triggers_delivered_total", "Due triggers handed to receivers.", registry=REGISTRY)
 LATENESS_SECONDS = Histogram(
     "tradewind_trigger_lateness_seconds",
-    "How long after its planned time a trigger was claimed for its receiver.",
+    "How long after its planned time, with its jitter, a trigger was claimed for its receiver.",
     buckets=SLOW,
     registry=REGISTRY,
 )
@@ -23,4 +23,6 @@ def count_delivered(due: Iterable[DueTrigger]) -> None:
     """Count due triggers that go to a receiver."""
     for each in due if SWITCH.on else ():
         DELIVERED.inc()
-        LATENESS_SECONDS.observe(max(0, each.delivered_ms - each.trigger.planned_ms) / 1000)
+        trigger = each.trigger
+        wanted_ms = trigger.schedule.delivery_ms(trigger.id, trigger.planned_ms)
+        LATENESS_SECONDS.observe(max(0, each.delivered_ms - wanted_ms) / 1000)
