@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -30,6 +31,8 @@ FLUSH_S = 5.0
 Attributes = Mapping[str, str | int | float | bool]
 
 _TOLD_EVERY_S = 600.0
+
+_SAMPLED = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f][13579bdf]")
 
 _propagator = TraceContextTextMapPropagator()
 
@@ -176,8 +179,11 @@ def traceparent_of(span: Span) -> str:
 
 
 def is_sampled(traceparent: str) -> bool:
-    """Say whether spans below a `traceparent` are recorded: whoever began the trace decided that for all of it."""
-    return bool(traceparent) and traceparent[-1] in "13579bdf"
+    """Say whether spans below a `traceparent` are recorded: whoever began the trace decided that for all of it.
+
+    Nothing is recorded below a malformed one.
+    """
+    return bool(traceparent) and _SAMPLED.fullmatch(traceparent) is not None
 
 
 def attempt_span_id(trace_id: str, task_id: str, attempt: int) -> int:

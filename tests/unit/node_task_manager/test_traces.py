@@ -101,7 +101,7 @@ def test_ends_never_stored_do_not_crowd_out_later_ones() -> None:
 
 def test_unsampled_work_is_unchanged_and_makes_no_spans() -> None:
     replica = Recorded()
-    items = [given(1, NOT_SAMPLED), given(2, "")]
+    items = [given(1, NOT_SAMPLED), given(2, ""), given(3, "1"), given(4, "00-ab-cd-01")]
     assert replica.traces.dispatched(items) == items
     run = RunSubmission(RunName("f", 0, 0), "run", "ada", (), 0, traceparent=NOT_SAMPLED)
     replica.traces.submitted([(run, SubmitResult(SubmitOutcome.ACCEPTED))], 0)

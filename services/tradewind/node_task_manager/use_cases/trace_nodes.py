@@ -11,7 +11,7 @@ from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.server.telemetry import Tracing, attempt_span_id, is_sampled, traceparent_of
 
-_MAX_REPORTED, _LONGEST = 20_000, 256
+_MAX_REPORTED = 20_000
 
 
 class TraceNodes:
@@ -50,7 +50,7 @@ class TraceNodes:
 
     def reported(self, nonce: str, traceparent: str) -> None:
         """Note that the end of an attempt arrived, in this trace context."""
-        if is_sampled(traceparent) and len(traceparent) <= _LONGEST:
+        if is_sampled(traceparent):
             if len(self._reported) >= _MAX_REPORTED:
                 # The oldest end was neither stored nor refused, perhaps because its worker left.
                 del self._reported[next(iter(self._reported))]
