@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 from prometheus_client import Gauge
+from redis.asyncio import RedisCluster
 from redis.exceptions import NoPermissionError
 
 from tests.ports import free_port
@@ -65,6 +68,34 @@ async def test_each_master_reports_memory_and_connections(redis_server: RedisSer
     for node in used:
         assert 0 < used[node] < most[node]
         assert 0 < nodes_of(watch.CONNECTIONS)[node] < nodes_of(watch.CONNECTIONS_MAX)[node]
+
+
+async def test_node_that_is_no_master_any_more_is_reported_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise an alert on what it reported last would never end."""
+    masters = ["one", "two"]
+    fields = ["used_memory", "maxmemory", "connected_clients", "maxclients", "keyspace_hits", "keyspace_misses"]
+
+    class Cluster(RedisCluster):
+        def __init__(self) -> None: ...
+
+        async def initialize(self, *_args: Any, **_options: Any) -> Self:
+            return self
+
+        def get_primaries(self) -> list[Any]:
+            return [SimpleNamespace(name=name) for name in masters]
+
+        async def info(self, section: str | None = None, *_sections: str, **_options: Any) -> dict[str, Any]:
+            return dict.fromkeys(fields, 1)
+
+        async def end(self) -> None: ...
+
+    monkeypatch.setattr(watch, "connect", lambda *_args, **_options: Cluster())
+    async with watching("redis+cluster://one"):
+        await until(lambda: nodes_of(watch.CONNECTIONS).keys() == {"one", "two"}, "both masters were asked")
+        masters[0] = "three"
+        await until(lambda: nodes_of(watch.CONNECTIONS).keys() == {"two", "three"}, "the new masters were asked")
+    for gauge in OF_NODES:
+        assert nodes_of(gauge).keys() == {"two", "three"}
 
 
 async def test_metrics_user_may_only_measure(redis_server: RedisServer) -> None:

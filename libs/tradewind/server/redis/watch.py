@@ -36,6 +36,8 @@ KEYSPACE_MISSES = Gauge(
     "tradewind_store_keyspace_misses", "Lookups of keys that did not exist.", _NODE, registry=REGISTRY
 )
 
+_OF_NODES = (MEMORY_USED, MEMORY_MAX, CONNECTIONS, CONNECTIONS_MAX, KEYSPACE_HITS, KEYSPACE_MISSES)
+
 _HINT = "set TRADEWIND_METRICS_STORE_USER and TRADEWIND_METRICS_STORE_PASSWORD to a user that may call INFO"
 _SECTIONS = ("memory", "clients", "stats")
 _log = structlog.get_logger(__name__)
@@ -49,6 +51,8 @@ class StoreWatch:
     ) -> None:
         self._client = connect(url, user=user, password=password, max_connections=4, tls=tls)
         self._every_s = every_s
+        self._nodes: set[str] = set()
+        """The nodes that were read last."""
 
     async def run(self) -> None:
         """Run until cancelled; if the store refuses the user, or INFO to it, report only that the store answers."""
@@ -78,10 +82,15 @@ class StoreWatch:
         client: Any = self._client
         if isinstance(client, aioredis.RedisCluster):
             _ = await client.initialize()
-            for node in client.get_primaries():
-                _set_gauges(node.name, await _info(client, target_nodes=node))
+            found = {node.name: await _info(client, target_nodes=node) for node in client.get_primaries()}
         else:
-            _set_gauges("store", await _info(client))
+            found = {"store": await _info(client)}
+        for node, info in found.items():
+            _set_gauges(node, info)
+        for left in self._nodes - found.keys():
+            for gauge in _OF_NODES:
+                gauge.remove(left)
+        self._nodes = set(found)
 
 
 async def _info(client: Any, **options: Any) -> dict[str, Any]:
