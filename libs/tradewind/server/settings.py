@@ -110,11 +110,25 @@ class TelemetrySettings(Settings):
 
     @field_validator("otlp_endpoint")
     @classmethod
-    def _has_no_path(cls, endpoint: str | None) -> str | None:
-        """Refuse `http://host:4318/v1/traces`: the exporter would drop the path and speak the wrong protocol."""
-        if endpoint and endpoint.startswith("http") and "/" in endpoint.partition("://")[2].rstrip("/"):
-            message = "traces go over gRPC, to http://host:4317 without a path; OTLP over HTTP is not supported"
-            raise PydanticCustomError("endpoint", message)
+    def _can_be_reached(cls, endpoint: str | None) -> str | None:
+        """Refuse what is no address, and `http://host:4318/v1/traces`.
+
+        The exporter would drop the path and speak the wrong protocol.
+        """
+        if not endpoint:
+            return endpoint
+        address = endpoint
+        if endpoint.startswith(("http://", "https://")):
+            address = endpoint.partition("://")[2].rstrip("/")
+            if "/" in address:
+                message = "traces go over gRPC, to http://host:4317 without a path; OTLP over HTTP is not supported"
+                raise PydanticCustomError("endpoint", message)
+            address = address if ":" in address else f"{address}:443"
+        try:
+            target_of(address)
+        except ValueError:
+            message = '"{endpoint}" is no endpoint for traces: give one such as http://host:4317'
+            raise PydanticCustomError("endpoint", message, {"endpoint": endpoint}) from None
         return endpoint
 
 

@@ -65,9 +65,16 @@ def test_otlp_endpoint_over_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         SettingsError, match="TRADEWIND_OTLP_ENDPOINT: traces go over gRPC, to http://host:4317 without"
     ):
         load_settings(CommonSettings)
-    for endpoint in ("http://collector:4317/", "collector:4317", "unix:/run/otel.sock"):
+    for endpoint in ("http://collector:4317/", "https://collector.example", "collector:4317", "unix:/run/otel.sock"):
         monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", endpoint)
         assert load_settings(CommonSettings).otlp_endpoint == endpoint
+
+
+@pytest.mark.parametrize("endpoint", [" ", "collector", "http://", "http://collector:99999", "ftp://collector:4317"])
+def test_otlp_endpoint_that_is_no_address_is_refused(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", endpoint)
+    with pytest.raises(SettingsError, match=r"TRADEWIND_OTLP_ENDPOINT: .* is no endpoint for traces"):
+        load_settings(CommonSettings)
 
 
 @pytest.mark.parametrize("address", ["http://access:7705", "access", ":7705"])
