@@ -31,7 +31,7 @@ QUEUE_DEPTH = Gauge(
 )
 QUEUE_OLDEST_SECONDS = Gauge(
     "tradewind_queue_oldest_seconds",
-    "How long the next node task in line has waited, the longest over all users, by node type.",
+    "How long the next node task in line for a worker has waited, the longest over all users, by node type.",
     ["node_type"],
     registry=REGISTRY,
 )
