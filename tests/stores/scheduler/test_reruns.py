@@ -6,7 +6,16 @@ import pytest
 from msgspec import structs
 
 from tests.servers import RedisServer
-from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Bench, names, request_of, shape
+from tests.stores.scheduler.bench import (
+    CHECK_IN,
+    MINUTE,
+    Bench,
+    memory_stores,
+    names,
+    redis_stores,
+    request_of,
+    shape,
+)
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, RerunRequest
 from tradewind.scheduler.domain.chain_state import MEMORY, RESULT, ChainState, Notes
 from tradewind.scheduler.domain.cycle_status import CycleStatus
@@ -16,6 +25,7 @@ from tradewind.scheduler.domain.memory import Memory, MemoryChange
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.stores.keys import Keys
+from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
 
 KEPT = (("0", (0, 1, 2, 7)), ("1", (4,)))
@@ -195,3 +205,39 @@ async def test_earlier_runs_stay_while_the_latest_run_of_their_cycle_is_open(
     await ended(bench, keep_cycles=1)
     await bench.stores.cycles.tidy(partition_of("f"), "", 0)
     assert [state.name[1:] for state in await bench.stores.cycles.newest("f", None, 99)] == [(4, 0)]
+
+
+async def test_runs_of_a_cycle_go_together_once_the_latest_ended_long_enough_ago(
+    bench: Bench, server: RedisServer | None, clock: ManualClock
+) -> None:
+    stores = redis_stores(server, clock, settle_ms=MINUTE) if server else memory_stores(clock, settle_ms=MINUTE)
+    bench = Bench(stores, clock)
+    await bench.register(keep_cycles=1)
+    first = await ended(bench, keep_cycles=1)
+    clock.advance(2 * MINUTE)
+    answer = await rerun(bench, first)
+    assert answer.state is not None
+    await ended(bench, keep_cycles=1)
+    await bench.end(answer.state)
+
+    async def on_record() -> list[tuple[int, int]]:
+        await bench.stores.cycles.tidy(partition_of("f"), "", 0)
+        return [state.name[1:] for state in await bench.stores.cycles.newest("f", None, 99)]
+
+    assert await on_record() == [(1, 0), (0, 1), (0, 0)]
+    clock.advance(MINUTE)
+    assert await on_record() == [(1, 0)]
+
+
+async def test_open_cycle_divides_no_runs_of_the_cycle_before(bench: Bench) -> None:
+    await bench.register(keep_cycles=1)
+    answer = await rerun(bench, await ended(bench, keep_cycles=1))
+    assert answer.state is not None
+    await bench.end(answer.state)
+    later = await bench.begun(bench.request(shape=shape(keep_cycles=1)))
+    await bench.stores.cycles.tidy(partition_of("f"), "", 0)
+    kept = [state.name[1:] for state in await bench.stores.cycles.newest("f", None, 99)]
+    assert kept == [(1, 0), (0, 1), (0, 0)]
+    await bench.end(later)
+    await bench.stores.cycles.tidy(partition_of("f"), "", 0)
+    assert [state.name[1:] for state in await bench.stores.cycles.newest("f", None, 99)] == [(1, 0)]

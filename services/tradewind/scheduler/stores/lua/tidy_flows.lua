@@ -38,9 +38,9 @@ local function tidy()
     local gone = forget_expired(flow_id, args.most)
     local known = call('HMGET', flow_key(flow_id), 'keep_cycles', 'status', 'next_execution', 'last_cycle')
     end_window(flow_id, known[2], tonumber(known[3] or 0))
-    local dropped = trim(flow_id, tonumber(known[1] or 1), tonumber(known[4] or 0), 1, args.most)
+    local dropped, more = trim(flow_id, tonumber(known[1] or 1), tonumber(known[4] or 0), 1, args.most)
     trimmed, forgotten = trimmed + dropped, forgotten + gone
-    if gone == args.most or dropped == args.most then return after, false end
+    if gone == args.most or more then return after, false end
     after = flow_id
   end
   local done = #ids < args.flows

@@ -17,9 +17,17 @@ local function count_settled(flow_id, names, most, last)
   return most
 end
 
+-- Returns how many of the first `count` runs belong to cycles of which all runs are among them.
+local function count_whole_cycles(names, count)
+  local divided = string.match(names[count + 1] or '', '^%d+')
+  while count > 0 and string.match(names[count], '^%d+') == divided do count = count - 1 end
+  return count
+end
+
 -- Removes the oldest ended runs of a flow beyond its newest `keep` cycles, of which `newest` began last. Does nothing
--- until there are `least` runs too many, removes up to `most`, and stops at the first that ended just now. Runs stay
--- while their end is still to be returned, and while a later run of their cycle is open. Returns how many it removed.
+-- until there are `least` runs too many, removes up to `most`, and stops at the first cycle with a run that ended just
+-- now. The runs of a cycle go together, unless there are more than `most`. Runs stay while their end is still to be
+-- returned, and while a later run of their cycle is open. Returns how many it removed, and whether more may follow.
 local function trim(flow_id, keep, newest, least, most)
   -- Cycles are numbered from 0, so none is too old yet.
   if newest < keep then return 0 end
@@ -30,7 +38,9 @@ local function trim(flow_id, keep, newest, least, most)
   excess = excess - running
   if excess < least then return 0 end
   local oldest, names, removed_keys = call('ZRANGE', cycles, 0, math.min(excess, most)), {}, {}
-  excess = count_settled(flow_id, oldest, math.min(excess, most), newest - keep)
+  local settled = count_settled(flow_id, oldest, math.min(excess, most), newest - keep)
+  excess = count_whole_cycles(oldest, settled)
+  if excess == 0 and settled == most then excess = most end
   if excess == 0 then return 0 end
   local returning = call('EXISTS', base .. 'returns') == 1
   -- Runs of a cycle share its log: `shared` is the cycle of the next run in the index.
@@ -54,5 +64,5 @@ local function trim(flow_id, keep, newest, least, most)
     call('DEL', unpack(removed_keys))
     call('ZREM', cycles, unpack(names))
   end
-  return #names
+  return #names, #names > 0 and settled == most
 end
