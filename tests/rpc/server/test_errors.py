@@ -22,7 +22,7 @@ from tradewind.server.bootstrap import Server
 from tradewind.server.interception import Context
 from tradewind.server.redis import outages
 from tradewind.server.redis.client import connect
-from tradewind.server.redis.connections import StoreRefuses
+from tradewind.server.redis.connections import StoreBusy
 
 
 def raising(error: Exception) -> Callable[[str, Context], Awaitable[str]]:
@@ -107,7 +107,7 @@ FAULTS: list[tuple[Exception, grpc.StatusCode, str]] = [
     (redis_errors.MasterDownError("down"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
     (redis_errors.SlotNotCoveredError("slot"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
     (redis_errors.OutOfMemoryError("oom"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
-    (StoreRefuses("busy"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
+    (StoreBusy("busy"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
     (OnPurpose("changed meanwhile"), grpc.StatusCode.ABORTED, "VERSION_CONFLICT"),
 ]
 

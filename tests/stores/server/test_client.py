@@ -12,7 +12,7 @@ from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.server.redis.checks import UnsafeStore, require_reachable, require_safe_policy
 from tradewind.server.redis.client import connect
-from tradewind.server.redis.connections import StoreRefuses
+from tradewind.server.redis.connections import ReplicasMissing
 
 # Commands that reach beyond a service's own keys.
 FORBIDDEN_COMMANDS = [
@@ -104,15 +104,15 @@ async def test_store_with_an_eviction_policy_is_refused(redis_server: RedisServe
             await redis_server.on_node(node, "CONFIG", "SET", "maxmemory-policy", "noeviction")
 
 
-async def test_temporarily_refused_write_raises_store_refuses(redis_server: RedisServer) -> None:
+async def test_write_refused_for_want_of_replicas_raises_replicas_missing(redis_server: RedisServer) -> None:
     """However the command is sent."""
     admin, key = redis_server.connect(), "trading_flow:{f0}:kept"
     for node in redis_server.nodes:
         await redis_server.on_node(node, "CONFIG", "SET", "min-replicas-to-write", "1")
     try:
-        with pytest.raises(StoreRefuses, match="Not enough good replicas to write"):
+        with pytest.raises(ReplicasMissing, match="Not enough good replicas to write"):
             await admin.set(key, "1")
-        with pytest.raises(StoreRefuses, match="Not enough good replicas to write"):
+        with pytest.raises(ReplicasMissing, match="Not enough good replicas to write"):
             await admin.call(key, "SET", key, "1")
     finally:
         for node in redis_server.nodes:

@@ -1,5 +1,6 @@
 """The link of a service to its store, as readiness sees it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from tradewind.registry.settings import RegistrySettings
 from tradewind.registry.stores.keys import Keys
 from tradewind.server.bootstrap import Server
 from tradewind.server.channels import open_channel
+from tradewind.server.health import ReadOnly
 from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
 
@@ -69,6 +71,30 @@ async def test_readiness_tolerates_two_failed_write_checks(link: RedisLink, redi
             assert reason.startswith("the store accepts no writes: ")
             assert "Not enough good replicas to write" in reason
         assert await link.not_ready() is None
+
+
+async def test_store_that_a_script_keeps_busy_is_not_ready(link: RedisLink, redis_server: RedisServer) -> None:
+    """It does not even answer reads."""
+    await run_on_all_nodes(redis_server, "CONFIG", "SET", "busy-reply-threshold", "1")
+    scripts = [
+        asyncio.ensure_future(redis_server.on_node(node, "EVAL", "while true do end", "0"))
+        for node in redis_server.nodes
+    ]
+    try:
+
+        async def busy() -> bool:
+            return await link.not_ready() is not None
+
+        await until(busy, "the script has kept the store busy")
+        reason = await link.not_ready()
+        assert reason is not None
+        assert not isinstance(reason, ReadOnly)
+        assert "busy running a script" in reason
+    finally:
+        await run_on_all_nodes(redis_server, "SCRIPT", "KILL")
+        await asyncio.gather(*scripts, return_exceptions=True)
+        await run_on_all_nodes(redis_server, "CONFIG", "SET", "busy-reply-threshold", "5000")
+    assert await link.not_ready() is None
 
 
 @pytest.mark.parametrize(

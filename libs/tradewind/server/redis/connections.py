@@ -13,19 +13,23 @@ from redis.asyncio.connection import (
     UnixDomainSocketConnection,
 )
 from redis.asyncio.sentinel import SentinelManagedConnection
-from redis.exceptions import ConnectionError, ResponseError
+from redis.exceptions import ConnectionError, OutOfMemoryError, ReadOnlyError, ResponseError
 
 
-class StoreRefuses(ResponseError):
-    """The store does nothing, or writes nothing, for now: its disk or replicas fail, or a script keeps it busy."""
-
-
-class DiskFails(StoreRefuses):
+class DiskFails(ResponseError):
     """The store cannot write to its disk, which may be full."""
 
 
-class ReplicasMissing(StoreRefuses):
+class ReplicasMissing(ResponseError):
     """The store has fewer replicas connected than `min-replicas-to-write`."""
+
+
+class StoreBusy(ResponseError):
+    """A script has kept the store busy for so long that it refuses everything else."""
+
+
+WRITE_REFUSALS = (ReadOnlyError, OutOfMemoryError, DiskFails, ReplicasMissing)
+"""How a store refuses writes that still answers reads."""
 
 
 class _Parser(DefaultParser):  # type: ignore[misc, valid-type]  # The parser that uses hiredis.
@@ -33,7 +37,7 @@ class _Parser(DefaultParser):  # type: ignore[misc, valid-type]  # The parser th
         **DefaultParser.EXCEPTION_CLASSES,
         "MISCONF": DiskFails,
         "NOREPLICAS": ReplicasMissing,
-        "BUSY": StoreRefuses,
+        "BUSY": StoreBusy,
     }
 
 

@@ -1,11 +1,9 @@
 """The link of a service to its store in Redis: a client, and a subscriber if the service listens for messages."""
 
-from redis.exceptions import OutOfMemoryError, ReadOnlyError
-
 from tradewind.server.health import ReadOnly
 from tradewind.server.redis.checks import require_reachable, require_safe_policy
 from tradewind.server.redis.client import REDIS_ERRORS, connect
-from tradewind.server.redis.connections import StoreRefuses
+from tradewind.server.redis.connections import WRITE_REFUSALS
 from tradewind.server.redis.data_version import DataVersion, require_data_version
 from tradewind.server.redis.outages import message_of
 from tradewind.server.redis.store_clock import StoreClock
@@ -65,6 +63,6 @@ class RedisLink:
         try:
             # The version is there already, so this changes nothing; but a store that accepts no writes refuses it.
             await self.client.call(self._data.key, "SET", self._data.key, self._data.text, "NX")
-        except (ReadOnlyError, OutOfMemoryError, StoreRefuses) as error:
+        except WRITE_REFUSALS as error:
             return error
         return None

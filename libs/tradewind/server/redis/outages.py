@@ -16,7 +16,7 @@ from redis.exceptions import (
 
 from tradewind.server.faults import Unavailable
 from tradewind.server.incidents import IncidentLog
-from tradewind.server.redis.connections import DiskFails, ReplicasMissing, StoreRefuses
+from tradewind.server.redis.connections import DiskFails, ReplicasMissing, StoreBusy
 
 _UNREACHABLE = (ConnectionError, TimeoutError, ClusterError, RedisClusterException, TryAgainError)
 MESSAGES: Mapping[type[Exception], str] = {
@@ -25,7 +25,7 @@ MESSAGES: Mapping[type[Exception], str] = {
     OutOfMemoryError: "the store is out of memory and accepts no writes",
     DiskFails: "the store cannot write to its disk and accepts no writes",
     ReplicasMissing: "the store has too few replicas and accepts no writes",
-    StoreRefuses: "the store refuses this at the moment",
+    StoreBusy: "a script keeps the store so busy that it answers nothing else",
     NoPermissionError: "the store does not permit this to its user",
 }
 """What callers get for redis-py's exceptions while the store, or the part of it they need, is unusable.
