@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.no_writes import REFUSALS, refusing_writes
 from tests.servers import RedisServer
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.data_version import DataVersion, IncompatibleData, require_data_version
 
 KEY = "trading_flow:{s0}:data_version"
+FULL = next(reason for reason in REFUSALS if "out of memory" in reason)
 VERSION, OLDEST = 5, 3
 DATA = DataVersion(KEY, {"shards": 2}, {"shards": " by SHARDS"}, version=VERSION, oldest=OLDEST)
 
@@ -27,6 +29,17 @@ async def test_first_start_stores_the_version_and_later_ones_keep_it(client: Cli
     await require_data_version(client, DATA)
     assert await client.get(KEY) == stored
     assert await client.pttl(KEY) == -1
+
+
+async def test_store_that_accepts_no_writes_can_be_used_once_it_has_a_version(
+    client: Client, redis_server: RedisServer
+) -> None:
+    async with refusing_writes(redis_server, FULL):
+        with pytest.raises(ConnectionError, match=r"the store accepts no writes: .* used memory > 'maxmemory'"):
+            await require_data_version(client, DATA)
+    await require_data_version(client, DATA)
+    async with refusing_writes(redis_server, FULL):
+        await require_data_version(client, DATA)
 
 
 async def test_newer_version_is_refused(client: Client) -> None:

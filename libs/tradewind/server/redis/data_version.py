@@ -8,6 +8,7 @@ from redis.exceptions import NoPermissionError
 
 from tradewind.server.redis.checks import CHECK_USER, UnsafeStore
 from tradewind.server.redis.client import REDIS_ERRORS, Client
+from tradewind.server.redis.connections import WRITE_REFUSALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,17 @@ async def require_data_version(client: Client, data: DataVersion) -> None:
     """Note the version if there is none yet, and check the one that is there.
 
     Raises IncompatibleData when the version is too late or too early, or `fixed` numbers differ; ConnectionError when
-    the store fails or refuses the user.
+    the store fails, refuses the user, or accepts no writes before there is a version.
     """
     try:
-        await client.set(data.key, data.text, nx=True)
         stored = await client.get(data.key)
+        if stored is None:
+            await client.set(data.key, data.text, nx=True)
+            stored = await client.get(data.key)
     except NoPermissionError as error:
         raise ConnectionError(f"the store refuses its user the key {data.key}: {error}; {CHECK_USER}") from error
+    except WRITE_REFUSALS as error:
+        raise ConnectionError(f"the store accepts no writes: {error}") from error
     except REDIS_ERRORS as error:
         raise ConnectionError(f"the store does not answer: {error}") from error
     try:
