@@ -8,8 +8,11 @@ import redis.utils
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from tests.no_writes import failing_disk
 from tests.servers import RedisServer, RedisServers
+from tradewind.server.redis.checks import require_reachable
 from tradewind.server.redis.client import connect, connect_single
+from tradewind.server.redis.connections import DiskFails
 
 
 @pytest.fixture
@@ -55,3 +58,16 @@ async def test_connections_name_their_version_without_looking_it_up(
     # Redis 7.0 does not keep it.
     listed = await redis_server.on_node(redis_server.nodes[0], "CLIENT", "LIST")
     assert redis_server.kind == "system" or f"lib-ver={redis.__version__}" in listed.decode()
+
+
+async def test_store_whose_disk_fails_answers_reads_and_checks(server: RedisServer) -> None:
+    """It refuses PING, by which connections are checked."""
+    client: Any = connect(server.url())
+    await client.set("known", "1")
+    async with failing_disk(server):
+        with pytest.raises(DiskFails):
+            await client.ping()
+        await require_reachable(client)
+        (await pooled_connection(client.connection_pool)).next_health_check = 0
+        assert await client.get("known") == b"1"
+    await client.end()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from tests.no_writes import failing_disk
 from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.server.redis.client import connect_single
@@ -259,3 +260,31 @@ async def test_silent_store_is_given_up_and_reconnected(monkeypatch: pytest.Monk
     finally:
         await subscriber.stop()
         store.close()
+
+
+async def test_connection_is_kept_while_the_disk_of_the_store_fails(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store refuses PING, by which the connection is checked."""
+
+    def connect(*args: Any, **options: Any) -> Any:
+        client = connect_single(*args, **options)
+        client.connection_pool.connection_kwargs["health_check_interval"] = 0.1
+        return client
+
+    monkeypatch.setattr("tradewind.server.redis.subscriber.connect_single", connect)
+    monkeypatch.setattr("tradewind.server.redis.subscriber._POLL_S", 0.2)
+    subscriber, receiver = Subscriber(redis_server.url("node_task_manager")), Receiver()
+    subscriber.start()
+    try:
+        await subscriber.subscribe(CHANNEL, receiver, receiver.on_gap)
+        async with failing_disk(redis_server):
+            pubsub: Any = subscriber._pubsub
+            checked_s = pubsub.connection.next_health_check
+            await until(
+                lambda: receiver.gaps or pubsub.connection.next_health_check > checked_s + 1,
+                "the connection has been checked",
+            )
+        assert receiver.gaps == 0
+    finally:
+        await subscriber.stop()

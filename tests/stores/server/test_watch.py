@@ -11,6 +11,7 @@ from prometheus_client import Gauge
 from redis.asyncio import RedisCluster
 from redis.exceptions import NoPermissionError
 
+from tests.no_writes import failing_disk
 from tests.ports import free_port
 from tests.servers import RedisServer
 from tests.waiting import until
@@ -127,6 +128,16 @@ async def test_wrong_password_gets_a_hint_and_does_not_report_the_store_down(
             await until(lambda: up() == 1, "the store was asked")
             watch.UP.set(-1)
     assert capfd.readouterr().err.count("TRADEWIND_METRICS_STORE_USER") == 1
+
+
+async def test_store_whose_disk_fails_is_reported_up(redis_server: RedisServer) -> None:
+    async with watching(redis_server.url("scheduler")):
+        await until(lambda: up() == 1, "the store was asked")
+        async with failing_disk(redis_server):
+            for _ in range(2):
+                watch.UP.set(-1)
+                await until(lambda: up() != -1, "the store was asked again")
+            assert up() == 1
 
 
 async def test_unreachable_store_is_reported_down() -> None:

@@ -1,11 +1,14 @@
 """Checks of a store before a server works with it: that it answers, and that it evicts nothing."""
 
+from contextlib import suppress
+
 import structlog
 from redis import asyncio as aioredis
 from redis.asyncio.sentinel import MasterNotFoundError
 from redis.exceptions import AuthenticationError, NoPermissionError
 
 from tradewind.server.redis.client import REDIS_ERRORS, Client
+from tradewind.server.redis.connections import DiskFails
 
 CHECK_USER = "check TRADEWIND_STORE_USER and TRADEWIND_STORE_PASSWORD, or the user in TRADEWIND_STORE_URL"
 """What to do when the store refuses a user."""
@@ -50,13 +53,19 @@ async def require_safe_policy(client: Client) -> None:
             )
 
 
+async def ping(client: Client) -> None:
+    """Return once the store answers. Raises redis-py's exceptions and OSError when it does not."""
+    with suppress(DiskFails):  # That is an answer, too.
+        await client.ping()
+
+
 async def require_reachable(client: Client) -> None:
     """Check that the store answers.
 
     Raises ConnectionError with a sentence for people when it does not, or refuses the user.
     """
     try:
-        await client.ping()
+        await ping(client)
     except (*REDIS_ERRORS, OSError) as error:
         if refuses_user(error):
             raise ConnectionError(f"the store refuses the user: {_sentence_of(error)}; {CHECK_USER}") from error

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, ClassVar
 from weakref import WeakSet
 
@@ -17,7 +18,7 @@ from redis.exceptions import ConnectionError, OutOfMemoryError, ReadOnlyError, R
 
 
 class DiskFails(ResponseError):
-    """The store cannot write to its disk, which may be full."""
+    """The store cannot write to its disk, which may be full. Besides writes, it refuses PING."""
 
 
 class ReplicasMissing(ResponseError):
@@ -93,6 +94,10 @@ class StoreConnection(AbstractConnection):
             # Raised by uvloop where asyncio raises an OSError, by redis-py when another task has disconnected it, and
             # by the writer of Python 3.12 and 3.13 once closed.
             raise ConnectionError(f"the store has closed the connection: {error}") from error
+
+    async def _send_ping(self) -> None:
+        with suppress(DiskFails):  # That is an answer, too.
+            await super()._send_ping()  # type: ignore[no-untyped-call]
 
     def parse_error(self, text: str) -> Exception:
         """Return redis-py's exception for the text of an error reply."""

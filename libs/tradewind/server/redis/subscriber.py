@@ -13,6 +13,7 @@ from redis.exceptions import ConnectionError, RedisError
 from tradewind.server.backoff import Backoff
 from tradewind.server.incidents import IncidentLog
 from tradewind.server.redis.client import connect_single
+from tradewind.server.redis.connections import DiskFails
 from tradewind.server.side_tasks import SideTasks
 from tradewind.tls import TlsFiles
 
@@ -121,7 +122,7 @@ class Subscriber:
             self._was_connected = True
             self._backoff.reset()
             while True:
-                message = await pubsub.get_message(timeout=_POLL_S)
+                message = await _next_message(pubsub)
                 if message is not None:
                     self._deliver(message)
                 else:
@@ -185,6 +186,16 @@ class Subscriber:
                     on_gap()
                 except Exception:
                     _log.exception("subscriber_gap_callback_failed")
+
+
+async def _next_message(pubsub: PubSub) -> dict[str, Any] | None:
+    """Return the next message, None when none has come within one poll."""
+    try:
+        message: dict[str, Any] | None = await pubsub.get_message(timeout=_POLL_S)
+    except DiskFails:
+        # This answers the PING that redis-py has sent.
+        return None
+    return message
 
 
 def _require_alive(pubsub: PubSub) -> None:

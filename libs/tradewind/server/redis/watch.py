@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -11,7 +12,7 @@ from redis.exceptions import NoPermissionError
 
 from tradewind.server.metrics import REGISTRY
 from tradewind.server.redis.acl import AclUser
-from tradewind.server.redis.checks import refuses_user
+from tradewind.server.redis.checks import ping, refuses_user
 from tradewind.server.redis.client import REDIS_ERRORS, connect
 from tradewind.tls import TlsFiles
 
@@ -68,7 +69,7 @@ class StoreWatch:
                     refused = denied or refuses_user(error)
                     UP.set(refused)
                     if denied:
-                        read = self._client.ping
+                        read = partial(ping, self._client)
                     if refused and not warned:
                         warned = True
                         _log.warning("store_info_denied", error=error, hint=_HINT)
