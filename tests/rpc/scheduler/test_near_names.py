@@ -6,8 +6,10 @@ import grpc
 
 from tests.rpc.scheduler.conftest import Client, Peers
 from tests.rpc.scheduler.errors import refused
+from tests.servers import RedisServer
 from tradewind.api.scheduler.v1 import backfill_pb2, memory_pb2, revision_pb2, stop_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.server.partitions import partition_of
 
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
 
@@ -34,6 +36,14 @@ async def test_unknown_flow_suggests_the_nearest_name(scheduler: Client) -> None
         assert refusal.metadata["flow_id"] == "shopp"
     far = await refused(stub.GetFlow(pb2.GetFlowRequest(flow_id="zebra")), NOT_FOUND, "FLOW_NOT_FOUND")
     assert far.message == 'no flow "zebra"'
+
+
+async def test_flow_whose_record_is_lost_is_not_suggested_for_itself(scheduler: Client, embedded: RedisServer) -> None:
+    await scheduler.register("shop")
+    await scheduler.register("shops")
+    await embedded.connect().delete(f"trading_flow:{{f{partition_of('shop')}}}:flow:shop")
+    refusal = await refused(scheduler.stub.GetFlow(pb2.GetFlowRequest(flow_id="shop")), NOT_FOUND, "FLOW_NOT_FOUND")
+    assert refusal.message == 'no flow "shop"; did you mean "shops"?'
 
 
 async def test_unknown_node_suggests_the_nearest_name(scheduler: Client, peers: Peers) -> None:

@@ -17,7 +17,8 @@ async def no_such_flow(flows: FlowRecords, flow_id: str) -> NotFound:
 async def similar_flow(flows: FlowRecords, flow_id: str) -> str:
     """Return `; did you mean "name"?` with the most similar id that the caller may see, "" when none is near.
 
-    Of many flows, it reads the first two hundred only, and at two hundred from the first half of `flow_id` on.
+    Of many flows, it reads the first two hundred only, and at two hundred from the first half of `flow_id` on. The id
+    itself may be among them, if the store has lost only the record of the flow.
     """
     ids = await flows.list_ids("", _MOST)
     if len(ids) == _MOST:
@@ -26,4 +27,4 @@ async def similar_flow(flows: FlowRecords, flow_id: str) -> str:
     if identity is not None and is_restricted():
         owners = await flows.owners(ids)
         ids = [each for each, owner in zip(ids, owners, strict=True) if owner == identity.user_id]
-    return NearestName(ids).hint(flow_id)
+    return NearestName(each for each in ids if each != flow_id).hint(flow_id)
