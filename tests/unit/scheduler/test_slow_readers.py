@@ -1,6 +1,7 @@
 """Clients that do not read what they asked for cost the scheduler a bounded amount, and others nothing."""
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import grpc
@@ -118,6 +119,20 @@ class SilentCall(WithoutHeaders):
         await asyncio.Event().wait()
 
 
+class CallOfOneMessage(WithoutHeaders):
+    """The context of a stream whose client sends runs in one message, and counts the answers."""
+
+    def __init__(self, runs: int) -> None:
+        self.answered = 0
+        self._messages = [pb2.StreamRunsRequest(runs=[pb2.StreamedRun()] * runs)]
+
+    async def read(self) -> Any:
+        return self._messages.pop() if self._messages else grpc.aio.EOF
+
+    async def write(self, message: pb2.StreamRunsResponse) -> None:
+        self.answered += len(message.answers)
+
+
 async def test_stream_begins_limited_runs_for_a_client_that_reads_nothing(monkeypatch: Any) -> None:
     monkeypatch.setattr(run_stream, "MAX_OPEN", 50)
     begun: list[pb2.RunFlowRequest] = []
@@ -152,21 +167,31 @@ async def test_stream_begins_limited_runs_of_one_message(monkeypatch: Any) -> No
         open_runs -= 1
         return pb2.RunFlowResponse()
 
-    class Call(WithoutHeaders):
-        answered = 0
-
-        def __init__(self) -> None:
-            self.messages = [pb2.StreamRunsRequest(runs=[pb2.StreamedRun()] * 1000)]
-
-        async def read(self) -> Any:
-            return self.messages.pop() if self.messages else grpc.aio.EOF
-
-        async def write(self, message: pb2.StreamRunsResponse) -> None:
-            self.answered += len(message.answers)
-
-    call: Any = Call()
+    call: Any = CallOfOneMessage(1000)
     await asyncio.wait_for(RunStream(run, ErrorAnswers(ErrorTable())).serve(call), 30)
     assert (call.answered, most) == (1000, 50)
+
+
+async def test_other_work_has_turns_while_the_runs_of_one_message_begin() -> None:
+    begun_in_turn: Counter[int] = Counter()
+    turn = 0
+
+    async def run(request: pb2.RunFlowRequest, _traceparent: str) -> pb2.RunFlowResponse:
+        begun_in_turn[turn] += 1
+        return pb2.RunFlowResponse()
+
+    async def take_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    call: Any = CallOfOneMessage(5000)
+    await asyncio.wait_for(RunStream(run, ErrorAnswers(ErrorTable())).serve(call), 30)
+    other.cancel()
+    assert begun_in_turn.total() == 5000
+    assert max(begun_in_turn.values()) <= 200
 
 
 async def test_stream_limits_bytes_of_unread_answers(monkeypatch: Any) -> None:

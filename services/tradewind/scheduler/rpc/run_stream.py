@@ -14,6 +14,8 @@ from tradewind.server.streams import run_both
 from tradewind.server.telemetry import valid_traceparent
 
 MAX_OPEN = 10_000
+_AT_ONCE = 100
+"""How many runs of a message begin before other work has a turn."""
 _ANSWER_BYTES = 1024 * 1024
 _MAX_WAITING_BYTES = 16 * 1024 * 1024
 _METHOD = "/tradewind.api.scheduler.v1.SchedulerService/StreamRuns"
@@ -44,7 +46,9 @@ class RunStream:
 
     async def _read(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         while (message := await context.read()) is not grpc.aio.EOF:
-            for run in message.runs:
+            for place, run in enumerate(message.runs, 1):
+                if place % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
                 # Answers that the client has not read count as well: until it reads them, nothing more begins.
                 while len(self._open) + len(self._answers) >= MAX_OPEN or self._waiting_bytes > _MAX_WAITING_BYTES:
                     self._room.clear()
