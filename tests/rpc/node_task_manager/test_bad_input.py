@@ -146,8 +146,10 @@ async def test_invalid_calls_name_their_faults(ntm: Ntm) -> None:
     stub = ntm.stub
     token = "0~flow:0:0:a~1~n"
     done = work_pb2.NodeTaskCompletion(token="7~flow:0:0:a~1~n")
+    offers = [work_pb2.OfferedType(node_type="noop", outputs=[""] * 257)]
     for call, paths in [
         (stub.ClaimNodeTasks(pb2.ClaimNodeTasksRequest(node_types=["a:b"], limit=-1)), 3),
+        (stub.ClaimNodeTasks(pb2.ClaimNodeTasksRequest(worker_id="u1", offers=offers)), ["offers[0].outputs"]),
         (stub.RenewLeases(pb2.RenewLeasesRequest(tokens=[token])), ["worker_id"]),
         (stub.RenewLeases(pb2.RenewLeasesRequest(worker_id="u1", tokens=[token] * 501)), ["tokens"]),
         (

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence, Sized
+from itertools import islice
 
 import msgspec
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -86,7 +87,7 @@ def claim(request: pb2.ClaimNodeTasksRequest) -> None:
             check_identifier("worker_id", request.worker_id),
             Violation("limit", f"must not be negative, is {request.limit}") if request.limit < 0 else None,
             *(check_identifier(f"node_types[{at}]", name) for at, name in enumerate(request.node_types)),
-            *offer_faults("offers", request.offers),
+            *islice(offer_faults("offers", request.offers), MAX_NODE_TYPES),
         ]
     )
 

@@ -9,6 +9,8 @@ from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier
 
 _LONGEST_VERSION = 128
+_MAX_OUTPUTS = 256
+"""As many as a declaration in the registry may name."""
 
 
 def offers(node_types: Iterable[str], given: Iterable[work_pb2.OfferedType]) -> dict[str, Offer]:
@@ -31,6 +33,9 @@ def offer_faults(path: str, given: Iterable[work_pb2.OfferedType]) -> Iterator[V
             yield Violation(f"{path}[{at}].version", f"must have at most {_LONGEST_VERSION} characters")
         if each.HasField("cache"):
             yield from cache_faults(f"{path}[{at}].cache", each.cache)
+        if len(each.outputs) > _MAX_OUTPUTS:
+            yield Violation(f"{path}[{at}].outputs", f"at most {_MAX_OUTPUTS}, there are {len(each.outputs)}")
+            continue
         for place, handle in enumerate(each.outputs):
             if fault := check_identifier(f"{path}[{at}].outputs[{place}]", handle):
                 yield fault

@@ -537,8 +537,8 @@ class OfferedType(_message.Message):
 
     @_builtins.property
     def outputs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The output handles of nodes of this type. A node with an edge from any other handle is not given to this worker,
-        but fails with UNKNOWN_HANDLE. Empty says nothing.
+        """The output handles of nodes of this type, at most 256. A node with an edge from any other handle is not given to
+        this worker, but fails with UNKNOWN_HANDLE. Empty says nothing.
         """
 
     def __init__(
