@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from tradewind.worker.context import Context
 from tradewind.worker.errors import NodeDefinitionError
 from tradewind.worker.models import is_field, is_model
+from tradewind.worker.type_parts import meant_by
 
 HANDLE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -119,7 +120,8 @@ def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
     if not inspect.isroutine(bare):
         bare = type(bare).__call__
     try:
-        return typing.get_type_hints(bare, include_extras=True)
+        hints = typing.get_type_hints(bare, include_extras=True)
+        return {name: meant_by(annotation) for name, annotation in hints.items()}
     except NameError as error:
         raise NodeDefinitionError(
             f"{label}: {error}; annotations are read when the node is declared, so import their types at run time, "

@@ -32,6 +32,15 @@ def parts_of(annotation: Any) -> Iterator[Any]:
             pending += _fields(part) if origin is None else [origin, *get_args(part)]
 
 
+def meant_by(annotation: Any) -> Any:
+    """Return the type that an alias made by a `type` statement stands for; any other type unchanged."""
+    alias = get_origin(annotation) or annotation
+    if not isinstance(alias, _ALIAS):
+        return annotation
+    arguments = get_args(annotation)
+    return meant_by(alias.__value__[arguments] if arguments else alias.__value__)
+
+
 def type_name(annotation: Any) -> str:
     """Return a type as it is written in a signature: `list[Order]`."""
     if isinstance(annotation, type) and not get_args(annotation):

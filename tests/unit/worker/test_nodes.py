@@ -2,6 +2,7 @@
 
 import functools
 import json
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import date
@@ -13,6 +14,7 @@ import pytest
 
 from tradewind.flow import Cache
 from tradewind.server import json_schema
+from tradewind.testing import run_node
 from tradewind.worker import Context, Emit, Gather, Node, node
 from tradewind.worker.errors import NodeDefinitionError
 
@@ -164,6 +166,29 @@ def test_partials_methods_and_callable_objects_can_be_nodes() -> None:
     assert instance.is_async
     assert [handle.name for handle in instance.declaration().inputs] == ["value"]
     assert [handle.name for handle in node("twice")(Scale().twice).declaration().inputs] == ["number"]
+
+
+def aliases(statements: str) -> dict[str, Any]:
+    """Return what `type` statements define; Python 3.11 cannot read them."""
+    if sys.version_info < (3, 12):
+        pytest.skip("`type` statements are new in Python 3.12")
+    names: dict[str, Any] = {"Context": Context, "Gather": Gather}
+    exec(statements, names)
+    return names
+
+
+async def test_alias_means_what_it_stands_for() -> None:
+    def total(cycle: Any, prices: Any, config: Any) -> Any:
+        return [cycle.flow_id, sum(prices), config]
+
+    names = aliases(
+        "type Cycle = Context; type Many[T] = Gather[T]; type Prices = Many[int]; type Config = dict[str, int]"
+    )
+    total.__annotations__ = {"cycle": names["Cycle"], "prices": names["Prices"], "config": names["Config"]}
+    declared = node("total")(total)
+
+    assert [(handle.name, handle.gather) for handle in declared.declaration().inputs] == [("prices", True)]
+    assert (await run_node(declared, prices=[1, 2], config={"limit": 3})).output == ["test", 3, {"limit": 3}]
 
 
 class Unreadable:
