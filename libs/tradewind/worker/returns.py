@@ -28,7 +28,8 @@ def emitted_type(annotation: Any) -> Any:
 def return_check(annotation: Any) -> ReturnCheck | None:
     """Return the check for values of a function with this return annotation; None if there is nothing to check.
 
-    That is so for no annotation, `None`, `Any`, `Emit`, and types that cannot be read from JSON.
+    That is so for no annotation, `None`, `Any`, `Emit`, and types that cannot be read from JSON, such as an alias that
+    contains itself.
     """
     emitted = emitted_type(annotation)
     if emitted is Any or emitted is NoneType:
@@ -39,7 +40,7 @@ def return_check(annotation: Any) -> ReturnCheck | None:
             return _check_of_models(annotation, reader.check)
         msgspec.json.schema(emitted)
         return _check_of_json(annotation, emitted, (reader or msgspec.json.Decoder(emitted)).decode)
-    except TypeError:
+    except (TypeError, RecursionError):
         return None
 
 

@@ -61,6 +61,8 @@ def check_readable(signature: Signature, label: str) -> None:
                 msgspec.json.Decoder(annotation)
         except TypeError as error:
             raise NodeDefinitionError(prefix + _alternative(annotation, error)) from error
+        except RecursionError as error:
+            raise NodeDefinitionError(f"{prefix} because it is an alias that contains itself; use Any") from error
 
 
 def _alternative(annotation: Any, error: TypeError) -> str:
@@ -129,7 +131,7 @@ def _output_schema(annotation: Any) -> JsonSchema:
     try:
         reader = reader_of(emitted)
         return msgspec.json.schema(emitted) if reader is None else reader.written_schema()
-    except TypeError:
+    except (TypeError, RecursionError):
         # A returned value is judged by itself: many types without a schema can be written as JSON.
         return {}
 

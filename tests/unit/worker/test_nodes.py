@@ -191,6 +191,21 @@ async def test_alias_means_what_it_stands_for() -> None:
     assert (await run_node(declared, prices=[1, 2], config={"limit": 3})).output == ["test", 3, {"limit": 3}]
 
 
+async def test_alias_that_contains_itself_can_be_returned_but_not_taken() -> None:
+    def give() -> Any:
+        return [1, [2]]
+
+    def take(tree: Any) -> None: ...
+
+    give.__annotations__["return"] = take.__annotations__["tree"] = aliases("type Tree = int | list[Tree]")["Tree"]
+    declared = node("give")(give)
+
+    assert declared.declaration().outputs[0].schema_json == ""
+    assert (await run_node(declared)).output == [1, [2]]
+    with pytest.raises(NodeDefinitionError, match="because it is an alias that contains itself; use Any"):
+        node("take")(take)
+
+
 class Unreadable:
     """A type that JSON knows nothing of."""
 
