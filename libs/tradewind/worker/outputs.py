@@ -27,7 +27,7 @@ class Emit:
 
     __slots__ = ("values",)
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, /, **values: Any) -> None:
         self.values = values
 
     def __eq__(self, other: object) -> bool:

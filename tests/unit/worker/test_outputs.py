@@ -117,6 +117,7 @@ def test_emit_names_outputs_by_handle() -> None:
     assert encode_outputs(Emit(sell=None, buy=1), ["buy", "sell", "hold"]) == [("sell", "null"), ("buy", "1")]
     assert encode_outputs(Emit(), ["buy", "sell"]) == []
     assert encode_outputs(Emit(output=3), ["output"]) == [("output", "3")]
+    assert encode_outputs(Emit(self=3), ["self"]) == [("self", "3")]
     assert encode_outputs(None, []) == []
     assert (Emit(a=1), repr(Emit(a=1))) == (Emit(a=1), "Emit(a=1)")
 
