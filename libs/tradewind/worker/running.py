@@ -15,6 +15,7 @@ from tradewind.worker import processes
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.binding import Arguments, ConfigPlan
 from tradewind.worker.context import Context
+from tradewind.worker.failures import describe
 from tradewind.worker.nodes import AnyNode
 from tradewind.worker.outputs import Ending, encode_outputs
 from tradewind.worker.processes.pool import ProcessPool
@@ -169,4 +170,9 @@ def call_plain(attempt: Attempt, node: AnyNode, arguments: Arguments) -> Ending:
         # It was stopped while it waited for its turn.
         attempt.stop_seen = True
         raise attempt.stop.exception()
-    return encode_outputs(node.function(**arguments), node.outputs, node.return_check)
+    try:
+        result = node.function(**arguments)
+    except StopIteration as error:
+        # No coroutine can pass it on: it would become a RuntimeError.
+        raise describe(error) from error
+    return encode_outputs(result, node.outputs, node.return_check)

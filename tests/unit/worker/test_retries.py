@@ -171,6 +171,18 @@ async def test_exception_is_reported_by_its_own_name_wherever_it_is_declared() -
     assert group.message == "orders (2 sub-exceptions): NoMoney: 7; NoMoney: 8"
 
 
+async def test_end_of_an_iterator_in_a_plain_function_is_reported_as_such() -> None:
+    @node("first")
+    def first(prices: list[float]) -> float:
+        return next(iter(prices))
+
+    error = (await run_node(first, prices=[])).error
+
+    assert error is not None
+    assert error.type == "StopIteration"
+    assert error.traceback.splitlines()[-1] == "StopIteration"
+
+
 async def test_other_exception_leaves_retry_to_backoff() -> None:
     error = (await run_node(order)).error
 
