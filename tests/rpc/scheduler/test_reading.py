@@ -100,7 +100,8 @@ async def test_a_cycle_is_found_by_number_and_run(scheduler: Client) -> None:
     assert await scheduler.cycle() == second
     assert await scheduler.cycle(cycle=1) == second
     assert await scheduler.cycle(cycle=1, run=0) == second
-    for cycle, run, why in ((9, None, "the latest is 1"), (-1, None, "the first was 0"), (1, 1, 'no cycle "f:1:1"')):
+    absent = [(9, None, "the latest is 1"), (-1, None, "the first was 0"), (1, 1, 'no cycle "f:1:1"')]
+    for cycle, run, why in [*absent, (None, 1, 'no cycle "f:1:1"')]:
         missing = scheduler.cycle(cycle=cycle, run=run)
         refusal = await refused(missing, grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")
         assert why in refusal.message

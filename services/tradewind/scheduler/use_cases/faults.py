@@ -106,15 +106,16 @@ def cycle_not_found(flow_id: str, cycle: int | None, run: int | None = None, hin
 
 
 def no_such_cycle(flow: FlowRecord, cycle: int | None, run: int | None) -> NotFound:
-    """The same, for a flow at hand: its latest cycle helps to say why."""
-    hint = ""
+    """The same, for a flow at hand: its latest cycle, which None stands for, helps to say why."""
     if flow.last_cycle < 0:
-        hint = "; the flow has had none yet"
-    elif cycle is not None and not 0 <= cycle <= flow.last_cycle:
+        return cycle_not_found(flow.flow_id, cycle, run, "; the flow has had none yet")
+    number = flow.last_cycle if cycle is None else cycle
+    hint = ""
+    if not 0 <= number <= flow.last_cycle:
         hint = f"; the first was 0, the latest is {flow.last_cycle}"
     elif run is None:
         hint = "; keep_cycles and keep_for of the flow say how long its record is kept"
-    return cycle_not_found(flow.flow_id, cycle, run, hint)
+    return cycle_not_found(flow.flow_id, number, run, hint)
 
 
 def backfill_not_found(flow_id: str, backfill_id: int) -> NotFound:
