@@ -1,5 +1,6 @@
 """How a command ends when something went wrong: a clear line on stderr, and an exit code that scripts can test."""
 
+import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ UNREACHABLE = 3
 INTERRUPTED = 130
 TERMINATED = 143
 
+_FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
 _LOG_IN = "log in with a token: tradewind login; an admin can create one: tradewind token create"
 
 
@@ -41,6 +43,11 @@ def exit_on_errors() -> Iterator[None]:
         sys.stdout = None
         raise typer.Exit(0) from None
     except (ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            if error.filename is None:
+                # What stdout still holds would not fit either.
+                sys.stdout = None
+            raise fail(f"{error.filename or 'cannot write'}: {error.strerror}") from None
         raise fail(_system_error_text(error), WRONG_INPUT) from None
     except Exception as error:
         failure = _client_failure(error)

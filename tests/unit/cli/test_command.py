@@ -124,6 +124,18 @@ def test_closed_output_pipe_is_no_error(stack: FakeStack) -> None:
         process.wait(timeout=30)
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_full_output_is_failure_and_not_wrong_usage(stack: FakeStack, unbuffered: str) -> None:
+    command = [*COMMAND, "--address", stack.address, "flow", "list"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
+
+    assert (ended.returncode, ended.stderr) == (1, "error: cannot write: No space left on device\n")
+
+
 def test_closed_stdout_is_no_error(stack: FakeStack) -> None:
     command = [*COMMAND, "--address", stack.address, "flow", "run", "momentum", "--wait"]
 
