@@ -39,6 +39,8 @@ async def memory(
     from tradewind.cli.plain import to_json
 
     values = parse_values(assigned, "--set")
+    if expect is not None and not (values or delete):
+        raise typer.BadParameter("it needs --set or --delete", param_hint="--expect")
     async with session.client() as client:
         if values or delete:
             await client.update_memory(name, values, delete=delete or (), cycle=cycle, expected_version=expect)

@@ -88,6 +88,13 @@ def test_trigger_option_without_its_schedule_is_refused(option: str, value: str,
     assert f"Invalid value for {option}: it needs {kind}" in " ".join(shell(*save, option, value, ends=2).err.split())
 
 
+def test_expected_version_of_memory_needs_change(shell: Shell) -> None:
+    assert (
+        "Invalid value for --expect: it needs --set or --delete"
+        in shell("flow", "memory", "a", "--expect", "1", ends=2).err
+    )
+
+
 @pytest.mark.parametrize("payload", ["5", "[1]", '[["a", "b"]]', '"ab"'])
 def test_trigger_payload_must_be_json_object(payload: str, shell: Shell) -> None:
     assert "not a JSON object" in shell("trigger", "fire", "a", "-q", "q", "--payload-json", payload, ends=2).err
