@@ -213,7 +213,7 @@ async def quotas(
 @users.command("list")
 @asynchronous
 async def list_users(session: Session, limit: Limit = 100, output: Output = Format.TEXT) -> None:
-    """List users by id."""
+    """List users."""
     async with session.client() as client:
         found = await take(session.screen, limit, client.list_users())
     rows = [(each.user_id, each.role, session.screen.when(each.updated_at), each.time_zone) for each in found]
