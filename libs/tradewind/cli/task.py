@@ -182,6 +182,8 @@ async def logs(
     """Show what an ad-hoc task, or the items of a batch, logged."""
     from tradewind.cli.descriptions import show_log_line
 
+    if ":" in id and not id.startswith(AD_HOC):
+        raise typer.BadParameter("give task:ID or the id of a batch; for a node of a flow, use tradewind flow logs")
     async with session.client() as client:
         async for line in client.list_task_logs(id):
             if output is Format.JSON:

@@ -88,6 +88,12 @@ def test_trigger_option_without_its_schedule_is_refused(option: str, value: str,
     assert f"Invalid value for {option}: it needs {kind}" in " ".join(shell(*save, option, value, ends=2).err.split())
 
 
+@pytest.mark.parametrize("id", ["prices:7:0:gate", "batch:8be0f2:3"])
+def test_logs_of_other_node_tasks_are_refused(id: str, shell: Shell) -> None:
+    refusal = " ".join(shell("task", "logs", id, ends=2).err.split())
+    assert "give task:ID or the id of a batch; for a node of a flow, use tradewind flow logs" in refusal
+
+
 def test_expected_version_of_memory_needs_change(shell: Shell) -> None:
     assert (
         "Invalid value for --expect: it needs --set or --delete"
