@@ -211,6 +211,28 @@ async def test_logs_are_merged_filtered_and_paged(
     await refused(bad, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
+async def test_log_line_says_what_wrote_it_where_and_when(
+    scheduler: Client, peers: Peers, lines: list[node_task_pb2.NodeLog]
+) -> None:
+    await scheduler.register()
+    await scheduler.run()
+    peers.node_tasks.logs["f", 0] = lines
+    found = {line.message: line for line in (await scheduler.stub.ListLogs(pb2.ListLogsRequest(flow_id="f"))).lines}
+    of_node, of_cycle = found["line 1"], found["Cycle 0 completed"]
+    assert of_node == cycle_pb2.LogLine(
+        log_id=of_node.log_id,
+        flow_id="f",
+        cycle=0,
+        node_id="n0",
+        level=cycle_pb2.LOG_LEVEL_WARNING,
+        source=cycle_pb2.LOG_SOURCE_NODE,
+        message="line 1",
+        created_at=lines[1].created_at,
+    )
+    assert (of_cycle.flow_id, of_cycle.node_id, of_cycle.source) == ("f", "", cycle_pb2.LOG_SOURCE_SCHEDULER)
+    assert of_cycle.created_at == (await scheduler.cycle()).end_time
+
+
 async def test_long_log_lines_are_read_over_several_pages(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     await scheduler.run()
