@@ -8,9 +8,12 @@ from typing import Any, cast
 
 from structlog.testing import capture_logs
 
+from tests.unit.scheduler.memory_scheduler import MemoryScheduler
 from tests.waiting import until
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome
 from tradewind.scheduler.domain.due import DueAnswer, DueEvent, DueFlow
+from tradewind.scheduler.domain.flow_record import StatusChange
+from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.loops.due import due_loop
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.background import Background
@@ -173,6 +176,26 @@ async def test_each_trigger_is_answered_by_what_has_become_of_its_cycle() -> Non
     assert [flow.token for flow in begun.early] == ["early"]
     times = [(request.due_ms, request.now_ms, request.ahead, request.traceparent) for request in asked]
     assert times == [(1_000, 1_000, True, "trace"), *[(1_000, 1_000, False, "trace")] * 6], "only a time lies ahead"
+
+
+async def test_time_that_lies_ahead_begins_a_cycle_at_that_time_unless_one_is_running() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register(overlap="skip")
+    first_ms = scheduler.clock.now_ms() + 5
+    running = StatusChange("f", FlowStatus.RUNNING, (FlowStatus.REGISTERED,), first_ms)
+    await scheduler.stores.flows.change_status(running)
+    (flow,) = await scheduler.stores.flows.find(["f"])
+    assert flow is not None
+    begin_due = BeginDue(scheduler.begin)
+    begun = await begin_due([DueFlow("f", first_ms, first_ms - 5, flow.schedule_epoch, "t0")], {})
+    assert [(run.state.facts.planned_ms, run.state.facts.start_ms) for run in begun.runs] == [(first_ms, first_ms)]
+    assert begun.answers == [DueAnswer("t0", first_ms + 60_000)]
+
+    # The running cycle may have ended by then.
+    scheduler.clock.advance(60_000)
+    second = DueFlow("f", first_ms + 60_000, first_ms + 59_995, flow.schedule_epoch, "t1")
+    begun = await begin_due([second], {})
+    assert (begun.answers, begun.runs, begun.early) == ([], [], [second])
 
 
 class ParsesSlowly(Begins):
