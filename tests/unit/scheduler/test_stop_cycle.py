@@ -3,7 +3,13 @@
 from types import SimpleNamespace
 from typing import Any
 
-from tests.unit.scheduler.memory_scheduler import MemoryScheduler, wakes_nobody
+import pytest
+from structlog.testing import capture_logs
+
+from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler, wakes_nobody
+from tests.waiting import until
+from tradewind.scheduler.domain.submission import StopOrder
+from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 
@@ -14,8 +20,8 @@ AFTERWARDS: dict[str, Any] = {"finally": ["n1"]}
 class Stage:
     """A running cycle with a node that handles its outcome."""
 
-    def __init__(self) -> None:
-        self.scheduler = MemoryScheduler()
+    def __init__(self, node_tasks: DirectNodeTasks | None = None) -> None:
+        self.scheduler = MemoryScheduler(node_tasks)
 
     async def begin(self) -> None:
         scheduler = self.scheduler
@@ -27,9 +33,9 @@ class Stage:
             read, scheduler.definitions, states, scheduler.node_tasks, Background(), wakes_nobody, clock
         )
 
-    async def stop(self, request_id: str = "", *, once: bool = False) -> bool:
+    async def stop(self, request_id: str = "", *, once: bool = False, wait: bool = True) -> bool:
         """Stop the cycle; return whether the nodes that handle the outcome are to stop too."""
-        state = await self._stop("f", 0, 0, "ann", "enough", request_id=request_id, once=once, wait=True)
+        state = await self._stop("f", 0, 0, "ann", "enough", request_id=request_id, once=once, wait=wait)
         assert state.stop is not None
         return state.stop.forced
 
@@ -46,3 +52,21 @@ async def test_stops_without_a_request_id_are_two_stops() -> None:
     stage = Stage()
     await stage.begin()
     assert [await stage.stop(), await stage.stop()] == [False, True]
+
+
+class Away(DirectNodeTasks):
+    """Cannot be reached."""
+
+    async def stop(self, order: StopOrder) -> None:
+        raise PeerUnavailable("node task manager", "away")
+
+
+async def test_stop_is_on_record_while_the_node_task_manager_is_away() -> None:
+    """Only a caller that waits for the node task manager learns that it is away."""
+    stage = Stage(Away())
+    await stage.begin()
+    with capture_logs() as logged:
+        assert not await stage.stop("r1", wait=False)
+        await until(lambda: logged, "the node task manager has been tried")
+    with pytest.raises(PeerUnavailable):
+        await stage.stop("r2")
