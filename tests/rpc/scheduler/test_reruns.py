@@ -5,11 +5,12 @@ import json
 import grpc
 import pytest
 
-from tests.rpc.scheduler.conftest import Client, Peers
+from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.rpc.scheduler.errors import refused
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.scheduler.domain.revision import KEPT_REVISIONS
 
 COMPLETED = node_task_pb2.NODE_TASK_STATUS_COMPLETED
 FAILED = node_task_pb2.NODE_TASK_STATUS_FAILED
@@ -51,3 +52,20 @@ async def test_inputs_that_no_node_of_the_rerun_would_see_are_refused(scheduler:
     assert [path for path, _ in refusal.violations] == ["inputs_json"]
     both = pb2.RerunCycleRequest(flow_id="f", inputs_json='{"b": 3}', from_node_ids=["a"])
     assert (await scheduler.stub.RerunCycle(both)).cycle.run == 1
+
+
+async def test_repeated_rerun_is_answered_after_its_revision_has_gone(
+    start: Start, scheduler: Client, peers: Peers
+) -> None:
+    await scheduler.register()
+    await ran(scheduler, peers, a=FAILED)
+    request = pb2.RerunCycleRequest(flow_id="f", inputs_json='{"b": 3}', request_id="once", include_outputs=True)
+    first = (await scheduler.stub.RerunCycle(request)).cycle
+    await scheduler.ended()
+    for number in range(KEPT_REVISIONS):
+        await scheduler.register("f", f"n{number}")
+    # A scheduler that has never known the revision.
+    other = await start()
+    again = await other.stub.RerunCycle(request)
+    assert (again.cycle.run_id, again.cycle.run) == (first.run_id, 1)
+    assert (list(again.outputs), list(again.warnings)) == ([], [])
