@@ -49,3 +49,9 @@ async def test_backfill_in_unknown_zone_waits_and_does_not_block_others(monkeypa
     epoch = await scheduler.stores.partitions.acquire(HERE)
     begun = await BeginBackfilled(scheduler.begin, backfills, lambda _flow_id: None)({HERE: epoch})
     assert [run.state.name.flow_id for run in begun] == ["f"]
+
+
+async def test_nothing_begins_for_a_backfill_that_is_gone() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register()
+    assert await BeginBackfilled(scheduler.begin, scheduler.stores.backfills, lambda _flow_id: None).one("f", 7) == []
