@@ -1,5 +1,7 @@
 """Owning partitions: gains, losses and doubts."""
 
+from structlog.testing import capture_logs
+
 from tradewind.scheduler.ports.waking import EVERY, WakeUp, Work
 from tradewind.scheduler.stores.memory import MemoryStores
 from tradewind.scheduler.stores.memory.data import Data
@@ -113,6 +115,18 @@ async def test_losing_a_partition_leaves_earlier_epochs_unchanged() -> None:
     epochs = ownership.epochs
     ownership.lose([0], "gone")
     assert 0 in epochs
+
+
+async def test_partition_that_is_not_owned_is_lost_without_a_word() -> None:
+    (ownership,) = replicas(ManualClock(), "first")
+    await take_turns(ownership)
+    changes: list[int] = []
+    ownership.on_change(lambda: changes.append(len(ownership.epochs)))
+    with capture_logs() as logged:
+        ownership.lose([0], "gone")
+        ownership.lose([0], "gone")
+    assert changes == [PARTITIONS - 1]
+    assert [each["event"] for each in logged] == ["partitions_lost"]
 
 
 async def test_replicas_that_come_and_go_share_partitions_evenly() -> None:
