@@ -8,7 +8,7 @@ from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.rpc.scheduler.errors import refused
 from tests.servers import RedisServer
 from tests.waiting import until
-from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.api.scheduler.v1 import backfill_pb2, flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.server.partitions import partition_of
 
@@ -82,6 +82,10 @@ async def test_deletion_without_wait_answers_at_once_and_continues(scheduler: Cl
     await refused(scheduler.stop(), grpc.StatusCode.FAILED_PRECONDITION, "FLOW_DELETING")
     await refused(scheduler.run(), grpc.StatusCode.FAILED_PRECONDITION, "FLOW_DELETING")
     await refused(scheduler.register(), grpc.StatusCode.FAILED_PRECONDITION, "FLOW_DELETING")
+    past = backfill_pb2.BackfillFlowRequest(flow_id="f")
+    past.start.FromSeconds(1_600_000_000)
+    past.end.FromSeconds(1_600_000_300)
+    await refused(scheduler.stub.BackfillFlow(past), grpc.StatusCode.FAILED_PRECONDITION, "FLOW_DELETING")
     await peers.node_tasks.come_up()
     assert (await scheduler.stub.DeleteFlow(deletion())).done
 
