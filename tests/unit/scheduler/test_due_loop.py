@@ -12,6 +12,7 @@ from tests.unit.scheduler.memory_scheduler import MemoryScheduler
 from tests.waiting import until
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome
 from tradewind.scheduler.domain.due import DueAnswer, DueEvent, DueFlow
+from tradewind.scheduler.domain.firing import FiringOutcome
 from tradewind.scheduler.domain.flow_record import StatusChange
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.loops.due import due_loop
@@ -196,6 +197,24 @@ async def test_time_that_lies_ahead_begins_a_cycle_at_that_time_unless_one_is_ru
     second = DueFlow("f", first_ms + 60_000, first_ms + 59_995, flow.schedule_epoch, "t1")
     begun = await begin_due([second], {})
     assert (begun.answers, begun.runs, begun.early) == ([], [], [second])
+
+
+async def test_event_on_which_a_flow_no_longer_begins_is_skipped() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register()
+    await scheduler.stores.flows.change_status(StatusChange("f", FlowStatus.RUNNING, (FlowStatus.REGISTERED,)))
+    (flow,) = await scheduler.stores.flows.find(["f"])
+    assert flow is not None
+    now_ms = scheduler.clock.now_ms() + 1
+    late = DueFlow("f", now_ms, now_ms, flow.schedule_epoch, "t", event=DueEvent("e", "price"))
+    begun = await BeginDue(scheduler.begin)([late], {})
+    assert (begun.answers, begun.runs) == ([DueAnswer("t", flow.next_execution_ms)], [])
+    (line,) = await scheduler.stores.firings.newest("f", 0, 10)
+    assert (line.event_id, line.outcome, line.reason) == (
+        "e",
+        FiringOutcome.SKIPPED,
+        "the flow now begins on something else",
+    )
 
 
 class ParsesSlowly(Begins):
