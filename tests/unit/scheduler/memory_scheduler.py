@@ -77,9 +77,10 @@ class MemoryScheduler:
     async def register(
         self, flow_id: str = "f", nodes: int = 1, config: str = "", user_id: str = "", **fields: Any
     ) -> None:
-        """Register a flow of nodes that are not connected, so each is a component."""
+        """Register a flow of unconnected nodes, so each is a component. A `schedule` replaces the interval."""
         listed = [{"id": f"n{at}", "type": "t", "config": {"at": at, "text": config}} for at in range(nodes)]
-        definition = read_weather({"interval": 60, "overlap": "allow", "nodes": listed, **fields}).definition
+        fields = fields if "schedule" in fields else {"interval": 60, **fields}
+        definition = read_weather({"overlap": "allow", "nodes": listed, **fields}).definition
         assert definition is not None
         config_json = definition.to_json()
         made = FlowRegistration(

@@ -199,22 +199,25 @@ async def test_time_that_lies_ahead_begins_a_cycle_at_that_time_unless_one_is_ru
     assert (begun.answers, begun.runs, begun.early) == ([], [], [second])
 
 
-async def test_event_on_which_a_flow_no_longer_begins_is_skipped() -> None:
+async def test_event_that_comes_too_late_or_no_longer_counts_begins_nothing() -> None:
     scheduler = MemoryScheduler()
-    await scheduler.register()
-    await scheduler.stores.flows.change_status(StatusChange("f", FlowStatus.RUNNING, (FlowStatus.REGISTERED,)))
+    await scheduler.register(schedule={"event": {"name": "price"}, "catch_up_window": 60})
+    await scheduler.stores.flows.change_status(StatusChange("f", FlowStatus.RUNNING, (FlowStatus.REGISTERED,), -1))
     (flow,) = await scheduler.stores.flows.find(["f"])
     assert flow is not None
-    now_ms = scheduler.clock.now_ms() + 1
-    late = DueFlow("f", now_ms, now_ms, flow.schedule_epoch, "t", event=DueEvent("e", "price"))
-    begun = await BeginDue(scheduler.begin)([late], {})
-    assert (begun.answers, begun.runs) == ([DueAnswer("t", flow.next_execution_ms)], [])
-    (line,) = await scheduler.stores.firings.newest("f", 0, 10)
-    assert (line.event_id, line.outcome, line.reason) == (
-        "e",
-        FiringOutcome.SKIPPED,
-        "the flow now begins on something else",
-    )
+    now_ms = scheduler.clock.now_ms()
+    due = [
+        DueFlow("f", now_ms - late_ms, now_ms, flow.schedule_epoch, name, event=DueEvent(f"e{late_ms}", name))
+        for late_ms, name in ((60_001, "price"), (60_000, "price"), (0, "order"))
+    ]
+    begun = await BeginDue(scheduler.begin)(due, {})
+    assert [answer.token for answer in begun.answers] == ["price", "price", "order"]
+    firings = await scheduler.stores.firings.newest("f", 0, 10)
+    assert [(line.event_id, line.outcome, line.reason) for line in firings] == [
+        ("e0", FiringOutcome.SKIPPED, "the flow now begins on something else"),
+        ("e60000", FiringOutcome.FIRED, ""),
+        ("e60001", FiringOutcome.MISSED, "found due too late"),
+    ]
 
 
 class ParsesSlowly(Begins):
