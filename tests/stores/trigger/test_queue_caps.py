@@ -1,4 +1,4 @@
-"""Bounds of queues, for every store."""
+"""Bounds of queues, and firings for events, for every store."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -104,3 +104,22 @@ async def test_event_before_the_window_does_not_fire(bench: Bench) -> None:
     assert await bench.queues.fire(order, Event("e0", "tick"), by_hand=True) == [Outcome.FIRED]
     bench.clock.advance(1000)
     assert await bench.queues.fire(order, Event("e1", "tick")) == [Outcome.FIRED]
+
+
+async def test_acknowledged_firing_is_over(bench: Bench) -> None:
+    queue = Bench(bench.store.of_queue("q"), bench.clock, bench.queues)
+    await queue.save("a", LISTENS)
+    order = [FiringOrder(PARTITION, "q", "a")]
+    assert await bench.queues.fire(order, Event("e1", "tick")) == [Outcome.FIRED]
+    (due,) = await queue.claim(epoch=SHARED, lease_ms=1000)
+    assert not (await queue.ack(due)).lost
+    assert await queue.find(due.trigger.id) is None
+    assert (await queue.ack(due)).lost == {due.token}
+    bench.clock.advance(1001)
+    assert await queue.claim(epoch=SHARED) == []
+    assert (await queue.found("a")).status is TriggerStatus.WAITING
+
+
+async def test_unknown_trigger_is_neither_paused_nor_resumed(bench: Bench) -> None:
+    assert await bench.queues.pause(PARTITION, "q", "none", "") is None
+    assert await bench.queues.resume(PARTITION, "q", "none", 0, 0) is None
