@@ -162,6 +162,6 @@ async def test_invalid_settings_are_named(processes: Processes, monkeypatch: pyt
     monkeypatch.setenv("TRADEWIND_DRAIN_SECONDS", "soon")
     process = processes.start("up", "--port", "0", "--data", str(processes.home / "data"))
 
-    assert await process.wait_for_exit() == 1
+    assert await process.wait_for_exit() == 2
     assert "TRADEWIND_DRAIN_SECONDS: Input should be a valid number" in process.output
     assert "Traceback" not in process.output

@@ -16,6 +16,7 @@ from tradewind.access.app import FIRST_ADMIN
 from tradewind.server.connection_limits import raise_open_files
 from tradewind.server.ending import start_unless
 from tradewind.server.logs import configure_logging
+from tradewind.server.settings import SettingsError
 from tradewind.standalone.stack import Standalone, StandaloneError
 
 _EXAMPLE = Path("examples/momentum/flow.json")
@@ -32,9 +33,10 @@ _log = structlog.get_logger(__name__)
 
 
 def run(build: Callable[[], Standalone]) -> int:
-    """Run the stack until SIGINT or SIGTERM and return the exit code: 0 after a signal, 1 when it cannot start.
+    """Run the stack until SIGINT or SIGTERM and return the exit code.
 
-    A second signal ends the process at once.
+    It is 0 after a signal, 1 when the stack cannot start, 2 when its settings are wrong. A second signal ends the
+    process at once.
     """
     stack = None
     try:
@@ -48,7 +50,7 @@ def run(build: Callable[[], Standalone]) -> int:
             _log.error("cannot_start", error=str(error))
         else:
             print(f"error: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error.__cause__, SettingsError) else 1
     return 0
 
 
