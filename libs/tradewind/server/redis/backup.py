@@ -187,11 +187,15 @@ def _new_backup(target: Path, kind: Kind, now: datetime) -> Iterator[Path]:
     """Yield a directory that gets its `backup.json` and its final name at the end; an exception removes it."""
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     directory = target / f"{_directory_name(now)}{_UNFINISHED}"
-    directory.mkdir(mode=0o700)
     try:
+        # Outside, a signal could come between this and what removes it.
+        directory.mkdir(mode=0o700)
         yield directory
         _write_record(directory, kind, now)
         directory.rename(target / _directory_name(now))
+    except FileExistsError:
+        # Another backup is making it.
+        raise
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
