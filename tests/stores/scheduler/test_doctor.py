@@ -301,6 +301,13 @@ async def test_run_whose_flow_is_gone_expires(ward: Ward) -> None:
     assert await ward.found() == []
 
 
+async def test_run_whose_flow_is_gone_ends(ward: Ward) -> None:
+    state = await open_cycle(ward)
+    await ward.do("DEL", "flow:f")
+    assert (await ward.end(state)).ok
+    assert await ward.admin.exists(f"{BASE}flow:f") == 0
+
+
 async def test_unavailable_services_cause_no_findings(ward: Ward) -> None:
     state = await open_cycle(ward)
     await ward.stores.states.try_update(structs.replace(state, submitted_ms=ward.now), {SUBMITTED})

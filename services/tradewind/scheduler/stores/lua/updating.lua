@@ -42,7 +42,7 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
     call('ZREMRANGEBYRANK', base .. 'returns', 0, -args.max_ends - 1)
   end
   -- If many cycles are kept, surplus ones stay until several can be removed together.
-  trim(flow_id, keep, tonumber(known[5]), keep < MANY and 1 or TOGETHER, TRIMMED)
+  trim(flow_id, keep, tonumber(known[5] or cycle), keep < MANY and 1 or TOGETHER, TRIMMED)
   local status, most = known[1], tonumber(known[3] or 0)
   local of_backfill = backfill > 0
   if most > 0 and run == 0 and not of_backfill and not parent
