@@ -101,6 +101,25 @@ def test_expired_results_are_an_error_rather_than_empty() -> None:
     simulate(main, [place, nothing])
 
 
+def test_cycles_that_have_just_ended_are_kept_beyond_keep_cycles() -> None:
+    @node("place")
+    async def place(ctx: Context) -> int:
+        return ctx.cycle
+
+    async def main(stack: VirtualStack) -> None:
+        flow = Flow("place", 0, overlap="allow", keep_cycles=1)
+        flow.node("only", "place")
+        await stack.client.register_flow("place", flow)
+        runs = [await stack.client.run_flow("place") for _ in range(3)]
+        await stack.run_for(seconds=59)
+        assert [(await run.wait()).cycle for run in runs] == [0, 1, 2]
+        await stack.run_for(seconds=1)
+        await (await stack.client.run_flow("place")).wait()
+        assert [cycle.cycle async for cycle in stack.client.list_cycles("place")] == [3]
+
+    simulate(main, [place])
+
+
 def test_history_is_reproducible_byte_by_byte() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tests.system.simulated", "1"],

@@ -59,6 +59,7 @@ class InMemory:
             clock,
             lease_ms=round(scheduler_settings.scheduler_lease_seconds * 1000),
             publishes_ends=lambda: bool(self.triggers.listening(FLOW_FINISHED)),
+            settle_ms=round(scheduler_settings.scheduler_settle_seconds * 1000),
         )
         self.services: Sequence[Service] = [
             Registry(registry_settings, stores=MemoryRegistry(clock, lifetimes_of(registry_settings))),
