@@ -190,7 +190,7 @@ class NodeTaskManager:
             records=records,
             count_queues=count_queues,
             config=self._config,
-            unary=UnaryWork(self._dispatchers, plans, caches, self._called.ended, traces),
+            unary=UnaryWork(self._dispatchers, plans, caches, self._called.ended, self._called.gave_back, traces),
             caches=caches,
             connections=self._connections,
             notes=self._notes,

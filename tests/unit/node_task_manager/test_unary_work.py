@@ -32,7 +32,7 @@ class UnaryBench(CachingBench):
 
     def __init__(self) -> None:
         super().__init__()
-        self.unary = UnaryWork(self.dispatchers, self.plans, self.caches, lambda *_: None)
+        self.unary = UnaryWork(self.dispatchers, self.plans, self.caches, lambda *_: None, lambda *_: None)
 
     async def claim(self, worker_id: str = "u1") -> list[str]:
         """Claim everything there is, and return the nodes that were claimed."""

@@ -118,6 +118,13 @@ class CalledWorkers:
         if not worker.mine:
             self._notify_elsewhere(shard, [worker_id])
 
+    def gave_back(self, worker_id: str, shard: int, held: Sequence[Held]) -> None:
+        """Note that a worker has given node tasks back: others get them first, as after a refusal, for it may leave."""
+        worker = self._workers.get(worker_id)
+        if worker is not None and not worker.backing_off:
+            self._back_off(worker, Answer(refused="it has given node tasks back"))
+        self.ended(worker_id, shard, held)
+
     def _close_lines(self) -> None:
         self._shutting_down = True
         for worker in self._workers.values():

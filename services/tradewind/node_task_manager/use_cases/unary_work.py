@@ -28,7 +28,8 @@ from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 class UnaryWork:
     """Serves workers that are known only by name, over all shards. Tokens must name existing shards.
 
-    `ended(worker_id, shard, held)` is called with leases that a worker no longer holds, so that it may be called again.
+    `ended(worker_id, shard, held)` is called with leases that a worker no longer holds, so that it may be called again;
+    `gave_back` likewise with those that it has given back, which are for others.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class UnaryWork:
         plans: PlanCache,
         caches: ResultCaches,
         ended: Callable[[str, int, Sequence[Held]], None],
+        gave_back: Callable[[str, int, Sequence[Held]], None],
         traces: TraceNodes | None = None,
     ) -> None:
         self._traces = traces
@@ -44,6 +46,7 @@ class UnaryWork:
         self._caches = caches
         self._plans = plans
         self._ended = ended
+        self._gave_back = gave_back
 
     async def claim(self, worker_id: str, offers: Mapping[str, Offer], limit: int, size: int) -> list[Ready]:
         """Take up to `limit` ready node tasks of the offered types, up to `size` bytes in all, but at least one if any.
@@ -123,7 +126,7 @@ class UnaryWork:
             dispatcher.apply(await dispatcher.shard.tasks.give_back(worker_id, 0, mine))
             for each in mine:
                 self._caches.dropped(each.nonce)
-            self._ended(worker_id, number, mine)
+            self._gave_back(worker_id, number, mine)
             dispatcher.request_claim()
 
     async def renew(

@@ -48,6 +48,17 @@ async def test_all_parts_of_one_report_take_effect(ntm: Ntm, registry: Registry,
     assert loss.token == tokens["c"]
 
 
+async def test_node_task_that_a_worker_gives_back_goes_to_another(ntm: Ntm, registry: Registry, make: Make) -> None:
+    leaving = await make("w1")
+    a = await give_a(ntm, registry, leaving)
+    heir = await make("w2")
+    await registry.list(leaving.listed(), heir.listed())
+    await ntm.stub.ReportNodeTasks(pb2.ReportNodeTasksRequest(worker_id="w1", give_back_tokens=[a.token]))
+
+    (again,) = await heir.has(1)
+    assert (again.node_id, again.attempt, len(leaving.calls)) == ("a", 2, 1)
+
+
 async def test_unknown_tokens_are_losses_and_do_not_block_other_reports(
     ntm: Ntm, registry: Registry, make: Make
 ) -> None:
