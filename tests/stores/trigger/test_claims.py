@@ -196,6 +196,20 @@ async def test_ack_completes_trigger_without_a_next_time(bench: Bench) -> None:
     assert await bench.claim() == []
 
 
+@pytest.mark.parametrize("last", ["once", "tick"])
+async def test_trigger_that_ends_is_acked_with_one_that_goes_on(bench: Bench, last: str) -> None:
+    anchor = bench.now
+    await bench.save("once", 0)
+    await bench.save("tick", Schedule.every(1000, anchor))
+    due = await bench.claim()
+
+    settled = await bench.ack(*sorted(due, key=lambda one: one.trigger.id == last))
+
+    assert (settled.lost, settled.heads) == (frozenset(), {PARTITION: Heads(anchor + 1000, None)})
+    assert (await bench.found("once")).status is TriggerStatus.COMPLETED
+    assert (await bench.found("tick")).planned_ms == anchor + 1000
+
+
 async def test_ack_clears_failures(bench: Bench) -> None:
     await bench.save("tick", Schedule.every(1000, bench.now))
     await bench.nack(await bench.claim_one(), retry_after_ms=0, error="busy")
