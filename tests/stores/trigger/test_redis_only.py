@@ -82,6 +82,20 @@ async def test_pending_triggers_never_expire_and_ended_ones_do(redis_bench: Benc
     assert HOUR - 60_000 < await ttl(client, KEYS.removed(PARTITION, "gone")) <= HOUR
 
 
+async def test_firing_of_a_removed_trigger_is_removed_when_it_is_due(redis_bench: Bench, client: Client) -> None:
+    queue, keys = redis_bench.store.of_queue("q"), Keys(queue_name="q")
+    await queue.save(PARTITION, TriggerDraft("a", "q", Schedule(OnEvent("tick", EventFilter("")))))
+    await redis_bench.queues.fire([FiringOrder(PARTITION, "q", "a")], Event("e1", "tick"))
+    (firing,) = (await queue.page_scheduled(PARTITION, None, None, 10)).triggers
+    await queue.remove(PARTITION, "a", 0)
+    assert await ttl(client, keys.trigger(PARTITION, firing.id)) == -1
+
+    (claims,) = await queue.claim_due([ClaimOrder(Subscription(PARTITION, SHARED, "s"), 10, 1000, "n")])
+
+    assert (claims.due, claims.orphans) == ((), ())
+    assert await ttl(client, keys.trigger(PARTITION, firing.id)) == -2
+
+
 async def test_restarted_trigger_no_longer_expires(redis_bench: Bench, client: Client) -> None:
     schedule = Schedule.once(redis_bench.now)
     await redis_bench.save("again", schedule)
