@@ -87,7 +87,7 @@ def show_cycle(screen: Screen, described: CycleDescription) -> None:
 
 
 def _show_facts(screen: Screen, cycle: CycleRecord) -> None:
-    """Print how a cycle began, for what, with which inputs, and who stopped it."""
+    """Print how a cycle began, for what, with which inputs, who stopped it, and the result that was set."""
     if cycle.start_time is not None:
         late = cycle.start_time - (cycle.planned_time or cycle.start_time) >= timedelta(seconds=1)
         begun = f"{cycle.origin}, planned for {planned(cycle.planned_time)}" if late else cycle.origin
@@ -103,6 +103,8 @@ def _show_facts(screen: Screen, cycle: CycleRecord) -> None:
         screen.line(f"stopped {stop_text(screen, cycle.stop)}", "yellow")
     if cycle.inputs_json:
         screen.line(f"inputs {cycle.inputs_json}")
+    if cycle.result_json:
+        screen.line(f"result {cycle.result_json}")
 
 
 def _show_form(screen: Screen, node: NodeTaskRecord) -> None:

@@ -1,4 +1,4 @@
-"""How a cycle ended, and what the flow's sink nodes emitted."""
+"""How a cycle ended, what the flow's sink nodes emitted, and the result that a node set."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -84,5 +84,7 @@ async def wait_for_outcome(
         for node_id, handles in outputs.items():
             for name, value in handles.items():
                 screen.line(f"{node_id}.{name} = {to_json(value)}")
+        if cycle.result_json:
+            screen.line(f"result = {to_json(cycle.given)}")
     if not cycle.succeeded:
         raise typer.Exit(FAILED)

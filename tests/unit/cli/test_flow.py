@@ -145,6 +145,12 @@ def test_run_with_wait_prints_outputs(shell: Shell, stack: FakeStack) -> None:
     assert inputs == {"window": 3, "name": "AAPL", "l": ["a"]}
 
 
+def test_run_with_wait_prints_result_that_a_node_set(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.ending = Ending(result_json='{"traded":true}')
+    assert shell("flow", "run", "momentum", "--wait").lines[1:] == ["model.forecast = 7", 'result = {"traded": true}']
+    assert 'result {"traded":true}' in shell("cycle", "show", "momentum").lines
+
+
 def test_run_notes_unused_inputs(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.warnings = ['no entry node takes the input "windw"; did you mean "window"?']
     ran = shell("flow", "run", "momentum", "--wait", "--input", "windw=3")

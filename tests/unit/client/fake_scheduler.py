@@ -40,6 +40,7 @@ class Ending:
     status: str = "COMPLETED"
     model: str = "COMPLETED"
     outputs: dict[str, Any] = field(default_factory=lambda: {"forecast": 7})
+    result_json: str = ""
 
 
 class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
@@ -122,6 +123,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         record = self.cycles[flow_id][cycle]
         record.status = cycle_pb2.CycleStatus.Value(f"CYCLE_STATUS_{how.status}")
         record.version += 1
+        record.result_json = how.result_json
         record.end_time.FromMilliseconds((START + cycle) * 1000 + 250)
         failed = how.model == "FAILED"
         record.counts.CopyFrom(node_task_pb2.StatusCounts(completed=1 if failed else 2, failed=int(failed)))
