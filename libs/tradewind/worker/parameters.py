@@ -6,7 +6,8 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeAlias, TypeVar, Union
 
 from tradewind.worker.context import Context
 from tradewind.worker.errors import NodeDefinitionError
@@ -101,8 +102,8 @@ def read_signature(function: Callable[..., Any], label: str) -> Signature:
                     f"{label}: parameters {context_name} and {name} are both the Context: keep one of them"
                 )
             context_name = name
-        elif name == "config" and (_is_mapping(annotation) or is_model(annotation)):
-            config_name, config_type = name, annotation
+        elif name == "config" and (_is_mapping(_not_none(annotation)) or is_model(_not_none(annotation))):
+            config_name, config_type = name, _not_none(annotation)
         else:
             if not HANDLE_PATTERN.fullmatch(name):
                 raise NodeDefinitionError(
@@ -140,9 +141,18 @@ def _is_mapping(annotation: Any) -> bool:
     return isinstance(origin, type) and (origin is dict or origin is Mapping)
 
 
+def _not_none(annotation: Any) -> Any:
+    """Return `X` for `X | None`, and any other type unchanged."""
+    if typing.get_origin(annotation) not in (Union, UnionType):
+        return annotation
+    parts = [part for part in typing.get_args(annotation) if part is not NoneType]
+    return parts[0] if len(parts) == 1 else annotation
+
+
 def _split_gather(annotation: Any) -> tuple[Any, bool]:
-    if typing.get_origin(annotation) is Annotated:
-        listed, *extras = typing.get_args(annotation)
+    gathered = _not_none(annotation)
+    if typing.get_origin(gathered) is Annotated:
+        listed, *extras = typing.get_args(gathered)
         if any(isinstance(extra, _Gathering) for extra in extras):
             items = typing.get_args(listed)
             item = items[0] if items and not isinstance(items[0], TypeVar) else Any

@@ -107,6 +107,16 @@ async def test_gather_handle_gets_values_in_order_or_its_default() -> None:
     assert (await run_node(join, config={"values": ["7"]})).output == [[7], ["none"]]
 
 
+async def test_gather_and_config_parameters_may_be_none_by_default() -> None:
+    @node("join")
+    async def join(values: Gather[int] | None = None, config: dict[str, Any] | None = None) -> list[Any]:
+        return [values, config]
+
+    assert [(handle.name, handle.gather) for handle in join.declaration().inputs] == [("values", True)]
+    assert (await run_node(join, values=[3, 1], config={"free": 1})).output == [[3, 1], {"free": 1}]
+    assert (await run_node(join)).output == [None, {}]
+
+
 async def test_several_edges_into_plain_handle_arrive_as_list() -> None:
     """A flow may have been registered while no worker had declared the node type."""
 
