@@ -280,7 +280,8 @@ async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
     assert "send one as" in await shell("flow", "list", exit_code=1)
-    assert "logged in as admin (admin)" in await shell("login", "--token-file", str(file))
+    for arguments, piped in ((("--token-file", str(file)), None), ((), f"{guarded.new_admin_token}\n")):
+        assert "logged in as admin (admin)" in await shell("login", *arguments, input=piped)
     saved = tmp_path / "config" / "tradewind" / "tokens.json"
     assert stat.S_IMODE(saved.stat().st_mode) == 0o600
     assert guarded.new_admin_token not in saved.read_text()

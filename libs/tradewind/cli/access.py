@@ -1,6 +1,7 @@
 """`tradewind login`, `logout`, `whoami`, `token ...` and `user ...`: who is calling, and what they may do."""
 
 import platform
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -41,7 +42,7 @@ async def login(
 ) -> None:
     """Log in with a token and keep the session for this address.
 
-    Without --token and --token-file, takes the token in TRADEWIND_TOKEN, or else asks for one.
+    Without --token and --token-file, takes the token in TRADEWIND_TOKEN, or else asks for one, or reads it from a pipe.
     """
     from tradewind.grpc_engine.bearer import token_of
 
@@ -51,7 +52,7 @@ async def login(
         token = token_file.read_text(encoding="utf-8").strip()
         if not token:
             raise ValueError(f"{token_file} is empty: it must hold a token")
-    given = token_of(token) or typer.prompt("Token", hide_input=True)
+    given = token_of(token) or _asked_token()
     async with session.client(given) as client:
         me = await client.who_am_i()
         new_token = await client.log_in(label=f"login from {platform.node()}"[:128])
@@ -62,6 +63,15 @@ async def login(
         {"user_id": me.user_id, "role": me.role, "address": address},
         f"logged in as {me.user_id} ({me.role}) at {address}",
     )
+
+
+def _asked_token() -> str:
+    if sys.stdin.isatty():
+        return str(typer.prompt("Token", hide_input=True))
+    token = sys.stdin.readline().strip()
+    if not token:
+        raise ValueError("stdin is empty: pipe a token to it, or give one with --token or --token-file")
+    return token
 
 
 @asynchronous

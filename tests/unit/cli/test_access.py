@@ -37,6 +37,11 @@ def test_login_refuses_empty_token_file(shell: Shell, tmp_path: Path, monkeypatc
     assert stderr == f"error: {file} is empty: it must hold a token\n"
 
 
+def test_login_refuses_empty_pipe(shell: Shell) -> None:
+    stderr = shell("--address", AWAY, "login", input="\n", ends=2).err
+    assert stderr == "error: stdin is empty: pipe a token to it, or give one with --token or --token-file\n"
+
+
 def test_logins_at_the_same_time_are_all_kept() -> None:
     addresses = [f"stack-{number}:7700" for number in range(30)]
     with ThreadPoolExecutor(8) as pool:
