@@ -33,6 +33,18 @@ async def test_total_time_counts_from_the_planned_time_of_a_cycle_due_in_a_momen
     assert first.deadline_ms == planned_ms + 500
 
 
+async def test_wait_for_a_worker_counts_from_the_planned_time_of_a_cycle_due_in_a_moment(bench: Bench) -> None:
+    await bench.submit(plan_of("a", schedule_to_start_ms=500), planned_ms=bench.clock() + 700)
+    bench.clock.advance(1_199)
+    await bench.shard.reap()
+    assert (await task_of(bench)).status == "pending"
+    bench.clock.advance(1)
+    await bench.shard.reap()
+    error = (await task_of(bench)).error
+    assert error is not None
+    assert error.code == "START_TIMEOUT"
+
+
 async def test_silent_attempt_is_stopped_and_retried(bench: Bench) -> None:
     first = await begun(bench, heartbeat_ms=5_000, retry=PATIENT)
     assert (await task_of(bench)).lease_deadline == bench.clock() + 5_000

@@ -28,9 +28,10 @@ local function enqueue(record, comp)
   record.status = 'pending'
   record.ready_at, record.noted = stamp, true
   record.comp = comp
-  record.start_by = entry.start > 0 and time + entry.start
+  local begin = clocks.due_at(comp) or time
+  record.start_by = entry.start > 0 and begin + entry.start
   if entry.total then
-    if not read_rest(record).total_at then set(record, 'total_at', (clocks.due_at(comp) or time) + entry.total) end
+    if not read_rest(record).total_at then set(record, 'total_at', begin + entry.total) end
     record.start_by = math.min(record.start_by or math.huge, tonumber(record.total_at))
   end
   -- A node task with a higher priority is queued as if it had waited longer, and an item of a list or a batch a moment

@@ -151,7 +151,9 @@ do
       return
     end
     set_state(record, 'started_at', stamp)
-    if entry.total and not read_rest(record).total_at then set(record, 'total_at', (clocks.due_at(comp) or time) + entry.total) end
+    if entry.total and not read_rest(record).total_at then
+      set(record, 'total_at', (clocks.due_at(comp) or time) + entry.total)
+    end
     local wait = {}
     for name, value in pairs(entry.wait) do wait[name] = value end
     if flow_of(entry) ~= '' then

@@ -96,7 +96,8 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
         self._add_event(task, TaskEventKind.QUEUED)
         name = task_name(task.task_id)
         place = task.index if name.run.ad_hoc else max(name.item, 0)
-        self._queues.put(node.node_type, user, task.task_id, node.schedule_to_start_ms, node.priority, place)
+        start_by = self._earliest(task) + node.schedule_to_start_ms if node.schedule_to_start_ms else 0
+        self._queues.put(node.node_type, user, task.task_id, start_by, node.priority, place)
         if total_at := self._start_total_time(task):
             self._queues.waits[task.task_id] = min(self._queues.waits.get(task.task_id, total_at), total_at)
 

@@ -41,18 +41,17 @@ class MemoryQueues:
         rank = queue.index(task_id) if task_id in queue else -1
         return rank, len(queue), max(0, len(self._turns.get(node_type, {})) - 1)
 
-    def put(self, node_type: str, user: str, task_id: str, wait_ms: int, priority: int, place: int) -> None:
-        """Queue a node task, which may wait for `wait_ms`, 0 for ever. A step of priority is worth a minute's wait.
+    def put(self, node_type: str, user: str, task_id: str, start_by: int, priority: int, place: int) -> None:
+        """Queue a node task, which may wait until `start_by`, 0 for ever. A step of priority is worth a minute's wait.
 
         An item of a list or a batch is a moment behind the one before; `place` is its place, 0 for other node tasks.
         """
-        now = self._clock()
-        rank = now - priority * PRIORITY_MS + place / ITEMS_A_MS
+        rank = self._clock() - priority * PRIORITY_MS + place / ITEMS_A_MS
         self._queues.setdefault(node_type, {}).setdefault(user, {})[task_id] = rank
         self._joining.append((node_type, user))
         self._fresh.add(node_type)
-        if wait_ms:
-            self.waits[task_id] = now + wait_ms
+        if start_by:
+            self.waits[task_id] = start_by
 
     def take_fresh(self) -> list[str]:
         """Return the types that have had a node task queued since the last call and have some waiting."""
