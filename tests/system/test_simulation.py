@@ -120,6 +120,23 @@ def test_cycles_that_have_just_ended_are_kept_beyond_keep_cycles() -> None:
     simulate(main, [place])
 
 
+def test_flow_runs_at_the_instant_at_which_one_of_its_name_was_deleted() -> None:
+    @node("place")
+    async def place(ctx: Context) -> int:
+        return ctx.cycle
+
+    async def main(stack: VirtualStack) -> None:
+        flow = Flow("place", 0)
+        flow.node("only", "place")
+        for _ in range(2):
+            await stack.client.register_flow("place", flow)
+            run = await stack.client.run_flow("place")
+            assert (await run.wait(10)).cycle == 0
+            await stack.client.delete_flow("place")
+
+    simulate(main, [place])
+
+
 def test_history_is_reproducible_byte_by_byte() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tests.system.simulated", "1"],

@@ -1,5 +1,6 @@
 """Tells other services what a flow's record says, and finishes deletions; repeated until confirmed."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -102,6 +103,8 @@ class SettleOutbox:
     async def _delete(self, flow: FlowRecord) -> None:
         while not await self._node_tasks.purge(flow.flow_id, flow.user_id, flow.schedule_epoch):
             pass
+        # There, runs that begin in the same millisecond, of a later flow of the name, would be refused as well.
+        await asyncio.sleep(0.001)
         while not await self._flows.remove_step(flow.flow_id):
             pass
         for forget in self._forget:
