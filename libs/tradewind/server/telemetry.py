@@ -183,7 +183,7 @@ def is_sampled(traceparent: str) -> bool:
 
     Nothing is recorded below a malformed one.
     """
-    return bool(traceparent) and _SAMPLED.fullmatch(traceparent) is not None
+    return _SAMPLED.fullmatch(traceparent) is not None
 
 
 def attempt_span_id(trace_id: str, task_id: str, attempt: int) -> int:

@@ -91,6 +91,7 @@ def read_signature(function: Callable[..., Any], label: str) -> Signature:
         if name == "ctx" and name not in hints:
             raise NodeDefinitionError(f"{label}: parameter ctx would be an input; for the context, write ctx: Context")
         annotation = hints.get(name, Any)
+        whole = _not_none(annotation)
         if is_field(parameter.default):
             raise NodeDefinitionError(
                 f"{label}: parameter {name} has a Field as its default, which only a model takes; annotate it, "
@@ -102,8 +103,8 @@ def read_signature(function: Callable[..., Any], label: str) -> Signature:
                     f"{label}: parameters {context_name} and {name} are both the Context: keep one of them"
                 )
             context_name = name
-        elif name == "config" and (_is_mapping(_not_none(annotation)) or is_model(_not_none(annotation))):
-            config_name, config_type = name, _not_none(annotation)
+        elif name == "config" and (_is_mapping(whole) or is_model(whole)):
+            config_name, config_type = name, whole
         else:
             if not HANDLE_PATTERN.fullmatch(name):
                 raise NodeDefinitionError(

@@ -346,3 +346,9 @@ def with_ends(state: ChainState, ends: Mapping[str, ComponentEnd]) -> ChainState
 
 def names(states: Sequence[ChainState]) -> list[int]:
     return [state.name.cycle for state in states]
+
+
+def settling(server: RedisServer | None, clock: ManualClock) -> Bench:
+    """Return a bench that keeps cycles for a minute after their end, over Redis if there is a server."""
+    stores = redis_stores(server, clock, settle_ms=MINUTE) if server else memory_stores(clock, settle_ms=MINUTE)
+    return Bench(stores, clock)

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from tests.servers import RedisServer
-from tests.stores.scheduler.bench import MINUTE, Bench, memory_stores, names, redis_stores, shape
+from tests.stores.scheduler.bench import MINUTE, Bench, names, settling, shape
 from tradewind.scheduler.domain.chain_state import (
     REASON,
     STATUS,
@@ -191,8 +191,7 @@ async def test_oldest_ended_cycles_beyond_keep_cycles_are_removed(bench: Bench, 
 async def test_recently_ended_cycles_are_kept_beyond_keep_cycles(
     bench: Bench, server: RedisServer | None, clock: ManualClock
 ) -> None:
-    stores = redis_stores(server, clock, settle_ms=MINUTE) if server else memory_stores(clock, settle_ms=MINUTE)
-    bench = Bench(stores, clock)
+    bench = settling(server, clock)
     await bench.register(keep_cycles=1)
     one = bench.request(shape=shape(keep_cycles=1))
     first, *others = [await bench.begun(structs.replace(one, run_id=f"r{at}")) for at in range(4)]

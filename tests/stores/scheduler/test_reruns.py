@@ -10,10 +10,9 @@ from tests.stores.scheduler.bench import (
     CHECK_IN,
     MINUTE,
     Bench,
-    memory_stores,
     names,
-    redis_stores,
     request_of,
+    settling,
     shape,
 )
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, RerunRequest
@@ -210,8 +209,7 @@ async def test_earlier_runs_stay_while_the_latest_run_of_their_cycle_is_open(
 async def test_runs_of_a_cycle_go_together_once_the_latest_ended_long_enough_ago(
     bench: Bench, server: RedisServer | None, clock: ManualClock
 ) -> None:
-    stores = redis_stores(server, clock, settle_ms=MINUTE) if server else memory_stores(clock, settle_ms=MINUTE)
-    bench = Bench(stores, clock)
+    bench = settling(server, clock)
     await bench.register(keep_cycles=1)
     first = await ended(bench, keep_cycles=1)
     clock.advance(2 * MINUTE)

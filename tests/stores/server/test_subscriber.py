@@ -219,6 +219,18 @@ async def test_outage_of_the_store_is_logged_once(monkeypatch: pytest.MonkeyPatc
     assert [(log["event"], log["what"]) for log in logs] == [("subscriber_lost_store", "connection refused")]
 
 
+def check_often(monkeypatch: pytest.MonkeyPatch, every_s: float, poll_s: float) -> None:
+    """Check a connection that has been idle for `every_s`, and poll it for `poll_s` at a time."""
+
+    def connect(*args: Any, **options: Any) -> Any:
+        client = connect_single(*args, **options)
+        client.connection_pool.connection_kwargs["health_check_interval"] = every_s
+        return client
+
+    monkeypatch.setattr("tradewind.server.redis.subscriber.connect_single", connect)
+    monkeypatch.setattr("tradewind.server.redis.subscriber._POLL_S", poll_s)
+
+
 async def test_silent_store_is_given_up_and_reconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     """The store's machine is gone, and nothing is left to close the connection."""
     connections = 0
@@ -242,13 +254,7 @@ async def test_silent_store_is_given_up_and_reconnected(monkeypatch: pytest.Monk
                     writer.write(b"+OK\r\n")
         writer.close()
 
-    def connect(*args: Any, **options: Any) -> Any:
-        client = connect_single(*args, **options)
-        client.connection_pool.connection_kwargs["health_check_interval"] = 0.2
-        return client
-
-    monkeypatch.setattr("tradewind.server.redis.subscriber.connect_single", connect)
-    monkeypatch.setattr("tradewind.server.redis.subscriber._POLL_S", 0.1)
+    check_often(monkeypatch, every_s=0.2, poll_s=0.1)
     store = await asyncio.start_server(serve, "127.0.0.1", 0)
     subscriber, receiver = Subscriber(f"redis://127.0.0.1:{store.sockets[0].getsockname()[1]}"), Receiver()
     subscriber.start()
@@ -266,14 +272,7 @@ async def test_connection_is_kept_while_the_disk_of_the_store_fails(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store refuses PING, by which the connection is checked."""
-
-    def connect(*args: Any, **options: Any) -> Any:
-        client = connect_single(*args, **options)
-        client.connection_pool.connection_kwargs["health_check_interval"] = 0.1
-        return client
-
-    monkeypatch.setattr("tradewind.server.redis.subscriber.connect_single", connect)
-    monkeypatch.setattr("tradewind.server.redis.subscriber._POLL_S", 0.2)
+    check_often(monkeypatch, every_s=0.1, poll_s=0.2)
     subscriber, receiver = Subscriber(redis_server.url("node_task_manager")), Receiver()
     subscriber.start()
     try:
