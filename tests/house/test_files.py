@@ -19,6 +19,15 @@ def test_no_file_is_large() -> None:
     assert {name: size for name, size in sizes.items() if size > LARGEST} == {}
 
 
+def test_lines_of_scripts_fit_a_screen() -> None:
+    """Lines of Lua are as long as lines of Python at most."""
+    scripts = [name for name in project_files() if name.suffix == ".lua"]
+    texts = {str(name): (ROOT / name).read_text(encoding="utf-8") for name in scripts}
+
+    assert [name for name, text in texts.items() if any(len(line) > 120 for line in text.splitlines())] == []
+    assert texts
+
+
 def test_no_registry_address() -> None:
     """No file says where to fetch packages from."""
     assert [str(name) for name in project_files() if REGISTRY.search((ROOT / name).read_bytes())] == []

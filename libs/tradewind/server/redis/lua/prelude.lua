@@ -1,5 +1,6 @@
 -- A local variable is read in a fraction of the time that a global one takes.
-local cmsgpack, string, math, tonumber, ipairs, pairs, next, unpack = cmsgpack, string, math, tonumber, ipairs, pairs, next, unpack
+local cmsgpack, string, math, tonumber, ipairs, pairs, next, unpack = cmsgpack, string, math, tonumber, ipairs, pairs,
+  next, unpack
 -- The keys of the current run, and the args its caller passed.
 local KEYS, args
 -- Functions that reset the variables of a run; all are called before each run.

@@ -54,7 +54,8 @@ local function examine_sessions(user_id)
     found('no-time-to-live', 'sessions ' .. user_id, 'the list of sessions would stay for ever',
       set_ttl(index, math.max(longest, args.remembered_ms)))
   elseif left + args.remembered_ms < longest then
-    found('sessions-forgotten', user_id, 'the list of sessions would expire before they end, and then nobody could revoke them',
+    found('sessions-forgotten', user_id,
+      'the list of sessions would expire before they end, and then nobody could revoke them',
       set_ttl(index, longest))
   end
 end

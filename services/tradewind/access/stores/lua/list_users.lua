@@ -5,7 +5,8 @@
 local known, rows, after = {}, {}, args.after
 for _, role in ipairs(args.roles) do known[role] = true end
 while #rows < args.limit do
-  local ids = redis.call('ZRANGEBYLEX', KEYS[1], after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, args.limit - #rows)
+  local ids = redis.call('ZRANGEBYLEX', KEYS[1], after == '' and '-' or '(' .. after, '+', 'LIMIT', 0,
+    args.limit - #rows)
   if #ids == 0 then break end
   for _, id in ipairs(ids) do
     local row = redis.call('HMGET', args.base .. 'user:' .. id, 'role', 'updated_at', 'time_zone')

@@ -69,8 +69,8 @@ do
     return inputs
   end
 
-  -- Adds an Assignment; `waited` is how many ms the node task was ready before this attempt began. What few need is at the
-  -- end, and left out together.
+  -- Adds an Assignment; `waited` is how many ms the node task was ready before this attempt began. What few need is at
+  -- the end, and left out together.
   function assignments.add(record, comp, entry, close_at, waited)
     local given, attempt = effects.assignments, record.attempt
     local inputs, outside, of_run, traceparent, resumed
@@ -79,12 +79,12 @@ do
       of_run, traceparent = entry.inputs == 0 and inputs_of_run(comp) or '', comp.traceparent or ''
       resumed = attempt > 1 and read_rest(record).resumed and cmsgpack.unpack(record.resumed) or nil
     end
-    given[#given + 1] = {record.worker_id, record.id, record.nonce, attempt, comp.id, comp.plan, record.index, comp.run_id,
-      comp.user_id, comp.planned, close_at, waited, inputs, outside, of_run, traceparent, resumed}
+    given[#given + 1] = {record.worker_id, record.id, record.nonce, attempt, comp.id, comp.plan, record.index,
+      comp.run_id, comp.user_id, comp.planned, close_at, waited, inputs, outside, of_run, traceparent, resumed}
   end
 
-  -- Nonces begin with these characters of the id of their run. A run that was removed may have had the same name, and the
-  -- same node tasks.
+  -- Nonces begin with these characters of the id of their run. A run that was removed may have had the same name, and
+  -- the same node tasks.
   function assignments.tag_of(run_id) return string.sub(run_id, 1, 4) end
 
   -- Begins the next attempt of a node task in a vacancy; `own` are its own limits.
@@ -95,7 +95,8 @@ do
     local waited = ready_at and ready_at ~= stamp and time - ready_at or 0
     if waited < 0 then waited = 0 end
     record.status = 'running'
-    record.attempt, record.worker_id, record.started_at, record.close_at = attempt, vacancy.worker_id, started_at, close_at
+    record.attempt, record.worker_id, record.started_at, record.close_at = attempt, vacancy.worker_id, started_at,
+      close_at
     record.nonce = assignments.tag_of(comp.run_id) .. args.nonce .. hex[place]
     record.noted = true
     changed(comp, 1, record, 'running')

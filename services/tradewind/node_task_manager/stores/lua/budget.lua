@@ -1,7 +1,7 @@
 --!include ad_hoc
 -- The retry budget of a flow: how many further attempts it may have depends on how many attempts began, counted in
--- buckets of five seconds over the current one and the minute before it. Only nodes with a retry policy are counted, and
--- no attempts after a time that the node itself asked for. Runs outside any flow have no budget.
+-- buckets of five seconds over the current one and the minute before it. Only nodes with a retry policy are counted,
+-- and no attempts after a time that the node itself asked for. Runs outside any flow have no budget.
 local retry_budget = {}
 do
   local BUCKET, BUCKETS = 5000, 13
@@ -10,7 +10,9 @@ do
 
   local function spender_of(comp)
     local flow = string.match(comp.run, '^[^:]+')
-    if not spenders[flow] then spenders[flow] = {key = base .. 'retries:' .. flow, flow = flow, begun = 0, retried = 0} end
+    if not spenders[flow] then
+      spenders[flow] = {key = base .. 'retries:' .. flow, flow = flow, begun = 0, retried = 0}
+    end
     return spenders[flow]
   end
 

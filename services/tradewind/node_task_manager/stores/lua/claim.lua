@@ -100,7 +100,9 @@ do
     turns.write_queues(rest)
     for node_type, did in pairs(shrunk) do
       -- A type whose queues were empty for a moment is served like a new one.
-      if did and takers[node_type] then served[node_type] = tonumber(call('ZSCORE', base .. 'ready_types', node_type) or nil) end
+      if did and takers[node_type] then
+        served[node_type] = tonumber(call('ZSCORE', base .. 'ready_types', node_type) or nil)
+      end
     end
     return fresh
   end

@@ -1,6 +1,6 @@
 -- Cleans up after ended runs, in bounded steps, for one replica at a time: the one that holds the lease `cleaner`.
--- Nothing is cleaned until the node tasks of lapsed leases have come back. Of runs that stay open, the scheduler is asked
--- whether they are.
+-- Nothing is cleaned until the node tasks of lapsed leases have come back. Of runs that stay open, the scheduler is
+-- asked whether they are.
 -- KEYS[1] any key of the shard. args: base, now, limits, cleaner (the calling replica), place (where to go on in
 -- node_tasks_list; nil: leave that list), recall (where to go on calling up open runs; nil: leave them).
 -- Returns {leads, waits, keys (touched), runs, node_tasks, entries (removed), place, recall, more, events}.
@@ -69,7 +69,8 @@ local function confirm(run)
     if comp and comp.status ~= 'finished' then
       if acknowledged(comp.partition, time - limits.confirm) then
         spend(1)
-        scheduler.add_event(comp.partition, 'open', {time, run, comp.run_id, id, comp.user_id, flow_runs.begun_at(run, id)})
+        scheduler.add_event(comp.partition, 'open', {time, run, comp.run_id, id, comp.user_id,
+          flow_runs.begun_at(run, id)})
       end
       call('ZADD', base .. 'to_clean', time + limits.confirm, 'run:' .. run)
     end
@@ -89,7 +90,9 @@ function CLEAN.run(run)
   end
   local at, partition = ended_at(run)
   if not at then return confirm(run) end
-  if not acknowledged(partition, at) then return call('ZADD', base .. 'to_clean', time + limits.settle, 'run:' .. run) end
+  if not acknowledged(partition, at) then
+    return call('ZADD', base .. 'to_clean', time + limits.settle, 'run:' .. run)
+  end
   -- The run stays as long as the latest run of its cycle, which represents it in the index.
   local left = call('PTTL', base .. 'run:' .. flow .. ':' .. cycle .. ':' .. number + 1)
   if left == -1 then return call('PERSIST', base .. 'run:' .. run) end
@@ -132,7 +135,9 @@ function CLEAN.worker(worker)
     local record = task(id)
     if not record or record.status ~= 'running' or record.worker_id ~= worker then forget(list, id) end
   end
-  if call('EXISTS', base .. list) == 1 then call('ZADD', base .. 'to_clean', time + limits.silent, 'worker:' .. worker) end
+  if call('EXISTS', base .. list) == 1 then
+    call('ZADD', base .. 'to_clean', time + limits.silent, 'worker:' .. worker)
+  end
 end
 
 local function is_on_record(id)
@@ -160,8 +165,9 @@ local function clean_due()
   end
 end
 
--- Makes open runs due, so that later steps ask the scheduler about them; leaves out the first `skip` entries of `to_clean`
--- that are not due yet, and are no open runs. Returns how many to leave out in the next step, nil after the last one.
+-- Makes open runs due, so that later steps ask the scheduler about them; leaves out the first `skip` entries of
+-- `to_clean` that are not due yet, and are no open runs. Returns how many to leave out in the next step, nil after the
+-- last one.
 local function recall(skip)
   local later, due = string.format('(%.0f', time + limits.settle), {}
   local found = call('ZRANGE', base .. 'to_clean', later, '+inf', 'BYSCORE', 'LIMIT', skip, MOST)

@@ -101,7 +101,8 @@ for i = 1, args.count do
   local error, retry_request, cache, wait = nil, nil, '', nil
   if rest then error, retry_request, cache, wait = unpack(rest, 1, 4) end
   if begun and begun[i] then
-    results[i] = complete_eager(begun[i], before, results[i - 1], id, attempt, nonce, kind, outputs, error, retry_request, cache, wait)
+    results[i] = complete_eager(begun[i], before, results[i - 1], id, attempt, nonce, kind, outputs, error,
+      retry_request, cache, wait)
   else
     results[i] = complete(id, attempt, nonce, kind, outputs, error, retry_request, cache, wait)
   end

@@ -9,8 +9,8 @@ do
 
   function dead_letters.add_to_history(record, how)
     local past = read_rest(record).history and cmsgpack.unpack(record.history) or {}
-    past[#past + 1] = {attempt = record.attempt or 0, worker_id = record.worker_id or '', began = tonumber(record.started_at or 0),
-      ended = time, how = how}
+    past[#past + 1] = {attempt = record.attempt or 0, worker_id = record.worker_id or '',
+      began = tonumber(record.started_at or 0), ended = time, how = how}
     if #past > HISTORY then table.remove(past, 1) end
     set(record, 'history', cmsgpack.pack(past))
   end
@@ -23,8 +23,8 @@ do
     if record.id == comp.run then return end
     local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
     if notices.once(comp.user_id, 'given_up:' .. (flow or comp.run), flow and QUIET_MS or limits.retention) then
-      notices.notify(comp.user_id, {kind = 'dead_letter', subject = record.id, node_type = node(comp.plan, record.index).type,
-        code = error.code, message = notices.brief_error(error)})
+      notices.notify(comp.user_id, {kind = 'dead_letter', subject = record.id,
+        node_type = node(comp.plan, record.index).type, code = error.code, message = notices.brief_error(error)})
     end
   end
 

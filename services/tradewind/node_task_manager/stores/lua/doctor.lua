@@ -52,7 +52,8 @@ do
   local function examine_lease(id, record)
     local worker = 'worker_tasks:' .. record.worker_id
     if not score_of('inflight', id) or not score_of(worker, id) then
-      found('task-without-lease', id, 'it runs on ' .. record.worker_id .. ', but no lease of it is on record', function()
+      found('task-without-lease', id,
+        'it runs on ' .. record.worker_id .. ', but no lease of it is on record', function()
         put('inflight', id, time + limits.lease)
         put(worker, id, time + limits.lease)
       end)
@@ -75,10 +76,12 @@ do
     if read_rest(record).blocked and record.blocked ~= '' then
       local limit, group = string.match(record.blocked, '^([^|]*)|(.+)$')
       if not score_of('blocked:' .. record.blocked, id) then
-        found('ready-not-queued', id, 'it is ready but does not wait for the limit ' .. limit .. ', as its record says', requeue)
+        found('ready-not-queued', id, 'it is ready but does not wait for the limit ' .. limit
+          .. ', as its record says', requeue)
       elseif not score_of('blocked_of', user .. '|' .. record.blocked)
         or call('SISMEMBER', base .. 'blocked_by:' .. limit, group) == 0 then
-        found('waiters-not-indexed', record.blocked, 'node tasks wait for this limit, but no index leads to them', function()
+        found('waiters-not-indexed', record.blocked,
+          'node tasks wait for this limit, but no index leads to them', function()
           call('SADD', base .. 'blocked_by:' .. limit, group)
           call('ZADD', base .. 'blocked_of', 0, user .. '|' .. record.blocked)
         end)
@@ -87,7 +90,8 @@ do
       found('ready-not-queued', id, 'it is ready but in no queue', requeue)
     elseif score_of('ring:' .. entry.type, user) then
       if not score_of('ready_types', entry.type) then
-        found('queue-without-turn', entry.type, 'users have turns of this node type, but it is not among those to be served',
+        found('queue-without-turn', entry.type,
+          'users have turns of this node type, but it is not among those to be served',
           function() call('ZADD', base .. 'ready_types', 'NX', time, entry.type) end)
       end
     elseif not score_of('parked', user .. ':' .. entry.type) then
@@ -173,7 +177,9 @@ do
   local function examine_ttls(comp, open, parts)
     local name, left = 'run:' .. comp.run, ttl('run:' .. comp.run)
     if open and left >= 0 then
-      found('open-run-expires', name, 'it is open but would expire in ' .. left .. ' ms', function() call('PERSIST', comp.key) end)
+      found('open-run-expires', name, 'it is open but would expire in ' .. left .. ' ms', function()
+        call('PERSIST', comp.key)
+      end)
     elseif not open and left == -1 and all_done() then
       found('no-time-to-live', name, 'it has ended but would stay for ever',
         function() call('PEXPIRE', comp.key, limits.retention) end)
@@ -184,7 +190,8 @@ do
     end
     if parts and tonumber(call('HGET', comp.key, 'open')) ~= parts then
       found('run-counts', comp.run, parts .. ' of its components are open, but it counts '
-        .. tostring(call('HGET', comp.key, 'open')), parts > 0 and function() call('HSET', comp.key, 'open', parts) end or nil)
+        .. tostring(call('HGET', comp.key, 'open')),
+        parts > 0 and function() call('HSET', comp.key, 'open', parts) end or nil)
     end
   end
 
@@ -208,7 +215,8 @@ do
     elseif open and not score_of('to_clean', 'run:' .. comp.run) then
       found('run-not-listed', comp.run, 'it is open, but the scheduler would not be asked whether it still is',
         function() put('to_clean', 'run:' .. comp.run, time) end)
-    elseif not open and (not score or score >= flow_runs.OPEN) and not score_of('to_clean', 'run:' .. comp.run) and all_done() then
+    elseif not open and (not score or score >= flow_runs.OPEN) and not score_of('to_clean', 'run:' .. comp.run)
+      and all_done() then
       found('run-not-listed', comp.run, 'it has ended, but the index of its flow does not say so',
         function() put('to_clean', 'run:' .. comp.run, time) end)
     end
@@ -251,7 +259,8 @@ do
     -- The cleaner sweeps ended node tasks when everything that may refer to them is gone.
     local SWEPT_MS = 3600 * 1000
     if open or listed_at <= time - limits.retention - SWEPT_MS then
-      found('index-without-record', 'node_tasks_list ' .. id, 'no such node task is on record', removal('node_tasks_list', id))
+      found('index-without-record', 'node_tasks_list ' .. id, 'no such node task is on record',
+        removal('node_tasks_list', id))
     end
   end
 
@@ -270,7 +279,8 @@ do
     end
     if not has_plan(comp) then
       if comp.status == 'running' then
-        found('plan-missing', comp.plan, 'an open component needs it, but it is not on record: stop the run ' .. comp.run)
+        found('plan-missing', comp.plan, 'an open component needs it, but it is not on record: stop the run '
+          .. comp.run)
       end
       return
     end
@@ -278,12 +288,15 @@ do
     if is_leased(record) then
       examine_lease(id, record)
     elseif score_of('inflight', id) then
-      found('lease-without-task', id, 'it is ' .. record.status .. ', but a lease of it is on record', removal('inflight', id))
+      found('lease-without-task', id, 'it is ' .. record.status .. ', but a lease of it is on record',
+        removal('inflight', id))
     end
     examine_slots(id, record, comp, entry)
     local at = is_delayed(record) and not TERMINAL[record.status] and tonumber(record.retry_at)
     if at and tonumber(score_of('delayed', id)) ~= at then
-      found('waiting-not-delayed', id, 'it is due for another attempt, but nothing would begin it', function() put('delayed', id, at) end)
+      found('waiting-not-delayed', id, 'it is due for another attempt, but nothing would begin it', function()
+        put('delayed', id, at)
+      end)
     elseif not at and record.status == 'pending' then
       examine_place(id, record, comp, entry)
     end
@@ -335,7 +348,8 @@ do
     for _, id in ipairs(ids) do
       local record = task(id)
       local comp = record and component_of(record)
-      if not comp or record.status ~= 'pending' or is_delayed(record) or read_rest(record).blocked and record.blocked ~= ''
+      if not comp or record.status ~= 'pending' or is_delayed(record) or read_rest(record).blocked
+        and record.blocked ~= ''
         or comp.user_id ~= user or has_plan(comp) and node(comp.plan, record.index).type ~= node_type then
         found('queued-not-ready', name .. ' ' .. id, 'no node task of this name is ready there', function()
           local removed = queue_of(node_type, user).removed

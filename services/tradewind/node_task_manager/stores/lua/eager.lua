@@ -27,7 +27,9 @@ do
     local entry = record.entry or node(comp.plan, record.index)
     if entry.map or entry.wait then return 'this node does not run on workers' end
     if record.stop or comp.stop then return 'it is being stopped' end
-    if not feeds(source, record, comp, entry) then return 'it does not follow the node task that was reported before it' end
+    if not feeds(source, record, comp, entry) then
+      return 'it does not follow the node task that was reported before it'
+    end
     if limits.bounded or slots.own_limits(entry, comp) then return 'limits are set, so it has to wait for its turn' end
   end
 

@@ -32,7 +32,9 @@ local function range(members, examine)
   end
 end
 
-local function ranked(set) return function(first) return call('ZRANGE', base .. set, first, first + args.records - 1) end end
+local function ranked(set)
+  return function(first) return call('ZRANGE', base .. set, first, first + args.records - 1) end
+end
 
 local USERS = 100
 -- Examines the queues of one node type after another; of a type with many users, USERS in each step.
@@ -59,9 +61,10 @@ local function bounded_types(first)
 end
 
 local SECTIONS = {
-  scan('node_tasks_list', doctor.node_task), scan('inflight', doctor.lease), scan('start_deadlines', doctor.start_deadline),
-  scan('delayed', doctor.delay), queues_of_types, range(ranked('parked'), doctor.parked),
-  range(ranked('blocked_of'), doctor.group), range(bounded_types, function(name) doctor.limit('type:' .. name) end),
+  scan('node_tasks_list', doctor.node_task), scan('inflight', doctor.lease),
+  scan('start_deadlines', doctor.start_deadline), scan('delayed', doctor.delay), queues_of_types,
+  range(ranked('parked'), doctor.parked), range(ranked('blocked_of'), doctor.group),
+  range(bounded_types, function(name) doctor.limit('type:' .. name) end),
   scan('to_clean', function(name)
     local worker = string.match(name, '^worker:(.+)$')
     if worker then doctor.worker(worker) end
@@ -85,4 +88,5 @@ until doctor.records >= args.records or #jobs == 0 and not SECTIONS[section]
 if #jobs > 0 or SECTIONS[section] then at = cjson.encode({section, cursor, jobs}) end
 local changed = false
 for _, finding in ipairs(findings) do changed = changed or finding[4] end
-return cmsgpack.pack({records = doctor.records, findings = findings, at = at, effects = changed and conclude() or effects})
+return cmsgpack.pack({records = doctor.records, findings = findings, at = at,
+  effects = changed and conclude() or effects})

@@ -1,7 +1,7 @@
 -- Looks for broken invariants of a cache in the shard's store, and mends them on a second pass.
 -- KEYS: index, generation, cleaner. args: now, name, at (cursor, "" to begin), records (about how many to examine),
---   recheck (names of findings to check a second time, or nil), mend, cleaner (examine only while this replica leads the
---   cleaning; "" for always).
+--   recheck (names of findings to check a second time, or nil), mend, cleaner (examine only while this replica leads
+--   the cleaning; "" for always).
 -- Returns {records, findings {check, subject, problem, mended}, cursor ("" at the end)}.
 --!include cached
 --!include findings
@@ -30,7 +30,9 @@ if args.at == '' and newest then
   check_ttl(KEYS[1], 'cache_index:' .. args.name, ms)
   local left = call('PTTL', KEYS[1])
   if left >= 0 and left < ms - MARGIN then
-    found('cache-index-expires', args.name, 'it expires before the last of its results', function() call('PEXPIRE', KEYS[1], ms) end)
+    found('cache-index-expires', args.name, 'it expires before the last of its results', function()
+      call('PEXPIRE', KEYS[1], ms)
+    end)
   end
   check_ttl(KEYS[2], 'cache_generation:' .. args.name, GENERATION_MS)
 end

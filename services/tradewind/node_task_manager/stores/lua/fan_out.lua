@@ -65,7 +65,8 @@ do
     record.comp = comp
     delaying[#delaying + 1] = record
     offers[#offers + 1] = {task_id = record.id, nonce = record.nonce, component_id = comp.id, plan = comp.plan,
-      index = record.index, total = counts and counts.total or 0, losses = counts and counts.failed + counts.cancelled or 0}
+      index = record.index, total = counts and counts.total or 0,
+      losses = counts and counts.failed + counts.cancelled or 0}
   end
 
   -- Takes back an offer.
@@ -95,7 +96,9 @@ do
       -- There are more edges than the plan's node names.
       local before = record.at .. 'in:'
       for _, name in ipairs(call('HKEYS', record.key)) do
-        if string.sub(name, 1, #before) == before then share(string.sub(name, #record.at + 1), call('HGET', record.key, name)) end
+        if string.sub(name, 1, #before) == before then
+          share(string.sub(name, #record.at + 1), call('HGET', record.key, name))
+        end
       end
     end
     return shared
@@ -118,7 +121,9 @@ do
   function fan_out.fill(comp, _, index)
     local entry = node(comp.plan, index)
     local record = task(task_of(comp.run, entry.id))
-    if not record or record.status ~= 'running' or record.stop or comp.stop or fan_out.counts(record).halt then return end
+    if not record or record.status ~= 'running' or record.stop or comp.stop or fan_out.counts(record).halt then
+      return
+    end
     local counts = fan_out.counts(record)
     local room = math.min(counts.total - counts.begun, entry.map.most - open_of(counts))
     if room <= 0 then return end
@@ -167,11 +172,13 @@ do
     local message
     if counts.code == 'ITEMS_FAILED' then
       local first = cmsgpack.unpack(counts.first)
-      message = string.format('at least %.0f of %.0f items must complete; %.0f failed, %.0f cancelled, %.0f never begun; ',
+      message = string.format(
+        'at least %.0f of %.0f items must complete; %.0f failed, %.0f cancelled, %.0f never begun; ',
         counts.need, counts.total, counts.failed, counts.cancelled, counts.total - counts.begun)
         .. 'the first is item ' .. first.item .. ' (' .. first.status .. '): ' .. first.why
     else
-      message = string.format('the results of %.0f items have over %.0f bytes in total: return less data, or a reference to it',
+      message = string.format(
+        'the results of %.0f items have over %.0f bytes in total: return less data, or a reference to it',
         counts.completed, limits.output_bytes)
     end
     fail(record, comp, {code = counts.code, message = message, type = '', traceback = '', final = ''})
@@ -195,7 +202,8 @@ do
     else
       local lost = status == 'failed' and 'failed' or 'cancelled'
       counts[lost] = counts[lost] + 1
-      counts.first = counts.first or cmsgpack.pack({item = tonumber(place), status = status, why = loss_reason(item, reason)})
+      counts.first = counts.first or cmsgpack.pack({item = tonumber(place), status = status,
+        why = loss_reason(item, reason)})
     end
     if not counts.halt and not record.stop then
       if counts.failed + counts.cancelled > counts.total - counts.need then

@@ -1,7 +1,7 @@
 -- Carries out offers of mapped nodes: splits lists into items, ends mapped nodes with the joined results or an error. A
 -- step whose offer was made anew, or has become useless, changes nothing.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, steps {task_id, nonce, kind, items, need, outputs,
--- error}. Returns Effects; results, one for each step: "" when it took effect, else why not.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, steps {task_id, nonce, kind, items, need,
+-- outputs, error}. Returns Effects; results, one for each step: "" when it took effect, else why not.
 --!include claim
 local function carry_out(step)
   local record = task(step.task_id)

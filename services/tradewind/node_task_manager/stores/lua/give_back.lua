@@ -14,7 +14,8 @@ local function give_back(record, lost)
     set(record, 'lost', (tonumber(read_rest(record).lost) or 0) + 1)
     dead_letters.add_to_history(record, 'WORKER_LOST')
     local often = record.lost >= limits.losses
-    local message = often and 'the worker was lost ' .. record.lost .. ' times while it ran; the last one was ' .. record.worker_id
+    local message = often and 'the worker was lost ' .. record.lost .. ' times while it ran; the last one was '
+      .. record.worker_id
       or 'worker ' .. record.worker_id .. ' was lost while it ran; it will run again'
     local error = {code = 'WORKER_LOST', message = message}
     logs.add_error(record, error)

@@ -41,6 +41,7 @@ do
   function logs.add_error(record, error)
     local kind = error.type and error.type ~= '' and error.type .. ': ' or ''
     local text = error.code .. ': ' .. kind .. error.message
-    logs.add(record.id, {attempt = tonumber(record.attempt) or 0, level = 'ERROR', source = 'system', message = text}, time)
+    logs.add(record.id, {attempt = tonumber(record.attempt) or 0, level = 'ERROR', source = 'system', message = text},
+      time)
   end
 end

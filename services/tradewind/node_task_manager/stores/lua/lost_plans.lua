@@ -7,7 +7,9 @@ do
     for _, field in ipairs(call('HKEYS', base .. 'run:' .. run)) do
       local place = string.match(field, '^([^:]*):state$') or string.match(field, '^([^:]*:%d+):state$')
       local record = place and task(task_of(run, place))
-      if record and record.component_id == component_id then table.insert(fan_out.is_item(record.id) and found or nodes, record) end
+      if record and record.component_id == component_id then
+        table.insert(fan_out.is_item(record.id) and found or nodes, record)
+      end
     end
     for i = 1, #nodes do found[#found + 1] = nodes[i] end
     return found

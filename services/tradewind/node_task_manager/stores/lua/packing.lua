@@ -5,7 +5,8 @@ do
   local MOST, NONE = 1000, {}
   -- Of edge, stop and slots, which follow one another in the state of a node task: few have any of them.
   local NO_THREE = string.rep(cmsgpack.pack(nil), 3)
-  -- What MessagePack puts before a text of up to 31 bytes, by its length, and before a list of up to 15 values, likewise.
+  -- What MessagePack puts before a text of up to 31 bytes, by its length, and before a list of up to 15 values,
+  -- likewise.
   local TEXT, LIST = {}, {}
   for length = 0, 31 do TEXT[length] = string.char(0xa0 + length) end
   for length = 0, 15 do LIST[length] = string.char(0x90 + length) end
@@ -36,12 +37,13 @@ do
     return before .. text
   end
 
-  -- Packs what is known about a component from its beginning, for its field `facts`. `parts` counts the components of its
-  -- run when there are several; `has_inputs` says whether the run has inputs.
+  -- Packs what is known about a component from its beginning, for its field `facts`. `parts` counts the components of
+  -- its run when there are several; `has_inputs` says whether the run has inputs.
   function packing.facts(comp, submitted_at, node_type, edition)
     local packed = values
-    return packed_text(comp.run_id) .. packed[comp.user_id] .. packed[comp.plan] .. packed[comp.nodes] .. packed[comp.policy]
-      .. packed[comp.partition] .. packed[comp.planned] .. (comp.traceparent and cmsgpack.pack(comp.traceparent) or packed[false])
+    return packed_text(comp.run_id) .. packed[comp.user_id] .. packed[comp.plan] .. packed[comp.nodes]
+      .. packed[comp.policy] .. packed[comp.partition] .. packed[comp.planned]
+      .. (comp.traceparent and cmsgpack.pack(comp.traceparent) or packed[false])
       .. packed[comp.parts] .. packed[submitted_at] .. packed[node_type] .. packed[edition] .. packed[comp.has_inputs]
   end
 
@@ -50,8 +52,8 @@ do
     return {run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy, partition = partition}
   end
 
-  -- Packs what changes about most components, for their field `state`: status, how many nodes are completed, how many of
-  -- these are sinks, whether the component is eventful (see `component`), and when it finished.
+  -- Packs what changes about most components, for their field `state`: status, how many nodes are completed, how many
+  -- of these are sinks, whether the component is eventful (see `component`), and when it finished.
   function packing.state(comp)
     local packed = values
     return packed[comp.status] .. packed[comp.completed] .. packed[comp.sinks] .. packed[comp.eventful]
@@ -72,7 +74,8 @@ do
       .. (record.nonce and packed_text(record.nonce) or packed[NONE]) .. packed[record.worker_id or NONE]
       .. packed[record.started_at or NONE] .. packed[record.close_at or NONE]
       .. ((record.edge or record.stop or record.slots)
-        and packed[record.edge or NONE] .. packed[record.stop and true or NONE] .. packed[record.slots or NONE] or NO_THREE)
+        and packed[record.edge or NONE] .. packed[record.stop and true or NONE] .. packed[record.slots or NONE]
+          or NO_THREE)
       .. (record.ended and packed_end(record.ended) or packed[NONE])
   end
 end

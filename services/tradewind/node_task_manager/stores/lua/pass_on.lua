@@ -5,7 +5,8 @@
 -- node task is to stop.
 --!include leases
 local record = task(args.held.task_id)
-local comp = holds_lease(record, args.held.nonce) and record.worker_id == args.worker_id and not record.stop and component_of(record)
+local comp = holds_lease(record, args.held.nonce) and record.worker_id == args.worker_id and not record.stop
+  and component_of(record)
 if comp then
   local entry = node(comp.plan, record.index)
   remove('worker_tasks:' .. args.worker_id, record.id)

@@ -37,8 +37,8 @@ do
     return entry
   end
 
-  -- Returns the piece of a plan's list (`ids`, `entries`, `out:<place>`) that holds place `at` (counted from 0), and the
-  -- number to subtract from a place to find its item in the piece.
+  -- Returns the piece of a plan's list (`ids`, `entries`, `out:<place>`) that holds place `at` (counted from 0), and
+  -- the number to subtract from a place to find its item in the piece.
   function piece_of(plan, list, at)
     local number = at < PIECE and 0 or math.floor(at / PIECE)
     local field, known = list .. ':' .. digits[number], pieces[plan]

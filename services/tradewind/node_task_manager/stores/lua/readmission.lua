@@ -61,7 +61,9 @@ do
     elseif kind == 'type' then
       freed_types[#freed_types + 1] = rest
     else
-      for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do some_of(limit, group, count, PACED_AT_ONCE) end
+      for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do
+        some_of(limit, group, count, PACED_AT_ONCE)
+      end
     end
   end
 
@@ -89,7 +91,9 @@ do
   function readmission.publish_room()
     local TYPES = 32
     if limits.running and slots.less_run() then
-      for _, node_type in ipairs(call('ZRANGE', base .. 'ready_types', 0, TYPES - 1)) do freed_types[#freed_types + 1] = node_type end
+      for _, node_type in ipairs(call('ZRANGE', base .. 'ready_types', 0, TYPES - 1)) do
+        freed_types[#freed_types + 1] = node_type
+      end
     end
     for _, node_type in ipairs(freed_types) do
       if slots.room_of_type(node_type) > 0 and call('ZSCORE', base .. 'ready_types', node_type) then

@@ -11,19 +11,21 @@ local function expired_clock_error(record, entry)
   local close_at, beat_by = record.close_at or 0, tonumber(read_rest(record).beat_by)
   local attempt = 'attempt ' .. record.attempt
   if entry.total and tonumber(record.total_at) <= time then
-    return {code = 'TOTAL_TIMEOUT', message = attempt .. ' was still running when the total time of ' .. clocks.duration_text(entry.total) .. ' ended'}
+    return {code = 'TOTAL_TIMEOUT', message = attempt .. ' was still running when the total time of '
+      .. clocks.duration_text(entry.total) .. ' ended'}
   elseif close_at > 0 and close_at <= time then
     return {code = 'TIMEOUT', message = attempt .. ' took longer than its timeout of '
       .. clocks.duration_text(close_at - tonumber(record.started_at)) .. ' on worker ' .. record.worker_id}
   elseif entry.beat and beat_by <= time then
-    return {code = 'HEARTBEAT_TIMEOUT', message = attempt .. ' sent no heartbeat for ' .. clocks.duration_text(entry.beat) .. ' on worker '
-      .. record.worker_id}
+    return {code = 'HEARTBEAT_TIMEOUT', message = attempt .. ' sent no heartbeat for '
+      .. clocks.duration_text(entry.beat) .. ' on worker ' .. record.worker_id}
   end
 end
 
 -- Whether a ready node task waits for a limit, not for a worker.
 local function waits_for_limit(record, entry, comp)
-  return read_rest(record).blocked and record.blocked ~= '' or slots.room_of_type(entry.type) <= 0 or slots.room_of_user(comp.user_id) <= 0
+  return read_rest(record).blocked and record.blocked ~= '' or slots.room_of_type(entry.type) <= 0
+    or slots.room_of_user(comp.user_id) <= 0
 end
 
 local function reap(record)
@@ -70,13 +72,15 @@ local function end_waits()
       local entry = node(comp.plan, record.index)
       local total_at = entry.total and tonumber(read_rest(record).total_at)
       if total_at and total_at <= time then
-        end_wait(record, comp, 'TOTAL_TIMEOUT', 'no attempt succeeded within the total time of ' .. clocks.duration_text(entry.total))
+        end_wait(record, comp, 'TOTAL_TIMEOUT', 'no attempt succeeded within the total time of '
+          .. clocks.duration_text(entry.total))
       elseif tonumber(record.ready_at) < since then
         call('ZADD', base .. 'start_deadlines', math.min(spare_till, total_at or HUGE), id)
       elseif waits_for_limit(record, entry, comp) then
         call('ZADD', base .. 'start_deadlines', math.min(time + entry.start, total_at or HUGE), id)
       else
-        end_wait(record, comp, 'START_TIMEOUT', 'no worker that offers "' .. entry.type .. '" took it within ' .. clocks.duration_text(entry.start))
+        end_wait(record, comp, 'START_TIMEOUT', 'no worker that offers "' .. entry.type .. '" took it within '
+          .. clocks.duration_text(entry.start))
       end
     else
       remove('start_deadlines', id)

@@ -1,7 +1,7 @@
 -- Stores what running node tasks report: progress, which is also a sign of life, and log lines. Reports of attempts
 -- without a lease are ignored, but log lines of an attempt that has just failed or was suspended are still kept.
--- KEYS[1] any key of the shard. args: base, now, limits, progress {task_id, nonce, progress, message, step}, lines {task_id,
--- attempt, nonce, level, source, message, at}. Returns the number of entries kept.
+-- KEYS[1] any key of the shard. args: base, now, limits, progress {task_id, nonce, progress, message, step}, lines
+-- {task_id, attempt, nonce, level, source, message, at}. Returns the number of entries kept.
 --!include clocks
 --!include logs
 --!include task_events

@@ -22,7 +22,8 @@ local TERMINAL = {completed = true, failed = true, terminated = true, skipped = 
 -- The id of a node task, which is its run's id when the run is an ad-hoc task; and the run in such an id.
 local function task_of(run, node_id) return node_id == '' and run or run .. ':' .. node_id end
 local function run_of(task)
-  return string.match(task, '^([^:]+:[^:]+:[^:]+):') or string.match(task, '^task:[^:]+$') or (string.match(task, '^(.+):[^:]+$'))
+  return string.match(task, '^([^:]+:[^:]+:[^:]+):') or string.match(task, '^task:[^:]+$')
+    or (string.match(task, '^(.+):[^:]+$'))
 end
 
 -- One hash holds everything about a run: its node tasks in fields `<node>:<name>` (`<node>:<item>:<name>` for an item
@@ -32,7 +33,8 @@ end
 local function sheet_of(run, key)
   local sheet = sheets[run]
   if not sheet then
-    sheet = {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, key = key, n = 0, first = nil}
+    sheet = {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, key = key, n = 0,
+      first = nil}
     sheets[run] = sheet
   end
   return sheet
@@ -56,12 +58,13 @@ local function place_of(id, run) return string.sub(id, #run + 2) .. ':' end
 -- up front, even as nil: growing the table later costs more.
 local task, component
 do
-  local function new_task(id, run, key, at, sheet, status, component_id, index, registered_at, ready_at, attempt, nonce, worker_id, started_at,
-    close_at, edge, stopping, slots, ended)
+  local function new_task(id, run, key, at, sheet, status, component_id, index, registered_at, ready_at, attempt,
+    nonce, worker_id, started_at, close_at, edge, stopping, slots, ended)
     return {id = id, run = run, key = key, at = at, sheet = sheet, noted = nil, status = status,
-      stop = stopping and call('HGET', key, at .. 'stop'), waiting = nil, live = nil, slots = slots, component_id = component_id,
-      index = index, registered_at = registered_at, ready_at = ready_at, attempt = attempt, nonce = nonce, worker_id = worker_id,
-      started_at = started_at, close_at = close_at, edge = edge, comp = nil, entry = nil, outputs = nil, ended = ended}
+      stop = stopping and call('HGET', key, at .. 'stop'), waiting = nil, live = nil, slots = slots,
+      component_id = component_id, index = index, registered_at = registered_at, ready_at = ready_at,
+      attempt = attempt, nonce = nonce, worker_id = worker_id, started_at = started_at, close_at = close_at,
+      edge = edge, comp = nil, entry = nil, outputs = nil, ended = ended}
   end
 
   local function read(id, also)
@@ -114,14 +117,15 @@ do
   -- `few` holds the values of RARE.
   local RARE = {'failed', 'terminated', 'skipped', 'stop', 'early', 'maps', 'watched'}
 
-  local function new_component(id, at, run, sheet, few, status, completed, sinks, eventful, finished_at, run_id, user_id, plan, nodes, policy,
-    partition, planned, traceparent, parts, _, _, edition, has_inputs)
+  local function new_component(id, at, run, sheet, few, status, completed, sinks, eventful, finished_at, run_id,
+    user_id, plan, nodes, policy, partition, planned, traceparent, parts, _, _, edition, has_inputs)
     use_edition(plan, edition)
     return {id = id, run = run, key = sheet.key, at = at, sheet = sheet, status = status, completed = completed,
-      failed = few[1], terminated = few[2], skipped = few[3], sinks = sinks, open = nodes - completed - few[1] - few[2] - few[3],
-      eventful = eventful, stop = few[4], early = few[5], maps = few[6], watched = few[7], run_id = run_id, user_id = user_id,
-      plan = plan, nodes = nodes, policy = policy, partition = partition, planned = planned, traceparent = traceparent, parts = parts,
-      has_inputs = has_inputs, finished_at = finished_at, moved = nil, sink = nil, outputs = nil}
+      failed = few[1], terminated = few[2], skipped = few[3], sinks = sinks,
+      open = nodes - completed - few[1] - few[2] - few[3], eventful = eventful, stop = few[4], early = few[5],
+      maps = few[6], watched = few[7], run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy,
+      partition = partition, planned = planned, traceparent = traceparent, parts = parts, has_inputs = has_inputs,
+      finished_at = finished_at, moved = nil, sink = nil, outputs = nil}
   end
 
   local function component_from(id, at, run, sheet, facts, state)
@@ -132,7 +136,8 @@ do
       few = stored_all({key = sheet.key, at = at}, RARE)
       for i = 1, 3 do few[i] = tonumber(few[i] or 0) end
     end
-    return new_component(id, at, run, sheet, few, status, completed, sinks, eventful, finished_at, cmsgpack.unpack(facts))
+    return new_component(id, at, run, sheet, few, status, completed, sinks, eventful, finished_at,
+      cmsgpack.unpack(facts))
   end
 
   function component(run, id)
@@ -167,8 +172,8 @@ local function read_rest(record)
   return record
 end
 
--- Returns a run's id and the ids of its components; nil and none when there is no such run. Most runs have only component
--- 0, whose facts have the run's id. Others have both in fields of their own.
+-- Returns a run's id and the ids of its components; nil and none when there is no such run. Most runs have only
+-- component 0, whose facts have the run's id. Others have both in fields of their own.
 local function known_run(run)
   local run_id, packed_ids, facts = unpack(call('HMGET', base .. 'run:' .. run, 'run_id', 'components', '0/facts'))
   if run_id then return run_id, cmsgpack.unpack(packed_ids) end

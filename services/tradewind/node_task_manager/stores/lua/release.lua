@@ -94,10 +94,10 @@ end
 local fail
 do
   local function count_failure(code)
-    local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,
-      SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true, TOTAL_TIMEOUT = true,
-      WORKER_LOST = true, PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, UNKNOWN_HANDLE = true, RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true,
-      WAIT_TIMEOUT = true, SUB_FLOW_FAILED = true}
+    local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true,
+      INPUT_MISSING = true, SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true,
+      TOTAL_TIMEOUT = true, WORKER_LOST = true, PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, UNKNOWN_HANDLE = true,
+      RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true, WAIT_TIMEOUT = true, SUB_FLOW_FAILED = true}
     local name = 'failed:' .. (CODES[code] and code or 'OTHER')
     totals[name] = (totals[name] or 0) + 1
   end
@@ -111,9 +111,10 @@ do
 end
 
 local function create(comp, id, entry, index)
-  local record = {id = id, run = comp.run, key = comp.key, at = place_of(id, comp.run), sheet = comp.sheet, noted = true, status = 'registered',
-    component_id = comp.id, index = index, waiting = entry.inputs, live = 0, whole = true, created = true, comp = comp, entry = entry,
-    registered_at = stamp, ready_at = false, attempt = nil, nonce = false, worker_id = false, started_at = false, close_at = nil,
+  local record = {id = id, run = comp.run, key = comp.key, at = place_of(id, comp.run), sheet = comp.sheet,
+    noted = true, status = 'registered', component_id = comp.id, index = index, waiting = entry.inputs, live = 0,
+    whole = true, created = true, comp = comp, entry = entry, registered_at = stamp, ready_at = false, attempt = nil,
+    nonce = false, worker_id = false, started_at = false, close_at = nil,
     edge = entry.inputs == 1 and entry.into[1] or nil}
   records[id] = record
   put('node_tasks_list', id, stamp)
@@ -157,7 +158,8 @@ do
         set(record, edge[3], #value <= limits.signal_bytes and value or '@')
       end
     elseif not read_rest(record).dead then
-      local reason = source.status == 'completed' and 'did not emit "' .. edge[1] .. '"' or source.status == 'failed' and 'failed'
+      local reason = source.status == 'completed' and 'did not emit "' .. edge[1] .. '"'
+        or source.status == 'failed' and 'failed'
         or 'was ' .. source.status
       set(record, 'dead', 'node "' .. entry.id .. '" ' .. reason)
     end
@@ -356,8 +358,8 @@ local function finish_component(comp)
     failed, terminated, skipped = comp.failed, comp.terminated, comp.skipped
     stop = comp.stop and cmsgpack.unpack(comp.stop) or nil
   end
-  scheduler.add_event(comp.partition, 'finished', {time, comp.run, comp.run_id, comp.id, comp.nodes, comp.completed, comp.sinks,
-    comp.sink or '', comp.outputs or {}, failed, terminated, skipped, stop})
+  scheduler.add_event(comp.partition, 'finished', {time, comp.run, comp.run_id, comp.id, comp.nodes, comp.completed,
+    comp.sinks, comp.sink or '', comp.outputs or {}, failed, terminated, skipped, stop})
   if comp.failed > 0 or comp.stop and comp.early ~= 'unwanted' then notices.component_failed(comp) end
 end
 

@@ -7,7 +7,8 @@
 --!include leases
 local RESENT = 500
 local lost, named = {}, {}
-local process, current = base .. 'worker_incarnation:' .. args.worker_id, sessions.is_latest(args.worker_id, args.session)
+local process, current = base .. 'worker_incarnation:' .. args.worker_id,
+  sessions.is_latest(args.worker_id, args.session)
 put('to_clean', 'worker:' .. args.worker_id, time + limits.silent)
 if current then
   for _, held in ipairs(args.held) do

@@ -1,9 +1,9 @@
 -- Takes reports about cycles of other flows that node tasks wait for: the end of a cycle completes a node task, or
 -- fails its attempt.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, reports {task_id, run_id, attempt, kind (begun,
--- completed, failed), child (name of the run, "" for none), output (JSON text), error, final (no further attempt)}.
--- Returns Effects; results, one for each report: "" if a node task waits, or waited until now, for that cycle, else why
--- not.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, reports {task_id, run_id, attempt, kind
+-- (begun, completed, failed), child (name of the run, "" for none), output (JSON text), error, final (no further
+-- attempt)}. Returns Effects; results, one for each report: "" if a node task waits, or waited until now, for that
+-- cycle, else why not.
 --!include claim
 local function handle_report(report)
   local record = task(report.task_id)

@@ -8,7 +8,8 @@ do
 
   -- Adds an event; `facts` begins with the time.
   function scheduler.add_event(partition, kind, facts)
-    local id, events = call('XADD', base .. 'events:' .. digits[partition], '*', kind, cmsgpack.pack(facts)), effects.events or {}
+    local id, events = call('XADD', base .. 'events:' .. digits[partition], '*', kind, cmsgpack.pack(facts)),
+      effects.events or {}
     effects.events = events
     local event = {last[partition] or '0', {kind, id, partition, unpack(facts)}}
     if not last[partition] then firsts[#firsts + 1] = event end

@@ -13,7 +13,9 @@ do
   end
 
   -- Whether no later session of a worker is known; 0 stands for any.
-  function sessions.is_latest(worker, session) return session == 0 or session >= tonumber(call('GET', key_of(worker)) or 0) end
+  function sessions.is_latest(worker, session)
+    return session == 0 or session >= tonumber(call('GET', key_of(worker)) or 0)
+  end
 
   function sessions.keep(worker) call('PEXPIRE', key_of(worker), limits.run_retention) end
 end

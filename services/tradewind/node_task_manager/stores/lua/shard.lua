@@ -1,12 +1,14 @@
--- What every script of a shard has. Uses args: base (key prefix with its tag), now (ms, 0 for the server's time), limits
--- (JSON).
+-- What every script of a shard has. Uses args: base (key prefix with its tag), now (ms, 0 for the server's time),
+-- limits (JSON).
 local call = redis.call
 local base, limits, time, stamp, budget, effects
 do
   -- The limits are kept from script to script, with their text.
   local limits_text
   fresh(function()
-    if not limits or args.limits ~= limits_text then limits, limits_text = cjson.decode(args.limits or '{}'), args.limits end
+    if not limits or args.limits ~= limits_text then
+      limits, limits_text = cjson.decode(args.limits or '{}'), args.limits
+    end
     base, time = args.base, args.now and now(args.now)
     stamp = time and string.format('%.0f', time)
     budget = limits.records

@@ -203,7 +203,8 @@ do
   function slots.room_of_type(node_type)
     if not limits.bounded then return HUGE end
     local room = limits.running and limits.running - slots.running() or HUGE
-    local most, rate = limits.type_running and limits.type_running[node_type], limits.type_rates and limits.type_rates[node_type]
+    local most, rate = limits.type_running and limits.type_running[node_type],
+      limits.type_rates and limits.type_rates[node_type]
     if rate then room = math.min(room, slots.tokens(node_type, rate)) end
     return most and math.min(room, most - slots.held('type:' .. node_type)) or room
   end

@@ -29,7 +29,9 @@ end
 settle()
 local skipped, terminating = 0, 0
 for id, record in pairs(records) do
-  if record and record.just_ended and record.status == 'skipped' and run_of(id) == args.run then skipped = skipped + 1 end
+  if record and record.just_ended and record.status == 'skipped' and run_of(id) == args.run then
+    skipped = skipped + 1
+  end
 end
 for _, termination in ipairs(effects.terminations or {}) do
   if run_of(termination.task_id) == args.run then terminating = terminating + 1 end

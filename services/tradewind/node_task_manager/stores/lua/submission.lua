@@ -64,8 +64,8 @@ do
         end
       end
     end
-    -- MGET finds no value at the keys of runs, which are hashes: what it has not found are runs, counted as often as they
-    -- were asked for.
+    -- MGET finds no value at the keys of runs, which are hashes: what it has not found are runs, counted as often as
+    -- they were asked for.
     existing_runs = found
   end
 
@@ -99,7 +99,9 @@ do
     local stopped, own = not held and obstacles[key], obstacles[key .. ':' .. id]
     for _, text in ipairs({stopped or '', own or ''}) do
       local mark = text ~= '' and cmsgpack.unpack(text)
-      if mark and mark.run_id == run.run_id then return cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at}) end
+      if mark and mark.run_id == run.run_id then
+        return cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at})
+      end
     end
   end
 
@@ -147,9 +149,10 @@ do
     local facts, key = plan_facts(digest), run.key
     local comp = {id = id, run = run.run, key = key, at = id .. '/', sheet = sheet_of(run.run, key), status = 'running',
       open = facts.nodes, completed = 0, failed = 0, terminated = 0, skipped = 0, sinks = 0, run_id = run.run_id,
-      user_id = run.user_id, plan = digest, nodes = facts.nodes, policy = facts.policy, partition = run.partition, planned = run.planned_ms,
-      traceparent = run.traceparent ~= '' and run.traceparent, parts = #run.parts > 2 and #run.parts / 2,
-      has_inputs = run.inputs_json ~= '', eventful = false, finished_at = nil, moved = nil, sink = nil, outputs = nil}
+      user_id = run.user_id, plan = digest, nodes = facts.nodes, policy = facts.policy, partition = run.partition,
+      planned = run.planned_ms, traceparent = run.traceparent ~= '' and run.traceparent,
+      parts = #run.parts > 2 and #run.parts / 2, has_inputs = run.inputs_json ~= '', eventful = false,
+      finished_at = nil, moved = nil, sink = nil, outputs = nil}
     use_edition(digest, facts.edition)
     comp.sheet[comp.at], components[#components + 1] = comp, comp
     write(comp, 'facts', packing.facts(comp, time, run.node_type, facts.edition))
@@ -162,7 +165,11 @@ do
       later('keep', comp, run.rare.source, 0)
     end
     if held then set_eventful(comp, 'early', 'held') end
-    if mark then stopping.component(comp, mark) elseif not kept and not held then later('entries', comp, facts.entries, 0) end
+    if mark then
+      stopping.component(comp, mark)
+    elseif not kept and not held then
+      later('entries', comp, facts.entries, 0)
+    end
   end
 
   -- Keeps the previous run on record for as long as the rerun. Returns the nodes whose results are kept, by component.
@@ -200,7 +207,9 @@ do
       assignments.note_inputs(run.run, run.inputs_json)
       write_own(run, 'inputs', run.inputs_json)
     end
-    if rare.keep_cycles + rare.keep_for_ms > 0 then write_own(run, 'keep', rare.keep_cycles .. ' ' .. rare.keep_for_ms) end
+    if rare.keep_cycles + rare.keep_for_ms > 0 then
+      write_own(run, 'keep', rare.keep_cycles .. ' ' .. rare.keep_for_ms)
+    end
     begun[run.run] = run.run_id
     if run.partition == NO_PARTITION then
       call('ZADD', base .. 'user_runs:' .. run.user_id .. ':' .. string.match(run.run, '^[^:]+'), stamp, run.run)
@@ -216,7 +225,9 @@ do
   -- Takes the time to live off plans that are now in use.
   function submission.persist_plans()
     for digest, count in pairs(opened) do
-      if call('HINCRBY', base .. 'plan:' .. digest, 'open', count) == count then call('PERSIST', base .. 'plan:' .. digest) end
+      if call('HINCRBY', base .. 'plan:' .. digest, 'open', count) == count then
+        call('PERSIST', base .. 'plan:' .. digest)
+      end
     end
   end
 end

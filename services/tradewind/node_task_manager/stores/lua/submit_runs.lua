@@ -16,8 +16,8 @@ for i = 1, args.count do
   runs[i] = {run = given[at], key = base .. 'run:' .. given[at], flow_id = given[at + 1], run_id = given[at + 2],
     user_id = given[at + 3], partition = given[at + 4], inputs_json = given[at + 5], traceparent = given[at + 6],
     planned_ms = given[at + 7], begun_ms = given[at + 8], node_type = given[at + 9], parts = parts,
-    rare = rare and {keep_cycles = rare[1], keep_for_ms = rare[2], source = rare[3], source_id = rare[4], kept = rare[5],
-      withheld = rare[6]} or USUAL}
+    rare = rare and {keep_cycles = rare[1], keep_for_ms = rare[2], source = rare[3], source_id = rare[4],
+      kept = rare[5], withheld = rare[6]} or USUAL}
   at = last + 2
 end
 submission.open()

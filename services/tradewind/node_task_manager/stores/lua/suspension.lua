@@ -38,7 +38,8 @@ do
 
   local function flow_of(entry) return entry.wait and entry.wait.flow_id or '' end
 
-  -- Notifies the scheduler that a node task waits for a cycle of another flow, or that nobody waits for `child` any more.
+  -- Notifies the scheduler that a node task waits for a cycle of another flow, or that nobody waits for `child` any
+  -- more.
   local function notify_scheduler(record, comp, child)
     scheduler.add_event(comp.partition, 'sub_flow', {time, comp.run, comp.run_id, record.id, comp.user_id, child})
   end
@@ -80,7 +81,8 @@ do
     if early then return suspension.resume(record, comp, early, wait.completes, early.payload) end
     if record.retry_at > 0 then delaying[#delaying + 1] = record end
     if wait.form ~= '' then
-      notices.notify(comp.user_id, {kind = 'answer_wanted', subject = record.id, node_type = entry.type, message = wait.title})
+      notices.notify(comp.user_id, {kind = 'answer_wanted', subject = record.id, node_type = entry.type,
+        message = wait.title})
     end
   end
 
@@ -118,7 +120,8 @@ do
 
   -- Fails a node task whose total time ended while it waited, but not in a queue.
   function suspension.end_total_time(record, comp, entry)
-    suspension.time_out(record, comp, 'TOTAL_TIMEOUT', 'it was still waiting when the total time of ' .. clocks.duration_text(entry.total) .. ' ended')
+    suspension.time_out(record, comp, 'TOTAL_TIMEOUT', 'it was still waiting when the total time of '
+      .. clocks.duration_text(entry.total) .. ' ended')
   end
 
   -- Ends a wait whose time has come.

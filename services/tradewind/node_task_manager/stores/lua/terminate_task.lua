@@ -1,6 +1,6 @@
 -- Stops one node task: it is skipped if it has not begun, asked to stop if it runs, terminated if it is suspended.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, task_id, component (where its node is), index,
--- reason, by. Returns Effects; results: "" or "unknown".
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, task_id, component (where its node is),
+-- index, reason, by. Returns Effects; results: "" or "unknown".
 --!include claim
 local comp = component(run_of(args.task_id), args.component)
 local record = comp and task(args.task_id)

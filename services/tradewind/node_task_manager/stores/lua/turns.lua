@@ -5,13 +5,14 @@ do
   local weights = {}
   fresh(function() if next(weights) then weights = {} end end)
 
-  -- Remembers where in virtual time a user stood who left the ring of a type, until the last turn began later than that.
+  -- Remembers where in virtual time a user stood who left the ring of a type, until the last turn began later than
+  -- that.
   function turns.remember_leaver(node_type, user, at) call('ZADD', base .. 'left:' .. node_type, at, user) end
 
-  -- Writes the queues. Users whose queue was emptied leave the ring of its type. Then users who have node tasks now join
-  -- the ring, either where the last turn began, or where they stood when they left it, if that is later. So a newcomer is
-  -- next, and nobody gains or loses turns by having had no node tasks, not even a user who has a single one again and
-  -- again.
+  -- Writes the queues. Users whose queue was emptied leave the ring of its type. Then users who have node tasks now
+  -- join the ring, either where the last turn began, or where they stood when they left it, if that is later. So a
+  -- newcomer is next, and nobody gains or loses turns by having had no node tasks, not even a user who has a single one
+  -- again and again.
   function turns.write_queues(changed)
     if not next(changed) then return end
     local emptied, heads = {}, {}
@@ -50,7 +51,8 @@ do
     end
   end
 
-  -- Returns the cost of a turn: the greater the user's weight, the less. It matters only while other users wait as well.
+  -- Returns the cost of a turn: the greater the user's weight, the less. It matters only while other users wait as
+  -- well.
   function turns.cost(user)
     local TURN = 1000000
     if not limits.weighted then return TURN end
@@ -60,9 +62,9 @@ do
     return math.floor(TURN / weights[user] + 0.5)
   end
 
-  -- Takes up to `wanted` of the first node tasks of the user whose turn it is. Returns them with their ranks: none if the
-  -- user is at the limit, and is parked; nil when the type has no users left. Also returns the user, where in virtual
-  -- time the turn begins, and whether the user has left the ring with it.
+  -- Takes up to `wanted` of the first node tasks of the user whose turn it is. Returns them with their ranks: none if
+  -- the user is at the limit, and is parked; nil when the type has no users left. Also returns the user, where in
+  -- virtual time the turn begins, and whether the user has left the ring with it.
   function turns.take(node_type, wanted)
     local ring = base .. 'ring:' .. node_type
     local users = call('ZRANGE', ring, 0, 1, 'WITHSCORES')

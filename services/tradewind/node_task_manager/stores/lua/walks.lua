@@ -40,8 +40,10 @@ do
 
   -- Whether the index of a flow has a run of a cycle, open or ended.
   local function is_indexed(flow, cycle)
-    local index, first, last = base .. 'flow_runs:' .. flow, cycle * flow_runs.EACH, cycle * flow_runs.EACH + flow_runs.EACH - 1
-    return call('ZCOUNT', index, first, last) > 0 or call('ZCOUNT', index, flow_runs.OPEN + first, flow_runs.OPEN + last) > 0
+    local index, first, last = base .. 'flow_runs:' .. flow, cycle * flow_runs.EACH,
+      cycle * flow_runs.EACH + flow_runs.EACH - 1
+    return call('ZCOUNT', index, first, last) > 0
+      or call('ZCOUNT', index, flow_runs.OPEN + first, flow_runs.OPEN + last) > 0
   end
 
   -- Removes a run; with the last run of a cycle on record, also its log lines.
@@ -63,7 +65,8 @@ do
     while place < comp.nodes and budget > 0 do
       if not piece or place % PIECE == 0 then piece, before = piece_of(comp.plan, 'ids', place) end
       local id = task_of(run, piece[place - before])
-      local items = mapped[place] and tonumber(call('HGET', base .. 'run:' .. run, place_of(id, run) .. 'items_begun') or 0) or 0
+      local items = mapped[place] and tonumber(call('HGET', base .. 'run:' .. run, place_of(id, run) .. 'items_begun')
+        or 0) or 0
       while item < items and budget > 0 do
         ids[#ids + 1] = id .. ':' .. item
         item = item + 1
@@ -80,7 +83,8 @@ do
   -- Goes on with a component; returns the places to go on at, or nil. A component that is not finished is left alone.
   local function walk_component(run, id, place, item)
     local at = id .. '/'
-    local v = call('HMGET', base .. 'run:' .. run, at .. 'state', at .. 'facts', at .. 'failed', at .. 'maps', at .. 'watched')
+    local v = call('HMGET', base .. 'run:' .. run, at .. 'state', at .. 'facts', at .. 'failed', at .. 'maps',
+      at .. 'watched')
     spend(2)
     if not v[2] or packing.state_of(v[1]) ~= 'finished' then return end
     local comp = packing.facts_of(v[2])
@@ -119,7 +123,11 @@ do
       if not first then return end
       local walked = cmsgpack.unpack(first)
       spend(1)
-      if walk_run(walked) then call('LPOP', base .. 'walks') else call('LSET', base .. 'walks', 0, cmsgpack.pack(walked)) end
+      if walk_run(walked) then
+        call('LPOP', base .. 'walks')
+      else
+        call('LSET', base .. 'walks', 0, cmsgpack.pack(walked))
+      end
     end
   end
 end

@@ -3,7 +3,8 @@
 local when_full = {}
 do
   local HOLDERS, PAGE, WAITERS = 500, 100, 100
-  -- By limit, how many of its holders, from the first on, this script need not check again: none of them can be stopped.
+  -- By limit, how many of its holders, from the first on, this script need not check again: none of them can be
+  -- stopped.
   local checked = {}
   fresh(function() if next(checked) then checked = {} end end)
 
@@ -20,7 +21,9 @@ do
       local record = task(id)
       if record and record.status == 'running' and not record.stop and record.slots ~= '' then
         local at = tonumber(read_rest(record).started_at)
-        if not oldest or at < oldest.at or (at == oldest.at and id < oldest.record.id) then oldest = {at = at, record = record} end
+        if not oldest or at < oldest.at or (at == oldest.at and id < oldest.record.id) then
+          oldest = {at = at, record = record}
+        end
       end
     end
     local first, ids = checked[limit] or 0, nil
@@ -59,8 +62,10 @@ do
   -- Handles a node task for which `limit`, one of its `own` (its name, and how many it lets run), has no room. Each
   -- node task is judged once, before its first attempt, and then waits its turn.
   function when_full.hold_back(record, entry, comp, limit, own, rank)
-    if entry.when_full and string.sub(limit[1], 1, 4) == 'key:' and not record.attempt and not read_rest(record).judged then
-      local reason = 'key "' .. entry.key .. '" is full (' .. limit[2] .. ' of ' .. limit[2] .. ' running) and when_full is ' .. entry.when_full
+    if entry.when_full and string.sub(limit[1], 1, 4) == 'key:' and not record.attempt
+      and not read_rest(record).judged then
+      local reason = 'key "' .. entry.key .. '" is full (' .. limit[2] .. ' of ' .. limit[2]
+        .. ' running) and when_full is ' .. entry.when_full
       if entry.when_full == 'drop_new' then return skip(record, comp, reason) end
       set(record, 'judged', '1')
       local newer = reason .. ': ' .. record.id .. ' is newer'

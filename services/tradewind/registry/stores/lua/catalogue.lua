@@ -5,7 +5,8 @@
 local function declaration(name)
   local values = redis.call('HMGET', node_type_key(name), 'declaration', 'declared_at')
   if not values[1] then return nil end
-  local ids = redis.call('ZRANGEBYSCORE', offering_key(name), '(' .. text(alive_after), '+inf', 'LIMIT', 0, args.max_offering)
+  local ids = redis.call('ZRANGEBYSCORE', offering_key(name), '(' .. text(alive_after), '+inf', 'LIMIT', 0,
+    args.max_offering)
   return {name, values[1], values[2], ids}
 end
 

@@ -22,16 +22,22 @@ local function examine_worker(id, beat)
       function() redis.call('PEXPIRE', worker_key(id), args.time_to_live + args.retention) end)
   end
   if not redis.call('ZSCORE', IDS, id) then
-    found('worker-not-listed', id, 'it is alive, but not in the list of workers', function() redis.call('ZADD', IDS, 0, id) end)
+    found('worker-not-listed', id, 'it is alive, but not in the list of workers', function()
+      redis.call('ZADD', IDS, 0, id)
+    end)
   end
   if row[API_URL] ~= '' and not redis.call('ZSCORE', CALLED, id) then
-    found('worker-not-listed', id .. ' called', 'it has an api_url, but is not in the list of workers to call', function() redis.call('ZADD', CALLED, 0, id) end)
+    found('worker-not-listed', id .. ' called',
+      'it has an api_url, but is not in the list of workers to call', function()
+      redis.call('ZADD', CALLED, 0, id)
+    end)
   end
   if not is_alive(row) then return end
   for _, name in ipairs(cjson.decode(row[TYPES])) do
     checked = checked + 1
     if not redis.call('ZSCORE', offering_key(name), id) then
-      found('worker-not-listed', id .. ' ' .. name, 'it offers the node type, but is not listed as offering it', function()
+      found('worker-not-listed', id .. ' ' .. name,
+        'it offers the node type, but is not listed as offering it', function()
         redis.call('ZADD', offering_key(name), row[HEARTBEAT], id)
         redis.call('PEXPIRE', offering_key(name), args.time_to_live)
       end)
@@ -51,7 +57,8 @@ local function examine_node_type(name, lapses)
     found('node-type-not-listed', name, 'it is declared, but not in the list of node types',
       function() redis.call('ZADD', NAMES, 0, name) end)
   end
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', offering_key(name), '(' .. text(alive_after), '+inf', 'LIMIT', 0, OFFERING)) do
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', offering_key(name), '(' .. text(alive_after), '+inf', 'LIMIT', 0,
+    OFFERING)) do
     checked = checked + 1
     local row, offers = record(id), false
     for _, other in ipairs(row and cjson.decode(row[TYPES]) or {}) do offers = offers or other == name end

@@ -82,7 +82,8 @@ end
 
 -- Cancels a backfill: no more of its cycles begin, and those that run go on. Returns whether it was under way.
 function backfills.cancel(key, flow_id, id, reason)
-  local known = call('HMGET', backfills.key(key, id), 'status', 'position', 'last', 'times', 'begun', 'skipped', 'keep_for')
+  local known = call('HMGET', backfills.key(key, id), 'status', 'position', 'last', 'times', 'begun', 'skipped',
+    'keep_for')
   if known[1] ~= 'running' then return false end
   if known[2] ~= '0' then
     local left = tonumber(known[4]) - tonumber(known[5]) - tonumber(known[6])

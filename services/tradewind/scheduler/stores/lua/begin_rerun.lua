@@ -50,8 +50,8 @@ local function begin()
   call('ZADD', flow .. ':cycles', OPEN + args.cycle * RUNS + run, name)
   schedule_check(time + args.check_in, args.flow_id .. ':' .. name)
   if args.request ~= '' then
-    call('SET', base .. 'request:' .. args.request, args.payload .. ' ' .. name:gsub(':', ' ') .. ' ' .. args.run_id, 'PX',
-      args.request_ms)
+    call('SET', base .. 'request:' .. args.request, args.payload .. ' ' .. name:gsub(':', ' ') .. ' ' .. args.run_id,
+      'PX', args.request_ms)
   end
   publish_change(args.flow_id, args.cycle, run, 1, {})
   conclude()

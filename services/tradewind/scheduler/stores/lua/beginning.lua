@@ -13,10 +13,11 @@ local function flow_of(flow_id, scheduled)
   local key = flow_key(flow_id)
   write_last_cycle(key)
   local v = scheduled
-    and call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'digest', 'logged', 'next_execution', 'schedule_epoch')
+    and call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'digest', 'logged', 'next_execution',
+      'schedule_epoch')
     or call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'digest', 'logged')
-  return v[1] and {id = flow_id, key = key, status = v[1], revision = tonumber(v[2]), last_cycle = tonumber(v[3]), overlap = v[4],
-    digest = v[5], logged = v[6], next_at = tonumber(v[7]), schedule_epoch = tonumber(v[8])}
+  return v[1] and {id = flow_id, key = key, status = v[1], revision = tonumber(v[2]), last_cycle = tonumber(v[3]),
+    overlap = v[4], digest = v[5], logged = v[6], next_at = tonumber(v[7]), schedule_epoch = tonumber(v[8])}
 end
 
 local function add(fields, name, value)
@@ -81,10 +82,12 @@ local function admit(flow, plan, backfill, parent, planned, same_revision, input
   end
   local open = flow.overlap ~= 'allow' and not backfill and not parent and blocking_run(flow.key)
   -- A planned time that waits begins before one that is due later.
-  local blocked = open or plan and not plan.queued and flow.overlap ~= 'allow' and call('EXISTS', flow.key .. ':queued') == 1
+  local blocked = open or plan and not plan.queued and flow.overlap ~= 'allow'
+    and call('EXISTS', flow.key .. ':queued') == 1
   -- A time that is due soon is judged by the cycles that run when it is due.
   if blocked and plan and plan.ahead then return answer('early', flow.revision) end
-  -- The only firing of a flow that runs once is not skipped: it comes again until its cycle can begin, or it is too late.
+  -- The only firing of a flow that runs once is not skipped: it comes again until its cycle can begin, or it is too
+  -- late.
   if open and (not plan or plan.queued or plan.once and flow.overlap == 'skip') then
     return refusal('overlap', flow.revision, request, payload, {cycle = tonumber(string.match(open, '^%d+'))})
   end
@@ -106,7 +109,8 @@ local function next_cycle(flow, at_least)
   return cycle, number, name
 end
 
-local function begin(flow_id, run_id, revision, digest, planned, check_in, timeout, facts, inputs, request, payload, request_ms, rare)
+local function begin(flow_id, run_id, revision, digest, planned, check_in, timeout, facts, inputs, request, payload,
+  request_ms, rare)
   local plan, parent, backfill, replaces, at_least, stop
   if rare then plan, parent, backfill, replaces, at_least = unpack(rare) end
   local flow = not rare and flows[flow_id] or flow_of(flow_id, plan)
@@ -126,8 +130,8 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   end
   local cycle, number, name = next_cycle(flow, at_least)
   if request ~= '' then
-    local first = call('SET', base .. 'request:' .. request, payload .. ' ' .. number .. ' 0 ' .. run_id, 'NX', 'GET', 'PX',
-      request_ms)
+    local first = call('SET', base .. 'request:' .. request, payload .. ' ' .. number .. ' 0 ' .. run_id, 'NX', 'GET',
+      'PX', request_ms)
     if first then
       call('ZREM', flow.key .. ':cycles', name)
       return remembered(first, payload, flow.revision)
@@ -168,7 +172,9 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
     last_cycles[flow.key] = number
   end
   if not rare then return cycle end
-  if stop then return {'begun', flow.revision, cycle, start, planned, plan and plan.next_at or 0, '', 0, '', false, stop} end
+  if stop then
+    return {'begun', flow.revision, cycle, start, planned, plan and plan.next_at or 0, '', 0, '', false, stop}
+  end
   if not plan then return {'begun', flow.revision, cycle, start, planned, 0} end
   if not plan.queued then return {'begun', flow.revision, cycle, start, planned, plan.next_at} end
   return {'begun', flow.revision, cycle, start, planned, plan.next_at, plan.inputs, 0, run_id}

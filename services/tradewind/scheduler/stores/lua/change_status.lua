@@ -25,7 +25,8 @@ end
 local function resume()
   local paused = call('HMGET', flow, 'paused_by', 'note', 'paused_next')
   if args.passed then
-    firings.note(flow, args.passed[1], 'skipped', pause_text(paused[1], paused[2]), nil, nil, args.passed[3], args.passed[2])
+    firings.note(flow, args.passed[1], 'skipped', pause_text(paused[1], paused[2]), nil, nil, args.passed[3],
+      args.passed[2])
   end
   forget_pause(flow)
   return paused[3] == '0'

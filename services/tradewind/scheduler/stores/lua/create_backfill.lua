@@ -38,10 +38,10 @@ local function create()
   end
   if active() >= args.max_active then return {'full', 0} end
   local id = call('HINCRBY', flow, 'backfills', 1)
-  call('HSET', backfills.key(flow, id), 'id', id, 'flow_id', args.flow_id, 'status', 'running', 'from', args.from, 'to', args.to,
-    'first', args.first, 'last', args.last, 'position', args.first, 'times', args.times, 'max_running', args.max_running,
-    'schedule', args.schedule, 'anchor', args.anchor, 'by', args.by, 'created_at', time, 'keep_for', args.keep_for,
-    'begun', 0, 'skipped', 0, 'completed', 0, 'failed', 0, 'request', args.request)
+  call('HSET', backfills.key(flow, id), 'id', id, 'flow_id', args.flow_id, 'status', 'running', 'from', args.from,
+    'to', args.to, 'first', args.first, 'last', args.last, 'position', args.first, 'times', args.times, 'max_running',
+    args.max_running, 'schedule', args.schedule, 'anchor', args.anchor, 'by', args.by, 'created_at', time, 'keep_for',
+    args.keep_for, 'begun', 0, 'skipped', 0, 'completed', 0, 'failed', 0, 'request', args.request)
   call('ZADD', flow .. ':backfills', id, id)
   call('ZADD', base .. 'backfills', time, args.flow_id .. ':' .. id)
   trim_backfills()

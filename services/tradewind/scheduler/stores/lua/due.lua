@@ -9,8 +9,9 @@ local due = {}
 -- waited; such a cycle has the `run_id` that was asked for when its time was due.
 function due.plan_of(packed, run_id)
   local queued, at, next_at, missed, most, once, schedule_epoch, ahead, event = unpack(packed, 1, 9)
-  return {queued = queued, at = at, next_at = next_at, missed = missed, most = most, once = once, schedule_epoch = schedule_epoch,
-    ahead = ahead, event = event, run_id = run_id, label = event and at .. event[1], inputs = nil, followed = false}
+  return {queued = queued, at = at, next_at = next_at, missed = missed, most = most, once = once,
+    schedule_epoch = schedule_epoch, ahead = ahead, event = event, run_id = run_id, label = event and at .. event[1],
+    inputs = nil, followed = false}
 end
 
 -- Returns the earlier answer to a due time, or nil. If the time is still planned, this schedule did not answer it: a
@@ -46,14 +47,16 @@ end
 -- stopping, and by how many the number of waiting planned times has grown.
 local function apply_overlap(flow, plan, planned, open, inputs)
   local key, flow_id, label = flow.key, flow.id, plan.label
-  local running = open and 'cycle ' .. string.match(open, '^%d+') .. ' was running' or 'an earlier cycle was about to begin'
+  local running = open and 'cycle ' .. string.match(open, '^%d+') .. ' was running'
+    or 'an earlier cycle was about to begin'
   local most = (flow.overlap == 'queue_one' and 1 or QUEUE) + (open and 0 or 1)
   local waiting = call('ZCARD', key .. ':queued')
   if flow.overlap == 'skip' then
     firings.settle(key, planned, 'skipped', running, label)
   elseif flow.overlap == 'cancel_running' then
     firings.drop_queued(key, flow_id, 'a later planned time took its place')
-    firings.queue(key, flow_id, planned, open and running .. ' and was asked to stop' or running, label, plan.run_id, inputs)
+    firings.queue(key, flow_id, planned, open and running .. ' and was asked to stop' or running, label, plan.run_id,
+      inputs)
     return #mark_stopping(flow_id, 'scheduler', 'the next cycle is due and overlap is cancel_running', 'scheduler',
       true) > 0, 1 - waiting
   elseif waiting >= most then

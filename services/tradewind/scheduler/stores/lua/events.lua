@@ -2,8 +2,8 @@
 --!include pause_text
 local REMEMBERED, RECENT = 24 * 3600 * 1000, 50
 
--- Whether one of the newest lines of the ledger is that of the same event at another time: a trigger service whose store
--- has lost that an event came takes it for a new one. `mark` follows the last planned time in such a line.
+-- Whether one of the newest lines of the ledger is that of the same event at another time: a trigger service whose
+-- store has lost that an event came takes it for a new one. `mark` follows the last planned time in such a line.
 local function met_before(key, due, mark)
   for _, line in ipairs(call('ZREVRANGEBYSCORE', key .. ':firings', '+inf', due - REMEMBERED, 'LIMIT', 0, RECENT)) do
     -- Most lines do not have it at all, which takes far less time to say.

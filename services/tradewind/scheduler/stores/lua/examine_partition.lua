@@ -52,7 +52,9 @@ local function examine_run(flow_id, name)
   else
     if not listed or not due then
       found('open-run-forgotten', subject, 'it is running, but nobody looks after it', function()
-        if not listed then call('ZADD', cycles, (call('HEXISTS', key, 'stop_at') == 1 and STOPPING or OPEN) + rank, name) end
+        if not listed then
+          call('ZADD', cycles, (call('HEXISTS', key, 'stop_at') == 1 and STOPPING or OPEN) + rank, name)
+        end
         call('ZADD', open, 'NX', time, subject)
       end)
     end
@@ -62,7 +64,8 @@ local function examine_run(flow_id, name)
       end)
     end
     local filling = flow_key(flow_id) .. ':filling'
-    if known[4] and call('EXISTS', backfills.key(flow_key(flow_id), known[4])) == 1 and not call('ZSCORE', filling, name) then
+    if known[4] and call('EXISTS', backfills.key(flow_key(flow_id), known[4])) == 1
+      and not call('ZSCORE', filling, name) then
       found('backfill-misses-run', subject, 'it is running, but backfill ' .. known[4] .. ' does not count it',
         function() call('ZADD', filling, known[4], name) end)
     end
@@ -122,11 +125,13 @@ local function examine_filling(flow_id)
     local status = call('HGET', run_key(flow_id, string.match(name, '^(%d+):(%d+)$')), 'status')
     records = records + 1
     if status ~= 'running' and id == '0' then
-      found('index-without-record', 'filling ' .. flow_id .. ':' .. name, 'no such cycle runs for a node of another flow',
-        function() call('ZREM', key .. ':filling', name) end)
+      found('index-without-record', 'filling ' .. flow_id .. ':' .. name,
+        'no such cycle runs for a node of another flow', function() call('ZREM', key .. ':filling', name) end)
     elseif status ~= 'running' then
-      found('backfill-counts-ended-run', flow_id .. ':' .. name, 'backfill ' .. id .. ' counts it as running, but it has ended',
-        function() backfills.ended(key, flow_id, id, name, status or 'failed') end)
+      found('backfill-counts-ended-run', flow_id .. ':' .. name,
+        'backfill ' .. id .. ' counts it as running, but it has ended', function()
+          backfills.ended(key, flow_id, id, name, status or 'failed')
+        end)
     end
   end
 end

@@ -1,8 +1,8 @@
 --!include partition
 -- The ledger, with a line for what became of each planned time of a flow, scored by the planned time, in the form that
 -- redis/firing_codec.py reads; and the queue of planned times that wait for a running cycle. `key` is the flow's hash.
--- For an event, the planned time is followed by the event's mark, both in a line and in the queue: together they are its
--- `label`. In the queue, the id of the run that is to begin comes next, and for an event the inputs of the cycle.
+-- For an event, the planned time is followed by the event's mark, both in a line and in the queue: together they are
+-- its `label`. In the queue, the id of the run that is to begin comes next, and for an event the inputs of the cycle.
 local FIRINGS, QUEUE = 1000, 100
 local firings = {}
 
@@ -10,8 +10,8 @@ local firings = {}
 function firings.add(key, planned, outcome, reason, name, run_id, count, last, most)
   local cycle, run = string.match(name or '-1:0', '^(.+):(%d+)$')
   local lines = key .. ':firings'
-  call('ZADD', lines, planned, digits('%d %s %s %s %s %d %d %s %s', planned, outcome, cycle, run, run_id or '-', time, count or 1,
-    last or digits('%d', planned), reason or ''))
+  call('ZADD', lines, planned, digits('%d %s %s %s %s %d %d %s %s', planned, outcome, cycle, run, run_id or '-', time,
+    count or 1, last or digits('%d', planned), reason or ''))
   call('ZREMRANGEBYRANK', lines, 0, -(most or FIRINGS) - 1)
 end
 
@@ -48,13 +48,14 @@ function firings.drop_queued(key, flow_id, reason)
 end
 
 function firings.queue(key, flow_id, planned, reason, label, run_id, inputs)
-  call('ZADD', key .. ':queued', planned, (label or digits('%d', planned)) .. ' ' .. run_id .. (label and ' ' .. inputs or ''))
+  call('ZADD', key .. ':queued', planned, (label or digits('%d', planned)) .. ' ' .. run_id
+    .. (label and ' ' .. inputs or ''))
   call('ZADD', base .. 'queued', time, flow_id)
   firings.settle(key, planned, 'queued', reason, label)
 end
 
--- Takes the planned time that waits longest out of the queue; returns it, its label, the id of its run, and the inputs of
--- the cycle ("" unless it is for an event).
+-- Takes the planned time that waits longest out of the queue; returns it, its label, the id of its run, and the inputs
+-- of the cycle ("" unless it is for an event).
 function firings.next_queued(key, flow_id)
   local waiting = call('ZRANGE', key .. ':queued', 0, 0)[1]
   if waiting then call('ZREM', key .. ':queued', waiting) end

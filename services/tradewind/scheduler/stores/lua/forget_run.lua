@@ -1,5 +1,5 @@
--- Takes a run that has ended, or has no record, out of the open ones. One that is running stays: the store may have lost
--- its end since the caller read it.
+-- Takes a run that has ended, or has no record, out of the open ones. One that is running stays: the store may have
+-- lost its end since the caller read it.
 -- KEYS: 1 owner. args: base, epoch (0), now, flow_id, cycle, run.
 --!include partition
 local cycles, name = flow_key(args.flow_id) .. ':cycles', digits('%d:%d', args.cycle, args.run)

@@ -1,7 +1,7 @@
 -- Reads of some of a partition's flows what lists choose by, and how large their definitions are.
 -- KEYS: 1 owner. args: base, epoch (0), now, after (flow id to go on after, "" for the first), flows (how many).
--- Returns {outlines {flow_id, user_id, status, labels, created_at, bytes of definition and structure}, after (flow id to
--- go on after, "" if no flows are left)}.
+-- Returns {outlines {flow_id, user_id, status, labels, created_at, bytes of definition and structure}, after (flow id
+-- to go on after, "" if no flows are left)}.
 --!no-writes
 --!include partition
 local outlines, after = {}, args.after

@@ -11,7 +11,8 @@ local time, base, epoch, owner, has_listeners, changes
 local checks, closed, checked, closing = {}, {}, 0, 0
 
 local function enter(its_base, its_epoch, its_owner, any_listeners)
-  base, epoch, owner, has_listeners, changes, checked, closing = its_base, its_epoch, its_owner, any_listeners, nil, 0, 0
+  base, epoch, owner, has_listeners = its_base, its_epoch, its_owner, any_listeners
+  changes, checked, closing = nil, 0, 0
 end
 fresh(function()
   time = now(args.now)
@@ -22,8 +23,8 @@ local function flow_key(flow_id) return base .. 'flow:' .. flow_id end
 local function run_key(flow_id, cycle, run) return flow_key(flow_id) .. ':cycle:' .. cycle .. ':' .. run end
 local function logs_key(flow_id, cycle) return flow_key(flow_id) .. ':logs:' .. cycle end
 
--- Returns the request that a run was begun for, nil when there is none. It is one of the run's facts (see run_codec.py); a
--- run that took the place of another one has that one's request in a field of its own.
+-- Returns the request that a run was begun for, nil when there is none. It is one of the run's facts (see
+-- run_codec.py); a run that took the place of another one has that one's request in a field of its own.
 local function request_of(run)
   local REQUEST = 13
   local known = call('HMGET', run, 'request', 'facts')

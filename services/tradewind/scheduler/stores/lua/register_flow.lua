@@ -71,7 +71,8 @@ local function create()
 end
 
 local function register()
-  local status, revision, user_id, created_at = unpack(call('HMGET', flow, 'status', 'revision', 'user_id', 'created_at'))
+  local status, revision, user_id, created_at = unpack(call('HMGET', flow, 'status', 'revision', 'user_id',
+    'created_at'))
   revision = tonumber(revision or 0)
   if status == 'deleting' then return {'deleting', 0} end
   if args.owner_only and status and user_id ~= args.user_id then return {'not_owner', 0} end

@@ -1,7 +1,7 @@
 -- Puts a bulk job on record, or replaces the version that the caller knows.
 -- KEYS: 1 owner, 2 hash of the job, 3 index of jobs, 4 index of open jobs.
--- args: base, epoch (0), now, job_id, version (known to the caller, 0 to create it), job (text), payload, created, open,
---   retention (ms).
+-- args: base, epoch (0), now, job_id, version (known to the caller, 0 to create it), job (text), payload, created,
+--   open, retention (ms).
 -- Returns {whether it was written, the job that was on record already (text, "" for none or one with another payload)}.
 --!include partition
 local MOST = 1000

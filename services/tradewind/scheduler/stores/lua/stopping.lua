@@ -2,8 +2,8 @@
 --!include partition
 local STOPS = 500
 
--- Marks up to 500 runs that nobody has asked to stop yet; `blocking_only` leaves out reruns, runs of backfills and those
--- for nodes of other flows. Returns {cycle, run} of each, and whether there are more.
+-- Marks up to 500 runs that nobody has asked to stop yet; `blocking_only` leaves out reruns, runs of backfills and
+-- those for nodes of other flows. Returns {cycle, run} of each, and whether there are more.
 local function mark_stopping(flow_id, by, reason, source, blocking_only)
   local cycles = flow_key(flow_id) .. ':cycles'
   local marked, members = {}, call('ZRANGEBYSCORE', cycles, OPEN, '+inf', 'LIMIT', 0, blocking_only and -1 or STOPS + 1)

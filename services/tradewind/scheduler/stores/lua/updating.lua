@@ -19,7 +19,8 @@ local function has_queue(flow)
 end
 
 -- Ends a run; returns what follows, as a sum of the flags above.
-local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill, parent)
+local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill,
+  parent)
   local subject, follow_up = flow_id .. ':' .. name, 0
   local known = call('HMGET', flow, 'status', 'next_execution', 'pause_after', 'logged', 'last_cycle')
   call('PEXPIRE', key, keep_for)
@@ -55,8 +56,8 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
   return (of_backfill or status == 'running' and has_queue(flow)) and follow_up + ADVANCE_QUEUE or follow_up
 end
 
-local function update(flow_id, name, cycle, run, run_id, start, expected, fields, check_in, ending, keep, keep_for, flow_status,
-                      rare)
+local function update(flow_id, name, cycle, run, run_id, start, expected, fields, check_in, ending, keep, keep_for,
+  flow_status, rare)
   local flow = flow_key(flow_id)
   local key = flow .. ':cycle:' .. name
   local known = call('HMGET', key, 'run_id', 'version', 'status')
@@ -78,7 +79,8 @@ local function update(flow_id, name, cycle, run, run_id, start, expected, fields
     else
       publish_change(flow_id, cycle, run, version, fields, ending, at)
     end
-    return end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill or 0, parent)
+    return end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill or 0,
+      parent)
   end
   call('HSET', key, 'version', version, unpack(fields))
   publish_change(flow_id, cycle, run, version, large and NOTHING or fields)

@@ -48,9 +48,9 @@ local function fire(queue, id, firing, start)
   local record = { key = prefix .. firing, id = firing, planned = planned, jitter = args.by_hand and 0 or t.jitter }
   redis.call('DEL', record.key)
   redis.call('HSET', record.key, 'partition_key', t.partition_key, 'interval', 0, 'anchor', planned, 'payload',
-    args.event[3], 'epoch', t.epoch, 'status', 'scheduled', 'planned', planned, 'failures', 0, 'error', '', 'revision', 1,
-    'created', now_ms, 'expires', 0, 'token', '', 'attempt', 0, 'jitter', 0, 'event', args.event[2],
-    'event_id', args.event[1], 'born', t.created)
+    args.event[3], 'epoch', t.epoch, 'status', 'scheduled', 'planned', planned, 'failures', 0, 'error', '', 'revision',
+    1, 'created', now_ms, 'expires', 0, 'token', '', 'attempt', 0, 'jitter', 0, 'event', args.event[2], 'event_id',
+    args.event[1], 'born', t.created)
   local due = lane .. 'triggers:due'
   local former = head(due)
   wake(args.channel, former, queue_up(due, record, place_of(record)))

@@ -2,8 +2,8 @@
 local function read(key, id, now_ms)
   -- pcall: a key that is not a hash must not stop the whole partition; to the caller there is no trigger.
   local raw = redis.pcall('HMGET', key, 'partition_key', 'interval', 'anchor', 'payload', 'epoch', 'status', 'planned',
-    'failures', 'error', 'revision', 'created', 'expires', 'token', 'attempt', 'spec', 'fired', 'jitter', 'last', 'most',
-    'paused', 'note', 'pending', 'dropped', 'event', 'event_id', 'born')
+    'failures', 'error', 'revision', 'created', 'expires', 'token', 'attempt', 'spec', 'fired', 'jitter', 'last',
+    'most', 'paused', 'note', 'pending', 'dropped', 'event', 'event_id', 'born')
   if raw.err or not raw[1] then
     return nil
   end

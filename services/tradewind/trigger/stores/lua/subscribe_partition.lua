@@ -1,5 +1,5 @@
--- Makes a session the receiver of a partition, unless a receiver with a newer epoch is known. What the same receiver had
--- claimed in a session before is due again.
+-- Makes a session the receiver of a partition, unless a receiver with a newer epoch is known. What the same receiver
+-- had claimed in a session before is due again.
 -- KEYS: 1 receiver, 2 due, 3 claimed
 -- args: now_ms, prefix, epoch (negative: one of the queue's receivers), session, channel, give_back (claims at most)
 -- Returns {known = newer epoch} or {survey}.

@@ -10,8 +10,8 @@
 local now_ms = now(args.now_ms)
 local former, earliest = head(KEYS[1]), nil
 local mark = ':' .. args.nonce
--- Go on by deadline, not by rank: between two calls claims end, or get other deadlines, and ranks shift. The order's own
--- claims keep their deadlines, because nobody received them; so none is skipped.
+-- Go on by deadline, not by rank: between two calls claims end, or get other deadlines, and ranks shift. The order's
+-- own claims keep their deadlines, because nobody received them; so none is skipped.
 local count = args.first and count_up_to(KEYS[2], args.first[1], args.first[2]) or redis.call('ZCARD', KEYS[2])
 local lowest = math.max(0, count - args.limit)
 local further = lowest > 0 and redis.call('ZRANGE', KEYS[2], lowest - 1, lowest - 1, 'WITHSCORES')
