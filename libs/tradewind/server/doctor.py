@@ -7,7 +7,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import structlog
@@ -137,18 +137,21 @@ class Doctor:
         await asyncio.sleep(AFTER_LOSS_S * random.uniform(1, 1.25))
 
     async def _examine(self, examiner: Examiner, mend: bool) -> AsyncIterator[Examined]:
-        at = ""
+        at, reported = "", set[str]()
         while True:
             step = await examiner(at, _STEP, None, False)
-            if step.findings:
+            names = [finding.name for finding in step.findings if finding.name not in reported]
+            findings: tuple[Finding, ...] = ()
+            if names:
                 await asyncio.sleep(self._recheck_s)
-                names = [finding.name for finding in step.findings]
-                second = await examiner(at, _STEP, names, mend)
-                step = Examined(step.records, second.findings, step.at)
-            yield step
-            at = step.at
-            if not at:
-                return
+                findings = (await examiner(at, _STEP, names, mend)).findings
+            yield replace(step, findings=findings)
+            reported |= {finding.name for finding in findings}
+            # Where entries were removed, others have moved up that no step has examined: look there again.
+            if not any(finding.mended for finding in findings):
+                at, reported = step.at, set()
+                if not at:
+                    return
 
     def _report(self, step: Examined) -> None:
         for finding in step.findings:

@@ -390,6 +390,17 @@ async def test_doctor_unlists_node_tasks_that_a_worker_does_not_run(ward: Ward) 
     await check_mended(ward, "index-without-record", "worker_tasks:w1 flow:9:0:x")
 
 
+async def test_one_mending_leaves_nothing_of_more_entries_than_a_step_examines(ward: Ward) -> None:
+    """Entries move up where others are removed, and a worker's later ones come within reach."""
+    for number in range(250):
+        await ward.do("ZADD", "ready_types", number, f"type{number}")
+        await ward.do("ZADD", "worker_tasks:w1", number, f"flow:{number}:0:x")
+    await ward.do("ZADD", "to_clean", 1e15, "worker:w1")
+    mended = await findings(ward.redis, mend=True)
+    assert len({each.name for each in mended}) == len(mended) == 500
+    assert await ward.found() == []
+
+
 async def test_doctor_restores_the_recheck_of_node_tasks_waiting_for_a_rate(ward: Ward) -> None:
     await ward.submit(plan_of("a c", rate=KeyRate("k", Rate(1, 3_600_000))))
     assert len(await ward.take()) == 1

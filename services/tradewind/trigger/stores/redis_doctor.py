@@ -34,7 +34,6 @@ class RedisIndexExaminer:
             recheck=None if recheck is None else list(recheck),
             mend=mend,
         )
-        # Entries that move up because others are removed are examined the next time.
         place = str(first + found.seen) if found.seen == records else ""
         return Examined(found.seen, tuple(Finding(*each) for each in found.findings), place)
 
