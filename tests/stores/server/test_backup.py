@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -206,9 +207,10 @@ def test_settings_of_replaced_data_are_set_aside_with_them(copied: backups.Backu
     assert (aside / backups.STACK).read_text() == "4 shards"
     assert not (data / backups.STACK).exists()
 
-    (copied.path / backups.STACK).write_text("1 shard")
+    (data / backups.STACK).write_text("1 shard")
+    taken = backups.back_up_directory(data, tmp_path / "backups", NOW + timedelta(days=1))
     (data / backups.STACK).write_text("2 shards")
-    aside = restore(copied, data, replace=True)
+    aside = restore(taken, data, replace=True)
     assert aside is not None
     assert (aside / backups.STACK).read_text() == "2 shards"
     assert (data / backups.STACK).read_text() == "1 shard"
@@ -293,6 +295,21 @@ async def test_verify_fails_when_another_backup_is_broken(tmp_path: Path) -> Non
     assert verified.exit_code == 1
     assert f"{taken.path} is intact" in verified.stdout
     assert f"error: {broken} is not a backup" in verified.stderr
+
+
+def test_restore_that_fails_leaves_everything_as_it_was(copied: backups.Backup, tmp_path: Path) -> None:
+    """As on a full disk: here, no file may have more bytes than the first one copied."""
+    data = tmp_path / "data"
+    before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (min(size for size, _ in copied.files.values()), limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: .*appendonly"):
+            restore(copied, data, replace=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
+    assert list(data.glob("re*-*")) == []
 
 
 async def test_restore_refuses_a_directory_in_use(copied: backups.Backup, tmp_path: Path) -> None:

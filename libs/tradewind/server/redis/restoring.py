@@ -32,25 +32,34 @@ def restore(
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     _require_unused(data)
     existing = [data / name for name in (APPEND_ONLY, SNAPSHOT) if (data / name).exists()]
-    aside: Path | None = None
-    if existing:
-        if not replace:
-            raise BackupError(f"{data} holds data: choose an empty directory, or ask to replace the data (--replace)")
-        aside = Path(tempfile.mkdtemp(prefix="replaced-", dir=data))
-        for path in (*existing, data / STACK):
-            if path.exists():
-                path.rename(aside / path.name)
-    if backup.kind == "append-only":
-        shutil.copytree(backup.path / APPEND_ONLY, data / APPEND_ONLY)
-        if (backup.path / STACK).exists():
-            shutil.copy2(backup.path / STACK, data / STACK)
-    elif persistence == "snapshot":
-        shutil.copyfile(backup.path / SNAPSHOT, data / SNAPSHOT)
-    else:
-        (data / APPEND_ONLY).mkdir(mode=0o700)
-        shutil.copyfile(backup.path / SNAPSHOT, data / APPEND_ONLY / _BASE)
-        (data / APPEND_ONLY / MANIFEST).write_text(f"file {_BASE} seq 1 type b\n", encoding="ascii")
+    if existing and not replace:
+        raise BackupError(f"{data} holds data: choose an empty directory, or ask to replace the data (--replace)")
+    # A store would start over half of the files without a word, so nothing takes its place until all of them are there.
+    with tempfile.TemporaryDirectory(prefix="restoring-", dir=data) as folder:
+        _lay_out(backup, Path(folder), persistence)
+        aside: Path | None = None
+        if existing:
+            aside = Path(tempfile.mkdtemp(prefix="replaced-", dir=data))
+            for path in (*existing, data / STACK):
+                if path.exists():
+                    path.rename(aside / path.name)
+        for path in Path(folder).iterdir():
+            path.rename(data / path.name)
     return aside
+
+
+def _lay_out(backup: Backup, target: Path, persistence: Persistence) -> None:
+    """Copy a backup's files into an empty directory, under the names by which a store reads them."""
+    if persistence == "snapshot":
+        shutil.copyfile(backup.path / SNAPSHOT, target / SNAPSHOT)
+        return
+    (target / APPEND_ONLY).mkdir(mode=0o700)
+    if backup.kind == "append-only":
+        for name in backup.files:
+            shutil.copyfile(backup.path / name, target / name)
+    else:
+        shutil.copyfile(backup.path / SNAPSHOT, target / APPEND_ONLY / _BASE)
+        (target / APPEND_ONLY / MANIFEST).write_text(f"file {_BASE} seq 1 type b\n", encoding="ascii")
 
 
 async def count_keys(backup: Backup) -> int:
