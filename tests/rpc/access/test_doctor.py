@@ -134,6 +134,18 @@ async def test_doctor_examines_all_users_of_all_partitions(calls: Calls, embedde
     await embedded.close_clients()
 
 
+async def test_what_cannot_be_read_is_reported_and_the_rest_mended(calls: Calls, embedded: RedisServer) -> None:
+    await ann_calls(calls)
+    await embedded.connect().delete(SESSIONS)
+    await embedded.connect().set(SESSIONS, "broken")
+    await embedded.connect().execute_command("ZADD", KEYS.users(AT), "0", "gone")
+    assert sorted(await found(calls, mend=True)) == [
+        ("index-without-record", "users gone", True),
+        ("unreadable", "users ann", False),
+    ]
+    await embedded.close_clients()
+
+
 async def test_users_may_not_run_the_doctor(calls: Calls) -> None:
     ann = calls.of(await calls.token("ann", ROLE_USER))
     code, reason = await refusal(ann.RunDoctor(doctor_pb2.RunDoctorRequest()).read())

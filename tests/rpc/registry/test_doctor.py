@@ -37,3 +37,16 @@ async def test_broken_invariants_are_found_and_repaired(
     await found(registry, mend=True)
     assert await found(registry) == []
     await embedded.close_clients()
+
+
+async def test_what_cannot_be_read_is_reported_and_the_rest_mended(registry: Stub, embedded: RedisServer) -> None:
+    await register(registry, a_worker(), AVERAGE)
+    admin = embedded.connect()
+    await admin.execute_command("HSET", BASE + "workers:w", "supported_nodes", "none")
+    await admin.execute_command("ZADD", BASE + "alive", 1e15, "gone")
+    assert sorted(await found(registry, mend=True)) == [
+        ("index-without-record", "alive gone", True),
+        ("unreadable", "alive w", False),
+        ("unreadable", "node_types average", False),
+    ]
+    await embedded.close_clients()

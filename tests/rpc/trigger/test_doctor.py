@@ -44,3 +44,14 @@ async def test_broken_invariants_are_found_and_repaired(
     assert (check, subject, True) in await found(replica, mend=True)
     await found(replica, mend=True)
     assert await found(replica) == []
+
+
+async def test_what_cannot_be_read_is_reported_and_the_rest_mended(replica: Replica, embedded: RedisServer) -> None:
+    await save(replica, "a", once(now_ms() + HOUR))
+    await embedded.connect().execute_command("HSET", BASE + OF_QUEUE + "trigger:a", "expires", "never")
+    await embedded.connect().execute_command("ZADD", BASE + OF_QUEUE + "triggers:due", 1e15, "gone")
+    assert sorted(await found(replica, mend=True)) == [
+        ("index-without-record", f"due {QUEUE}/gone", True),
+        ("unreadable", f"all {QUEUE}/a", False),
+        ("unreadable", f"due {QUEUE}/a", False),
+    ]

@@ -308,6 +308,19 @@ async def test_run_whose_flow_is_gone_ends(ward: Ward) -> None:
     assert await ward.admin.exists(f"{BASE}flow:f") == 0
 
 
+async def test_what_cannot_be_read_is_reported_and_the_rest_mended(ward: Ward) -> None:
+    await started(ward)
+    await ward.do("ZADD", "flow:f:cycles", 0, "gone")
+    await ward.do("ZADD", "open", 0, "gone")
+    await ward.do("ZADD", "flows", 0, "gone")
+    assert sorted(await ward.found(mend=True)) == [
+        ("index-without-record", "flows gone"),
+        ("unreadable", "flows f"),
+        ("unreadable", "open gone"),
+    ]
+    assert {check for check, _ in await ward.found()} == {"unreadable"}
+
+
 async def test_unavailable_services_cause_no_findings(ward: Ward) -> None:
     state = await open_cycle(ward)
     await ward.stores.states.try_update(structs.replace(state, submitted_ms=ward.now), {SUBMITTED})

@@ -86,7 +86,7 @@ end
 local from = args.after == '' and '-' or '(' .. args.after
 local ids, last = redis.call('ZRANGEBYLEX', KEYS[1], from, '+', 'LIMIT', 0, args.count), ''
 for at, id in ipairs(ids) do
-  examine_user(id)
+  examined('users ' .. id, examine_user, id)
   if keys >= MAX_KEYS or (at == #ids and at == args.count) then
     last = id
     break

@@ -13,20 +13,20 @@ local function scan(set, examine)
   return function()
     local following, found = unpack(call('ZSCAN', base .. set, cursor, 'COUNT', args.records))
     doctor.records = doctor.records + #found / 2
-    for at = 1, #found, 2 do examine(found[at], tonumber(found[at + 1]), jobs) end
+    for at = 1, #found, 2 do examined(set .. ' ' .. found[at], examine, found[at], tonumber(found[at + 1]), jobs) end
     return following
   end
 end
 
 -- Returns a section that calls `examine` with members by rank, as far as the budget goes.
-local function range(members, examine)
+local function range(set, members, examine)
   return function()
     local first = tonumber(cursor)
     local found = members(first)
     for at, member in ipairs(found) do
       if doctor.records >= args.records then return tostring(first + at - 1) end
       doctor.records = doctor.records + 1
-      examine(member)
+      examined(set .. ' ' .. member, examine, member)
     end
     return #found > 0 and tostring(first + #found) or '0'
   end
@@ -47,7 +47,7 @@ local function queues_of_types()
   if #users == 0 and first == 0 then doctor.type_without_turns(node_type) end
   for at, user in ipairs(users) do
     if doctor.records >= args.records then return rank .. ':' .. (first + at - 1) end
-    doctor.queue(node_type, user)
+    examined('ready:' .. node_type .. ':' .. user, doctor.queue, node_type, user)
   end
   if #users == USERS then return rank .. ':' .. (first + USERS) end
   return tostring(rank + 1)
@@ -63,13 +63,14 @@ end
 local SECTIONS = {
   scan('node_tasks_list', doctor.node_task), scan('inflight', doctor.lease),
   scan('start_deadlines', doctor.start_deadline), scan('delayed', doctor.delay), queues_of_types,
-  range(ranked('parked'), doctor.parked), range(ranked('blocked_of'), doctor.group),
-  range(bounded_types, function(name) doctor.limit('type:' .. name) end),
+  range('parked', ranked('parked'), doctor.parked), range('blocked_of', ranked('blocked_of'), doctor.group),
+  range('limit', bounded_types, function(name) doctor.limit('type:' .. name) end),
   scan('to_clean', function(name)
     local worker = string.match(name, '^worker:(.+)$')
     if worker then doctor.worker(worker) end
   end),
-  range(function(first) return call('LRANGE', base .. 'todo', first, first + args.records - 1) end, doctor.work_left),
+  range('todo', function(first) return call('LRANGE', base .. 'todo', first, first + args.records - 1) end,
+    doctor.work_left),
 }
 
 if args.cleaner ~= '' and call('GET', base .. 'cleaner') ~= args.cleaner then
@@ -78,8 +79,8 @@ end
 local at = ''
 repeat
   if #jobs > 0 then
-    local left = doctor.count(table.remove(jobs))
-    if left then jobs[#jobs + 1] = left end
+    local job = table.remove(jobs)
+    examined(job[1] .. ':' .. job[2], function() jobs[#jobs + 1] = doctor.count(job) end)
   else
     cursor = SECTIONS[section]()
     if cursor == '0' then section = section + 1 end

@@ -69,12 +69,12 @@ local function examine_node_type(name, lapses)
   end
 end
 
-local SECTIONS = {{ALIVE, examine_worker}, {LAPSES, examine_node_type}}
-local index, examine = unpack(SECTIONS[args.section])
+local SECTIONS = {{ALIVE, examine_worker, 'alive '}, {LAPSES, examine_node_type, 'node_types '}}
+local index, examine, name = unpack(SECTIONS[args.section])
 local cursor, members = unpack(redis.call('ZSCAN', index, args.cursor, 'COUNT', args.count))
 for at = 1, #members, 2 do
   checked = checked + 1
-  examine(members[at], tonumber(members[at + 1]))
+  examined(name .. members[at], examine, members[at], tonumber(members[at + 1]))
 end
 local section = cursor ~= '0' and args.section or SECTIONS[args.section + 1] and args.section + 1 or 0
 return cmsgpack.pack({checked, findings, section, cursor})

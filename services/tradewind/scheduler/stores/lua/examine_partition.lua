@@ -182,7 +182,7 @@ local function scan(set, examine)
   return function()
     local from = args.cursor == '' and '0' or args.cursor
     local following, members = unpack(call('ZSCAN', base .. set, from, 'COUNT', args.records))
-    for at = 1, #members, 2 do examine(members[at]) end
+    for at = 1, #members, 2 do examined(set .. ' ' .. members[at], examine, members[at]) end
     return following ~= '0' and following or ''
   end
 end
@@ -193,7 +193,7 @@ local SECTIONS = {
     local ids = call('ZRANGE', base .. 'flows', from, '+', 'BYLEX', 'LIMIT', 0, args.records)
     for _, flow_id in ipairs(ids) do
       if records >= args.records then return after end
-      examine_flow(flow_id)
+      examined('flows ' .. flow_id, examine_flow, flow_id)
       after = flow_id
     end
     return #ids == args.records and after or ''

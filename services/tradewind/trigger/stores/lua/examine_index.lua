@@ -39,12 +39,8 @@ local function may_be_over(score)
   return (args.index == 'all' or args.index == 'dead') and score + args.policy.retention_ms <= now_ms
 end
 
-local entries = redis.call('ZRANGE', KEYS[1], args.first, args.first + args.limit - 1, 'WITHSCORES')
-for at = 1, #entries, 2 do
-  seen = seen + 1
-  local id, score = entries[at], tonumber(entries[at + 1])
+local function examine_entry(id, score, subject)
   local t = read(args.prefix .. id, id, now_ms)
-  local subject = args.queue == '' and id or args.queue .. '/' .. id
   if t and (args.index == 'all' or t.status == expected[args.index]) then
     examine(t, subject)
   elseif t or not may_be_over(score) then
@@ -53,5 +49,12 @@ for at = 1, #entries, 2 do
       redis.call('ZREM', KEYS[1], id)
     end)
   end
+end
+
+local entries = redis.call('ZRANGE', KEYS[1], args.first, args.first + args.limit - 1, 'WITHSCORES')
+for at = 1, #entries, 2 do
+  seen = seen + 1
+  local subject = args.queue == '' and entries[at] or args.queue .. '/' .. entries[at]
+  examined(args.index .. ' ' .. subject, examine_entry, entries[at], tonumber(entries[at + 1]), subject)
 end
 return cmsgpack.pack({ seen = seen, findings = findings })
