@@ -147,6 +147,34 @@ async def test_commands_follow_a_slot_that_is_moving(cluster: RedisServer) -> No
         await end_move(cluster, owner, other)
 
 
+async def test_commands_follow_a_slot_that_is_moving_whichever_connections_are_open(cluster: RedisServer) -> None:
+    client, owner, other = cluster.connect(), *await owner_and_other(cluster)
+    assert isinstance(client, PipedCluster)
+    assert await client.get(KEY) is None
+    target = client.nodes_manager.nodes_cache[f"127.0.0.1:{other.port}"]
+    await asyncio.gather(*(target.execute_command("PING") for _ in range(2)))
+    await begin_move(cluster, owner, other)
+    try:
+        assert [await client.call(KEY, "INCR", KEY) for _ in range(3)] == [1, 2, 3]
+        assert await asyncio.gather(*(client.get(KEY) for _ in range(5))) == [b"3"] * 5
+    finally:
+        await end_move(cluster, owner, other)
+
+
+async def test_commands_follow_a_slot_to_a_master_that_had_none_before(cluster: RedisServer) -> None:
+    client, owner, other = cluster.connect(), *await owner_and_other(cluster)
+    assert isinstance(client, PipedCluster)
+    assert await client.get(KEY) is None
+    # A master is known only by its slots.
+    del client.nodes_manager.nodes_cache[f"127.0.0.1:{other.port}"]
+    await begin_move(cluster, owner, other)
+    try:
+        assert [await client.call(KEY, "INCR", KEY) for _ in range(3)] == [1, 2, 3]
+        assert await client.get(KEY) == b"3"
+    finally:
+        await end_move(cluster, owner, other)
+
+
 @pytest.mark.parametrize("moved", [f"{KEY}:copy", KEY])
 async def test_scripts_change_nothing_while_their_slot_is_moving(cluster: RedisServer, moved: str) -> None:
     """Neither master has all keys: at the old one a script would stop halfway, at the new one it would begin anew."""

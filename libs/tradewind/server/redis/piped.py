@@ -1,12 +1,14 @@
 """redis-py clients that run known scripts, and commands given to `call`, through a pipe; all else goes as usual."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
 from redis import asyncio as aioredis
 from redis.asyncio.cluster import ClusterNode
+from redis.cluster import PRIMARY
 from redis.exceptions import (
     AskError,
     ClusterDownError,
@@ -75,6 +77,12 @@ class PipedRedis(aioredis.Redis):
         await self.aclose()
 
 
+class _LastReleasedFirst(deque[Any]):
+    """Free connections of a node, of which redis-py takes the one that it released last."""
+
+    popleft = deque.pop
+
+
 class PipedCluster(aioredis.RedisCluster):
     """A cluster client whose callers wait their turn, and that closes every connection it opened.
 
@@ -103,6 +111,21 @@ class PipedCluster(aioredis.RedisCluster):
                 # By itself, redis-py sends its first commands to any master, and is redirected.
                 _ = await self.initialize()
             return await super().execute_command(*args, **kwargs)
+
+    def get_node(
+        self, host: str | None = None, port: int | None = None, node_name: str | None = None
+    ) -> ClusterNode | None:
+        node = super().get_node(host, port, node_name)
+        if node_name is not None:
+            # Here a slot is moving, as the first one of a new master: redis-py knows masters only by their slots.
+            if node is None:
+                new_host, _, new_port = node_name.rpartition(":")
+                node = ClusterNode(new_host, int(new_port), PRIMARY, **self.connection_kwargs)
+                self.nodes_manager.set_nodes(self.nodes_manager.nodes_cache, {node_name: node})
+            # redis-py sends ASKING by itself, but it holds for the next command of the same connection.
+            if not isinstance(node._free, _LastReleasedFirst):
+                node._free = _LastReleasedFirst(node._free, node._free.maxlen)
+        return node
 
     def fcall(self, function: str, numkeys: int, *keys_and_args: Any) -> Awaitable[Any]:
         """Run a function that the server knows; raises as redis-py does."""
