@@ -1,6 +1,8 @@
 """Redis clients: every kind of URL, ACL users, refused policies; no command is repeated."""
 
 import asyncio
+import os
+import signal
 
 import pytest
 from redis.exceptions import ConnectionError as StoreConnectionError
@@ -8,7 +10,7 @@ from redis.exceptions import NoPermissionError, RedisClusterException, RedisErro
 from redis.exceptions import TimeoutError as StoreTimeoutError
 
 from tests.ports import free_port
-from tests.servers import RedisServer
+from tests.servers import RedisServer, RedisServers
 from tests.waiting import until
 from tradewind.server.redis.checks import UnsafeStore, require_reachable, require_safe_policy
 from tradewind.server.redis.client import connect
@@ -102,6 +104,24 @@ async def test_store_with_an_eviction_policy_is_refused(redis_server: RedisServe
     finally:
         for node in redis_server.nodes[-1:]:
             await redis_server.on_node(node, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+
+@pytest.fixture
+def cluster(redis_servers: RedisServers) -> RedisServer:
+    """Three masters; not started in an async fixture, since no other loop can run within its loop."""
+    return redis_servers.get("cluster")
+
+
+async def test_node_of_a_cluster_that_is_away_keeps_nobody_from_starting(cluster: RedisServer) -> None:
+    admin, frozen = cluster.connect(socket_timeout_s=1.0), cluster.nodes[0].pid
+    assert await admin.get("trading_flow:{f0}:n") is None
+    assert frozen is not None
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        await require_safe_policy(admin)
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+        await cluster.close_clients()
 
 
 async def test_write_refused_for_want_of_replicas_raises_replicas_missing(redis_server: RedisServer) -> None:

@@ -1,11 +1,16 @@
 """Checks of a store before a server works with it: that it answers, and that it evicts nothing."""
 
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 import structlog
 from redis import asyncio as aioredis
+from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.sentinel import MasterNotFoundError
 from redis.exceptions import AuthenticationError, NoPermissionError
+from redis.exceptions import ConnectionError as StoreConnectionError
+from redis.exceptions import TimeoutError as StoreTimeoutError
 
 from tradewind.server.redis.client import REDIS_ERRORS, Client
 from tradewind.server.redis.connections import DiskFails
@@ -29,13 +34,13 @@ async def require_safe_policy(client: Client) -> None:
     """Check that the store never evicts keys by itself.
 
     Raises UnsafeStore when its maxmemory-policy is not `noeviction`. A user without the right to INFO cannot check;
-    that is then left to whoever runs the store.
+    that is then left to whoever runs the store. So is a node of a cluster that is away: a service starts without it.
     """
     try:
         if isinstance(client, aioredis.RedisCluster):
             await client.initialize()
             # One by one: if all were asked at once and one refused, the others' connections would be left behind.
-            sections = [await client.info("memory", target_nodes=node) for node in client.get_nodes()]
+            sections = [await _memory_of(node, client) for node in client.get_nodes()]
         else:
             sections = [await client.info("memory")]
     except NoPermissionError:
@@ -51,6 +56,17 @@ async def require_safe_policy(client: Client) -> None:
                 f'the store evicts keys when memory is short (maxmemory-policy is "{policy}"): set it to "noeviction", '
                 "so that no state is lost"
             )
+
+
+async def _memory_of(node: ClusterNode, client: aioredis.RedisCluster) -> Mapping[str, Any]:
+    try:
+        section: Mapping[str, Any] = await client.info("memory", target_nodes=node)
+    except (StoreConnectionError, StoreTimeoutError) as error:
+        _log.warning(
+            "store_policy_unknown", node=node.name, error=error, hint="make sure that maxmemory-policy is noeviction"
+        )
+        return {}
+    return section
 
 
 async def ping(client: Client) -> None:
