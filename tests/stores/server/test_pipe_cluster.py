@@ -14,6 +14,7 @@ from redis.exceptions import ConnectionError as StoreConnectionError
 from tests.servers import RedisServer, RedisServers
 from tests.waiting import until
 from tradewind.server.redis.acl import ADMIN
+from tradewind.server.redis.client import connect
 from tradewind.server.redis.embedded import EmbeddedStore
 from tradewind.server.redis.outages import MESSAGES
 from tradewind.server.redis.piped import PipedCluster
@@ -220,9 +221,12 @@ async def test_calls_to_other_masters_continue_while_one_hangs(cluster: RedisSer
     os.kill(owner.pid, signal.SIGSTOP)
     try:
         ends = await asyncio.gather(*(count(client, [key], [1]) for key in keys), return_exceptions=True)
+        # Now the slots are looked up anew; the owner, still the first of all masters, must not be waited for.
+        later = await asyncio.gather(*(count(client, [key], [0]) for key in keys), return_exceptions=True)
     finally:
         os.kill(owner.pid, signal.SIGCONT)
     assert 2 in ends
+    assert 2 in later
     assert isinstance(ends[keys.index(KEY)], RedisError)
 
     async def answers() -> bool:
@@ -258,6 +262,24 @@ async def test_cluster_without_masters_is_an_error(cluster: RedisServer) -> None
     client.nodes_manager.nodes_cache.clear()
     with pytest.raises(RedisClusterException, match="names no master"):
         await count.load(client)
+
+
+async def test_calls_wait_for_one_attempt_to_find_the_masters(cluster: RedisServer) -> None:
+    node = cluster.nodes[0]
+    client = connect(f"redis+cluster://127.0.0.1:{node.port}", socket_timeout_s=0.5)
+    assert node.pid is not None
+    os.kill(node.pid, signal.SIGSTOP)
+    try:
+        async with asyncio.timeout(10):
+            ends = await asyncio.gather(*(client.call(KEY, "GET", KEY) for _ in range(100)), return_exceptions=True)
+        assert {type(end) for end in ends} == {RedisClusterException}
+        calls = [asyncio.ensure_future(client.call(KEY, "GET", KEY)) for _ in range(10)]
+        await asyncio.sleep(0)
+        await client.end()
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(end) for end in ends] == [StoreConnectionError] * 10
+    finally:
+        os.kill(node.pid, signal.SIGCONT)
 
 
 async def test_closed_client_fails_calls_without_following_redirections(cluster: RedisServer) -> None:

@@ -103,6 +103,25 @@ class PipedCluster(aioredis.RedisCluster):
         self._slots = asyncio.Semaphore(max_connections)
         self.losses = Losses()
         self._pipes: dict[str, ReconnectingPipe] = {}
+        self._looking: asyncio.Task[Any] | None = None
+
+    async def initialize(self, *_args: Any, **_options: Any) -> "PipedCluster":
+        """Look for the masters, unless they are known; all calls share one attempt, and its error."""
+        if self._initialize:
+            if self._looking is None or self._looking.done():
+                # redis-py keeps the node that failed last at the end; if that one hangs, others answer at once.
+                failed_last = next(reversed(self.nodes_manager.startup_nodes))
+                attempt = super().initialize(last_failed_node_name=failed_last)
+                self._looking = asyncio.get_running_loop().create_task(attempt)
+                # If every caller has given up, nobody else retrieves an error.
+                self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
+            looking = self._looking
+            # A task of its own: the end of the first caller would close the connections of all.
+            await asyncio.wait([looking])
+            if looking.cancelled():
+                raise ConnectionError("the client was closed")
+            looking.result()
+        return self
 
     async def execute_command(self, *args: Any, **kwargs: Any) -> Any:
         async with self._slots:
@@ -161,12 +180,16 @@ class PipedCluster(aioredis.RedisCluster):
         except (ClusterDownError, ConnectionError, TimeoutError):
             # It may have run, so it is not sent again; but another server may be master by now.
             self._initialize = True
+            self.nodes_manager.move_node_to_end_of_cached_nodes(node.name)
             raise
         return await self.execute_command(*command)
 
     async def end(self) -> None:
         """Close every connection for good; redis-py calls `aclose` to look for the masters anew."""
         self._lifetime.end()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
         pipes, self._pipes = self._pipes, {}
         for pipe in pipes.values():
             await pipe.aclose()
