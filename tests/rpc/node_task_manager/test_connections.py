@@ -29,7 +29,7 @@ async def until_no_worker_explained(ntm: Ntm, node_id: str = "a") -> dict[str, A
 
 async def until_worker_explained(ntm: Ntm, node_id: str = "a") -> None:
     async def is_explained() -> bool:
-        return codes(await explained(ntm, node_id)) == ["queued"]
+        return codes(await explained(ntm, node_id)) == ["workers_busy", "queued"]
 
     await until(is_explained, "some worker is told to offer the type")
 
@@ -48,7 +48,7 @@ async def test_every_replica_explains_that_no_worker_offers_the_type(
     await until_worker_explained(there)
     await first.close()
     await connected(there, "w2")
-    assert codes(await explained(here)) == codes(await explained(there)) == ["queued"]
+    assert codes(await explained(here)) == codes(await explained(there)) == ["workers_busy", "queued"]
     await second.close()
     for each in (here, there):
         facts = await until_no_worker_explained(each)

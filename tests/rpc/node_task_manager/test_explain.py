@@ -266,6 +266,19 @@ async def test_ad_hoc_task_limit_is_explained(ntm: Ntm) -> None:
     assert (code, facts["limit"], facts["holders"]) == ("limit_full", "adhoc:ann", [held.node_task_id])
 
 
+async def test_task_whose_worker_has_no_room_waits_for_room(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
+    busy = worker(capacity=1)
+    await busy.open()
+    await submit_task(ntm)
+    await busy.assigned()
+    waiting = (await submit_task(ntm)).task.node_task_id
+
+    async def waits() -> bool:
+        return codes(await explained_task(ntm, waiting)) == ["workers_busy", "queued"]
+
+    await until(waits, "the connection is on record")
+
+
 async def test_task_waiting_for_same_work_is_explained(ntm: Ntm) -> None:
     options = {"cache": {"name": "screening"}}
     first = (await submit_task(ntm, options=options)).task.node_task_id

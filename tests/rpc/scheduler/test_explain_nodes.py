@@ -46,7 +46,7 @@ async def test_queued_node_shows_the_workers_of_its_type(scheduler: Client, peer
     assert "old offered it, and was last heard from at 2023-11-14T22:13:20.000Z" in sentence
 
     # A connected worker offers the type.
-    set_node_reasons(peers, ("queued", "is queued"))
+    set_node_reasons(peers, ("workers_busy", "waits for a worker"), ("queued", "is queued"))
     assert list(await explain_node(scheduler)) == ["workers_busy", "queued"]
     peers.registry.workers.append(worker("leaving", worker_pb2.WORKER_STATUS_DRAINING))
     sentence, facts = (await explain_node(scheduler))["no_live_worker"]
@@ -67,6 +67,11 @@ async def test_queued_node_shows_the_workers_of_its_type(scheduler: Client, peer
     assert "is not connected" not in (await explain_node(scheduler))["workers_busy"][0]
     set_node_reasons(peers, ("queued", "is queued"), ("limit_full", "waits for a limit"))
     assert list(await explain_node(scheduler)) == ["limit_full", "workers_busy", "queued"]
+    # Workers with room are not why it waits.
+    peers.registry.workers[-1].running = 3
+    for limit in ("limit_full", "rate_limited"):
+        set_node_reasons(peers, ("queued", "is queued"), (limit, "waits for a limit"))
+        assert list(await explain_node(scheduler)) == [limit, "queued"]
 
 
 async def test_node_of_a_component_not_yet_handed_over_is_withheld(scheduler: Client, peers: Peers) -> None:

@@ -18,7 +18,7 @@ from tradewind.node_task_manager.use_cases.task_views import SignalStatus, TaskV
 from tradewind.node_task_manager.use_cases.waits import limits_of, no_worker_reason
 from tradewind.server.clock import Clock
 from tradewind.server.rates import KeyRate, Rate
-from tradewind.server.reasons import Fact, Reason, iso, ordered, store_takes_no_writes, waits_for_nodes
+from tradewind.server.reasons import Fact, Reason, iso, ordered, store_takes_no_writes, waits_for_nodes, workers_busy
 
 _HOLDERS = 10
 _SOURCES = 50
@@ -121,6 +121,8 @@ class ExplainNodeTask:
                 reasons.append(await self._limit(waits, name, most, view))
         unoffered = await self._connected.unoffered([node.node_type])
         reasons += [no_worker_reason(node.node_type, last) for last in unoffered.values()]
+        if not reasons:
+            reasons.append(workers_busy(node.node_type))
         place = await waits.place(node.node_type, user_id, task.task_id)
         return [*reasons, _queued(place, node.node_type, user_id, task)]
 

@@ -72,8 +72,12 @@ class ExplainNode:
             reasons = await self._open_reasons(state, node_task, node_reasons)
         if node_task is not None and any(reason.code == "queued" for reason in node_reasons):
             no_worker = next((reason for reason in node_reasons if reason.code == "no_live_worker"), None)
-            node_reasons = [reason for reason in node_reasons if reason is not no_worker]
-            reasons.append(await self._no_worker_reason(node_task.node_type, no_worker))
+            node_reasons = [each for each in node_reasons if each.code not in ("no_live_worker", "workers_busy")]
+            of_workers = await self._no_worker_reason(node_task.node_type, no_worker)
+            held_back = any(each.code in ("limit_full", "rate_limited") for each in node_reasons)
+            # What a limit holds back does not wait for workers that have room.
+            if not (held_back and of_workers.facts.get("free_slots")):
+                reasons.append(of_workers)
         # The end of the node itself comes before the end of its cycle.
         ended = node_task is not None and node_task.status in _ENDED
         return NodeExplanation(
