@@ -22,7 +22,11 @@ ENDED = Counter(
 LEASES_LOST = Counter(
     "tradewind_leases_lost_total", "Reports and renewals refused because the lease was lost.", registry=REGISTRY
 )
-REAPED = Counter("tradewind_leases_reaped_total", "Leases taken back because nobody renewed them.", registry=REGISTRY)
+REAPED = Counter(
+    "tradewind_leases_reaped_total",
+    "Leases taken back because their worker was lost or did not renew them.",
+    registry=REGISTRY,
+)
 QUEUE_DEPTH = Gauge(
     "tradewind_queue_depth",
     "Node tasks that are ready and wait for a worker or for a limit, by node type.",

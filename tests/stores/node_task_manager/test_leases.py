@@ -83,6 +83,20 @@ async def test_restarted_worker_loses_its_node_tasks(bench: Bench) -> None:
     assert (record.status, record.lost) == (NodeTaskStatus.PENDING, 1)
 
 
+async def test_only_attempts_of_lost_workers_count_as_lost(bench: Bench) -> None:
+    await bench.submit(plan_of("a b c", schedule_to_start_ms=20_000))
+    a, b = await bench.take(2)
+    assert (await bench.shard.give_back("w1", 0, held(a))).lost == 0
+    bench.clock.advance(20_000)
+    waited = await bench.shard.reap()
+    assert (len(waited.results), waited.lost) == (2, 0)
+    bench.clock.advance(10_000)
+    lapsed = await bench.shard.reap()
+    assert (lapsed.results, lapsed.lost) == ((b.task_id,), 1)
+    await bench.take(1)
+    assert (await bench.shard.give_back("w1", 0, None)).lost == 1
+
+
 async def test_assignment_that_a_session_never_names_is_sent_again(bench: Bench) -> None:
     await bench.submit(plan_of("a b"))
     session = (await bench.shard.open_session("w1", "i1", [])).session

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from tests.unit.node_task_manager.conftest import Bench
+from tests.waiting import until
 from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.use_cases import reaper as module
 from tradewind.node_task_manager.use_cases.reaper import Reaper
+from tradewind.server.metrics import REGISTRY
 from tradewind.server.stalls import StallDetector
 
 
@@ -26,6 +28,28 @@ async def test_reaper_continues_until_nothing_is_left(bench: Bench, monkeypatch:
     monkeypatch.setattr(bench.store, "reap", reap, raising=False)
     assert not await Reaper(bench.dispatcher, bench.pool, StallDetector(), bench.clock, 0.0)()
     assert reaped == []
+
+
+async def test_leases_of_lost_workers_are_counted_and_nothing_else(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = [Effects(results=("waited too long", "lapsed"), lost=1), Effects()]
+
+    async def reap(*, spare_ms: int, by_ms: int) -> Effects:
+        return ended.pop(0)
+
+    def counted() -> float:
+        return REGISTRY.get_sample_value("tradewind_leases_reaped_total") or 0
+
+    monkeypatch.setattr(bench.store, "reap", reap, raising=False)
+    before = counted()
+    await Reaper(bench.dispatcher, bench.pool, StallDetector(), bench.clock, 0.0)()
+    assert counted() - before == 1
+    worker, line = await bench.connect()
+    await bench.accepted(await bench.save("a"))
+    await until(lambda: line.nodes == ["a"], "the node is handed out")
+    bench.connections.close(worker)
+    await until(lambda: counted() - before == 2, "its lease is taken back, since no other stream comes")
 
 
 async def test_leases_are_spared_for_one_lease_after_an_outage(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,7 +153,7 @@ class Effects(msgspec.Struct, frozen=True):
     `events` are for the scheduler, in order within each partition; `ready_types` have node tasks that no vacancy of the
     caller could take; `todo` counts pieces of work that are left for later scripts. `due_in` is the time in ms until
     the earliest delayed node task is due, -1 when there are none or nobody checked. The caller carries out `fan_outs`,
-    with `fan_out`. `late`: see `reap`.
+    with `fan_out`. `lost` counts attempts taken back because their worker was lost. `late`: see `reap`.
     """
 
     assignments: tuple[Assignment, ...] = ()
@@ -165,4 +165,5 @@ class Effects(msgspec.Struct, frozen=True):
     results: tuple[str, ...] = ()
     due_in: int = -1
     fan_outs: tuple[FanOutOffer, ...] = ()
+    lost: int = 0
     late: bool = False

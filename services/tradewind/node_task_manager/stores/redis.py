@@ -381,5 +381,6 @@ def _joined(done: Sequence[Effects]) -> Effects:
         todo=done[-1].todo,
         due_in=done[-1].due_in,
         fan_outs=tuple(each for effects in done for each in effects.fan_outs),
+        lost=sum(effects.lost for effects in done),
         results=tuple(each for effects in done for each in effects.results),
     )

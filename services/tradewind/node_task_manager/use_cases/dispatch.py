@@ -14,6 +14,7 @@ import structlog
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitResult
 from tradewind.node_task_manager.domain.fan_out import FanOutStep
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.metrics import REAPED
 from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.use_cases.alarm import Alarm
@@ -358,6 +359,8 @@ class Dispatcher:
         if effects.fan_outs and not self._stopping:
             self._fan_outs.start(effects.fan_outs)
         self._todo = self._todo or effects.todo > 0
+        if effects.lost:
+            REAPED.inc(effects.lost)
         if effects.due_in >= 0 and not self._stopping:
             self._due_alarm.set(effects.due_in / 1000)
         if effects.todo or effects.ready_types:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import structlog
 
-from tradewind.node_task_manager.metrics import REAPED
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.clock import Clock
@@ -38,7 +37,6 @@ class Reaper:
         quiet = True
         while reaped := await self._step():
             quiet = False
-            REAPED.inc(len(reaped))
             _log.info("reaped", shard=self._dispatcher.shard.number, node_tasks=reaped[:10])
             self._dispatcher.request_claim()
         return quiet and not any(worker.held for worker in self._pool)

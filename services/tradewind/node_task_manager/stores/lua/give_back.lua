@@ -11,6 +11,7 @@ local function give_back(record, lost)
     return finish(record, comp, 'terminated', cmsgpack.unpack(record.stop).reason)
   end
   if lost then
+    effects.lost = (effects.lost or 0) + 1
     set(record, 'lost', (tonumber(read_rest(record).lost) or 0) + 1)
     dead_letters.add_to_history(record, 'WORKER_LOST')
     local often = record.lost >= limits.losses

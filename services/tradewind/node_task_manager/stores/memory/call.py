@@ -22,6 +22,7 @@ class Call:
     stale: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
     due_in: int = -1
+    lost: int = 0
     tokens: list[int] = field(default_factory=list)
     """In how many ms a node task may begin, for each type whose rate keeps node tasks waiting."""
     fan_outs: list[FanOutOffer] = field(default_factory=list)
@@ -44,4 +45,5 @@ class Call:
             results=tuple(self.results),
             due_in=self.due_in,
             fan_outs=tuple(self.fan_outs),
+            lost=self.lost,
         )

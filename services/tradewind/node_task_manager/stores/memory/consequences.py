@@ -181,6 +181,7 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
             return
         task = replace(task, lost=task.lost + lost)
         if lost:
+            call.lost += 1
             task = self._with_history(task, "WORKER_LOST")
         if lost and task.lost >= self._limits.losses:
             message = f"the worker was lost {task.lost} times while it ran; the last one was {task.worker_id}"
