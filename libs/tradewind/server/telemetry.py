@@ -32,7 +32,7 @@ Attributes = Mapping[str, str | int | float | bool]
 
 _TOLD_EVERY_S = 600.0
 
-_SAMPLED = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f][13579bdf]")
+_SAMPLED = re.compile("(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][13579bdf]")
 
 _propagator = TraceContextTextMapPropagator()
 

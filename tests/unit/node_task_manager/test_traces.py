@@ -70,16 +70,17 @@ def test_attempts_on_two_replicas_are_linked_without_communication() -> None:
 
 def test_complete_span_has_the_parent_that_its_worker_reported() -> None:
     replica = Recorded()
-    for number, traceparent in enumerate((PARENT, PARENT, PARENT, NOT_SAMPLED, "", "0" * 1000 + "1")):
+    not_valid = (f"ff{PARENT[2:]}", PARENT.replace(TRACE, "0" * 32), f"{PARENT[:36]}{'0' * 16}-01", "0" * 1000 + "1")
+    for number, traceparent in enumerate((PARENT, PARENT, PARENT, NOT_SAMPLED, "", *not_valid)):
         replica.traces.reported(f"n{number}", traceparent)
     error = TaskError("NODE_ERROR", "what it says may be long")
     outcomes = [
         Outcome("f:0:0:a", 1, "n0", OutcomeKind.COMPLETED),
         Outcome("f:0:0:b", 1, "n1", OutcomeKind.FAILED, error=error),
         Outcome("f:0:0:c", 1, "n2", OutcomeKind.COMPLETED),
-        *(Outcome("f:0:0:d", 1, f"n{number}", OutcomeKind.COMPLETED) for number in (3, 4, 5, 6)),
+        *(Outcome("f:0:0:d", 1, f"n{number}", OutcomeKind.COMPLETED) for number in range(3, 10)),
     ]
-    replica.traces.ended(outcomes, ["", "", "the lease has lapsed", "", "", "", ""])
+    replica.traces.ended(outcomes, ["", "", "the lease has lapsed", *[""] * 7])
     spans = replica.spans()
     assert [span.name for span in spans] == ["complete"] * 3
     assert {span.parent and f"{span.parent.span_id:016x}" for span in spans} == {PARENT.split("-")[2]}
