@@ -74,7 +74,7 @@ async def test_event_begins_flow_and_its_end_begins_another(shell: Shell, client
         assert (cycle.inputs["flow_id"], cycle.inputs["cycle"]) == ("sums", first.cycle)
     assert len({cycle.inputs["event"]["id"] for cycle in after_cycles}) == len(after_cycles)
     assert "event order 0" in await shell("flow", "firings", "sums")
-    assert "the last one came at" in await shell("explain", "after")
+    assert "the flow's last event came at" in await shell("explain", "after")
 
     described = await client.get_flow("sums")
     assert (described.flow.begins_on, described.flow.next_execution) == (

@@ -129,7 +129,7 @@ async def test_flow_shows_the_event_it_waits_for(stage: Stage) -> None:
     await stage.wait_for_firings([("quote 7", "fired", 0)])
     await stage.scheduler.ended()
     sentence, facts = (await explain_flow(stage.scheduler))["waits_for_event"]
-    assert sentence.endswith(f"; the last one came at {facts['last_at']}, and began a cycle")
+    assert sentence.endswith(f"; the flow's last event came at {facts['last_at']}, and began a cycle")
     assert (facts["event"], facts["last_event_id"], facts["last_outcome"]) == ("price", "quote 7", "fired")
 
 

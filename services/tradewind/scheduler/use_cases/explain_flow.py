@@ -171,7 +171,8 @@ def _event_reason(on: EventSchedule, firings: Sequence[Firing], idle: Sequence[s
         text += "; none has come yet"
     else:
         became = "began a cycle" if last.outcome is FiringOutcome.FIRED else f"was {last.outcome.value}"
-        text += f"; the last one came at {iso(last.planned_ms)}, and {became}"
+        # It may have been another event: the flow can have begun on that before.
+        text += f"; the flow's last event came at {iso(last.planned_ms)}, and {became}"
     text += "".join(f"; {each}" for each in idle)
     facts: dict[str, Fact] = {
         "event": on.event_name,
