@@ -149,16 +149,16 @@ def in_context(context: contextvars.Context, coroutine: Coroutine[Any, Any, Any]
 def run_to_end(
     loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Result], context: contextvars.Context | None = None
 ) -> Result:
-    """Run `coroutine` on `loop` and return its result, even if a task that a node began calls `sys.exit`.
+    """Run `coroutine` on `loop` and return its result, even if a node stops the loop, or a task that it began exits.
 
-    That would break off the loop with everything in it; so the loop is run again, and only code that awaits that task
-    sees the exit.
+    `sys.exit` and `loop.stop()` would break off the loop with everything in it; so the loop is run again, and only code
+    that awaits the task that exited sees the exit.
     """
     task = loop.create_task(coroutine, context=context)
     while True:
         try:
             return loop.run_until_complete(task)
-        except (SystemExit, KeyboardInterrupt):
+        except (SystemExit, KeyboardInterrupt, RuntimeError):
             if task.done():
                 raise
 

@@ -5,14 +5,17 @@ import gc
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import uvloop
 
 from tests.unit.worker.attempts import Bench
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker import Context, NodeStopExecution, NodeStopExecutionException, node
+from tradewind.worker.running import run_to_end
 
 
 async def test_source_of_stop_without_requester_is_system() -> None:
@@ -156,3 +159,16 @@ async def test_node_can_use_timeout_during_grace() -> None:
         assert (await bench.end("t1")).terminated
 
     assert ended == ["closed without an answer"]
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_node_that_stops_the_event_loop_ends_neither_it_nor_others(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def stops_the_loop() -> str:
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0.001)
+        return "went on"
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert run_to_end(runner.get_loop(), stops_the_loop()) == "went on"
