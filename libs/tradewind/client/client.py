@@ -1,6 +1,7 @@
 """The asynchronous client."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import astuple
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
@@ -43,6 +44,7 @@ from tradewind.flow import Cache, Retry, Timeouts
 from tradewind.flow.node_type import NodeType
 from tradewind.grpc_engine.bearer import token_of
 from tradewind.tls import Security, security_of
+from tradewind.tls.channels import target_of
 
 
 class Client(
@@ -96,12 +98,17 @@ class Client(
         token: str | None = None,
         run_stream: bool = True,
     ) -> None:
+        given: tuple[str | None, ...] = (address,)
         if addresses is None:
             addresses = Addresses.find(address)
         elif not isinstance(addresses, Addresses):
             raise TypeError(f"addresses must be Addresses, one for each server; {describe_value(addresses)}")
         elif address:
             raise ValueError("give either address or addresses")
+        else:
+            given = astuple(addresses)
+        for each in filter(None, given):
+            target_of(each)
         if not isinstance(user_id, str):
             raise TypeError(f"user_id must be text; {describe_value(user_id)}")
         if not seconds_of(timeout):

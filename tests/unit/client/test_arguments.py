@@ -199,6 +199,8 @@ async def test_given_id_overrides_id_of_flow_object(client: Client, stack: FakeS
         ({"address": "one:7700,two:7700"}, ValueError, '"one:7700,two:7700" is not the address of a server'),
         ({"address": "me@host:7700"}, ValueError, '"me@host:7700" is not the address of a server'),
         ({"address": "lo cal:7700"}, ValueError, '"lo cal:7700" is not the address of a server'),
+        ({"addresses": Addresses("a:1", "b:1", "c:1", access="d")}, ValueError, '"d" is not the address of a server'),
+        ({"addresses": Addresses("a:1", "b:1", 5)}, TypeError, "an address must be text"),  # type: ignore[arg-type]
         ({"addresses": "localhost:7700"}, TypeError, "addresses must be Addresses, one for each server; 'localhost:7"),
         ({"address": "a:1", "addresses": Addresses("a:1", "b:1", "c:1")}, ValueError, "give either address or address"),
         ({"token": 5}, TypeError, "a token must be text, is of type int"),
@@ -216,12 +218,12 @@ async def test_given_id_overrides_id_of_flow_object(client: Client, stack: FakeS
         ({"user_id": 5}, TypeError, "user_id must be text; 5 is an int"),
     ],
 )
-async def test_invalid_argument_of_a_client_is_reported_at_once(
-    arguments: dict[str, Any], error: type[Exception], message: str
+@pytest.mark.parametrize("kind", [Client, SyncClient])
+def test_invalid_argument_of_a_client_is_reported_at_once(
+    kind: Any, arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=f"^{re.escape(message)}"):
-        async with Client(**arguments) as client:
-            await client.get_flow("f")
+        kind(**arguments)
 
 
 async def test_token_of_the_environment_with_a_line_break_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
