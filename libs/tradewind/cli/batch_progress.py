@@ -13,7 +13,7 @@ async def show_progress(screen: Screen, handle: BatchHandle, output: Format) -> 
     """Show a batch until its end, and return it."""
     if output is Format.JSON:
         return await _json_lines(screen, handle)
-    batch = await (_bar(screen, handle) if screen.terminal else _lines(screen, handle))
+    batch = await (_bar(screen, handle) if screen.shows_bars else _lines(screen, handle))
     took = f" in {length(batch.seconds)}" if batch.seconds is not None else ""
     screen.line(f"batch {batch.batch_id} {batch.status}{took}: {counts_text(batch.progress)}", STYLES.get(batch.status))
     return batch

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import typer
 
-from tradewind.cli.visible import visible
+from tradewind.cli.visible import in_colour, visible
 
 FAILED = 1
 """The request did not succeed, or a cycle failed."""
@@ -25,7 +25,7 @@ _LOG_IN = "log in with a token: tradewind login; an admin can create one: tradew
 def fail(message: str, code: int = FAILED) -> typer.Exit:
     """Print an error for a person; raise what this returns."""
     first, *rest = visible(message).splitlines() or [""]
-    typer.secho(f"error: {first}", fg=typer.colors.RED, err=True)
+    typer.echo(in_colour(f"error: {first}", typer.colors.RED), err=True)
     for line in rest:
         typer.echo(line, err=True)
     return typer.Exit(code)

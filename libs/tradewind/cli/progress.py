@@ -39,7 +39,7 @@ def display_for(screen: Screen, output: Format) -> Display:
     """Return the display that suits the command's output."""
     if output is Format.JSON:
         return JsonLines(screen)
-    return Bars(screen) if screen.terminal else Lines(screen)
+    return Bars(screen) if screen.shows_bars else Lines(screen)
 
 
 async def watch_cycles(

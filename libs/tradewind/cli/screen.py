@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from tradewind.cli.visible import visible
+from tradewind.cli.visible import in_colour, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,6 +62,11 @@ class Screen:
         return self.terminal and sys.stdin.isatty()
 
     @property
+    def shows_bars(self) -> bool:
+        """Whether it is a terminal that can draw over what it shows."""
+        return self.terminal and not self.console.is_dumb_terminal
+
+    @property
     def unicode(self) -> bool:
         """Whether it can print more than ASCII."""
         return (sys.stdout.encoding or "").lower().startswith("utf")
@@ -89,9 +94,8 @@ class Screen:
     def notes(self, warnings: Iterable[str]) -> None:
         """Print warnings, which do not stop the command."""
         for warning in warnings:
-            text = visible(f"note: {warning}")
             # Not by typer.echo, which would write into a live bar instead of above it.
-            print(typer.style(text, fg=typer.colors.YELLOW) if sys.stderr.isatty() else text, file=sys.stderr)
+            print(in_colour(visible(f"note: {warning}"), typer.colors.YELLOW), file=sys.stderr)
 
     def json(self, value: object) -> None:
         """Print a value as indented JSON."""

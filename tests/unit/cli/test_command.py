@@ -193,6 +193,19 @@ def test_terminal_shows_progress_bar_while_cycle_runs(shell: Shell, stack: FakeS
     assert ran.out.rstrip().endswith("model.forecast = 7")
 
 
+def test_terminal_without_bars_shows_beginning_and_end_of_cycle(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+    stack.scheduler.end_soon("momentum", 0, after=1.0)
+
+    ran = shell.at_terminal("flow", "run", "momentum", "--wait", term="dumb")
+
+    assert ran.lines == [
+        "momentum cycle 0 running",
+        "momentum cycle 0 completed in 250 ms (2 completed)",
+        "model.forecast = 7",
+    ]
+
+
 def test_square_brackets_in_reason_are_shown_verbatim(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.ending = None
     stack.scheduler.reason = "no worker offers [/feed]"
@@ -204,8 +217,18 @@ def test_square_brackets_in_reason_are_shown_verbatim(shell: Shell, stack: FakeS
     assert "no worker offers [/feed]" in ran.out
 
 
-def test_terminal_shows_errors_in_red(shell: Shell) -> None:
+def test_terminal_shows_errors_in_red(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
     ran = shell.at_terminal("flow", "start", "nobody")
 
     assert ran.code == 2
     assert ran.out.startswith('\x1b[31merror: no flow "nobody"')
+
+
+@pytest.mark.parametrize(("term", "no_color"), [("dumb", ""), ("xterm-256color", "1")])
+def test_errors_have_no_colour_where_none_is_wanted(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, term: str, no_color: str
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    assert shell.at_terminal("flow", "start", "nobody", term=term).out == 'error: no flow "nobody"\r\n'
