@@ -27,6 +27,7 @@ const CALL_MS = 10_000;
 const LARGEST_OUTPUTS = 3 * 1024 * 1024; // a message over 4 MiB would end the stream, and again when it is sent again
 const PROGRESS_CHARACTERS = 1024; // of texts for people, which the server cuts as well, if they reach it
 const ERROR_CHARACTERS = 4 * 1024;
+const TYPE_CHARACTERS = 128;
 const LOG_CHARACTERS = 8 * 1024;
 const TRACEBACK_CHARACTERS = 16 * 1024;
 const LEAVING_MS = 5_000; // how long to wait for the last acknowledgement
@@ -279,7 +280,7 @@ export class Worker {
       error: {
         code: asked instanceof TimedOut ? "TIMEOUT" : error instanceof TooLarge ? "OUTPUT_TOO_LARGE" : "NODE_ERROR",
         message: cut(message, ERROR_CHARACTERS),
-        type: asked ? "" : name,
+        type: asked ? "" : cut(name, TYPE_CHARACTERS),
         traceback: cut(stack, TRACEBACK_CHARACTERS),
       },
       terminated: asked !== null && !(asked instanceof TimedOut),
@@ -352,7 +353,8 @@ function configSchemaOf(inputs) {
   return {type: "object", properties: Object.fromEntries(inputs.map(({name, schema = {}}) => [name, schema])), additionalProperties: false};
 }
 
-const cut = (text, most) => String(text).slice(0, most);
+// By way of bytes, since a message with half a character is no valid message.
+const cut = (text, most) => Buffer.from(String(text).slice(0, most)).toString();
 const textOf = (schema) => (schema ? JSON.stringify(schema) : "");
 const msOf = (duration) => (duration ? duration.seconds * 1000 + duration.nanos / 1e6 : 0);
 const timeOf = (timestamp) => timestamp.seconds * 1000 + timestamp.nanos / 1e6;

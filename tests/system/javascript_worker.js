@@ -47,6 +47,14 @@ const nodes = {
       return how === "emit" ? {text} : {};
     },
   },
+  // Logs, reports and throws half a character.
+  halve: {
+    async run(_, {log, progress}) {
+      log("\ud83d");
+      progress(1, "\ud83d");
+      throw Object.assign(new Error("\ud83d"), {name: "\ud83d"});
+    },
+  },
   join: {
     inputs: [{name: "values", gather: true}, {name: "key"}],
     outputs: [{name: "joined"}, {name: "never"}],

@@ -206,6 +206,17 @@ async def test_text_larger_than_a_message_ends_no_stream(
     assert any("x" * 1000 in line for line in lines) is (how != "emit")
 
 
+async def test_text_that_is_no_unicode_ends_no_stream(stack: Standalone, client: Client, workers: Workers) -> None:
+    workers.start("one", stack.address)
+
+    run = await run_one(client, "halve", {})
+    ended = await task_of(client, run)
+
+    assert ended.error is not None
+    assert (ended.error.type, ended.error.message) == ("\ufffd", "\ufffd")
+    assert "\ufffd" in [line.message async for line in client.list_logs("halve", cycle=run.cycle)]
+
+
 @pytest.mark.parametrize("node_type", ["linger", "deaf"])
 async def test_node_fails_at_its_timeout(stack: Standalone, client: Client, workers: Workers, node_type: str) -> None:
     workers.start("one", stack.address)
