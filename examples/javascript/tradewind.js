@@ -24,6 +24,8 @@ const PAUSE_MS = 500; // before opening another stream, or calling the registry 
 const KEPT_MS = 10_000; // how long an acknowledged outcome is kept, in case a resync asks for it
 const RESYNCED_MS = 5_000; // how far back a resync reports again
 const CALL_MS = 10_000;
+const NOTES_MS = 20; // how long log lines and progress wait for others to go with
+const MOST_NOTES = 100; // in one message, so that it stays well below 4 MiB
 const LARGEST_OUTPUTS = 3 * 1024 * 1024; // a message over 4 MiB would end the stream, and again when it is sent again
 const PROGRESS_CHARACTERS = 1024; // of texts for people, which the server cuts as well, if they reach it
 const ERROR_CHARACTERS = 4 * 1024;
@@ -44,6 +46,8 @@ export class Worker {
   #tasks = new Map(); // by token: {assignment, controller, outcome, sequence, acknowledgedAt}
   #stream = null; // the current Work stream
   #sequence = 0;
+  #notes = {logs: [], progress: []}; // of nodes, to be sent
+  #noting; // the timer that sends them
   #leaving = false; // no more node tasks are taken
   #left = false;
   #graceMs;
@@ -95,6 +99,7 @@ export class Worker {
       this.#tasks.get(token).controller.abort(new Error("the worker leaves"));
       this.#tasks.delete(token);
     }
+    this.#sendNotes();
     if (given.length) this.#send({giveBackTokens: given});
     await this.#until(() => [...this.#tasks.values()].every((task) => task.acknowledgedAt), LEAVING_MS);
     this.#left = true;
@@ -213,7 +218,23 @@ export class Worker {
     return this.#sequence;
   }
 
+  // Gathers what nodes say: a message for each line would keep those that renew the leases waiting.
+  #note(kind, note) {
+    this.#notes[kind].push(note);
+    if (this.#notes[kind].length === MOST_NOTES) this.#sendNotes();
+    else this.#noting ??= setTimeout(() => this.#sendNotes(), NOTES_MS);
+  }
+
+  #sendNotes() {
+    clearTimeout(this.#noting);
+    this.#noting = undefined;
+    const notes = this.#notes;
+    this.#notes = {logs: [], progress: []};
+    if (notes.logs.length || notes.progress.length) this.#send(notes);
+  }
+
   #report(task) {
+    this.#sendNotes(); // once the end is stored, no line is
     task.sequence = this.#send(task.outcome);
   }
 
@@ -267,8 +288,8 @@ export class Worker {
       cycle: assignment.cycle,
       attempt: assignment.attempt,
       idempotencyKey: idempotencyKeyOf(assignment),
-      progress: (progress, message = "") => this.#send({progress: [{token, progress, message: cut(message, PROGRESS_CHARACTERS)}]}),
-      log: (message, level = "INFO") => this.#send({logs: [{token, level, message: cut(message, LOG_CHARACTERS)}]}),
+      progress: (progress, message = "") => this.#note("progress", {token, progress, message: cut(message, PROGRESS_CHARACTERS)}),
+      log: (message, level = "INFO") => this.#note("logs", {token, level, message: cut(message, LOG_CHARACTERS)}),
     });
   }
 

@@ -55,6 +55,15 @@ const nodes = {
       throw Object.assign(new Error("\ud83d"), {name: "\ud83d"});
     },
   },
+  chatter: {
+    inputs: [{name: "lines"}],
+    async run({lines}, {log, progress}) {
+      for (let line = 0; line < lines; line++) {
+        log(`line ${line}`);
+        progress(1, `line ${line}`);
+      }
+    },
+  },
   join: {
     inputs: [{name: "values", gather: true}, {name: "key"}],
     outputs: [{name: "joined"}, {name: "never"}],

@@ -296,6 +296,21 @@ async def test_outcome_is_reported_again_when_its_node_task_is_assigned_again(wo
         await engine.stop()
 
 
+async def test_what_a_node_says_goes_in_few_messages(workers: Workers) -> None:
+    """Renewals of its lease wait behind them."""
+    engine = await started_engine()
+    try:
+        workers.start("js", engine.address)
+        session = await engine.session()
+        session.assign("chatter", "t1", config_json='{"lines": 1000}')
+        await session.until_completed("t1")
+        said = [message for message in session.requests if message.logs or message.progress]
+        assert [line.message for message in said for line in message.logs] == [f"line {at}" for at in range(1000)]
+        assert len(said) < 50
+    finally:
+        await engine.stop()
+
+
 async def test_worker_ends_when_another_takes_its_id(stack: Standalone, client: Client, workers: Workers) -> None:
     first = workers.start("one", stack.address)
     await wait_for_workers(client, 1)
