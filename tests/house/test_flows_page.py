@@ -44,8 +44,8 @@ def test_defaults_and_limits_are_those_of_the_code() -> None:
     for name in ("overlap", "failure_policy", "keep_cycles"):
         assert flow_rows[name].strip("`") == str(getattr(flow, name))
     assert node_rows["run_if"].strip("`") == node.run_if
-    assert node_rows["timeout"] == f"{node.start_to_close_ms // 60_000} min each"
-    assert node_rows["schedule_to_start"] == f"{node.schedule_to_start_ms // 60_000} min each"
+    assert node_rows["timeout"] == f"{node.start_to_close_ms // 60_000} min"
+    assert node_rows["schedule_to_start"] == f"{node.schedule_to_start_ms // 60_000} min"
     limits = PAGE.partition("\n## Limits\n")[2]
     assert f"{weather.LARGEST_FLOW_BYTES // 1024**2} MiB as JSON, {MAX_COMPONENTS} components" in limits
     assert f"{weather.MAX_NODES:,} nodes".replace(",", " ") in limits

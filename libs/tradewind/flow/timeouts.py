@@ -10,8 +10,9 @@ from tradewind.flow.values import Duration, duration
 class Timeouts:
     """Limits of a node: seconds, text such as "5m", or a timedelta; 0 is no limit, None the server's default.
 
-    `schedule_to_start` limits its wait for a worker (5 min), `start_to_close` one attempt (5 min), `total` everything
-    from when it is first ready to its end (none), `heartbeat` how long an attempt may report no progress (none).
+    `schedule_to_start` limits its wait for a worker (5 min; 0 only outside flows), `start_to_close` one attempt
+    (5 min), `total` everything from when it is first ready to its end (none), `heartbeat` how long an attempt may
+    report no progress (none).
     """
 
     schedule_to_start: Duration | None = None
