@@ -164,7 +164,7 @@ class BothStores:
             events = await shard.read({0: "0", 1: "0"}, 10_000)
             seen.append(
                 {
-                    "tasks": [_record(task) for task in tasks],
+                    "tasks": [_record(task, self.cut) for task in tasks],
                     "components": await shard.components(names),
                     "held": [sorted(await shard.held_by(worker)) for worker in WORKERS],
                     "events": sorted((structs.replace(event, event_id="") for event in events), key=_order_of),
@@ -345,9 +345,16 @@ def _without_nonce(assignment: Assignment) -> tuple[Any, ...]:
     return tuple(getattr(assignment, name) for name in Assignment.__struct_fields__ if name != "nonce")
 
 
-def _record(task: Any) -> Any:
-    """Return a node task without what may differ: nonces, and signal counts, which a single edge does not need."""
+def _record(task: Any, cut: bool) -> Any:
+    """Return a node task without what may differ: nonces, and signal counts, which a single edge does not need.
+
+    If waits that end together are cut into pieces, the consequences of the first come before the end of the last. So it
+    differs which of several nodes skipped one that follows them all.
+    """
     if task is None:
         return None
-    seen = {name: value for name, value in vars(task).items() if name not in {"nonce", "waiting", "live"}}
+    hidden = {"nonce", "waiting", "live"}
+    if cut and task.reason.startswith('node "'):
+        hidden.add("reason")
+    seen = {name: value for name, value in vars(task).items() if name not in hidden}
     return seen | {"updated_at": task.updated_at, "held": bool(task.nonce)}
