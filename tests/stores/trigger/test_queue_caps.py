@@ -7,7 +7,8 @@ import pytest
 import pytest_asyncio
 
 from tests.servers import RedisServer
-from tests.stores.trigger.bench import PARTITION, Bench, memory_store, queue_store, redis_store
+from tests.stores.trigger.bench import HOUR, PARTITION, Bench, memory_store, queue_store, redis_store
+from tests.stores.trigger.bench import POLICY as POLICY_OF_BENCH
 from tradewind.server.clock import ManualClock
 from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.trigger.domain.claim import SHARED
@@ -123,3 +124,37 @@ async def test_acknowledged_firing_is_over(bench: Bench) -> None:
 async def test_unknown_trigger_is_neither_paused_nor_resumed(bench: Bench) -> None:
     assert await bench.queues.pause(PARTITION, "q", "none", "") is None
     assert await bench.queues.resume(PARTITION, "q", "none", 0, 0) is None
+
+
+@pytest.mark.parametrize("schedule", [Schedule.once(0), LISTENS], ids=["once", "listens"])
+async def test_trigger_that_is_saved_while_it_is_paused_stays_paused(bench: Bench, schedule: Schedule) -> None:
+    queue = Bench(bench.store.of_queue("q"), bench.clock, bench.queues)
+    await queue.save("a", HOUR)
+    await bench.queues.pause(PARTITION, "q", "a", "ann: till the feed is there")
+    saved = await queue.save("a", schedule)
+    assert (saved.status, saved.pause_note) == (TriggerStatus.PAUSED, "ann: till the feed is there")
+    assert await queue.found("a") == saved
+    assert await bench.queues.fire([FiringOrder(PARTITION, "q", "a")], Event("e1", "tick")) == [Outcome.GONE]
+    assert await queue.claim(epoch=SHARED) == []
+    anew = await queue.save("a", schedule, epoch=2)
+    assert (anew.paused, anew.pause_note) == (False, "")
+
+
+async def test_firing_of_a_removed_trigger_is_none_of_another_one_with_its_id(bench: Bench) -> None:
+    queue = Bench(bench.store.of_queue("q"), bench.clock, bench.queues)
+    await queue.save("a", LISTENS)
+    for event in ("dies", "claimed", "waits"):
+        await bench.queues.fire([FiringOrder(PARTITION, "q", "a")], Event(event, "tick"))
+    bench.clock.advance(10)
+    for _ in range(POLICY_OF_BENCH.max_failures):
+        (dead,) = await queue.claim(1, epoch=SHARED)
+        await queue.nack(dead, retry_after_ms=0)
+    (claimed,) = await queue.claim(1, epoch=SHARED)
+    bench.clock.advance(1)
+    await queue.store.remove(PARTITION, "a", 1)
+    assert not await bench.queues.redrive(PARTITION, "q", [dead.trigger.id])
+    await queue.save("a", LISTENS, epoch=2)
+    assert not await bench.queues.redrive(PARTITION, "q", [dead.trigger.id])
+    assert await queue.claim(epoch=SHARED) == []
+    assert not (await queue.ack(claimed)).lost
+    assert ((await queue.found("a")).fired, (await queue.found("a")).pending) == (0, 0)
