@@ -11,7 +11,6 @@ import msgspec
 from tradewind.server.batching import Batcher
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
-from tradewind.server.schedules.grids import LAST_MS
 from tradewind.trigger.domain.claim import Ack, Extension, Nack, Subscription, Token
 from tradewind.trigger.domain.errors import QueueFull, StaleEpoch
 from tradewind.trigger.domain.lead import LEAD_PER_TRIGGER_MS, MIN_LEAD_MS
@@ -289,7 +288,6 @@ class RedisTriggerStore:
                     "channel": keys.wake(partition),
                     "queue": self.queue,
                     "session": session,
-                    "last_ms": LAST_MS,
                     "policy": self._policy_args,
                     "items": chunk,
                 },

@@ -28,7 +28,7 @@ return cmsgpack.pack(settle_claims(function(t, item, now_ms)
   redis.call('HSET', t.key, 'failures', 0, 'error', '', 'fired', t.fired)
   local ended = item[4] or (t.most > 0 and t.fired >= t.most)
   local planned = not ended and following(t, item[3], now_ms)
-  if planned and planned <= (t.last or args.last_ms) then
+  if planned and planned <= t.last then
     t.planned = planned
     return queue_up(KEYS[1], t, place_of(t))
   end

@@ -15,7 +15,7 @@ local function accepts(t, start)
     return true
   end
   return t.status == 'waiting' and t.event == args.event[2]
-    and now_ms >= start and now_ms <= (t.last or now_ms)
+    and now_ms >= start and now_ms <= t.last
     and (t.most == 0 or t.fired + t.pending < t.most)
 end
 

@@ -1,7 +1,7 @@
 -- Shared by the scripts that end or prolong claims in bulk.
 -- KEYS: 1 due, 2 claimed, 3 receiver, 4 firings, 5 dead
--- args: now_ms, prefix, removed and events (beginnings of keys), all, channel, queue, session, last_ms, policy, items =
---   {{id, token, and what the script needs for each}}
+-- args: now_ms, prefix, removed and events (beginnings of keys), all, channel, queue, session, policy, items = {{id,
+--   token, and what the script needs for each}}
 --!include record
 --!include endings
 
