@@ -98,13 +98,14 @@ async def test_simultaneous_events_get_distinct_planned_times(bench: Bench) -> N
     assert [each.epoch for each in page.triggers] == [0, 0, 0, 2]
 
 
-async def test_event_before_the_window_does_not_fire(bench: Bench) -> None:
-    await bench.store.save(PARTITION, TriggerDraft("f", "f", LISTENS))
+async def test_event_outside_the_window_does_not_fire(bench: Bench) -> None:
+    await bench.store.save(PARTITION, TriggerDraft("f", "f", replace(LISTENS, end_ms=bench.now + 2000)))
     order = [FiringOrder(PARTITION, "", "f", bench.now + 1000)]
     assert await bench.queues.fire(order, Event("e0", "tick")) == [Outcome.GONE]
     assert await bench.queues.fire(order, Event("e0", "tick"), by_hand=True) == [Outcome.FIRED]
-    bench.clock.advance(1000)
-    assert await bench.queues.fire(order, Event("e1", "tick")) == [Outcome.FIRED]
+    for at, outcome in ((1000, Outcome.FIRED), (1999, Outcome.FIRED), (2000, Outcome.GONE)):
+        bench.clock.advance(order[0].start_ms - 1000 + at - bench.now)
+        assert await bench.queues.fire(order, Event(f"e{at}", "tick")) == [outcome]
 
 
 async def test_acknowledged_firing_is_over(bench: Bench) -> None:

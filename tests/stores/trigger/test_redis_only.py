@@ -13,7 +13,18 @@ import pytest_asyncio
 
 from tests.no_writes import refusing_writes
 from tests.servers import RedisServer, assert_no_leaked_keys
-from tests.stores.trigger.bench import DAY, HOUR, LASTING_KEYS, PARTITION, Bench, ids, queue_store, redis_store, token
+from tests.stores.trigger.bench import (
+    DAY,
+    HOUR,
+    LASTING_KEYS,
+    PARTITION,
+    POLICY,
+    Bench,
+    ids,
+    queue_store,
+    redis_store,
+    token,
+)
 from tradewind.server.clock import ManualClock, ScriptTime
 from tradewind.server.redis.client import Client, connect
 from tradewind.server.redis.embedded import EmbeddedStore
@@ -221,6 +232,21 @@ async def test_trigger_lost_from_the_listeners_of_its_event_listens_again_when_i
     again = await store.save(PARTITION, draft)
     assert again == replace(saved, revision=saved.revision + 1) == await store.find(PARTITION, "t")
     assert [one.trigger_id for one in await redis_bench.queues.listeners("tick")] == ["t"]
+
+
+async def test_firing_in_place_of_one_whose_retention_has_passed_does_not_expire(
+    redis_bench: Bench, client: Client
+) -> None:
+    bench = Bench(redis_bench.store.of_queue("q"), redis_bench.clock, redis_bench.queues)
+    order, event = [FiringOrder(PARTITION, "q", "t")], Event("e1", "tick")
+    await bench.save("t", Schedule(OnEvent("tick", EventFilter(""))))
+    await bench.queues.fire(order, event)
+    for _ in range(POLICY.max_failures):
+        await bench.nack(*await bench.claim(epoch=SHARED), retry_after_ms=0)
+    (dead,) = (await bench.queues.page_dead(PARTITION, "q", None, 10)).triggers
+    bench.clock.advance(POLICY.retention_ms)
+    assert await bench.queues.fire(order, event) == [Outcome.FIRED]
+    assert await client.pttl(Keys(queue_name="q").trigger(PARTITION, dead.id)) == -1
 
 
 async def sweep_queue(bench: Bench, queue: str) -> None:
