@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.invariants import expire_all
-from tests.stores.node_task_manager.shards import LIMITS, Bench, memory_shard, plan_of, redis_shard
+from tests.stores.node_task_manager.shards import LIMITS, Bench, completed, memory_shard, plan_of, redis_shard
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
@@ -37,6 +37,17 @@ async def run_cycle(bench: Bench, cycle: int, plan: Plan, *, keep: int = 0, keep
         for each in taken:
             assert await bench.complete(each, out="1") == ""
     return run
+
+
+async def run_cycles(bench: Bench, cycles: range, plan: Plan, keep: int = 0) -> None:
+    """Submit runs of many cycles at once and complete all their node tasks."""
+    await bench.shard.save(plan)
+    names = [RunName("flow", cycle, 0) for cycle in cycles]
+    parts = (("0", plan.digest),)
+    runs = [RunSubmission(name, f"r{name.cycle}", "default", parts, PARTITION, keep_cycles=keep) for name in names]
+    await bench.shard.submit(runs)
+    while taken := await bench.take(500):
+        await bench.shard.complete([completed(each) for each in taken])
 
 
 async def acknowledge(bench: Bench) -> None:
@@ -73,8 +84,7 @@ async def test_cleaning_keeps_the_newest_cycles_and_removes_the_rest_entirely(be
 
 
 async def test_a_hundred_cycles_are_kept_by_default(bench: Bench) -> None:
-    for cycle in range(103):
-        await run_cycle(bench, cycle, plan_of("a"))
+    await run_cycles(bench, range(103), plan_of("a"))
     await acknowledge(bench)
     bench.clock.advance(SETTLE)
     await clean(bench)
@@ -140,6 +150,25 @@ async def test_lower_keep_cycles_applies_once_the_next_cycle_ends(bench: Bench) 
     bench.clock.advance(SETTLE)
     await clean(bench)
     assert await kept(bench, range(6)) == [4, 5]
+
+
+async def test_over_a_hundred_cycles_are_removed_when_the_next_one_keeps_few(bench: Bench) -> None:
+    await run_cycles(bench, range(120), plan_of("a"), keep=200)
+    bench.clock.advance(1)
+    await run_cycle(bench, 120, plan_of("a"), keep=2)
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    await clean(bench)
+    assert await kept(bench, range(121)) == [119, 120]
+
+
+async def test_run_with_over_a_piece_of_nodes_is_removed_entirely(bench: Bench) -> None:
+    await run_cycles(bench, range(1), plan_of(" ".join(f"n{at}" for at in range(600))), keep=1)
+    await run_cycle(bench, 1, plan_of("a"), keep=1)
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    steps = await clean(bench)
+    assert (sum(step.runs for step in steps), sum(step.node_tasks for step in steps)) == (1, 600)
 
 
 async def test_log_lines_and_dead_letters_are_removed_with_their_cycle(bench: Bench) -> None:
@@ -391,6 +420,26 @@ async def test_flow_index_lasts_while_a_run_of_the_flow_is_on_record(
     await acknowledge(bench)
     bench.clock.advance(SETTLE)
     await clean(bench)
+    await expire_all(redis_server)
+    bench.clock.advance(LIMITS.retention_ms)
+    await clean(bench)
+    assert not await admin.exists(index, BASE + "to_clean")
+
+
+async def test_expired_runs_leave_the_flow_index(redis_bench: Bench, redis_server: RedisServer) -> None:
+    bench, index, admin = redis_bench, BASE + "flow_runs:flow", redis_server.connect()
+    await run_cycles(bench, range(110), plan_of("a"), keep=200)
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    await clean(bench)
+    await expire_all(redis_server)
+    # Two leave it whenever another run has ended,
+    await run_cycle(bench, 110, plan_of("a"), keep=200)
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    await clean(bench)
+    assert (await admin.zcard(index), await admin.zrange(index, 0, 0)) == (109, [b"2:0"])
+    # and all others when the flow has not run for long.
     await expire_all(redis_server)
     bench.clock.advance(LIMITS.retention_ms)
     await clean(bench)
