@@ -10,7 +10,10 @@ from tests.stores.node_task_manager.shards import LIMITS, Bench, memory_shard, p
 from tests.stores.node_task_manager.test_cleaning import acknowledge, clean
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.domain.waiting import Wait
+from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis_reader import RedisNodeTaskReader
 from tradewind.server.clock import ManualClock
@@ -108,6 +111,48 @@ async def test_stopped_rerun_leaves_kept_results_completed(bench: Bench) -> None
     assert await run_all(bench, rerun) == []
     tasks = await bench.shard.tasks([f"flow:0:1:{name}" for name in "abc"])
     assert [task and task.status.value for task in tasks] == ["completed", "skipped", "skipped"]
+
+
+async def test_nodes_without_a_good_result_run_though_they_were_to_be_kept(bench: Bench) -> None:
+    plan = plan_of("a b>c")
+    await bench.shard.save(plan)
+    before = first_run(bench, plan)
+    await bench.shard.submit([before])
+    a, b = await bench.take()
+    await bench.complete(a, out="1")
+    broke = TaskError("NODE_ERROR", "broke")
+    await bench.shard.complete([Outcome(b.task_id, b.attempt, b.nonce, OutcomeKind.FAILED, error=broke)])
+    assert await run_all(bench, rerun_of(before, 0, 1, 2, 7)) == ["b", "c"]
+
+
+async def test_delay_node_passes_on_what_a_kept_node_emitted(bench: Bench) -> None:
+    plan = plan_of("a>pause pause.output>z")
+    pause = PlanNode("pause", "delay", wait=Wait(after_ms=700, late=("output", "null"), passes=True))
+    plan = replace(plan, nodes=(plan.nodes[0], pause, plan.nodes[2]))
+    await bench.shard.save(plan)
+    before = first_run(bench, plan)
+    for run in (before, rerun_of(before, 0), rerun_of(rerun_of(before, 0), 0)):
+        assert await run_all(bench, run, a=LARGE) == ([] if run.kept else ["a"])
+        bench.clock.advance(700)
+        await bench.shard.claim()
+        assert await bench.shard.outputs([(run.run.task_id("pause"), "output")]) == [LARGE]
+        (last,) = await bench.take()
+        await bench.complete(last)
+
+
+async def test_rerun_of_a_run_that_is_being_removed_is_refused(store: RedisServer | None, clock: ManualClock) -> None:
+    limits = replace(LIMITS, clean_keys=10)
+    bench = Bench(memory_shard(clock, limits) if store is None else redis_shard(store, clock, limits), clock)
+    plan = plan_of(" ".join(f"n{at}" for at in range(20)))
+    await bench.shard.save(plan)
+    before = first_run(bench, plan, keep_cycles=1)
+    await run_all(bench, before)
+    await run_all(bench, structs.replace(before, run=RunName("flow", 1, 0), run_id="newer"))
+    await acknowledge(bench)
+    clock.advance(SETTLE)
+    for _ in range(2):
+        await bench.shard.clean("c", None)
+        assert (await bench.shard.submit([rerun_of(before, 0)])).results[0].outcome == "results_expired"
 
 
 async def test_rerun_of_missing_results_is_refused_as_expired(bench: Bench) -> None:
