@@ -6,8 +6,10 @@ import pytest
 from msgspec import structs
 
 from tests.stores.node_task_manager.shards import RUN, Bench, held, only_component, plan_of
+from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.concurrency import Concurrency
 from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, TaskError
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan
 from tradewind.node_task_manager.domain.retry import RetryPolicy
@@ -139,6 +141,42 @@ async def test_only_the_ready_successor_of_the_previous_node_may_begin_eagerly(
     (a,) = await bench.take(1)
     (_, refused) = (await complete(bench, ended(a, out="1"), eager(node_id, out="3"))).results
     assert refused.startswith(reason)
+
+
+async def test_outcome_of_another_run_or_component_begins_nothing_eagerly(bench: Bench) -> None:
+    plans = [plan_of("a>b"), plan_of("x>y")]
+    for plan in plans:
+        await bench.shard.save(plan)
+    parts = tuple((str(at), plan.digest) for at, plan in enumerate(plans))
+    runs = [RunSubmission(RunName("flow", cycle, 0), f"r{cycle}", "default", parts, 3) for cycle in range(2)]
+    await bench.shard.submit(runs)
+    given = {each.task_id: each for each in await bench.take()}
+    await complete(bench, *(ended(each, out="1") for each in given.values()))
+    for source, target in (("flow:1:0:a", "flow:0:0:b"), ("flow:0:0:x", "flow:0:0:b"), ("flow:0:0:a", "flow:0:0:y")):
+        other = structs.replace(eager("b", BEGUN), task_id=target)
+        (_, refused) = (await complete(bench, ended(given[source], out="1"), other)).results
+        assert refused == "it does not follow the node task that was reported before it"
+
+
+async def test_node_task_that_had_an_attempt_may_not_begin_eagerly(bench: Bench) -> None:
+    plan = plan_of("a>b")
+    plan = replace(plan, nodes=(plan.nodes[0], replace(plan.nodes[1], retry=RetryPolicy(2, initial_ms=10, jitter=0.0))))
+    a = await begin(bench, plan)
+    await complete(bench, ended(a, out="1"), eager("b", FAILED))
+    (_, refused) = (await complete(bench, ended(a, out="1"), eager("b", nonce="second", out="2"))).results
+    assert "the lease lapsed" in refused
+    (_, refused) = (await complete(bench, ended(a, out="1"), eager("b", BEGUN, nonce="third"))).results
+    assert refused == "the node task is pending"
+    assert ((await record(bench, "b")).attempt, await bench.shard.held_by("w1")) == (1, [])
+
+
+async def test_queued_node_task_begins_eagerly_while_another_of_its_type_becomes_ready(bench: Bench) -> None:
+    await bench.submit(plan_of("a>b c>d"))
+    a, c = await bench.take()
+    await complete(bench, ended(a, out="1"))
+    outcomes = (ended(c, out="1"), ended(a, out="1"), eager("b", BEGUN))
+    assert (await complete(bench, *outcomes)).results == ("", "", "")
+    assert [each.task_id for each in await bench.take()] == [RUN.task_id("d")]
 
 
 async def test_node_without_an_input_value_may_not_begin_eagerly(bench: Bench) -> None:
