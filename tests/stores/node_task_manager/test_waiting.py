@@ -8,7 +8,7 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.waiting import MAX_KEPT, Resumption, Signal, Wait
+from tradewind.node_task_manager.domain.waiting import MAX_KEPT, MAX_KEPT_OF_RUN, MAX_REQUESTS, Resumption, Signal, Wait
 from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 
 CHAIN = plan_of("a.out>b.in")
@@ -111,6 +111,30 @@ async def test_number_of_kept_signals_is_bounded(bench: Bench) -> None:
     await bench.submit(CHAIN)
     answers = [await signal(bench, -1) for _ in range(MAX_KEPT + 1)]
     assert answers == ["kept"] * MAX_KEPT + ["full"]
+
+
+async def test_number_of_kept_signals_of_a_run_is_bounded(bench: Bench) -> None:
+    nodes = [f"n{at}" for at in range(MAX_KEPT_OF_RUN // MAX_KEPT + 1)]
+    await bench.submit(plan_of(" ".join(nodes)))
+    answers = [
+        await signal(bench, -1, task_id=f"flow:0:0:{node}", signal=str(at)) for node in nodes for at in range(MAX_KEPT)
+    ]
+    assert answers == ["kept"] * MAX_KEPT_OF_RUN + ["full"] * MAX_KEPT
+    (given, *_) = await bench.take()
+    await suspend(bench, given, Wait("0"))
+    assert await signal(bench, -1, task_id=f"flow:0:0:{nodes[-1]}") == "kept", "one has been used"
+
+
+async def test_latest_signal_requests_are_remembered(bench: Bench) -> None:
+    given = await begun(bench, PAID)
+    for at in range(MAX_REQUESTS + 1):
+        assert await signal(bench, at + 1, request_id=f"r{at}") == "resumed"
+        (given,) = await bench.take()
+        await suspend(bench, given, PAID)
+    assert await signal(bench, given.attempt, request_id="r1") == "resumed"
+    assert (await task_of(bench)).status == "suspended", "it was done before"
+    assert await signal(bench, given.attempt, request_id="r0") == "resumed"
+    assert (await task_of(bench)).status == "pending"
 
 
 async def test_kept_signal_does_not_answer_a_form(bench: Bench) -> None:
