@@ -123,3 +123,21 @@ async def test_longest_waiting_node_task_is_skipped_whatever_its_type(bench: Ben
         await bench.take(10, "w1", "one", "two")
     tasks = await bench.shard.tasks(["holder:0:0:n", "old:0:0:n", "new:0:0:n"])
     assert [task.status for task in tasks if task] == ["running", "skipped", "pending"]
+
+
+async def test_node_tasks_that_wait_in_turn_are_skipped_in_that_turn(bench: Bench) -> None:
+    async def submit(flow: str, node_type: str, when_full: WhenFull) -> list[str]:
+        bench.clock.advance(10)
+        node = PlanNode("n", node_type, concurrency=Concurrency("acct-7", 1, when_full))
+        await bench.submit(Plan(flow, (node,), ()), flow_id=flow)
+        effects = await bench.shard.claim([Vacancy("w1", 0, 9, ("one", "two"))])
+        tasks = await bench.shard.tasks([f"{each}:0:0:n" for each in ("w1", "w2", "w3", "c0", "c1", "c2", "c3")])
+        skipped = [task.task_id for task in tasks if task and task.status == "skipped"]
+        return [each.task_id for each in effects.terminations] + skipped
+
+    for flow, node_type in (("holder", "one"), ("w1", "two"), ("w2", "one"), ("w3", "two")):
+        assert await submit(flow, node_type, WhenFull.WAIT) == []
+    ended = [await submit(f"c{at}", "one", WhenFull.CANCEL_OLDEST) for at in range(4)]
+    waiters = [f"w{at}:0:0:n" for at in (1, 2, 3)]
+    assert ended == [["holder:0:0:n"], waiters[:1], waiters[:2], waiters]
+    assert await submit("newest", "two", WhenFull.KEEP_NEWEST) == [*waiters, *(f"c{at}:0:0:n" for at in range(4))]
