@@ -170,6 +170,38 @@ async def test_other_inputs_are_shared_by_all_items(bench: Bench) -> None:
     assert second.inputs == ((0, "1"), (2, '"s"'), (3, "@"))
 
 
+async def test_over_a_piece_of_other_inputs_are_shared_by_all_items(bench: Bench) -> None:
+    of = plan(shared=True)
+    many = tuple(PlanEdge(0, "short", 1, f"short{at}") for at in range(600))
+    of = Plan("many inputs", of.nodes, of.edges + many)
+    await bench.submit(of)
+    (source,) = await bench.take()
+    outputs = (("out", "[1]"), ("short", '"s"'), ("long", f'"{"l" * 200}"'))
+    effects = await bench.shard.complete(
+        [Outcome(source.task_id, source.attempt, source.nonce, OutcomeKind.COMPLETED, outputs)]
+    )
+    while not effects.fan_outs:
+        effects = await bench.shard.claim()
+    await bench.shard.fan_out([split(effects.fan_outs[0], 1)])
+    (item,) = await bench.take()
+    assert (item.inputs, item.inputs_outside) == ((), True)
+    (task,) = await bench.shard.tasks([item.task_id], inputs=True)
+    assert task is not None
+    shared = dict.fromkeys([2, *range(4, 604)], '"s"')
+    assert dict(task.inputs) == shared | {0: "0", 3: "@"}
+
+
+async def test_items_are_given_out_until_they_are_large_together(redis_bench: Bench) -> None:
+    offer = await offered(redis_bench, plan(max_parallel=60))
+    values = (f'"{"v" * 300_000}"', *[f'"{"v" * 100_000}"'] * 59)
+    step = FanOutStep(offer.task_id, offer.nonce, StepKind.SPLIT, values, 60)
+    given = (await redis_bench.shard.fan_out([step], [Vacancy("w1", 0, 60, ("noop",))])).assignments
+    # A value that is large by itself is read outside the claim.
+    assert [each.inputs_outside for each in given] == [True] + [False] * 21
+    # From a queue, 32 are taken at once.
+    assert [len(await redis_bench.take()) for _ in range(3)] == [32, 6, 0]
+
+
 async def test_offer_that_nobody_carries_out_is_made_again(bench: Bench) -> None:
     lost = await offered(bench, plan())
     bench.clock.advance(LEASE_MS - 1)
