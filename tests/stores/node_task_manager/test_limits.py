@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.stores.node_task_manager.shards import Bench, completed, held, plan_of
+from tests.stores.node_task_manager.shards import Bench, completed, held, plan_of, task_of
 from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
@@ -105,6 +105,19 @@ async def test_node_task_that_is_given_back_twice_in_one_call_frees_one_slot(ben
     (a,) = await bench.take()
     assert (await bench.shard.give_back("w1", 0, held(a, a))).results == ("given_back",)
     assert len(await bench.take()) == 1
+
+
+async def test_node_task_that_runs_again_without_limits_holds_no_slot(bench: Bench) -> None:
+    bench.shard.configure(SystemConfig(max_running_per_user=1, version=1))
+    await bench.submit(plan_of("a"))
+    await bench.take()
+    assert (await task_of(bench)).slots == ("user:default",)
+    await bench.shard.give_back("w1", 0, None)
+    bench.shard.configure(SystemConfig(version=2))
+    (again,) = await bench.take()
+    assert (await task_of(bench)).slots == ()
+    await bench.complete(again)
+    assert await bench.shard.held(["user:default"]) == [0]
 
 
 async def test_lapsed_lease_frees_its_slots(bench: Bench) -> None:

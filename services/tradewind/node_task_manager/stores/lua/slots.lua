@@ -107,14 +107,14 @@ do
         names = (names and names .. ' ' or '') .. take_slot(record, own[i][1])
       end
     end
-    if names or record.slots then set_state(record, 'slots', names or '') end
+    if names then set_state(record, 'slots', names) end
   end
 
   -- Takes a slot of every limit that a node task runs under, including its `own`, and notes which, so that freeing them
   -- needs no config.
   function slots.take(record, entry, comp, own)
     leases = leases + 1
-    if own or limits.bounded or record.slots then take_each(record, entry, comp, own) end
+    if own or limits.bounded then take_each(record, entry, comp, own) end
   end
 
   -- Gives back the tokens that a node task took, as it did not begin after all.
