@@ -1,9 +1,11 @@
 """What happens to runs and node tasks, and who gets them: the contract of the node task store, for every store."""
 
+from dataclasses import replace
+
 from msgspec import structs
 
 from tests.servers import RedisServer
-from tests.stores.node_task_manager.shards import RUN, Bench, only_component, plan_of, redis_shard
+from tests.stores.node_task_manager.shards import LIMITS, RUN, Bench, memory_shard, only_component, plan_of, redis_shard
 from tradewind.node_task_manager.domain.component import ComponentStatus, Release, RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
@@ -233,12 +235,40 @@ async def test_node_tasks_of_types_that_workers_of_several_kinds_offer_go_to_tho
     assert given == "t10a t11c t12a t20b t21c t22b t30b t31b "
 
 
+async def test_node_task_that_becomes_ready_as_its_flow_fails_is_left_to_the_stop(
+    store: RedisServer | None, clock: ManualClock
+) -> None:
+    limits = Limits(records_per_script=3)
+    bench = Bench(memory_shard(clock, limits) if store is None else redis_shard(store, clock, limits), clock)
+    plan = plan_of("a>b x c d e f g", policy=FailurePolicy.FAIL_FAST)
+    await bench.submit(plan)
+    while (await bench.shard.claim()).todo:
+        pass
+    a, x, *_ = await bench.take()
+    done = Outcome(a.task_id, a.attempt, a.nonce, OutcomeKind.COMPLETED, (("out", "1"),))
+    effects = await bench.shard.complete([done, failed(x)], [Vacancy("w2", 0, 5, ("noop",))])
+    assert effects.assignments == ()
+    while (await bench.shard.claim()).todo:
+        pass
+    assert (await bench.statuses(plan))["b"] == "skipped"
+
+
 async def test_large_values_stay_with_their_source(bench: Bench) -> None:
-    await bench.submit(plan_of("a>b"))
+    await bench.submit(plan_of("a.short>b a.long>b"))
     (a,) = await bench.take()
-    await bench.complete(a, out='"' + "x" * 4096 + '"')
+    short = '"' + "x" * (LIMITS.signal_bytes - 2) + '"'
+    await bench.complete(a, short=short, long=f"{short} ")
     (b,) = await bench.take()
-    assert b.inputs == ((0, "@"),)
+    assert b.inputs == ((0, short), (1, "@"))
+
+
+async def test_event_brings_the_outputs_of_the_only_sink_if_they_are_small(bench: Bench) -> None:
+    for cycle, size in enumerate((LIMITS.answer_bytes, LIMITS.answer_bytes + 1)):
+        await bench.submit(plan_of("a"), cycle=cycle)
+        (a,) = await bench.take()
+        await bench.complete(a, x="1", y="1" * (size - 1))
+    small, large = [event for event in await bench.shard.read({3: "0"}, 10) if isinstance(event, ComponentEvent)]
+    assert (dict(small.outputs).keys(), large.outputs) == ({"x", "y"}, ())
 
 
 async def test_inputs_too_large_together_are_read_outside_the_claim(bench: Bench) -> None:
@@ -363,14 +393,18 @@ async def test_log_lines_from_outside_their_attempt_get_the_current_time(bench: 
 
 
 async def test_cycles_before_the_newest_five_keep_their_newest_hundred_lines(bench: Bench) -> None:
+    said: list[list[Line]] = []
     for cycle in range(7):
         await bench.submit(plan_of("a"), cycle=cycle)
         (a,) = await bench.take()
-        lines = [Line(a.task_id, a.attempt, a.nonce, "INFO", "node", str(at), 1) for at in range(150)]
-        await bench.shard.record([], lines)
+        said.append([Line(a.task_id, a.attempt, a.nonce, "INFO", "node", str(at), 1) for at in range(150)])
+        await bench.shard.record([], said[-1])
     kept = [await bench.shard.lines("flow", cycle, "", 1000) for cycle in range(7)]
     assert list(map(len, kept)) == [100, 100, 150, 150, 150, 150, 150]
     assert (kept[0][0].message, kept[0][-1].message) == ("50", "149")
+    await bench.shard.record([], [replace(line, message="late") for line in said[0]] * 2)
+    late = await bench.shard.lines("flow", 0, "", 1000)
+    assert (late[-1].message, len(late) <= 200) == ("late", True), "Redis drops a hundred at a time"
 
 
 async def test_only_the_newest_hundred_cycles_keep_logs(bench: Bench) -> None:

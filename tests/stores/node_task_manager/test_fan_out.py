@@ -285,6 +285,16 @@ async def test_failed_mapped_node_says_why_its_first_item_was_not_retried(bench:
     assert error.message.endswith("(failed): ValueError: broke, not tried again: all 2 attempts failed")
 
 
+async def test_failed_mapped_node_quotes_the_beginning_of_a_long_error(bench: Bench) -> None:
+    await begun(bench, plan(), 1)
+    (only,) = await bench.take()
+    long = TaskError("NODE_ERROR", "ä" * 400, "E")
+    await bench.shard.complete([Outcome(only.task_id, only.attempt, only.nonce, OutcomeKind.FAILED, error=long)])
+    error = (await mapped(bench)).error
+    assert error is not None
+    assert error.message.endswith("(failed): E: " + "ä" * 248), "500 bytes at most, and no piece of a character"
+
+
 async def test_mapped_node_fails_when_item_results_are_too_large_together(bench: Bench) -> None:
     await begun(bench, plan(max_parallel=1), 5)
     for _ in range(3):

@@ -121,6 +121,19 @@ async def test_user_queue_is_bounded_and_a_refused_run_leaves_no_records(bounded
     assert [each.outcome for each in submitted.results] == ["accepted", "accepted", "queue_full"]
 
 
+async def test_runs_are_refused_while_too_many_events_wait(store: RedisServer | None, clock: ManualClock) -> None:
+    limits = Limits(events_per_partition=2)
+    bench = Bench(memory_shard(clock, limits) if store is None else redis_shard(store, clock, limits), clock)
+    for cycle in range(2):
+        await bench.submit(plan_of("a"), cycle=cycle)
+        (a,) = await bench.take()
+        await bench.complete(a)
+    assert await bench.submit(plan_of("a"), cycle=2) == "events_full"
+    (first, _) = await bench.shard.read({3: "0"}, 10)
+    await bench.shard.acknowledge({3: first.event_id})
+    assert await bench.submit(plan_of("a"), cycle=2) == "accepted"
+
+
 async def test_components_that_are_stopped_or_begin_later_need_no_room_in_the_queue(bounded: Bench) -> None:
     assert await bounded.submit(plan_of("a b c"), flow_id="other") == "accepted"
     main, last = plan_of("d e"), plan_of("f")

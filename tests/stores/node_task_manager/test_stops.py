@@ -22,6 +22,15 @@ async def test_stop_mark_of_another_run_id_is_ignored(bench: Bench) -> None:
     assert len(await bench.take()) == 1
 
 
+async def test_stop_replaces_that_of_another_run_id(bench: Bench) -> None:
+    await bench.shard.stop(RUN, "other", "", "theirs", "bob", 1000)
+    await bench.shard.stop(RUN, "r0", "", "mine", "ann", 1000)
+    await bench.submit(plan_of("a"))
+    stop = (await only_component(bench)).stop
+    assert stop is not None
+    assert (stop.reason, stop.by) == ("mine", "ann")
+
+
 async def test_stop_skips_waiting_nodes_and_asks_running_ones_to_stop(bench: Bench) -> None:
     plan = plan_of("a>c b>c")
     await bench.submit(plan)
