@@ -159,3 +159,15 @@ async def test_firing_of_a_removed_trigger_is_none_of_another_one_with_its_id(be
     assert await queue.claim(epoch=SHARED) == []
     assert not (await queue.ack(claimed)).lost
     assert ((await queue.found("a")).fired, (await queue.found("a")).pending) == (0, 0)
+
+
+async def test_firings_that_wait_count_towards_the_most_that_a_trigger_has(bench: Bench) -> None:
+    queue = Bench(bench.store.of_queue("q"), bench.clock, bench.queues)
+    await queue.save("a", replace(LISTENS, max_firings=2))
+    order = [FiringOrder(PARTITION, "q", "a")]
+    outcomes = [(await bench.queues.fire(order, Event(f"e{at}", "tick")))[0] for at in range(3)]
+    assert outcomes == [Outcome.FIRED, Outcome.FIRED, Outcome.GONE]
+    (first,) = await queue.claim(1, epoch=SHARED)
+    await queue.ack(first)
+    assert await bench.queues.fire(order, Event("e3", "tick")) == [Outcome.GONE]
+    assert ((await queue.found("a")).fired, (await queue.found("a")).pending) == (1, 1)
