@@ -49,6 +49,18 @@ async def changes(server: RedisServer, at: int) -> int:
     return int((await server.on_node(server.nodes[at], "INFO", "persistence"))["rdb_changes_since_last_save"])
 
 
+async def test_lost_connection_puts_that_for_messages_in_doubt(redis_server: RedisServer) -> None:
+    settings = RegistrySettings(store_url=redis_server.url("registry"))
+    link = RedisLink(settings, DataVersion(Keys(settings.key_prefix).data_version))
+    try:
+        await link.open()
+        await until(lambda: link.subscriber._pubsub is not None, "it is connected")
+        link.client.losses()
+        assert link.subscriber._doubted
+    finally:
+        await link.close()
+
+
 async def test_unreachable_cluster_is_not_ready() -> None:
     settings = RegistrySettings(store_url=f"redis+cluster://127.0.0.1:{free_port()}")
     link = RedisLink(settings, DataVersion(Keys(settings.key_prefix).data_version), subscribes=False)

@@ -231,8 +231,9 @@ def check_often(monkeypatch: pytest.MonkeyPatch, every_s: float, poll_s: float) 
     monkeypatch.setattr("tradewind.server.redis.subscriber._POLL_S", poll_s)
 
 
-async def test_silent_store_is_given_up_and_reconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store's machine is gone, and nothing is left to close the connection."""
+@pytest.mark.parametrize("doubted", [False, True])
+async def test_silent_store_is_given_up_and_reconnected(monkeypatch: pytest.MonkeyPatch, doubted: bool) -> None:
+    """The store's machine is gone, and nothing is left to close the connection; that is checked at once in doubt."""
     connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -254,18 +255,36 @@ async def test_silent_store_is_given_up_and_reconnected(monkeypatch: pytest.Monk
                     writer.write(b"+OK\r\n")
         writer.close()
 
-    check_often(monkeypatch, every_s=0.2, poll_s=0.1)
+    if not doubted:
+        check_often(monkeypatch, every_s=0.2, poll_s=0.1)
+    monkeypatch.setattr("tradewind.server.redis.subscriber._ANSWER_S", 0.1)
     store = await asyncio.start_server(serve, "127.0.0.1", 0)
     subscriber, receiver = Subscriber(f"redis://127.0.0.1:{store.sockets[0].getsockname()[1]}"), Receiver()
     subscriber.start()
     try:
         await asyncio.wait_for(subscriber.subscribe(CHANNEL, receiver, receiver.on_gap), 10)
         assert connections == 1
+        if doubted:
+            subscriber.doubt()
         await until(lambda: receiver.gaps, "it has connected anew, and reports the gap", timeout=10)
         assert connections >= 2
     finally:
         await subscriber.stop()
         store.close()
+
+
+async def test_connection_in_doubt_is_kept_if_the_store_answers(
+    subscriber: Subscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver = Receiver()
+    await subscriber.subscribe(CHANNEL, receiver, receiver.on_gap)
+    monkeypatch.setattr("tradewind.server.redis.subscriber._ANSWER_S", 0.5)
+    kept = subscriber._pubsub
+    subscriber.doubt()
+    await until(lambda: not subscriber._doubted, "the connection has been checked")
+    await asyncio.sleep(0)
+    assert subscriber._pubsub is kept
+    assert receiver.gaps == 0
 
 
 async def test_connection_is_kept_while_the_disk_of_the_store_fails(

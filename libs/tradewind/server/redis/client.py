@@ -160,7 +160,7 @@ def connect_single(
     TLS files are checked only by its connections: a bad file is an OSError when a connection is opened.
     """
     address = StoreAddress.parse(url)
-    options = _options(address, user, password, 30.0, 2.0, tls)
+    options = _options(address, user, password, 5.0, 2.0, tls)
     options |= {"max_connections": 2, "timeout": 2.0}
     return cast(PipedRedis, PipedRedis.from_pool(_pool(address, node_index, options)))
 

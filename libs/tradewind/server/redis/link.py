@@ -38,6 +38,7 @@ class RedisLink:
         self._tasks.begin(self.clock.run())
         if self._subscribes:
             self.subscriber.start()
+            self.client.losses.listen(self.subscriber.doubt)
 
     async def close(self) -> None:
         try:

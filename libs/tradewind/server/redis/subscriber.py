@@ -18,7 +18,10 @@ from tradewind.server.side_tasks import SideTasks
 from tradewind.tls import TlsFiles
 
 _POLL_S = 20.0
+_ANSWER_S = 5.0
+"""How long the store may take to answer on a connection that is in doubt."""
 _BACKOFF_S = (0.1, 2.0)
+_SILENT = "the store does not answer on the connection for messages"
 
 _log = structlog.get_logger(__name__)
 
@@ -49,6 +52,8 @@ class Subscriber:
         self._unconfirmed: set[str] = set()
         self._sending = asyncio.Lock()
         self._was_connected = False
+        self._patience = asyncio.Timeout(None)
+        self._doubted = False
         self._backoff = Backoff(*_BACKOFF_S)
         self._losses = IncidentLog(_log, "subscriber_lost_store", "subscriber_recovered")
         self._tasks = SideTasks()
@@ -84,6 +89,26 @@ class Subscriber:
             raise
         return lambda: self._remove(channel, entry)
 
+    def doubt(self) -> None:
+        """Give the connection up unless the store answers on it soon: another connection to the store was lost.
+
+        Otherwise it takes up to a minute to notice that a server hangs, or that its machine is gone.
+        """
+        if self._pubsub is not None and not self._doubted:
+            self._doubted = True
+            self._tasks.begin(self._check(self._pubsub, self._patience))
+
+    async def _check(self, pubsub: PubSub, patience: asyncio.Timeout) -> None:
+        connection: Any = pubsub.connection
+        heard = connection.next_health_check
+        async with self._sending:
+            with suppress(RedisError, OSError, RuntimeError):
+                await connection.send_command("PING", check_health=False)
+        await asyncio.sleep(_ANSWER_S)
+        self._doubted = False
+        if self._pubsub is pubsub and connection.next_health_check == heard:
+            patience.reschedule(asyncio.get_running_loop().time())
+
     async def _send_subscribe(self, channel: str) -> None:
         async with self._sending:
             connection = self._pubsub.connection if self._pubsub is not None else None
@@ -117,16 +142,19 @@ class Subscriber:
         try:
             await pubsub.connect()  # type: ignore[no-untyped-call]
             self._unconfirmed = set(self._callbacks) if self._was_connected else set()
-            self._pubsub = pubsub
-            await self._subscribe_all(pubsub, list(self._callbacks))
-            self._was_connected = True
-            self._backoff.reset()
-            while True:
-                message = await _next_message(pubsub)
-                if message is not None:
-                    self._deliver(message)
-                else:
-                    _require_alive(pubsub)
+            async with asyncio.timeout(None) as self._patience:
+                self._pubsub = pubsub
+                await self._subscribe_all(pubsub, list(self._callbacks))
+                self._was_connected = True
+                self._backoff.reset()
+                while True:
+                    message = await _next_message(pubsub)
+                    if message is not None:
+                        self._deliver(message)
+                    else:
+                        _require_alive(pubsub)
+        except TimeoutError as error:
+            raise ConnectionError(_SILENT) from error
         finally:
             self._pubsub = None
             self._reset_confirmed()
@@ -205,7 +233,7 @@ def _require_alive(pubsub: PubSub) -> None:
     """
     connection = pubsub.connection
     if connection is not None and asyncio.get_running_loop().time() > connection.next_health_check + _POLL_S:
-        raise ConnectionError("the store does not answer on the connection for messages")
+        raise ConnectionError(_SILENT)
 
 
 def _is_pattern(channel: str) -> bool:
