@@ -212,5 +212,29 @@ async def test_end_that_another_replica_heard_of_is_noticed_by_replica_that_gave
     await workers.stop()
 
 
+class Reluctant(Shared):
+    """Two workers, of which the one that is called first refuses."""
+
+    async def called(self) -> list[CalledWorker]:
+        return [CalledWorker(name, "i1", "127.0.0.1:1", ("noop",), 1) for name in ("w1", "w2")]
+
+    async def execute(self, ready: Sequence[Ready]) -> Answer:
+        answer = await super().execute(ready)
+        return answer if len(self.ready) > 1 else Answer(refused="no room")
+
+
+async def test_refused_node_task_is_offered_as_one_that_is_passed_on(bench: Bench) -> None:
+    reluctant: Any = Reluctant()
+    workers = CalledWorkers(
+        bench.dispatchers, bench.pool, reluctant, reluctant, lambda _url: reluctant, Mock(), "replica", grace_s=600
+    )
+    await workers.refresh()
+    await bench.accepted(await bench.save("a"))
+    await until(lambda: len(reluctant.ready) == 2, "it is offered to the other one")
+    offered = [each.assignment for each in reluctant.ready]
+    assert [(each.attempt, each.passed_on) for each in offered] == [(1, False), (1, True)]
+    await workers.stop()
+
+
 def test_server_stop_allows_time_for_execute_calls_to_finish() -> None:
     assert called_workers._END_S > CONNECT_S + EXECUTE_S + 0.2

@@ -1,6 +1,7 @@
 """Spans of the node task manager: below the run's trace, linked from attempt to attempt, none when tracing is off."""
 
 import pytest
+from msgspec import structs
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -66,6 +67,17 @@ def test_attempts_on_two_replicas_are_linked_without_communication() -> None:
         assert span.parent is not None
         assert f"{span.parent.span_id:016x}" == PARENT.split("-")[2]
         assert item.assignment.traceparent == f"00-{TRACE}-{id_of(span):016x}-01"
+
+
+def test_attempt_that_is_passed_on_is_another_span_linked_to_the_first() -> None:
+    replica = Recorded()
+    offered = given(2)
+    passed_on = structs.replace(offered, assignment=structs.replace(offered.assignment, passed_on=True))
+    handed = [replica.traces.dispatched([item])[0] for item in (offered, passed_on)]
+    first, second = replica.spans()
+    assert id_of(first) != id_of(second)
+    assert [link.context.span_id for link in second.links] == [id_of(first)]
+    assert handed[1].assignment.traceparent == f"00-{TRACE}-{id_of(second):016x}-01"
 
 
 def test_complete_span_has_the_parent_that_its_worker_reported() -> None:

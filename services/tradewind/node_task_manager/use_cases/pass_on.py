@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import structlog
+from msgspec import structs
 
 from tradewind.node_task_manager.domain.called import MAX_CANDIDATES
 from tradewind.node_task_manager.ports.work import Held
@@ -70,9 +71,10 @@ class PassOnRefused:
             candidate.incoming -= 1
         worker.forget(shard, [held])
         self._pool.refresh(worker)
-        for assignment in effects.assignments:
+        passed_on = tuple(structs.replace(each, passed_on=True) for each in effects.assignments)
+        for assignment in passed_on:
             candidate.tried[assignment.nonce] = tried
-        dispatcher.apply(effects, recipient=candidate)
+        dispatcher.apply(structs.replace(effects, assignments=passed_on), recipient=candidate)
         self._pool.refresh(candidate)
         # A node task that is to stop goes to nobody: giving it back ends it.
-        return bool(effects.assignments)
+        return bool(passed_on)

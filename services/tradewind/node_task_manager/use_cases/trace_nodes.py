@@ -78,6 +78,11 @@ class TraceNodes:
     def _dispatched(self, item: Ready) -> Ready:
         given = item.assignment
         trace_id = given.traceparent.split("-")[1]
+        span_id = attempt_span_id(trace_id, given.task_id, given.attempt)
+        linked = attempt_span_id(trace_id, given.task_id, given.attempt - 1) if given.attempt > 1 else 0
+        if given.passed_on:
+            # The span with the attempt's own id says that it was offered to the first worker.
+            span_id, linked = 0, span_id
         span = self._tracing.begin(
             f"dispatch {item.node.node_type}",
             given.traceparent,
@@ -88,8 +93,8 @@ class TraceNodes:
                 "tradewind.worker_id": given.worker_id,
             },
             kind=SpanKind.PRODUCER,
-            span_id=attempt_span_id(trace_id, given.task_id, given.attempt),
-            linked_span_id=attempt_span_id(trace_id, given.task_id, given.attempt - 1) if given.attempt > 1 else 0,
+            span_id=span_id,
+            linked_span_id=linked,
         )
         span.end()
         return structs.replace(item, assignment=structs.replace(given, traceparent=traceparent_of(span)))
