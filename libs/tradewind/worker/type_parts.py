@@ -43,7 +43,7 @@ def meant_by(annotation: Any) -> Any:
 
 def type_name(annotation: Any) -> str:
     """Return a type as it is written in a signature: `list[Order]`."""
-    if isinstance(annotation, type) and not get_args(annotation):
+    if isinstance(annotation, type):
         return annotation.__qualname__.rpartition("<locals>.")[2]
     return _MODULE.sub("", str(annotation))
 

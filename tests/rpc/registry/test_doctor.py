@@ -31,11 +31,14 @@ async def test_broken_invariants_are_found_and_repaired(
     await register(registry, a_worker(api_url="worker:9000"), AVERAGE)
     assert await found(registry) == []
     verb, key, *rest = command
-    await embedded.connect().execute_command(verb, BASE + key, *rest)
+    store = embedded.connect()
+    await store.execute_command(verb, BASE + key, *rest)
     assert (check, subject, False) in await found(registry)
     assert (check, subject, True) in await found(registry, mend=True)
     await found(registry, mend=True)
     assert await found(registry) == []
+    for key in ("workers:w", "node_types:average:workers"):
+        assert await store.pttl(BASE + key) != -1, f"{key} would stay for ever"
     await embedded.close_clients()
 
 

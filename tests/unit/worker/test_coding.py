@@ -1,4 +1,4 @@
-"""Variables through a codec when something goes wrong."""
+"""Variables through a codec when something goes wrong, and what it does not encode."""
 
 import asyncio
 import logging
@@ -8,8 +8,8 @@ import pytest
 
 from tradewind.api.scheduler.v1 import memory_pb2
 from tradewind.server.hidden_values import ENCODED_KEY
-from tradewind.worker import MemoryFault
-from tradewind.worker.coding import CodedMemories
+from tradewind.worker import MemoryFault, Wait
+from tradewind.worker.coding import CodedMemories, encode_ending
 
 
 class Keyless:
@@ -30,6 +30,12 @@ class Kept:
 
     def ask(self, method: str, request: bytes) -> "Future[bytes]":
         return self.answer
+
+
+def test_wait_is_reported_as_it_is() -> None:
+    suspension = Wait("paid").encode(["output"])
+
+    assert encode_ending(Keyless(), suspension) is suspension
 
 
 def test_failed_encoding_is_returned_as_memory_fault() -> None:

@@ -215,7 +215,7 @@ async def test_output_that_contains_secret_fails_node(value: str, refused: bool)
         assert run.output == ["Bearer short"]
         return
     assert run.error is not None
-    assert run.error.code == "INVALID_OUTPUT"
+    assert (run.error.code, run.error.non_retryable) == ("INVALID_OUTPUT", True)
     assert "output" in run.error.message
     assert value not in repr(run)
 

@@ -285,7 +285,10 @@ async def test_leaving_gives_back_stopped_nodes_and_completes_others() -> None:
     assert bench.runs["t2"].output == "done"
 
 
-async def test_leaving_shortens_grace_of_nodes_already_stopping() -> None:
+@pytest.mark.parametrize(("of_stop", "of_leaving"), [(600, 0.01), (0.1, 600)])
+async def test_shorter_grace_counts_for_a_node_that_is_stopping_when_its_worker_leaves(
+    of_stop: float, of_leaving: float
+) -> None:
     gate, closed = Gate(), asyncio.Event()
 
     @node("closes")
@@ -299,9 +302,9 @@ async def test_leaving_shortens_grace_of_nodes_already_stopping() -> None:
     async with Bench([closes]) as bench:
         bench.executor.start(bench.assignment("closes"))
         await until(gate.begun.is_set, "the node runs")
-        bench.stop(grace=600)
+        bench.stop(grace=of_stop)
         await until(lambda: gate.events, "the node is stopping")
-        bench.executor.give_back_all("the worker leaves", grace=0.01)
+        bench.executor.give_back_all("the worker leaves", grace=of_leaving)
         run = await bench.end("t1")
 
     assert run.terminated
