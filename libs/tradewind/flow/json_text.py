@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
 from datetime import date, datetime, timedelta
 from pathlib import PurePath
 from typing import Any
@@ -54,11 +55,11 @@ def to_builtin(value: Any) -> Any:
     for plain in (str, int, float):
         if isinstance(value, plain):
             return plain(value)
-    if isinstance(value, tuple | frozenset):
+    if value is None or isinstance(value, tuple | frozenset | msgspec.Struct) or is_dataclass(type(value)):
         # msgspec knows these as values; it asks for them only as keys.
         raise TypeError(f"the keys of an object must be text or numbers, not a {type(value).__name__}")
     name = type(value).__qualname__
-    advice = "; give a list of it" if isinstance(value, Iterable) else ""
+    advice = f"; give a {'dict' if isinstance(value, Mapping) else 'list'} of it" if isinstance(value, Iterable) else ""
     raise TypeError(f"a value of type {name} cannot be written as JSON{_ADVICE.get(name, advice)}")
 
 

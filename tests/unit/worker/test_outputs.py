@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from tradewind.worker.errors import NodeFault
 from tradewind.worker.outputs import MAX_OUTPUT_BYTES, encode_outputs
 
 
-@dataclass
+@dataclass(frozen=True)
 class Trade:
     symbol: str
     price: Decimal
@@ -152,6 +153,13 @@ def test_emit_names_outputs_by_handle() -> None:
         ),
         ({"a": {(1, 2): 3}}, "the output is not JSON: output.a: the keys of an object must be text or numbers, not a"),
         ({(1, 2): 3}, "the output is not JSON: the keys of an object must be text or numbers, not a tuple"),
+        ({None: 3}, "the output is not JSON: the keys of an object must be text or numbers, not a NoneType"),
+        ({Trade("IBM", Decimal(1)): 3}, "the output is not JSON: the keys of an object must be text or numbers, not a"),
+        (
+            MappingProxyType({"a": 1}),
+            "the output is not JSON: a value of type mappingproxy cannot be written as JSON; give a dict of it",
+        ),
+        (Trade, "the output is not JSON: a value of type type cannot be written as JSON"),
         (Cast("complex256"), "the output is not JSON: a value of type complex256 cannot be written as JSON"),
         (
             {"term": Cast("timedelta64[M]", 1)},
