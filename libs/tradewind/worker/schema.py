@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tradewind.worker.type_parts import parts_of, type_name
 JsonSchema = dict[str, Any]
 
 _READABLE = "Any, numbers, str, list, dict, a dataclass, a TypedDict, a msgspec.Struct or a model of pydantic 2"
+_READABLE_ENUM = "an enum whose values are all text or all whole numbers"
 _ALTERNATIVES = {object: "Any", Path: "str, and make the Path in the node", complex: "list[float], its two parts"}
 
 
@@ -72,7 +74,8 @@ def _alternative(annotation: Any, error: TypeError) -> str:
         return f" ({str(error).splitlines()[0]}); use {_READABLE}"
     foreign = classes[-1]
     because = "" if foreign is annotation else f" because of {type_name(foreign)}"
-    return f"{because}; use {_ALTERNATIVES.get(foreign, _READABLE)}"
+    alternative = _READABLE_ENUM if issubclass(foreign, Enum) else _ALTERNATIVES.get(foreign, _READABLE)
+    return f"{because}; use {alternative}"
 
 
 def _is_readable(part: Any) -> bool:

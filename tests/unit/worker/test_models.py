@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -273,6 +274,10 @@ class Place(msgspec.Struct):
     path: Path
 
 
+class Rate(Enum):
+    LOW = 0.5
+
+
 class Foreign:
     """A type that JSON does not know."""
 
@@ -288,6 +293,7 @@ class Foreign:
         (dict[str, complex], "type dict[str, complex] cannot be read from JSON because of complex; use list[float]"),
         (Callable[[int], int], "type Callable[[int], int] cannot be read from JSON because of Callable; use Any, num"),
         (list[Foreign], "type list[Foreign] cannot be read from JSON because of Foreign; use Any, numbers, str, list"),
+        (list[Rate], "type list[Rate] cannot be read from JSON because of Rate; use an enum whose values are all text"),
         (
             list[int] | set[int],
             "cannot be read from JSON (Type unions may not contain more than one array-like (list, set, tuple) type "
