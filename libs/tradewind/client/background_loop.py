@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
@@ -36,13 +37,14 @@ class BackgroundLoop:
     def wait(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine and return its result; interrupting the wait, as by Ctrl-C, cancels it.
 
-        Raises RuntimeError when the loop is closed, before or during the wait, and in a process forked since it began.
+        Raises RuntimeError when the loop is closed, before or during the wait, as Python does when it exits, and in a
+        process forked since it began.
         """
         # Handed over under the lock, a coroutine reaches the loop before the loop is ended.
         with self._lock:
             if self.closed:
                 coroutine.close()
-                raise RuntimeError(CLOSED if self._closing else FORKED)
+                raise RuntimeError(CLOSED if self._closing or sys.is_finalizing() else FORKED)
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()

@@ -274,6 +274,27 @@ def test_interrupted_iteration_raises_the_interruption_once_it_has_unwound() -> 
     assert ended.stdout.split() == ["1", "unwound", "interrupted"]
 
 
+LATE = """
+import asyncio
+from tradewind.client.background_loop import BackgroundLoop
+
+class Left:
+    def __del__(self):
+        try:
+            loop.wait(sleep(0))
+        except RuntimeError as error:
+            print(error)
+
+loop, sleep, left = BackgroundLoop(), asyncio.sleep, Left()
+"""
+
+
+def test_client_that_is_used_after_the_end_of_the_program_is_closed() -> None:
+    ended = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60)
+
+    assert (ended.stdout, ended.stderr) == ("this client is closed\n", "")
+
+
 def test_garbage_collector_may_close_iteration_in_client_thread() -> None:
     """The collector may run in the client's own thread, where waiting is impossible."""
     loop = BackgroundLoop()
