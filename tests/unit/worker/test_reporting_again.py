@@ -52,7 +52,9 @@ async def test_outcome_is_repeated_when_its_node_task_is_assigned_again() -> Non
     outbox.take(2)
     for token in ("t1", "t2"):
         outbox.assigned_again(token)
-    assert not outbox.take(3).completions, "an outcome under way was repeated"
+    under_way = outbox.take(3)
+    assert not under_way.completions, "an outcome under way was repeated"
+    assert not under_way.give_back_tokens, "a node task whose outcome is under way was given back"
     outbox.acknowledge(3)
 
     for token in ("t1", "t2"):

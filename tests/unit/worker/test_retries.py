@@ -36,13 +36,16 @@ async def test_retry_later_sets_retry_after(after: float) -> None:
     assert error.traceback == ""
 
 
-async def test_retry_later_with_cause_has_traceback() -> None:
+@pytest.mark.parametrize("named", [True, False])
+async def test_retry_later_with_cause_has_traceback(named: bool) -> None:
     @node("order")
     def order() -> None:
         try:
             raise ConnectionError("no line")
         except ConnectionError as error:
-            raise RetryLater(timedelta(minutes=1)) from error
+            if named:
+                raise RetryLater(timedelta(minutes=1)) from error
+            raise RetryLater(timedelta(minutes=1))  # noqa: B904  as users write it
 
     error = (await run_node(order)).error
 
