@@ -52,6 +52,14 @@ async def test_offered_type_is_known_without_a_look_at_each_worker() -> None:
     assert (await types.offered("noop"), await types.offered("nobody")) == (True, None)
 
 
+async def test_type_that_nobody_offers_is_not_suggested_in_its_own_place() -> None:
+    """A worker may have come since the registry was asked, or send heartbeats with a type that it never declared."""
+    pool = WorkerPool()
+    pool.add(ConnectedWorker("w1", "i1", ("noop", "nope"), 1, Line(), {0: 1}))
+    types = LiveNodeTypes(pool, None)
+    assert await types.hint("noop") == '; did you mean "nope"?'
+
+
 async def test_failing_registry_is_not_called_again_at_once() -> None:
     channel: Any = Channel()
     channel.over.set()

@@ -51,7 +51,7 @@ class LiveNodeTypes:
     async def hint(self, node_type: str) -> str:
         names = {name for worker in self._pool for name in worker.node_types}
         names |= await self._offered_in_registry()
-        return NearestName(sorted(names)).hint(node_type)
+        return NearestName(sorted(names - {node_type})).hint(node_type)
 
     async def declared(self, node_type: str) -> Declaration | None:
         listed = await self._from_registry(node_type)
