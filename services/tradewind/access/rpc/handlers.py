@@ -66,7 +66,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         user_id, role = _target_user(request.user_id), _role("role", request.role)
         caller = _caller()
         if role is not None and caller.role.rank < Role.ADMIN.rank and role is not caller.role:
-            raise not_owner(caller)
+            raise not_owner(caller, Role.ADMIN)
         token, session = await self._open.token(user_id, request.label, _milliseconds(request.lifetime), role)
         return pb2.CreateTokenResponse(token=token, session=mapping.session(session))
 
@@ -193,7 +193,7 @@ def _target_user(user_id: str) -> str:
     """Return the user whose sessions are meant, the caller for "". Raises PermissionDenied when only an admin may."""
     caller = _caller()
     if user_id not in ("", caller.user_id) and caller.role.rank < Role.ADMIN.rank:
-        raise not_owner(caller)
+        raise not_owner(caller, Role.ADMIN)
     return user_id or caller.user_id
 
 
