@@ -2,8 +2,10 @@
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.node_task_manager.invariants import expire_all
@@ -12,6 +14,7 @@ from tests.stores.node_task_manager.shards import LIMITS, Bench, completed, plan
 from tests.waiting import until
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.ports.reading import Line
 from tradewind.server.clock import ManualClock
 from tradewind.server.redis.subscriber import Subscriber
@@ -168,25 +171,47 @@ async def test_work_left_by_a_purged_run_does_not_affect_its_namesake(bench: Ben
     assert (component.run_id, component.open, component.stop) == ("r1", 1200, None)
 
 
-async def test_ready_node_task_without_start_timeout_wakes_other_processes(
-    bench: Bench, redis_server: RedisServer
-) -> None:
+@pytest_asyncio.fixture
+async def wakes(redis_server: RedisServer) -> AsyncIterator[list[bytes]]:
+    """What other processes are notified of, as it comes."""
     received: list[bytes] = []
     subscriber = Subscriber(redis_server.url("node_task_manager"))
     subscriber.start()
-    try:
-        await subscriber.subscribe(f"{BASE}wake", lambda _, message: received.append(message))
-        cycles = itertools.count()
+    await subscriber.subscribe(f"{BASE}wake", lambda _, message: received.append(message))
+    yield received
+    await subscriber.stop()
 
-        async def notified() -> bool:
-            # The nodes of a cluster sometimes link anew, and messages sent meanwhile are lost, so try again.
-            await bench.submit(plan_of("a", schedule_to_start_ms=0), cycle=next(cycles))
-            await asyncio.sleep(0.05)
-            return b"noop" in received
 
-        await until(notified, "others are notified of the node type")
-    finally:
-        await subscriber.stop()
+async def test_ready_node_task_without_start_timeout_wakes_other_processes(bench: Bench, wakes: list[bytes]) -> None:
+    cycles = itertools.count()
+
+    async def notified() -> bool:
+        # The nodes of a cluster sometimes link anew, and messages sent meanwhile are lost, so try again.
+        await bench.submit(plan_of("a", schedule_to_start_ms=0), cycle=next(cycles))
+        await asyncio.sleep(0.05)
+        return b"noop" in wakes
+
+    await until(notified, "others are notified of the node type")
+
+
+@pytest.mark.parametrize(
+    "config", [SystemConfig(max_running=1), SystemConfig(max_running_per_node_type={"noop": 1})], ids=["all", "type"]
+)
+async def test_room_under_a_limit_wakes_other_processes(bench: Bench, wakes: list[bytes], config: SystemConfig) -> None:
+    bench.shard.configure(config)
+    await bench.submit(plan_of("waits"), flow_id="waits")
+    cycles = itertools.count()
+
+    async def notified() -> bool:
+        await bench.submit(plan_of("runs", priority=5), cycle=next(cycles))
+        (given,) = await bench.take()
+        await asyncio.sleep(0.05)
+        wakes.clear()
+        await bench.complete(given)
+        await asyncio.sleep(0.05)
+        return b"noop" in wakes
+
+    await until(notified, "others are notified that more of the node type may run")
 
 
 async def test_state_of_a_node_task_is_in_one_field(bench: Bench, redis_server: RedisServer) -> None:

@@ -43,7 +43,7 @@ do
   end
 
   -- Whether `limits.running` was reached before this script, and fewer run now.
-  function slots.less_run() return leases < 0 and leased and leased >= limits.running end
+  function slots.less_run() return leases < 0 and slots.running() - leases >= limits.running end
 
   local function full_at_of(name)
     if not full_at[name] then
