@@ -194,10 +194,13 @@ async def test_ready_node_task_without_start_timeout_wakes_other_processes(bench
     await until(notified, "others are notified of the node type")
 
 
+@pytest.mark.parametrize("how", ["completed", "purged"])
 @pytest.mark.parametrize(
     "config", [SystemConfig(max_running=1), SystemConfig(max_running_per_node_type={"noop": 1})], ids=["all", "type"]
 )
-async def test_room_under_a_limit_wakes_other_processes(bench: Bench, wakes: list[bytes], config: SystemConfig) -> None:
+async def test_room_under_a_limit_wakes_other_processes(
+    bench: Bench, wakes: list[bytes], config: SystemConfig, how: str
+) -> None:
     bench.shard.configure(config)
     await bench.submit(plan_of("waits"), flow_id="waits")
     cycles = itertools.count()
@@ -207,7 +210,11 @@ async def test_room_under_a_limit_wakes_other_processes(bench: Bench, wakes: lis
         (given,) = await bench.take()
         await asyncio.sleep(0.05)
         wakes.clear()
-        await bench.complete(given)
+        if how == "completed":
+            await bench.complete(given)
+        else:
+            await bench.shard.purge("flow")
+            bench.clock.advance(1)
         await asyncio.sleep(0.05)
         return b"noop" in wakes
 

@@ -140,5 +140,6 @@ if done then
   if args.epoch ~= '0' then call('SET', tombstone, stamp .. ' ' .. args.epoch, 'PX', limits.tombstone) end
 end
 queue_all()
+readmission.publish_room()
 write_all()
 return cmsgpack.pack({removed = removed, done = done, effects = effects})
