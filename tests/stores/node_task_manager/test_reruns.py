@@ -155,6 +155,24 @@ async def test_rerun_of_a_run_that_is_being_removed_is_refused(store: RedisServe
         assert (await bench.shard.submit([rerun_of(before, 0)])).results[0].outcome == "results_expired"
 
 
+async def test_rerun_stopped_while_it_takes_over_results_keeps_all_of_them(
+    store: RedisServer | None, clock: ManualClock
+) -> None:
+    limits = replace(LIMITS, records_per_script=3)
+    bench = Bench(memory_shard(clock, limits) if store is None else redis_shard(store, clock, limits), clock)
+    plan = plan_of("a b c d e f>g")
+    await bench.shard.save(plan)
+    before = first_run(bench, plan)
+    await run_all(bench, before)
+    rerun = rerun_of(before, 3, 4, 5, 0, 1, 2)
+    assert (await bench.shard.submit([rerun])).results[0].outcome == "accepted"
+    await bench.shard.stop(rerun.run, rerun.run_id, "", "enough", "ann", 1000)
+    while (await bench.shard.claim()).todo:
+        pass
+    tasks = await bench.shard.tasks([rerun.run.task_id(node) for node in "abcdefg"])
+    assert [task and task.status.value for task in tasks] == ["completed"] * 6 + ["skipped"]
+
+
 async def test_rerun_of_missing_results_is_refused_as_expired(bench: Bench) -> None:
     plan = plan_of("a>b")
     await bench.shard.save(plan)
