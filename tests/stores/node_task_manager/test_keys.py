@@ -196,7 +196,13 @@ async def test_ready_node_task_without_start_timeout_wakes_other_processes(bench
 
 @pytest.mark.parametrize("how", ["completed", "purged"])
 @pytest.mark.parametrize(
-    "config", [SystemConfig(max_running=1), SystemConfig(max_running_per_node_type={"noop": 1})], ids=["all", "type"]
+    "config",
+    [
+        SystemConfig(max_running=1),
+        SystemConfig(max_running_per_node_type={"noop": 1}),
+        SystemConfig(max_running_per_user=1),
+    ],
+    ids=["all", "type", "user"],
 )
 async def test_room_under_a_limit_wakes_other_processes(
     bench: Bench, wakes: list[bytes], config: SystemConfig, how: str

@@ -85,7 +85,6 @@ local function complete_eager(worker_id, source, refused, task_id, attempt, nonc
   if kind == 'begun' then
     leasing.begin(record, till)
   else
-    slots.free(record)
     apply_outcome(record, comp, kind, ...)
   end
   return ''

@@ -33,13 +33,13 @@ do
     if limits.bounded or slots.own_limits(entry, comp) then return 'limits are set, so it has to wait for its turn' end
   end
 
-  -- Begins a ready node task that has had no attempt; returns why not, or nil and when its lease lapses.
+  -- Begins a ready node task that has had no attempt; returns why not, or nil and when its lease lapses. It takes no
+  -- slot, as no limits are set.
   function eager.begin(worker_id, source, record, comp, nonce)
     local reason = refusal(source, record, comp)
     if reason then return reason end
     local entry = record.entry or node(comp.plan, record.index)
     leave_queue(record, entry, comp)
-    slots.take(record)
     record.status, record.attempt, record.nonce, record.worker_id = 'running', 1, nonce, worker_id
     record.noted, record.entry = true, entry
     local till
