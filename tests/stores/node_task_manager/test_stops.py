@@ -1,8 +1,11 @@
 """Stops of runs and terminations of single node tasks, for every store."""
 
-from tests.stores.node_task_manager.shards import RUN, Bench, held, only_component, plan_of
+from tests.servers import RedisServer
+from tests.stores.node_task_manager.shards import RUN, Bench, held, memory_shard, only_component, plan_of, redis_shard
 from tradewind.node_task_manager.domain.component import ComponentStatus
+from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
+from tradewind.server.clock import ManualClock
 
 
 async def test_run_submitted_after_its_stop_begins_stopped(bench: Bench) -> None:
@@ -43,6 +46,22 @@ async def test_stop_skips_waiting_nodes_and_asks_running_ones_to_stop(bench: Ben
     bench.clock.advance(10_001)
     await bench.shard.reap()
     assert await bench.statuses(plan) == {"a": "terminated", "b": "skipped", "c": "skipped"}
+
+
+async def test_queued_node_tasks_that_a_stop_has_yet_to_reach_do_not_begin(
+    store: RedisServer | None, clock: ManualClock
+) -> None:
+    limits = Limits(records_per_script=3)
+    bench = Bench(memory_shard(clock, limits) if store is None else redis_shard(store, clock, limits), clock)
+    plan = plan_of("a b c d e f g h")
+    await bench.submit(plan)
+    while (await bench.shard.claim()).todo:
+        pass
+    await bench.shard.stop(RUN, "r0", "", "enough", "ann", 1000)
+    assert await bench.take() == []
+    while (await bench.shard.claim()).todo:
+        pass
+    assert set((await bench.statuses(plan)).values()) == {"skipped"}
 
 
 async def test_terminating_a_node_task_skips_it_and_its_successors(bench: Bench) -> None:
