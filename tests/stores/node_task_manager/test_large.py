@@ -151,6 +151,22 @@ async def test_purge_removes_10000_nodes_in_steps_despite_late_completions(bench
     await check_invariants(server)
 
 
+async def test_no_step_of_a_purge_marks_more_runs_than_a_script_may(bench: Bench, server: RedisServer) -> None:
+    count = 3 * Limits().records_per_script
+    plan = Plan("waits", (NODES[0],), ())
+    await bench.shard.save(plan)
+    runs = [RunSubmission(RunName("flow", at, 0), f"r{at}", "default", (("0", plan.digest),), 3) for at in range(count)]
+    submitted = await bench.shard.submit(runs)
+    assert {each.outcome for each in submitted.results} == {"accepted"}
+    await drained(bench, submitted.effects)
+    await bench.shard.purge("flow")
+    marked = [each for each in await bench.shard.components([(run.run, "0") for run in runs]) if each is None]
+    assert len(marked) == Limits().records_per_script
+    while not (await bench.shard.purge("flow")).done:
+        pass
+    await check_invariants(server)
+
+
 async def test_a_run_of_600_components_is_created_stopped_and_expires_as_a_whole(
     bench: Bench, server: RedisServer
 ) -> None:

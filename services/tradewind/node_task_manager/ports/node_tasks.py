@@ -193,10 +193,11 @@ class NodeTaskStore(Protocol):
         ...
 
     async def purge(self, flow_id: str, schedule_epoch: int = 0) -> Purge:
-        """Remove a bounded part of a flow; its late outcomes and submissions are refused from the first call on.
+        """Remove a bounded part of a flow; its submissions are refused from the first call on.
 
-        Once all of a flow is gone, further calls for it, or for an earlier flow of its name, change nothing: a later
-        one may have begun runs. With epoch 0, whatever has the name is removed.
+        Open runs come first, a bounded number in each call; from then on, their late outcomes are refused. Once all of
+        a flow is gone, further calls for it, or for an earlier flow of its name, change nothing: a later one may have
+        begun runs. With epoch 0, whatever has the name is removed.
         """
         ...
 

@@ -1,6 +1,6 @@
--- Removes a flow in bounded steps and leaves a tombstone: from then on, runs that began before it are refused. After
--- the first step, open runs of the flow are gone for everybody else. When all of it is gone, the tombstone also tells
--- which flow of the name that was; further steps for that flow, or for an earlier one, do nothing.
+-- Removes a flow in bounded steps and leaves a tombstone: from then on, runs that began before it are refused. Before
+-- anything is removed, open runs of the flow are gone for everybody else. When all of it is gone, the tombstone also
+-- tells which flow of the name that was; further steps for that flow, or for an earlier one, do nothing.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, flow_id, epoch (of the flow's schedule, as
 -- text; "0" for any flow of the name).
 -- Returns {removed, done, effects}; for running node tasks, the effects have terminations for their workers.
@@ -16,20 +16,22 @@ call('SET', tombstone, stamp .. removed_epoch, 'PX', limits.tombstone)
 call('UNLINK', base .. 'retries:' .. flow)
 local mark, PURGED = stopping.system_mark('the flow was deleted'), cmsgpack.pack('purged', 0, 0, false, nil)
 
--- Marks the components of a run as "purged": only this script still sees them.
+-- Marks the components of a run as "purged": only this script still sees them. Returns how many there are.
 local function mark_purged(run)
-  local key = base .. 'run:' .. run
-  for _, id in ipairs(component_ids(run)) do
+  local key, ids = base .. 'run:' .. run, component_ids(run)
+  for _, id in ipairs(ids) do
     local v = call('HMGET', key, id .. '/facts', id .. '/state')
     if v[1] and packing.state_of(v[2]) == 'running' then stored_plans.close(packing.facts_of(v[1]).plan, 1) end
     if v[1] then call('HSET', key, id .. '/state', PURGED) end
   end
+  return #ids
 end
 
--- Open runs come first.
-for _, name in ipairs(call('ZRANGEBYSCORE', index, flow_runs.OPEN, 'inf')) do
+-- Open runs come first, as many as the budget allows.
+for _, name in ipairs(call('ZRANGEBYSCORE', index, flow_runs.OPEN, 'inf', 'LIMIT', 0, budget)) do
+  if budget <= 0 then break end
   local cycle, number = string.match(name, '^(%d+):(%d+)$')
-  for at = number, 0, -1 do mark_purged(flow .. ':' .. cycle .. ':' .. at) end
+  for at = number, 0, -1 do budget = budget - mark_purged(flow .. ':' .. cycle .. ':' .. at) end
   call('ZADD', index, '-inf', name)
 end
 -- So do those that are being removed already.
