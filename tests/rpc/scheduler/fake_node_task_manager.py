@@ -61,6 +61,8 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         self.refusals: list[component_pb2.SubmitResult] = []
         """The answers to the next runs, which are refused."""
         self.nodes: dict[RunKey, list[node_task_pb2.NodeTask]] = {}
+        self.outputs_sent = 0
+        """Of how many node tasks outputs were sent."""
         self.logs: dict[tuple[str, int], list[node_task_pb2.NodeLog]] = {}
         self.caches = ["screening", "analysis"]
         self.config = config_pb2.SystemConfig()
@@ -281,15 +283,14 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
     ) -> ntm_pb2.GetNodeOutputsResponse:
         await self._check(context)
         known = {task.node_task_id: task for tasks in self.nodes.values() for task in tasks}
-        return ntm_pb2.GetNodeOutputsResponse(
-            node_tasks=[
-                ntm_pb2.NodeTaskOutputs(
-                    node_task_id=each.node_task_id,
-                    outputs=known[each.node_task_id].outputs if each.node_task_id in known else (),
-                )
-                for each in request.node_tasks
-            ]
-        )
+        page: Page[ntm_pb2.NodeTaskOutputs] = Page(len(request.node_tasks), 2 * 1024 * 1024)
+        for each in request.node_tasks:
+            outputs = known[each.node_task_id].outputs if each.node_task_id in known else ()
+            found = ntm_pb2.NodeTaskOutputs(node_task_id=each.node_task_id, outputs=outputs)
+            if not page.add(found, found.ByteSize()):
+                break
+        self.outputs_sent += len(page.items)
+        return ntm_pb2.GetNodeOutputsResponse(node_tasks=page.items)
 
     async def ListNodeLogs(
         self, request: ntm_pb2.ListNodeLogsRequest, context: Context

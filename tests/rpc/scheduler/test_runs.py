@@ -15,6 +15,7 @@ from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.rpc import run_results
+from tradewind.scheduler.use_cases.sink_outputs import LARGEST_OUTPUTS
 
 
 async def test_run_flow_answers_once_its_cycle_has_ended(scheduler: Client, peers: Peers) -> None:
@@ -131,12 +132,31 @@ async def test_outputs_too_large_for_an_answer_are_omitted(scheduler: Client, pe
     assert [(len(each.outputs), each.outputs_omitted) for each in bulk.results] == [(1, False), (0, True), (0, True)]
 
 
+async def test_no_more_outputs_are_read_than_an_answer_may_hold(scheduler: Client, peers: Peers) -> None:
+    names = [f"n{at}" for at in range(20)]
+    await scheduler.register("f", *names)
+    await scheduler.register("small")
+    megabyte = node_task_pb2.Output(handle="out", value_json=json.dumps("x" * 1_000_000))
+    small = node_task_pb2.Output(handle="out", value_json="42")
+    for flow_id, tasks, output in (("f", names, megabyte), ("small", ["a"], small)):
+        peers.node_tasks.nodes[flow_id, 0, 0] = [
+            node_task_pb2.NodeTask(node_task_id=f"{flow_id}:0:0:{name}", node_id=name, outputs=[output])
+            for name in tasks
+        ]
+    requests = [pb2.GetCycleRequest(flow_id=flow_id, include_outputs=True) for flow_id in ("f", "small")]
+    for request in requests:
+        await scheduler.run(request.flow_id)
+    answers = await asyncio.gather(*map(scheduler.stub.GetCycle, requests))
+    assert [(len(each.outputs), each.outputs_omitted) for each in answers] == [(0, True), (1, False)]
+    assert peers.node_tasks.outputs_sent <= 5
+
+
 @pytest.mark.parametrize(
     ("node_id", "handle", "value"),
     [("last", "out", "{}"), ("n" * 128, "h" * 128, json.dumps("\u00e4" * 200_000, ensure_ascii=False))],
 )
 def test_counted_size_of_outputs_is_close_to_their_encoded_size(node_id: str, handle: str, value: str) -> None:
-    room = 10 * run_results.LARGEST_OUTPUTS
+    room = 10 * LARGEST_OUTPUTS
     response = pb2.RunFlowsResponse()
     message = response.results.add()
     left = run_results.add_outputs(message, [(node_id, [(handle, value), (handle, value)])], room)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.rpc.cycle_mapping import fill_cycle, leave_out_large_fields
-from tradewind.scheduler.rpc.run_results import LARGEST_OUTPUTS, add_outputs, refusal
+from tradewind.scheduler.rpc.run_results import add_outputs, refusal
 from tradewind.scheduler.use_cases.definitions import PlannedRun
 from tradewind.scheduler.use_cases.run_cycles import RunResult
-from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
+from tradewind.scheduler.use_cases.sink_outputs import LARGEST_OUTPUTS, SinkOutputs
 from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
 
 _ANSWER, _CYCLES, _WARNINGS = 4 * 1024 * 1024, 3 * 1024 * 1024, 256 * 1024

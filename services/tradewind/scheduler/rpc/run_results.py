@@ -13,12 +13,10 @@ from tradewind.scheduler.use_cases.faults import (
     request_id_reused,
 )
 from tradewind.scheduler.use_cases.run_cycles import RunResult
-from tradewind.scheduler.use_cases.sink_outputs import Outputs
+from tradewind.scheduler.use_cases.sink_outputs import LARGEST_OUTPUTS, Outputs
 from tradewind.server.faults import Aborted, Fault
 from tradewind.server.sizes import size_of
 
-LARGEST_OUTPUTS = 2 * 1024 * 1024
-"""In bytes."""
 WithOutputs: TypeAlias = pb2.RunFlowResponse | pb2.RunFlowResult | pb2.RerunCycleResponse | pb2.GetCycleResponse
 
 _NODE_FRAME, _VALUE_FRAME = 16, 24

@@ -16,6 +16,7 @@ from tradewind.scheduler.ports.sub_flows import SubFlowNodes
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedRun
 from tradewind.scheduler.use_cases.failed_nodes import failed_nodes, failure_text
 from tradewind.scheduler.use_cases.sink_outputs import Outputs, SinkOutputs
+from tradewind.server.sizes import size_of
 
 _AT_ONCE = 100
 _READ_AT_ONCE = 20
@@ -88,12 +89,11 @@ class ReturnEnds:
             planned = await self._definitions.of_run(state)
             sinks = await self._outputs([PlannedRun(state, planned)]) if planned is not None else [[]]
             output = _as_object(sinks[0])
-        size = len(output.encode())
-        if size > MAX_OUTPUT_BYTES:
+        if size_of(output) > MAX_OUTPUT_BYTES:
             name = state.name
             error_text = (
-                f'cycle {name.cycle} of flow "{name.flow_id}" completed, but emitted {size} bytes; at most 1 MiB is '
-                "allowed: make its last nodes emit less, or a reference to the data"
+                f'cycle {name.cycle} of flow "{name.flow_id}" completed, but emitted more than 1 MiB: make its last '
+                "nodes emit less, or a reference to the data"
             )
             return SubFlowReport(parent, facts.user_id, name, error_code=TOO_LARGE, error=error_text, final=True)
         return SubFlowReport(parent, facts.user_id, state.name, output_json=output)
