@@ -86,6 +86,7 @@ async def test_no_call_for_a_large_flow_keeps_the_loop_for_long(scheduler: Clien
         "run again": lambda: scheduler.run("f"),
         "run where it is unknown": lambda: other.RunFlow(pb2.RunFlowRequest(flow_id="f")),
         "read outputs": lambda: stub.GetCycle(pb2.GetCycleRequest(flow_id="sinks", include_outputs=True)),
+        "rerun": lambda: stub.RerunCycle(pb2.RerunCycleRequest(flow_id="sinks")),
         "read": lambda: stub.GetFlow(pb2.GetFlowRequest(flow_id="f")),
         "list": lambda: stub.ListFlows(pb2.ListFlowsRequest()),
     }

@@ -1,7 +1,7 @@
 """Runs a cycle again, keeping the good results."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTaskStatus
@@ -31,10 +31,13 @@ from tradewind.scheduler.use_cases.faults import (
 from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.large_work import in_thread_if
 from tradewind.server.nearest_name import NearestName
 from tradewind.server.quoting import quoted
 
 MAX_RUNS = 1000
+_MANY = 500
+"""To divide more nodes takes over 2 ms."""
 _STATUS = {
     NodeTaskStatus.NODE_TASK_STATUS_COMPLETED: NodeStatus.COMPLETED,
     NodeTaskStatus.NODE_TASK_STATUS_FAILED: NodeStatus.FAILED,
@@ -109,7 +112,8 @@ class RerunCycle:
         if planned is None:
             raise revision_expired(before)
         _require_nodes(planned, before.facts.revision, options.from_nodes)
-        rerun, again = await self._divide(before, planned, options)
+        results = await self._results(before)
+        rerun, again = await in_thread_if(len(results) > _MANY, _divided, before, planned, options, results)
         inputs_json = _merged_inputs(before.facts.inputs_json, options.inputs_json, planned, again)
         answer = await self._begin.rerun(
             before, planned.shape, rerun, inputs_json, options.request, options.traceparent
@@ -159,42 +163,6 @@ class RerunCycle:
         planned = await self._definitions.of_run(state)
         return RerunResult(state, planned)
 
-    async def _divide(
-        self, before: ChainState, planned: PlannedFlow, options: RerunOptions
-    ) -> tuple[Rerun, frozenset[str]]:
-        """Return what the rerun keeps, and the nodes that run again."""
-        results = await self._results(before)
-        begin_at = frozenset(options.from_nodes)
-        kept: list[tuple[str, tuple[int, ...]]] = []
-        again: set[str] = set()
-        expired: list[str] = []
-        handlers = frozenset(planned.shape.handlers.all if planned.shape.handlers else ())
-        for component_id, digest in planned.components:
-            plan = planned.plans[digest]
-            if component_id in handlers:
-                # These run in every run; one that has failed, or whose node is named, is a reason for a rerun.
-                end = before.components.get(component_id)
-                node_ids = {node.node_id for node in plan.nodes}
-                if end is None or end.failed + end.terminated > 0 or node_ids & begin_at:
-                    again |= node_ids
-                continue
-            divided = divide(plan, results, begin_at)
-            if divided.kept:
-                kept.append((component_id, divided.kept))
-            again.update(plan.nodes[place].node_id for place in divided.again)
-            unknown = [plan.nodes[place].node_id for place in divided.expired]
-            # If the component never ended, results that are missing have not expired: there never were any.
-            if component_id in before.components:
-                expired += unknown
-            else:
-                again.update(unknown)
-        if expired:
-            raise results_expired(before.name, expired)
-        if not again:
-            raise nothing_to_rerun(before.name)
-        rerun = Rerun(before.name.run, before.facts.run_id, tuple(kept), options.from_nodes, options.by, options.reason)
-        return rerun, frozenset(again)
-
     async def _results(self, before: ChainState) -> dict[str, NodeResult]:
         results: dict[str, NodeResult] = {}
         token = ""
@@ -207,6 +175,42 @@ class RerunCycle:
             token = page.next_page_token
             if not token:
                 return results
+
+
+def _divided(
+    before: ChainState, planned: PlannedFlow, options: RerunOptions, results: Mapping[str, NodeResult]
+) -> tuple[Rerun, frozenset[str]]:
+    """Return what the rerun keeps, and the nodes that run again. Raises FailedPrecondition."""
+    begin_at = frozenset(options.from_nodes)
+    kept: list[tuple[str, tuple[int, ...]]] = []
+    again: set[str] = set()
+    expired: list[str] = []
+    handlers = frozenset(planned.shape.handlers.all if planned.shape.handlers else ())
+    for component_id, digest in planned.components:
+        plan = planned.plans[digest]
+        if component_id in handlers:
+            # These run in every run; one that has failed, or whose node is named, is a reason for a rerun.
+            end = before.components.get(component_id)
+            node_ids = {node.node_id for node in plan.nodes}
+            if end is None or end.failed + end.terminated > 0 or node_ids & begin_at:
+                again |= node_ids
+            continue
+        divided = divide(plan, results, begin_at)
+        if divided.kept:
+            kept.append((component_id, divided.kept))
+        again.update(plan.nodes[place].node_id for place in divided.again)
+        unknown = [plan.nodes[place].node_id for place in divided.expired]
+        # If the component never ended, results that are missing have not expired: there never were any.
+        if component_id in before.components:
+            expired += unknown
+        else:
+            again.update(unknown)
+    if expired:
+        raise results_expired(before.name, expired)
+    if not again:
+        raise nothing_to_rerun(before.name)
+    rerun = Rerun(before.name.run, before.facts.run_id, tuple(kept), options.from_nodes, options.by, options.reason)
+    return rerun, frozenset(again)
 
 
 def _require_nodes(planned: PlannedFlow, revision: int, node_ids: Sequence[str]) -> None:
