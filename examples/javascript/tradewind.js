@@ -93,6 +93,7 @@ export class Worker {
     if (this.#leaving) return;
     this.#leaving = true;
     this.#send({draining: true});
+    const told = this.#running().length ? this.#beat().catch(() => {}) : undefined;
     await this.#until(() => this.#running().length === 0, this.#graceMs);
     const given = this.#running();
     for (const token of given) {
@@ -102,6 +103,7 @@ export class Worker {
     this.#sendNotes();
     if (given.length) this.#send({giveBackTokens: given});
     await this.#until(() => [...this.#tasks.values()].every((task) => task.acknowledgedAt), LEAVING_MS);
+    await told; // a heartbeat after the end would list the worker again
     this.#left = true;
     if (this.#stream?.welcomed) this.#stream.end();
     else this.#stream?.cancel();
@@ -127,7 +129,7 @@ export class Worker {
   }
 
   async #beat() {
-    const answer = await this.#call("heartbeat", {worker: {...this.#self, running: this.#running().length}});
+    const answer = await this.#call("heartbeat", {worker: {...this.#self, running: this.#running().length}, draining: this.#leaving});
     if (answer.registerAgain) await this.#register();
     if (answer.drain) await this.leave();
   }

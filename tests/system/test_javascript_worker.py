@@ -257,11 +257,15 @@ async def test_terminated_worker_finishes_its_node_task_and_leaves(
     stack: Standalone, client: Client, workers: Workers
 ) -> None:
     worker = workers.start("one", stack.address)
-    run = await run_one(client, "linger", {"ms": 500})
+    run = await run_one(client, "linger", {"ms": 1500})
     await until(lambda: workers.begun_attempts, "the node has begun")
 
     worker.send_signal(signal.SIGTERM)
 
+    async def drains() -> bool:
+        return [each.status async for each in client.list_workers()] == ["draining"]
+
+    await until(drains, "nobody counts on it any more")
     assert await wait_for_exit(worker) == 0
     assert (await task_of(client, run)).outputs == {"attempt": 1}
     assert [each async for each in client.list_workers()] == []

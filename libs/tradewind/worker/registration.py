@@ -1,6 +1,7 @@
 """Registers a worker with the registry and keeps reporting that it is alive."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -49,6 +50,8 @@ class Registration:
         self._drain = drain
         self._outage = _Outage()
         self._interval = _DEFAULT_INTERVAL
+        self._draining = False
+        self._due = asyncio.Event()
         self.registered = asyncio.Event()
         """Set once the first registration has gone through."""
 
@@ -57,10 +60,18 @@ class Registration:
         await self._register()
         backoff = Backoff()
         while True:
-            await asyncio.sleep(self._interval)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await self._due.wait()
+            self._due.clear()
             while not await self._beat():
                 await backoff.pause()
             backoff.reset()
+
+    def report_draining(self) -> None:
+        """Say with a heartbeat at once, and with all that follow, that the worker takes no new work."""
+        self._draining = True
+        self._due.set()
 
     async def leave(self) -> None:
         """Remove this incarnation of the worker from the registry, if that can be reached within two seconds."""
@@ -96,7 +107,9 @@ class Registration:
             return
 
     async def _beat(self) -> bool:
-        request = registry_service_pb2.HeartbeatRequest(worker=self._identity.record(self._running()))
+        request = registry_service_pb2.HeartbeatRequest(
+            worker=self._identity.record(self._running()), draining=self._draining
+        )
         try:
             response = await self._stub.Heartbeat(request, timeout=CALL_TIMEOUT)
         except grpc.aio.AioRpcError as error:

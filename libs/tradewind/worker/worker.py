@@ -350,7 +350,7 @@ class Worker:
         )
         registering = asyncio.create_task(registration.run())
         working = asyncio.create_task(self._work(link, registration))
-        leaving = asyncio.create_task(self._leave(link, executor))
+        leaving = asyncio.create_task(self._leave(link, executor, registration))
         tasks = (registering, working, leaving)
         try:
             # A refusal ends the worker also while it is leaving: what it runs may already run elsewhere.
@@ -385,11 +385,13 @@ class Worker:
         await link.connected.wait()
         self._ready.set()
 
-    async def _leave(self, link: Link, executor: Executor) -> None:
+    async def _leave(self, link: Link, executor: Executor, registration: Registration) -> None:
         """When asked to, take no more node tasks, let nodes finish, give back the rest, and end the link once all is
         acknowledged."""
         await self._leaving.wait()
         link.drain()
+        if self.running:
+            registration.report_draining()
         idle = asyncio.create_task(executor.wait_idle())
         stopping = asyncio.create_task(self._stopping.wait())
         try:

@@ -40,8 +40,8 @@ class WorkerStore(Protocol):
         """
         ...
 
-    async def heartbeat(self, worker: Worker) -> HeartbeatAnswer | Refusal:
-        """Note that a worker is alive, and what it now reports about itself.
+    async def heartbeat(self, worker: Worker, *, draining: bool = False) -> HeartbeatAnswer | Refusal:
+        """Note that a worker is alive, and what it now reports about itself; with `draining`, mark it as by `drain`.
 
         A worker that has no record, or that is offline and on record as another incarnation, gets a new record. A
         replaced incarnation changes nothing and is asked to drain. An incarnation that was never seen changes nothing

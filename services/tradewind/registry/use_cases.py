@@ -37,11 +37,14 @@ async def register_worker(
     return record, warnings
 
 
-async def heartbeat(workers: WorkerStore, worker: Worker, limits: Limits) -> HeartbeatAnswer:
-    """Note that a worker is alive. Raises InvalidInput with every fault, Exhausted when the registry is full."""
+async def heartbeat(workers: WorkerStore, worker: Worker, limits: Limits, *, draining: bool = False) -> HeartbeatAnswer:
+    """Note that a worker is alive, and whether it has begun to leave.
+
+    Raises InvalidInput with every fault, Exhausted when the registry is full.
+    """
     if violations := worker_violations(worker, limits):
         raise InvalidInput(violations)
-    answer = await workers.heartbeat(worker)
+    answer = await workers.heartbeat(worker, draining=draining)
     if isinstance(answer, Refusal):
         _refuse(answer, worker, limits)
     return answer

@@ -34,6 +34,7 @@ async def test_stopping_worker_finishes_or_gives_back_nodes_and_deregisters(engi
     await waiting.until_begun("t1")
     serves.stop()
     await until(lambda: any(request.draining for request in session.requests), "the worker says that it leaves")
+    await until(lambda: any(beat.draining for beat in engine.beats), "it tells the registry, too")
     session.assign("waits", "t3")
     await until(lambda: session.given_back == ["t3"], "what comes too late is given back at once")
     finishing.set()

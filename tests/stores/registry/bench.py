@@ -36,9 +36,9 @@ class Bench:
         assert isinstance(record, WorkerRecord), record
         return record
 
-    async def beat(self, worker: Worker) -> HeartbeatAnswer:
+    async def beat(self, worker: Worker, *, draining: bool = False) -> HeartbeatAnswer:
         """Send a heartbeat and expect success."""
-        answer = await self.workers.heartbeat(worker)
+        answer = await self.workers.heartbeat(worker, draining=draining)
         assert isinstance(answer, HeartbeatAnswer), answer
         return answer
 

@@ -66,9 +66,9 @@ class Twins(TwinStores[Bench]):
         declared = [a_type(name, description) for name in worker.node_types]
         self.both(lambda bench: bench.workers.register(worker, declared))
 
-    @rule(worker=workers)
-    def heartbeat(self, worker: Worker) -> None:
-        self.both(lambda bench: bench.workers.heartbeat(worker))
+    @rule(worker=workers, draining=st.booleans())
+    def heartbeat(self, worker: Worker, draining: bool) -> None:
+        self.both(lambda bench: bench.workers.heartbeat(worker, draining=draining))
 
     @rule(worker_id=ids)
     def drain(self, worker_id: str) -> None:

@@ -180,6 +180,18 @@ async def test_draining_is_kept_across_heartbeats_and_registrations(bench: Bench
     assert await bench.workers.drain("v") is None
 
 
+async def test_worker_may_say_itself_that_it_drains(bench: Bench) -> None:
+    worker = a_worker("w", "average")
+    await bench.register(worker)
+    assert await bench.beat(worker, draining=True) == HeartbeatAnswer(drain=True)
+    assert (await bench.found("w")).status is WorkerStatus.DRAINING
+    assert await bench.available("average") == []
+    newer = replace(worker, incarnation="w-2")
+    assert (await bench.register(newer)).status is WorkerStatus.ACTIVE
+    assert await bench.beat(worker, draining=True) == HeartbeatAnswer(drain=True)
+    assert await bench.available("average") == ["w"]
+
+
 async def test_deregistering_removes_a_worker_at_once(bench: Bench) -> None:
     await bench.register(a_worker("w", "average"))
     assert await bench.workers.deregister("w", "w-1")

@@ -41,7 +41,8 @@ class RegistryHandlers(pb2_grpc.RegistryServiceServicer):
         )
 
     async def Heartbeat(self, request: pb2.HeartbeatRequest, context: Context) -> pb2.HeartbeatResponse:
-        answer = await use_cases.heartbeat(self._workers, mapping.worker(request.worker), self._limits)
+        worker = mapping.worker(request.worker)
+        answer = await use_cases.heartbeat(self._workers, worker, self._limits, draining=request.draining)
         return pb2.HeartbeatResponse(register_again=answer.register_again, drain=answer.drain)
 
     async def DrainWorker(self, request: pb2.DrainWorkerRequest, context: Context) -> pb2.DrainWorkerResponse:

@@ -109,7 +109,7 @@ class MemoryWorkers:
             registry.declared[node_type.name] = _Declaration(node_type, now, registry.lifetimes.lapse(now))
         return registry.record(self._enter(worker, entry))
 
-    async def heartbeat(self, worker: Worker) -> HeartbeatAnswer | Refusal:
+    async def heartbeat(self, worker: Worker, *, draining: bool = False) -> HeartbeatAnswer | Refusal:
         registry = self.registry
         entry = registry.entry(worker.worker_id)
         if entry and entry.worker.incarnation != worker.incarnation:
@@ -120,6 +120,8 @@ class MemoryWorkers:
         if entry is None and len(registry.entries()) >= registry.limits.workers:
             return Refusal.TOO_MANY_WORKERS
         entered = self._enter(worker, entry)
+        if draining:
+            registry.entries_by_id[worker.worker_id] = entered = replace(entered, draining=True)
         undeclared = any(registry.declaration(name) is None for name in worker.node_types)
         return HeartbeatAnswer(register_again=undeclared, drain=entered.draining)
 

@@ -70,9 +70,11 @@ class RedisWorkers:
         )
         return Refusal(refusal) if refusal else worker_record(row, self._lifetimes, now)
 
-    async def heartbeat(self, worker: Worker) -> HeartbeatAnswer | Refusal:
+    async def heartbeat(self, worker: Worker, *, draining: bool = False) -> HeartbeatAnswer | Refusal:
         keys = [self._keys.worker(worker.worker_id)]
-        register_again, drain, refusal = await self._registry.run(_HEARTBEAT, keys, **self._entry_args(worker))
+        register_again, drain, refusal = await self._registry.run(
+            _HEARTBEAT, keys, draining=draining, **self._entry_args(worker)
+        )
         return Refusal(refusal) if refusal else HeartbeatAnswer(register_again, drain)
 
     def _entry_args(self, worker: Worker) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ from tradewind.api.registry.v1 import node_type_pb2 as tradewind_dot_api_dot_reg
 from tradewind.api.registry.v1 import worker_pb2 as tradewind_dot_api_dot_registry_dot_v1_dot_worker__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n0tradewind/api/registry/v1/registry_service.proto\x12\x19tradewind.api.registry.v1\x1a\x1egoogle/protobuf/duration.proto\x1a&tradewind/api/registry/v1/doctor.proto\x1a)tradewind/api/registry/v1/node_type.proto\x1a&tradewind/api/registry/v1/worker.proto\"\x83\x01\n\x15RegisterWorkerRequest\x12\x31\n\x06worker\x18\x01 \x01(\x0b\x32!.tradewind.api.registry.v1.Worker\x12\x37\n\nnode_types\x18\x02 \x03(\x0b\x32#.tradewind.api.registry.v1.NodeType\"\xc5\x01\n\x16RegisterWorkerResponse\x12\x31\n\x06worker\x18\x01 \x01(\x0b\x32!.tradewind.api.registry.v1.Worker\x12\x35\n\x12heartbeat_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0ctime_to_live\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08warnings\x18\x04 \x03(\t\"E\n\x10HeartbeatRequest\x12\x31\n\x06worker\x18\x01 \x01(\x0b\x32!.tradewind.api.registry.v1.Worker\":\n\x11HeartbeatResponse\x12\x16\n\x0eregister_again\x18\x01 \x01(\x08\x12\r\n\x05\x64rain\x18\x02 \x01(\x08\"\'\n\x12\x44rainWorkerRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\"H\n\x13\x44rainWorkerResponse\x12\x31\n\x06worker\x18\x01 \x01(\x0b\x32!.tradewind.api.registry.v1.Worker\"A\n\x17\x44\x65registerWorkerRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\"<\n\x18\x44\x65registerWorkerResponse\x12\x14\n\x07removed\x18\x01 \x01(\x08H\x00\x88\x01\x01\x42\n\n\x08_removed\"%\n\x10GetWorkerRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\"F\n\x11GetWorkerResponse\x12\x31\n\x06worker\x18\x01 \x01(\x0b\x32!.tradewind.api.registry.v1.Worker\"i\n\x12ListWorkersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x17\n\x0finclude_offline\x18\x03 \x01(\x08\x12\x13\n\x0bonly_called\x18\x04 \x01(\x08\"b\n\x13ListWorkersResponse\x12\x32\n\x07workers\x18\x01 \x03(\x0b\x32!.tradewind.api.registry.v1.Worker\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\">\n\x1aGetAvailableWorkersRequest\x12\x11\n\tnode_type\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\"Q\n\x1bGetAvailableWorkersResponse\x12\x32\n\x07workers\x18\x01 \x03(\x0b\x32!.tradewind.api.registry.v1.Worker\"L\n\x14ListNodeTypesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\r\n\x05types\x18\x03 \x03(\t\"i\n\x15ListNodeTypesResponse\x12\x37\n\nnode_types\x18\x01 \x03(\x0b\x32#.tradewind.api.registry.v1.NodeType\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x12GetNodeTypeRequest\x12\x0c\n\x04type\x18\x01 \x01(\t\"M\n\x13GetNodeTypeResponse\x12\x36\n\tnode_type\x18\x01 \x01(\x0b\x32#.tradewind.api.registry.v1.NodeType2\x84\t\n\x0fRegistryService\x12u\n\x0eRegisterWorker\x12\x30.tradewind.api.registry.v1.RegisterWorkerRequest\x1a\x31.tradewind.api.registry.v1.RegisterWorkerResponse\x12\x66\n\tHeartbeat\x12+.tradewind.api.registry.v1.HeartbeatRequest\x1a,.tradewind.api.registry.v1.HeartbeatResponse\x12l\n\x0b\x44rainWorker\x12-.tradewind.api.registry.v1.DrainWorkerRequest\x1a..tradewind.api.registry.v1.DrainWorkerResponse\x12{\n\x10\x44\x65registerWorker\x12\x32.tradewind.api.registry.v1.DeregisterWorkerRequest\x1a\x33.tradewind.api.registry.v1.DeregisterWorkerResponse\x12\x66\n\tGetWorker\x12+.tradewind.api.registry.v1.GetWorkerRequest\x1a,.tradewind.api.registry.v1.GetWorkerResponse\x12l\n\x0bListWorkers\x12-.tradewind.api.registry.v1.ListWorkersRequest\x1a..tradewind.api.registry.v1.ListWorkersResponse\x12\x84\x01\n\x13GetAvailableWorkers\x12\x35.tradewind.api.registry.v1.GetAvailableWorkersRequest\x1a\x36.tradewind.api.registry.v1.GetAvailableWorkersResponse\x12r\n\rListNodeTypes\x12/.tradewind.api.registry.v1.ListNodeTypesRequest\x1a\x30.tradewind.api.registry.v1.ListNodeTypesResponse\x12l\n\x0bGetNodeType\x12-.tradewind.api.registry.v1.GetNodeTypeRequest\x1a..tradewind.api.registry.v1.GetNodeTypeResponse\x12h\n\tRunDoctor\x12+.tradewind.api.registry.v1.RunDoctorRequest\x1a,.tradewind.api.registry.v1.RunDoctorResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n0tradewind/api/registry/v1/registry_service.proto\x12\x19tradewind.api.registry.v1\x1a\x1egoogle/protobuf/duration.proto\x1a&tradewind/api/registry/v1/doctor.proto\x1a)tradewind/api/registry/v1/node_type.proto\x1a&tradewind/api/registry/v1/worker.proto\"\x83\x01\n\x15RegisterWorkerRequest\x12\x31\n\x06worker\x18\x01 \x01(\x0b\x32!.tradewind.api.registry.v1.Worker\x12\x37\n\nnode_types\x18\x02 \x03(\x0b\x32#.tradewind.api.registry.v1.NodeType\"\xc5\x01\n\x16RegisterWorkerResponse\x12\x31\n\x06worker\x18\x01 \x01(\x0b\x32!.tradewind.api.registry.v1.Worker\x12\x35\n\x12heartbeat_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0ctime_to_live\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08warnings\x18\x04 \x03(\t\"W\n\x10HeartbeatRequest\x12\x31\n\x06worker\x18\x01 \x01(\x0b\x32!.tradewind.api.registry.v1.Worker\x12\x10\n\x08\x64raining\x18\x02 \x01(\x08\":\n\x11HeartbeatResponse\x12\x16\n\x0eregister_again\x18\x01 \x01(\x08\x12\r\n\x05\x64rain\x18\x02 \x01(\x08\"\'\n\x12\x44rainWorkerRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\"H\n\x13\x44rainWorkerResponse\x12\x31\n\x06worker\x18\x01 \x01(\x0b\x32!.tradewind.api.registry.v1.Worker\"A\n\x17\x44\x65registerWorkerRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\"<\n\x18\x44\x65registerWorkerResponse\x12\x14\n\x07removed\x18\x01 \x01(\x08H\x00\x88\x01\x01\x42\n\n\x08_removed\"%\n\x10GetWorkerRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\"F\n\x11GetWorkerResponse\x12\x31\n\x06worker\x18\x01 \x01(\x0b\x32!.tradewind.api.registry.v1.Worker\"i\n\x12ListWorkersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x17\n\x0finclude_offline\x18\x03 \x01(\x08\x12\x13\n\x0bonly_called\x18\x04 \x01(\x08\"b\n\x13ListWorkersResponse\x12\x32\n\x07workers\x18\x01 \x03(\x0b\x32!.tradewind.api.registry.v1.Worker\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\">\n\x1aGetAvailableWorkersRequest\x12\x11\n\tnode_type\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\"Q\n\x1bGetAvailableWorkersResponse\x12\x32\n\x07workers\x18\x01 \x03(\x0b\x32!.tradewind.api.registry.v1.Worker\"L\n\x14ListNodeTypesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\r\n\x05types\x18\x03 \x03(\t\"i\n\x15ListNodeTypesResponse\x12\x37\n\nnode_types\x18\x01 \x03(\x0b\x32#.tradewind.api.registry.v1.NodeType\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x12GetNodeTypeRequest\x12\x0c\n\x04type\x18\x01 \x01(\t\"M\n\x13GetNodeTypeResponse\x12\x36\n\tnode_type\x18\x01 \x01(\x0b\x32#.tradewind.api.registry.v1.NodeType2\x84\t\n\x0fRegistryService\x12u\n\x0eRegisterWorker\x12\x30.tradewind.api.registry.v1.RegisterWorkerRequest\x1a\x31.tradewind.api.registry.v1.RegisterWorkerResponse\x12\x66\n\tHeartbeat\x12+.tradewind.api.registry.v1.HeartbeatRequest\x1a,.tradewind.api.registry.v1.HeartbeatResponse\x12l\n\x0b\x44rainWorker\x12-.tradewind.api.registry.v1.DrainWorkerRequest\x1a..tradewind.api.registry.v1.DrainWorkerResponse\x12{\n\x10\x44\x65registerWorker\x12\x32.tradewind.api.registry.v1.DeregisterWorkerRequest\x1a\x33.tradewind.api.registry.v1.DeregisterWorkerResponse\x12\x66\n\tGetWorker\x12+.tradewind.api.registry.v1.GetWorkerRequest\x1a,.tradewind.api.registry.v1.GetWorkerResponse\x12l\n\x0bListWorkers\x12-.tradewind.api.registry.v1.ListWorkersRequest\x1a..tradewind.api.registry.v1.ListWorkersResponse\x12\x84\x01\n\x13GetAvailableWorkers\x12\x35.tradewind.api.registry.v1.GetAvailableWorkersRequest\x1a\x36.tradewind.api.registry.v1.GetAvailableWorkersResponse\x12r\n\rListNodeTypes\x12/.tradewind.api.registry.v1.ListNodeTypesRequest\x1a\x30.tradewind.api.registry.v1.ListNodeTypesResponse\x12l\n\x0bGetNodeType\x12-.tradewind.api.registry.v1.GetNodeTypeRequest\x1a..tradewind.api.registry.v1.GetNodeTypeResponse\x12h\n\tRunDoctor\x12+.tradewind.api.registry.v1.RunDoctorRequest\x1a,.tradewind.api.registry.v1.RunDoctorResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,37 +40,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGISTERWORKERRESPONSE']._serialized_start=369
   _globals['_REGISTERWORKERRESPONSE']._serialized_end=566
   _globals['_HEARTBEATREQUEST']._serialized_start=568
-  _globals['_HEARTBEATREQUEST']._serialized_end=637
-  _globals['_HEARTBEATRESPONSE']._serialized_start=639
-  _globals['_HEARTBEATRESPONSE']._serialized_end=697
-  _globals['_DRAINWORKERREQUEST']._serialized_start=699
-  _globals['_DRAINWORKERREQUEST']._serialized_end=738
-  _globals['_DRAINWORKERRESPONSE']._serialized_start=740
-  _globals['_DRAINWORKERRESPONSE']._serialized_end=812
-  _globals['_DEREGISTERWORKERREQUEST']._serialized_start=814
-  _globals['_DEREGISTERWORKERREQUEST']._serialized_end=879
-  _globals['_DEREGISTERWORKERRESPONSE']._serialized_start=881
-  _globals['_DEREGISTERWORKERRESPONSE']._serialized_end=941
-  _globals['_GETWORKERREQUEST']._serialized_start=943
-  _globals['_GETWORKERREQUEST']._serialized_end=980
-  _globals['_GETWORKERRESPONSE']._serialized_start=982
-  _globals['_GETWORKERRESPONSE']._serialized_end=1052
-  _globals['_LISTWORKERSREQUEST']._serialized_start=1054
-  _globals['_LISTWORKERSREQUEST']._serialized_end=1159
-  _globals['_LISTWORKERSRESPONSE']._serialized_start=1161
-  _globals['_LISTWORKERSRESPONSE']._serialized_end=1259
-  _globals['_GETAVAILABLEWORKERSREQUEST']._serialized_start=1261
-  _globals['_GETAVAILABLEWORKERSREQUEST']._serialized_end=1323
-  _globals['_GETAVAILABLEWORKERSRESPONSE']._serialized_start=1325
-  _globals['_GETAVAILABLEWORKERSRESPONSE']._serialized_end=1406
-  _globals['_LISTNODETYPESREQUEST']._serialized_start=1408
-  _globals['_LISTNODETYPESREQUEST']._serialized_end=1484
-  _globals['_LISTNODETYPESRESPONSE']._serialized_start=1486
-  _globals['_LISTNODETYPESRESPONSE']._serialized_end=1591
-  _globals['_GETNODETYPEREQUEST']._serialized_start=1593
-  _globals['_GETNODETYPEREQUEST']._serialized_end=1627
-  _globals['_GETNODETYPERESPONSE']._serialized_start=1629
-  _globals['_GETNODETYPERESPONSE']._serialized_end=1706
-  _globals['_REGISTRYSERVICE']._serialized_start=1709
-  _globals['_REGISTRYSERVICE']._serialized_end=2865
+  _globals['_HEARTBEATREQUEST']._serialized_end=655
+  _globals['_HEARTBEATRESPONSE']._serialized_start=657
+  _globals['_HEARTBEATRESPONSE']._serialized_end=715
+  _globals['_DRAINWORKERREQUEST']._serialized_start=717
+  _globals['_DRAINWORKERREQUEST']._serialized_end=756
+  _globals['_DRAINWORKERRESPONSE']._serialized_start=758
+  _globals['_DRAINWORKERRESPONSE']._serialized_end=830
+  _globals['_DEREGISTERWORKERREQUEST']._serialized_start=832
+  _globals['_DEREGISTERWORKERREQUEST']._serialized_end=897
+  _globals['_DEREGISTERWORKERRESPONSE']._serialized_start=899
+  _globals['_DEREGISTERWORKERRESPONSE']._serialized_end=959
+  _globals['_GETWORKERREQUEST']._serialized_start=961
+  _globals['_GETWORKERREQUEST']._serialized_end=998
+  _globals['_GETWORKERRESPONSE']._serialized_start=1000
+  _globals['_GETWORKERRESPONSE']._serialized_end=1070
+  _globals['_LISTWORKERSREQUEST']._serialized_start=1072
+  _globals['_LISTWORKERSREQUEST']._serialized_end=1177
+  _globals['_LISTWORKERSRESPONSE']._serialized_start=1179
+  _globals['_LISTWORKERSRESPONSE']._serialized_end=1277
+  _globals['_GETAVAILABLEWORKERSREQUEST']._serialized_start=1279
+  _globals['_GETAVAILABLEWORKERSREQUEST']._serialized_end=1341
+  _globals['_GETAVAILABLEWORKERSRESPONSE']._serialized_start=1343
+  _globals['_GETAVAILABLEWORKERSRESPONSE']._serialized_end=1424
+  _globals['_LISTNODETYPESREQUEST']._serialized_start=1426
+  _globals['_LISTNODETYPESREQUEST']._serialized_end=1502
+  _globals['_LISTNODETYPESRESPONSE']._serialized_start=1504
+  _globals['_LISTNODETYPESRESPONSE']._serialized_end=1609
+  _globals['_GETNODETYPEREQUEST']._serialized_start=1611
+  _globals['_GETNODETYPEREQUEST']._serialized_end=1645
+  _globals['_GETNODETYPERESPONSE']._serialized_start=1647
+  _globals['_GETNODETYPERESPONSE']._serialized_end=1724
+  _globals['_REGISTRYSERVICE']._serialized_start=1727
+  _globals['_REGISTRYSERVICE']._serialized_end=2883
 # @@protoc_insertion_point(module_scope)

@@ -102,6 +102,9 @@ class HeartbeatRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
+    draining: _builtins.bool
+    """The worker takes no new work and leaves: from now on it is listed as draining, as after DrainWorker."""
     @_builtins.property
     def worker(self) -> _worker_pb2.Worker:
         """The whole worker, so that a lapsed record can be restored in full."""
@@ -110,10 +113,11 @@ class HeartbeatRequest(_message.Message):
         self,
         *,
         worker: _worker_pb2.Worker | None = ...,
+        draining: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,7 +3,5 @@
 -- Returns {time, the record, or nothing when the worker is not on record}.
 local row = record(args.worker_id)
 if not row then return cmsgpack.pack({time, {}}) end
-row[STATUS] = 'draining'
-redis.call('HSET', KEYS[7], 'status', 'draining')
-redis.call('ZREM', LOADS, args.worker_id)
+drain(row)
 return cmsgpack.pack({time, row})

@@ -38,6 +38,13 @@ local function record(id)
   return row
 end
 
+-- Marks a worker as draining.
+local function drain(row)
+  row[STATUS] = 'draining'
+  redis.call('HSET', worker_key(row[ID]), 'status', 'draining')
+  redis.call('ZREM', LOADS, row[ID])
+end
+
 local function is_alive(row)
   return tonumber(row[HEARTBEAT]) > alive_after
 end
