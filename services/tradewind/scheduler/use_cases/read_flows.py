@@ -23,6 +23,8 @@ _MOST_EXAMINED = 5000
 """Of how many flows one page says whether they are wanted: some 50 ms of work."""
 _MOST_CYCLES_EXAMINED = 1000
 """The same for cycles, which are read whole."""
+_FIRST_CYCLES, _CYCLES_AT_ONCE = 5, 50
+"""How many cycles are read first, and at most: each may have inputs of 1 MiB, of which a message holds one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +168,8 @@ class ReadFlows:
         """
         await self.flow(flow_id)
         page: Page[ChainState] = Page(limit)
-        examined = 0
+        examined, size = 0, _FIRST_CYCLES
         while True:
-            size = _AT_ONCE if examined else max(limit, _LEAST_READ)
             states = await self._cycles.newest(flow_id, below, size)
             for state in states:
                 if not wanted.matches(state):
@@ -181,3 +182,4 @@ class ReadFlows:
             examined += size
             if examined >= _MOST_CYCLES_EXAMINED:
                 return page.items, below
+            size = min(2 * size, _CYCLES_AT_ONCE)
