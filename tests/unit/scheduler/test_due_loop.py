@@ -20,6 +20,7 @@ from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.begin_cycles import BeginResult, CycleRequest
 from tradewind.scheduler.use_cases.begin_due import BeginDue, BegunDue
+from tradewind.server.partitions import partition_of
 
 
 class Stream:
@@ -49,8 +50,12 @@ class Owner:
 
     def __init__(self) -> None:
         self.epochs: Epochs = {0: 1}
+        self.lost: set[int] = set()
 
     def on_change(self, changed: Callable[[], None]) -> None: ...
+
+    def lose(self, partitions: Collection[int], reason: str) -> None:
+        self.lost |= set(partitions)
 
 
 class Begins:
@@ -95,6 +100,24 @@ async def test_flows_that_cannot_begin_are_logged_once() -> None:
     assert [(each["event"], each["what"]) for each in logged] == [("due_flows_not_begun", "the store is away")]
     # An event comes again after delays that grow. The stream delivers the last list first.
     assert [answer.retry_ms for answer in stream.answers] == [-1, 1_000, 1_000]
+
+
+class Refused(Begins):
+    """Is refused whatever it begins."""
+
+    async def __call__(self, due: Sequence[DueFlow], epochs: Epochs, *, wait: bool = False) -> BegunDue:
+        return BegunDue([], [], [], lost={0})
+
+
+async def test_partition_is_given_up_when_the_store_knows_a_newer_owner() -> None:
+    """The newer owner may not know that it is: the answer to its acquisition was lost, and others are its share now."""
+    stream, owner, background = Stream([DueFlow("f", 1_000, 1_000, 1, "t")]), Owner(), Background()
+    anything = cast(Any, SimpleNamespace(due=lambda: stream)), cast(Any, Refused()), cast(Any, None), cast(Any, owner)
+    running = asyncio.ensure_future(due_loop(*anything, background, lambda: None, lambda: None).run())
+    await until(lambda: owner.lost == {0}, "the partition is given up")
+    running.cancel()
+    await asyncio.wait([running])
+    await background.stop()
 
 
 async def test_early_flows_begin_together_when_due() -> None:
@@ -175,6 +198,7 @@ async def test_each_trigger_is_answered_by_what_has_become_of_its_cycle() -> Non
     begun = await BeginDue(cast(Any, begin))(due, {0: 1}, wait=True)
     assert begun.answers == [answer for answer in outcomes.values() if answer is not None]
     assert [flow.token for flow in begun.early] == ["early"]
+    assert begun.lost == {partition_of("f")}
     times = [(request.due_ms, request.now_ms, request.ahead, request.traceparent) for request in asked]
     assert times == [(1_000, 1_000, True, "trace"), *[(1_000, 1_000, False, "trace")] * 6], "only a time lies ahead"
 

@@ -85,6 +85,8 @@ def due_loop(
             failing.note(str(error), flows=len(due), error=error)
             await stream.answer([_retry(flow) for flow in due])
             return
+        # If the newer owner does not know that it is, nobody else would ever tell.
+        ownership.lose(begun.lost, "a cycle was refused")
         if begun.runs:
             background.begin(hand_over(begun.runs), "handing over of due cycles")
         await stream.answer(begun.answers)

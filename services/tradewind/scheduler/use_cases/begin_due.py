@@ -9,6 +9,7 @@ from tradewind.scheduler.domain.due import DueAnswer, DueFlow
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, BeginResult, CycleRequest
 from tradewind.scheduler.use_cases.definitions import PlannedRun
+from tradewind.server.partitions import partition_of
 from tradewind.server.schedules.unknown_zones import RETRY_MS
 
 _ONCE_RETRY_MS = 1_000
@@ -22,13 +23,15 @@ _SUPERSEDED = {BeginOutcome.NOT_RUNNING, BeginOutcome.STALE_EPOCH, BeginOutcome.
 class BegunDue:
     """The answers to the triggers, the runs to hand over, and the flows to try again when they are due.
 
-    Flows in `late` are to be tried again at once, by themselves: their definitions take long to parse.
+    Flows in `late` are to be tried again at once, by themselves: their definitions take long to parse. `lost` are the
+    partitions that turned out to have a newer owner.
     """
 
     answers: list[DueAnswer]
     runs: list[PlannedRun]
     early: list[DueFlow]
     late: list[DueFlow] = field(default_factory=list)
+    lost: set[int] = field(default_factory=set)
 
 
 class BeginDue:
@@ -60,6 +63,7 @@ class BeginDue:
         runs: list[PlannedRun] = []
         early: list[DueFlow] = []
         late: list[DueFlow] = []
+        lost: set[int] = set()
         for flow, begun in zip(due, await self._begin(requests, epochs, wait=wait), strict=True):
             if begun.answer.outcome is BeginOutcome.EARLY:
                 early.append(flow)
@@ -67,18 +71,17 @@ class BeginDue:
             if begun.answer.outcome is BeginOutcome.REVISION_CHANGED and not wait:
                 late.append(flow)
                 continue
-            answer = _answer(flow, begun)
-            if answer is not None:
-                answers.append(answer)
+            if begun.answer.outcome is BeginOutcome.OVERTAKEN:
+                lost.add(partition_of(flow.flow_id))
+                continue
+            answers.append(_answer(flow, begun))
             if (run := begun.run) is not None:
                 runs.append(run)
-        return BegunDue(answers, runs, early, late)
+        return BegunDue(answers, runs, early, late, lost)
 
 
-def _answer(flow: DueFlow, begun: BeginResult) -> DueAnswer | None:
+def _answer(flow: DueFlow, begun: BeginResult) -> DueAnswer:
     outcome, next_ms = begun.answer.outcome, begun.answer.next_ms
-    if outcome is BeginOutcome.OVERTAKEN:
-        return None
     if outcome in _SUPERSEDED:
         return DueAnswer(flow.token)
     if outcome is BeginOutcome.OVERLAP:
