@@ -13,7 +13,7 @@ OUTPUTS = {"branch": ("left", "right"), "approval": ("approved", "rejected")}
 RUN_IF: tuple[RunIf | None, ...] = (None, None, "all_succeeded", "any_succeeded", "all_done")
 TYPES = (
     *("work", "work", "work", "eager", "items", "large", "long", "signalled", "branch"),
-    *("delay", "approval", "each", "flow", "count"),
+    *("delay", "approval", "each", "flow", "count", "join", "join"),
 )
 
 
@@ -33,6 +33,7 @@ class FlowMaker:
             failure_policy=choice((None, None, "skip_downstream", "fail_fast", "continue")),
             timeout=choice((None, None, 20, 60, 200)),
             keep_cycles=choice((None, 2, 5)),
+            keep_for=choice((None, None, "1m")),
             max_running=choice((None, None, 1, 3)),
             pause_after_failures=choice((None, None, 3)),
         )
@@ -50,6 +51,13 @@ class FlowMaker:
             {"interval": self._draw.choice((5, 10, 30, 60))},
             {"schedule": {"interval": 15, "catch_up": self._draw.choice(("all", "latest", "none")), "max_cycles": 8}},
             {"schedule": {"interval": 4, "catch_up": self._draw.choice(("all", "latest", "none"))}},
+            {
+                "schedule": {
+                    "cron": "*/20 0-59 0-23 * * *",
+                    "zone": "Europe/Berlin",
+                    "jitter": self._draw.choice((0, 7)),
+                }
+            },
             {"schedule": {"event": {"name": EVENT}}},
             {"interval": 0},
         )
@@ -81,7 +89,10 @@ class FlowMaker:
         else:
             cache = Cache("analysis", scope="flow") if self._happens(0.1) else None
             node, entry = flow.node(node_id, node_type, run_if=run_if, cache=cache, **self._rules()), "after"
-        if earlier and self._happens(0.8):
+        if node_type == "join":
+            for source in draw.sample(earlier, min(len(earlier), 3)):
+                self._join(source, node, entry)
+        elif earlier and self._happens(0.8):
             self._join(draw.choice(earlier), node, entry)
 
     def _add_mapped(self, flow: Flow, node_id: str, items: Node, sub_flow: str | None) -> None:

@@ -14,9 +14,10 @@
    (`Life` notes these).
 10. Before flows are paused, and once doctors have had time to mend what was lost, no doctor finds anything (`Life`):
    every running flow has its trigger, and fires in time; every submitted run is known where it runs.
+11. A node has run if its sources emitted what its `run_if` wants, and was skipped if they did not.
 
-6 and 7 do not hold where the store of the node task managers loses writes: what it has forgotten runs again, maybe with
-another outcome.
+6, 7 and 11 do not hold where the store of the node task managers loses writes: what it has forgotten runs again, maybe
+with another outcome.
 """
 
 import json
@@ -25,6 +26,8 @@ from collections.abc import Iterator
 
 from tests.system.lives.world import World
 from tradewind.node_task_manager.app import NodeTaskManager
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
+from tradewind.node_task_manager.domain.plan import FailurePolicy
 from tradewind.node_task_manager.stores.memory.records import run_of, task_name
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
 from tradewind.node_task_manager.use_cases.called_connection import CalledConnection
@@ -50,6 +53,7 @@ def violations(world: World, *, counts: bool) -> list[str]:
     found += _of_debts(data, shard)
     found += _of_triggers(world.stores.triggers)
     found += _of_node_tasks(shard)
+    found += _of_conditions(shard) if counts else ()
     for replica in world.node_task_managers.all:
         assert isinstance(replica.service, NodeTaskManager)
         found += _of_memory(replica.service)
@@ -149,6 +153,30 @@ def _of_node_tasks(shard: MemoryShard) -> Iterator[str]:
         slots=[limit for limit, held in slots._held.items() if held],
         blocked=[limit for limit, waiting in slots._blocked.items() if waiting],
     )
+
+
+def _of_conditions(shard: MemoryShard) -> Iterator[str]:
+    """Compare what became of nodes with what their sources emitted, unless a stop decided it."""
+    for (run, component_id), component in shard._components.items():
+        plan = shard._plans.get(component.plan)
+        if plan is None or component.stop is not None:
+            continue
+        tasks = [shard._tasks.get(component.run.task_id(node.node_id)) for node in plan.nodes]
+        continues = shard._runs[run].policy[component_id] is FailurePolicy.CONTINUE
+        for task, node, into in zip(tasks, plan.nodes, plan.inputs, strict=True):
+            if task is None or task.kept or not into:
+                continue
+            sources = [(tasks[edge.source], edge.source_handle) for edge in (plan.edges[at] for at in into)]
+            live = sum(
+                handle in dict(source.outputs) or (continues and source.status is NodeTaskStatus.FAILED)
+                for source, handle in sources
+                if source is not None
+            )
+            skipped = task.status is NodeTaskStatus.SKIPPED
+            # Whoever stops a node gives another reason.
+            if skipped and task.reason.startswith('node "') if node.run_if.wants(len(into), live) else not skipped:
+                found = f"{task.status.value} ({task.reason})"
+                yield f"node task {task.task_id} is {found} with {live} of {len(into)} inputs"
 
 
 def _of_memory(service: NodeTaskManager) -> Iterator[str]:

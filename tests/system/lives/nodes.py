@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from datetime import timedelta
 from typing import Any
 
-from tradewind.worker import Context, Emit, Node, Wait, node
+from tradewind.worker import Context, Emit, Gather, Node, Wait, node
 
 
 class Nodes:
@@ -77,9 +77,14 @@ class Nodes:
             self.counted[ctx.flow_id].add(ctx.idempotency_key)
             return int(await ctx.flow_memory.update("count", lambda counted: counted + 1, 0, once=True))
 
+        @node("join")
+        async def join(ctx: Context, after: Gather[Any] = ()) -> int:  # type: ignore[assignment]
+            await self._attempt(ctx, fails=0.1)
+            return len(after)
+
         @node("branch", outputs=["left", "right"])
         async def branch(ctx: Context, after: Any = None) -> Emit:
             await self._attempt(ctx, fails=0.02)
             return Emit(left=1) if self._draw.random() < 0.5 else Emit(right=2)
 
-        return [work, eager, items, each, large, long, signalled, count, branch]
+        return [work, eager, items, each, large, long, signalled, count, join, branch]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from tests.system.lives import notified, triggers
 from tests.system.lives.flows import EVENT, FlowMaker
@@ -14,6 +15,7 @@ from tests.system.lives.followers import Followers
 from tests.system.lives.notified import Notified
 from tests.system.lives.triggers import TriggerUsers
 from tradewind.client import Client, CycleHandle, NodeTaskRecord, NotFound
+from tradewind.flow import Retry, Timeouts
 from tradewind.node_task_manager.stores.memory.records import run_of
 
 FLOWS = tuple(f"f{at}" for at in range(5))
@@ -87,6 +89,41 @@ class Users:
         answers = await asyncio.gather(*changes, return_exceptions=True)
         accepted = [answer for answer in answers if not isinstance(answer, BaseException)]
         assert len(accepted) < 2 or self._loses_writes, f"both changes were accepted: {accepted}"
+
+    async def change(self, flow_id: str) -> None:
+        """Change how a flow runs while it runs."""
+        choice = self._draw.choice
+        changes: tuple[dict[str, Any], ...] = (
+            {"overlap": choice(("skip", "queue_one", "queue_all", "cancel_running", "allow"))},
+            {"max_running": choice((None, 1, 4))},
+            {"failure_policy": choice(("skip_downstream", "fail_fast", "continue"))},
+            {"timeout": choice((None, 5, 40))},
+            {"keep_cycles": choice((1, 3)), "keep_for": choice((None, "1m"))},
+            {"interval": choice((3, 20))},
+        )
+        await self._client.update_flow(flow_id, choice(changes))
+
+    async def start_late(self, flow_id: str) -> None:
+        """Start a flow as of a past time."""
+        now = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
+        await self._client.start_flow(flow_id, at=now - timedelta(seconds=self._draw.choice((5, 60, 300))))
+
+    async def mend(self, _: str) -> None:
+        """Let doctors mend, although nothing may be wrong."""
+        await self._client.run_doctor(mend=True)
+
+    async def look(self, flow_id: str) -> None:
+        """Read whatever there is to read of a flow."""
+        client = self._client
+        await client.explain_flow(flow_id)
+        await client.next_executions(flow_id)
+        _ = [firing async for firing in client.list_firings(flow_id)]
+        await client.describe_cycle(flow_id)
+        await client.cycle_statistics(flow_id)
+        for at in range(3):
+            await client.explain_node(flow_id, f"n{at}")
+        _ = [line async for line in client.list_logs(flow_id)]
+        await client.queue_statistics()
 
     async def roll_back(self, flow_id: str) -> None:
         await self._client.roll_back_flow(flow_id, 1)
@@ -187,6 +224,8 @@ class Users:
             max_running_per_flow=choice((0, 0, 1)),
             max_running_per_node_type=choice(({}, {"work": 1})),
             max_concurrent_tasks=choice((0, 2)),
+            rates=choice(({}, {}, {"work": "20/m"})),
+            user_weights=choice(({}, {"default": 3})),
         )
 
     async def lift_limits(self) -> None:
@@ -197,6 +236,7 @@ class Users:
             max_running_per_flow=0,
             max_running_per_node_type={},
             max_concurrent_tasks=0,
+            rates={},
         )
 
     async def submit_task(self, _: str) -> None:
@@ -208,7 +248,15 @@ class Users:
             await task.cancel()
 
     async def submit_batch(self, _: str) -> None:
-        batch = await self._client.submit_batch("each", [{"item": at} for at in range(self._draw.choice((1, 5, 20)))])
+        choice = self._draw.choice
+        batch = await self._client.submit_batch(
+            "each",
+            [{"item": at} for at in range(choice((1, 5, 20)))],
+            retry=choice((None, Retry(3, initial=1))),
+            timeouts=choice((None, Timeouts(total=30), Timeouts(schedule_to_start=2))),
+            concurrency=choice((None, None, {"key": "a", "max": 2, "when_full": choice(("wait", "drop_new"))})),
+            rate=choice((None, None, {"key": "r", "limit": "10/m"})),
+        )
         self.followers.follow_batch(batch.batch_id)
         self._answered.add(batch.batch_id)
 
@@ -285,6 +333,10 @@ WEIGHTS = {
     "submit_task": 5,
     "watch_node": 4,
     "update": 2,
+    "change": 4,
+    "start_late": 2,
+    "mend": 2,
+    "look": 4,
     "cancel_backfill": 1,
     "cancel_job": 1,
     "keep_note": 1,

@@ -21,6 +21,8 @@ class TriggerUsers:
         self._now_ms = now_ms
         self._loses_writes = loses_writes
         self._numbers = itertools.count()
+        self._saving: set[str] = set()
+        """Triggers that may be saved again, because an answer was lost: once removed, that would be another one."""
 
     async def listen_to_all(self) -> None:
         """Listen to all events and, in every second life, to all ends of cycles."""
@@ -36,7 +38,11 @@ class TriggerUsers:
             self._client.save_trigger(trigger_id, queue=QUEUE, payload=payload, **schedule)
             for _ in range(self._draw.choice((1, 2)))
         ]
-        await asyncio.gather(*calls)
+        self._saving.add(trigger_id)
+        try:
+            await asyncio.gather(*calls)
+        finally:
+            self._saving.discard(trigger_id)
 
     def _schedule(self) -> dict[str, Any]:
         choice = self._draw.choice
@@ -80,7 +86,8 @@ class TriggerUsers:
     async def _any_trigger(self) -> TriggerRecord | None:
         """Return some trigger, but none of those that listen to all."""
         triggers = [trigger async for trigger in self._client.list_triggers(QUEUE)]
-        changing = [trigger for trigger in triggers if trigger.trigger_id not in (ALL_EVENTS, ALL_ENDS)]
+        fixed = {ALL_EVENTS, ALL_ENDS, *self._saving}
+        changing = [trigger for trigger in triggers if trigger.trigger_id not in fixed]
         return self._draw.choice(changing) if changing else None
 
 
