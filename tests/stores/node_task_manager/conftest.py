@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer
+from tests.servers import RedisServer, RedisServers
 from tests.stores.node_task_manager.invariants import check_no_key_leaks
 from tests.stores.node_task_manager.shards import Bench, memory_shard, redis_shard
+from tests.stores.node_task_manager.wards import Ward
 from tradewind.server.clock import ManualClock
 
 
@@ -40,3 +41,18 @@ def bench(store: RedisServer | None, clock: ManualClock) -> Bench:
 def redis_bench(redis_server: RedisServer, clock: ManualClock) -> Bench:
     """A shard in Redis without records."""
     return Bench(redis_shard(redis_server, clock), clock)
+
+
+@pytest.fixture(scope="session")
+def embedded(redis_servers: RedisServers) -> RedisServer:
+    """The embedded store."""
+    return redis_servers.get("embedded")
+
+
+@pytest_asyncio.fixture
+async def ward(embedded: RedisServer) -> AsyncIterator[Ward]:
+    server, clock = embedded, ManualClock()
+    await server.flush()
+    shard = redis_shard(server, clock)
+    yield Ward(shard, clock, server, shard, server.connect())
+    await server.close_clients()

@@ -3,79 +3,31 @@
 from dataclasses import replace
 
 from tests.servers import RedisServer
-from tests.stores.node_task_manager.invariants import expire_all
-from tests.stores.node_task_manager.shards import LIMITS, Bench, completed, memory_shard, plan_of, redis_shard
+from tests.stores.node_task_manager.cleaning import (
+    PARTITION,
+    SETTLE,
+    acknowledge,
+    clean,
+    kept,
+    run_cycle,
+    run_cycles,
+    settle,
+)
+from tests.stores.node_task_manager.shards import LIMITS, Bench, memory_shard, plan_of, redis_shard
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.plan import Plan
-from tradewind.node_task_manager.ports.node_tasks import Cleaned
 from tradewind.node_task_manager.ports.reading import Line
-from tradewind.node_task_manager.ports.work import Vacancy
 from tradewind.server.clock import ManualClock
-from tradewind.server.redis.client import Client
 
-PARTITION = 3
-SETTLE = LIMITS.settle_ms
-
-
-async def run_cycle(bench: Bench, cycle: int, plan: Plan, *, keep: int = 0, keep_for: int = 0) -> RunSubmission:
-    """Submit a run of one or more components of the same plan and complete all its node tasks."""
-    run = RunSubmission(
-        RunName("flow", cycle, 0),
-        f"r{cycle}",
-        "default",
-        (("0", plan.digest),),
-        PARTITION,
-        begun_ms=bench.clock(),
-        keep_cycles=keep,
-        keep_for_ms=keep_for,
-    )
-    await bench.shard.save(plan)
-    assert (await bench.shard.submit([run])).results[0].outcome == "accepted"
-    while taken := await bench.take():
-        for each in taken:
-            assert await bench.complete(each, out="1") == ""
-    return run
-
-
-async def run_cycles(bench: Bench, cycles: range, plan: Plan, keep: int = 0) -> None:
-    """Submit runs of many cycles at once and complete all their node tasks."""
-    await bench.shard.save(plan)
-    names = [RunName("flow", cycle, 0) for cycle in cycles]
-    parts = (("0", plan.digest),)
-    runs = [RunSubmission(name, f"r{name.cycle}", "default", parts, PARTITION, keep_cycles=keep) for name in names]
-    await bench.shard.submit(runs)
-    while taken := await bench.take(500):
-        await bench.shard.complete([completed(each) for each in taken])
-
-
-async def acknowledge(bench: Bench) -> None:
-    """Acknowledge all events, as a scheduler does once it has folded them."""
-    if events := await bench.shard.read({PARTITION: "0"}, 10_000):
-        await bench.shard.acknowledge({PARTITION: events[-1].event_id})
-
-
-async def clean(bench: Bench, cleaner: str = "c") -> list[Cleaned]:
-    """Clean until there is nothing left to do."""
-    steps = [await bench.shard.clean(cleaner, 0)]
-    while steps[-1].more:
-        steps.append(await bench.shard.clean(cleaner, steps[-1].place))
-    return steps
-
-
-async def kept(bench: Bench, cycles: range) -> list[int]:
-    """Return which of these cycles are on record."""
-    return [at for at in cycles if await bench.shard.component_ids(RunName("flow", at, 0))]
+"""What is kept of ended runs, and who cleans up: the contract of `clean`, for every store."""
 
 
 async def test_cleaning_keeps_the_newest_cycles_and_removes_the_rest_entirely(bench: Bench) -> None:
     plan = plan_of("a>b c")
     for cycle in range(6):
         await run_cycle(bench, cycle, plan, keep=2)
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    steps = await clean(bench)
+    steps = await settle(bench)
     assert (sum(step.runs for step in steps), sum(step.node_tasks for step in steps)) == (4, 12)
     assert await kept(bench, range(6)) == [4, 5]
     assert set((await bench.statuses(plan, cycle=3)).values()) == {"-"}
@@ -85,9 +37,7 @@ async def test_cleaning_keeps_the_newest_cycles_and_removes_the_rest_entirely(be
 
 async def test_a_hundred_cycles_are_kept_by_default(bench: Bench) -> None:
     await run_cycles(bench, range(103), plan_of("a"))
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    await clean(bench)
+    await settle(bench)
     assert await kept(bench, range(103)) == list(range(3, 103))
 
 
@@ -111,9 +61,7 @@ async def test_cycles_with_unacknowledged_events_are_kept(bench: Bench) -> None:
         bench.clock.advance(SETTLE)
         await clean(bench)
     assert await kept(bench, range(3)) == [0, 1, 2]
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    await clean(bench)
+    await settle(bench)
     assert await kept(bench, range(3)) == [2]
 
 
@@ -136,9 +84,7 @@ async def test_open_run_is_kept_however_old_its_cycle(bench: Bench) -> None:
 async def test_cycle_is_removed_when_its_keep_for_time_is_over(bench: Bench) -> None:
     await run_cycle(bench, 0, plan_of("a"), keep_for=SETTLE)
     await run_cycle(bench, 1, plan_of("a"))
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    await clean(bench)
+    await settle(bench)
     assert await kept(bench, range(2)) == [1]
 
 
@@ -146,9 +92,7 @@ async def test_lower_keep_cycles_applies_once_the_next_cycle_ends(bench: Bench) 
     for cycle in range(5):
         await run_cycle(bench, cycle, plan_of("a"), keep=9)
     await run_cycle(bench, 5, plan_of("a"), keep=2)
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    await clean(bench)
+    await settle(bench)
     assert await kept(bench, range(6)) == [4, 5]
 
 
@@ -156,18 +100,14 @@ async def test_over_a_hundred_cycles_are_removed_when_the_next_one_keeps_few(ben
     await run_cycles(bench, range(120), plan_of("a"), keep=200)
     bench.clock.advance(1)
     await run_cycle(bench, 120, plan_of("a"), keep=2)
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    await clean(bench)
+    await settle(bench)
     assert await kept(bench, range(121)) == [119, 120]
 
 
 async def test_run_with_over_a_piece_of_nodes_is_removed_entirely(bench: Bench) -> None:
     await run_cycles(bench, range(1), plan_of(" ".join(f"n{at}" for at in range(600))), keep=1)
     await run_cycle(bench, 1, plan_of("a"), keep=1)
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    steps = await clean(bench)
+    steps = await settle(bench)
     assert (sum(step.runs for step in steps), sum(step.node_tasks for step in steps)) == (1, 600)
 
 
@@ -182,9 +122,7 @@ async def test_log_lines_and_dead_letters_are_removed_with_their_cycle(bench: Be
     assert [task_id for _, task_id in await bench.shard.dead_letters("default", None, 9)] == ["flow:0:0:a"]
     assert len(await bench.shard.lines("flow", 0, "", 9)) == 2 * LIMITS.losses, "each loss is a line as well"
     await run_cycle(bench, 1, plan_of("a"), keep=1)
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    await clean(bench)
+    await settle(bench)
     assert await bench.shard.dead_letters("default", None, 9) == []
     assert await bench.shard.lines("flow", 0, "", 9) == []
 
@@ -235,9 +173,7 @@ async def test_run_of_several_components_is_removed_as_a_whole(bench: Bench) -> 
         while taken := await bench.take():
             for each in taken:
                 await bench.complete(each, out="1")
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    steps = await clean(bench)
+    steps = await settle(bench)
     assert (sum(step.runs for step in steps), sum(step.node_tasks for step in steps)) == (1, 3)
     assert await bench.shard.components([(RunName("flow", 0, 0), at) for at in "01"]) == [None, None]
 
@@ -301,146 +237,3 @@ async def test_cleaner_lease_expires_in_redis(redis_server: RedisServer) -> None
     assert (await shard.clean("first", 0)).leads
     left = await redis_server.connect().pttl("trading_flow:{s0}:cleaner")
     assert 0 < left <= LIMITS.cleaner_lease_ms
-
-
-BASE = "trading_flow:{s0}:"
-
-
-async def forget_task(admin: Client, task_id: str) -> None:
-    """Remove a node task's record, and leave the rest of its run."""
-    run, _, node_id = task_id.rpartition(":")
-    assert await admin.execute_command("HDEL", f"{BASE}run:{run}", f"{node_id}:state") == 1
-
-
-async def test_cleaning_unlists_old_node_tasks_without_a_record(redis_bench: Bench, redis_server: RedisServer) -> None:
-    bench, admin = redis_bench, redis_server.connect()
-    await bench.submit(plan_of("a b c", schedule_to_start_ms=0))
-    await forget_task(admin, "flow:0:0:b")
-    bench.clock.advance(LIMITS.retention_ms - 1)
-    await clean(bench)
-    assert await admin.zcard(BASE + "node_tasks_list") == 3
-    bench.clock.advance(1)
-    assert sum(step.entries for step in await clean(bench)) == 1
-    # Open node tasks stay, however old they are.
-    assert await admin.zrange(BASE + "node_tasks_list", 0, -1) == [b"flow:0:0:a", b"flow:0:0:c"]
-
-
-async def test_cleaning_unlists_node_tasks_that_a_silent_worker_no_longer_holds(
-    redis_bench: Bench, redis_server: RedisServer
-) -> None:
-    bench, admin = redis_bench, redis_server.connect()
-    await bench.shard.open_session("w1", "i", [])
-    bench.clock.advance(LIMITS.silent_ms - 1)
-    await bench.submit(plan_of("a b", start_to_close_ms=0))
-    a, b = (await bench.shard.claim([Vacancy("w1", 0, 9, ("noop",))])).assignments
-    bench.clock.advance(1)
-    await clean(bench)
-    assert await admin.zcard(BASE + "worker_tasks:w1") == 2, "it holds them still: they are for the next time"
-    await forget_task(admin, a.task_id)
-    bench.clock.advance(LIMITS.silent_ms)
-    await bench.shard.reap()
-    assert await admin.zrange(BASE + "worker_tasks:w1", 0, -1) == [a.task_id.encode()]
-    assert sum(step.entries for step in await clean(bench)) == 1
-    assert not await admin.exists(BASE + "worker_tasks:w1")
-    assert (await bench.shard.tasks([b.task_id]))[0] is not None
-
-
-async def test_renewing_unlists_node_tasks_without_a_record(redis_bench: Bench, redis_server: RedisServer) -> None:
-    bench, admin = redis_bench, redis_server.connect()
-    session = (await bench.shard.open_session("w1", "i", [])).session
-    await bench.submit(plan_of("a b"))
-    await bench.shard.claim([Vacancy("w1", session, 9, ("noop",))])
-    await forget_task(admin, "flow:0:0:a")
-    await bench.shard.renew("w1", session, [])
-    assert await admin.zrange(BASE + "worker_tasks:w1", 0, -1) == [b"flow:0:0:b"]
-
-
-async def test_cleaning_unlists_dead_letters_without_a_record(redis_bench: Bench, redis_server: RedisServer) -> None:
-    bench, admin = redis_bench, redis_server.connect()
-    await bench.submit(plan_of("a"))
-    for _ in range(LIMITS.losses):
-        await bench.take()
-        bench.clock.advance(LIMITS.lease_ms)
-        await bench.shard.reap()
-    assert await admin.zcard(BASE + "dead_letters:default") == 1
-    bench.clock.advance(LIMITS.retention_ms)
-    await clean(bench)
-    assert await admin.zcard(BASE + "dead_letters:default") == 1
-    await forget_task(admin, "flow:0:0:a")
-    bench.clock.advance(LIMITS.tombstone_ms)
-    await clean(bench)
-    assert not await admin.exists(BASE + "dead_letters:default")
-
-
-async def test_keep_for_sets_the_time_to_live_of_a_run(redis_bench: Bench, redis_server: RedisServer) -> None:
-    bench, admin = redis_bench, redis_server.connect()
-    hour = 3_600_000
-    for cycle, keep_for in enumerate((2 * hour, 100 * hour, 0)):
-        await run_cycle(bench, cycle, plan_of("a>b"), keep_for=keep_for)
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    await clean(bench)
-    for cycle, expected in enumerate((2 * hour, 100 * hour, LIMITS.retention_ms)):
-        assert expected - SETTLE - 10_000 < await admin.pttl(f"{BASE}run:flow:{cycle}:0") <= expected, cycle
-
-
-async def test_purge_removes_what_cleaning_stores_about_the_flow(redis_bench: Bench, redis_server: RedisServer) -> None:
-    bench = redis_bench
-    for cycle in range(3):
-        await run_cycle(bench, cycle, plan_of("a"))
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    await clean(bench)
-    while not (await bench.shard.purge("flow")).done:
-        pass
-    assert [key for key in await redis_server.keys() if ":flow" in key] == [f"{BASE}purged:flow"]
-    bench.clock.advance(SETTLE)
-    await clean(bench)
-    assert not await redis_server.connect().exists(BASE + "to_clean")
-
-
-async def test_flow_index_lasts_while_a_run_of_the_flow_is_on_record(
-    redis_bench: Bench, redis_server: RedisServer
-) -> None:
-    """A purge finds the flow's runs by this index, even when a run waits for long or the flow has not run for long."""
-    bench, index, admin = redis_bench, BASE + "flow_runs:flow", redis_server.connect()
-    for cycle in range(3):
-        await run_cycle(bench, cycle, plan_of("a"))
-    await bench.submit(plan_of("a"), cycle=3)
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    await clean(bench)
-    assert await admin.zcard(index) == 4
-    await expire_all(redis_server)
-    bench.clock.advance(LIMITS.retention_ms)
-    await clean(bench)
-    assert await admin.zrange(index, 0, -1) == [b"3:0"]
-    (given,) = await bench.take()
-    await bench.complete(given)
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    await clean(bench)
-    await expire_all(redis_server)
-    bench.clock.advance(LIMITS.retention_ms)
-    await clean(bench)
-    assert not await admin.exists(index, BASE + "to_clean")
-
-
-async def test_expired_runs_leave_the_flow_index(redis_bench: Bench, redis_server: RedisServer) -> None:
-    bench, index, admin = redis_bench, BASE + "flow_runs:flow", redis_server.connect()
-    await run_cycles(bench, range(110), plan_of("a"), keep=200)
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    await clean(bench)
-    await expire_all(redis_server)
-    # Two leave it whenever another run has ended,
-    await run_cycle(bench, 110, plan_of("a"), keep=200)
-    await acknowledge(bench)
-    bench.clock.advance(SETTLE)
-    await clean(bench)
-    assert (await admin.zcard(index), await admin.zrange(index, 0, 0)) == (109, [b"2:0"])
-    # and all others when the flow has not run for long.
-    await expire_all(redis_server)
-    bench.clock.advance(LIMITS.retention_ms)
-    await clean(bench)
-    assert not await admin.exists(index, BASE + "to_clean")

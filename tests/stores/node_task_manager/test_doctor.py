@@ -1,92 +1,30 @@
 """Each invariant is broken by hand, found and mended, and everything is well again."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import pytest
-import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers
 from tests.stores.node_task_manager.doctors import findings
-from tests.stores.node_task_manager.invariants import check_invariants
 from tests.stores.node_task_manager.raw_keys import BASE, packed_state
-from tests.stores.node_task_manager.shards import LIMITS, Bench, RedisShard, only_component, plan_of, redis_shard
+from tests.stores.node_task_manager.shards import LIMITS, only_component, plan_of
+from tests.stores.node_task_manager.wards import (
+    PLAN,
+    TASK,
+    Break,
+    Ward,
+    check_mended,
+    check_mended_without_invariants,
+    queued,
+    running,
+)
 from tradewind.node_task_manager.domain.component import ComponentStatus, RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.retry import RetryPolicy
-from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.events import ComponentEvent
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
-from tradewind.server.clock import ManualClock
-from tradewind.server.rates import KeyRate, Rate
-from tradewind.server.redis.client import Client
-
-TASK = "flow:0:0:a"
-OTHER = "flow:0:0:c"
-
-
-@dataclass
-class Ward(Bench):
-    """A shard in Redis, and the store as its operator sees it."""
-
-    server: RedisServer
-    redis: RedisShard
-    admin: Client
-
-    async def do(self, *command: Any) -> None:
-        """Break something; the second word of the command is a key without its prefix."""
-        verb, key, *rest = command
-        await self.admin.execute_command(verb, f"{BASE}{key}", *rest)
-
-    async def configure(self, **limits: object) -> None:
-        config = SystemConfig(version=1, **limits)  # type: ignore[arg-type]
-        await self.redis.save_config(config)
-        self.redis.configure(config)
-
-    async def found(self, *, mend: bool = False) -> list[tuple[str, str]]:
-        return [(each.check, each.subject) for each in await findings(self.redis, mend=mend)]
-
-
-@pytest.fixture(scope="session")
-def embedded(redis_servers: RedisServers) -> RedisServer:
-    """The embedded store."""
-    return redis_servers.get("embedded")
-
-
-@pytest_asyncio.fixture
-async def ward(embedded: RedisServer) -> AsyncIterator[Ward]:
-    server, clock = embedded, ManualClock()
-    await server.flush()
-    shard = redis_shard(server, clock, replace(LIMITS))
-    yield Ward(shard, clock, server, shard, server.connect())
-    await server.close_clients()
-
-
-async def check_mended(ward: Ward, check: str, subject: str) -> None:
-    """The fault is found and mended; nothing is left of it or of its consequences."""
-    assert (check, subject) in await ward.found()
-    assert (check, subject, True) in [
-        (each.check, each.subject, each.mended) for each in await findings(ward.redis, mend=True)
-    ]
-    assert await ward.found() == []
-    await check_invariants(ward.server)
-
-
-PLAN = plan_of("a>b c", start_to_close_ms=1000, schedule_to_start_ms=1000)
-Break = Callable[[Ward], Awaitable[None]]
-
-
-async def queued(ward: Ward) -> None:
-    assert await ward.submit(PLAN) == "accepted"
-
-
-async def running(ward: Ward) -> None:
-    await queued(ward)
-    assert len(await ward.take()) == 2
 
 
 async def ended(ward: Ward) -> None:
@@ -132,91 +70,9 @@ async def test_doctor_finds_and_mends_broken_records_and_indexes(
     await check_mended(ward, check, subject)
 
 
-async def running_one(ward: Ward) -> None:
-    await queued(ward)
-    assert len(await ward.take()) == 1
-
-
-async def blocked(ward: Ward) -> None:
-    """Of two runs under the limit of their flow, one runs and the other waits."""
-    await ward.configure(max_running_per_flow=1)
-    await running_one(ward)
-
-
-LIMITED: list[tuple[Break, tuple[Any, ...], str, str]] = [
-    (blocked, ("ZADD", "slots:flow:flow", 1, "flow:8:0:x"), "slot-without-holder", "flow:flow flow:8:0:x"),
-    (blocked, ("ZREM", "slots:flow:flow", TASK), "holder-without-slot", TASK),
-    (blocked, ("ZREM", "blocked:flow:flow|noop:default:1", OTHER), "ready-not-queued", OTHER),
-    (blocked, ("SREM", "blocked_by:flow:flow", "noop:default:1"), "waiters-not-indexed", "flow:flow|noop:default:1"),
-    (
-        blocked,
-        ("ZADD", "blocked:flow:flow|noop:default:1", 1, "flow:8:0:x"),
-        "queued-not-ready",
-        "blocked:flow:flow|noop:default:1 flow:8:0:x",
-    ),
-]
-
-
-@pytest.mark.parametrize(("begin", "command", "check", "subject"), LIMITED, ids=[f"{b[2]}-{b[1][0]}" for b in LIMITED])
-async def test_doctor_finds_and_mends_broken_limits(
-    ward: Ward, begin: Break, command: tuple[Any, ...], check: str, subject: str
-) -> None:
-    await begin(ward)
-    assert await ward.found() == []
-    await ward.do(*command)
-    await check_mended(ward, check, subject)
-
-
 async def completed_in_events(ward: Ward) -> list[int]:
     """Return how many nodes had completed, in each event of a component."""
     return [event.completed for event in await ward.redis.read({3: "0"}, 10) if isinstance(event, ComponentEvent)]
-
-
-async def test_mending_a_leaked_slot_admits_the_node_tasks_it_blocked(ward: Ward) -> None:
-    """The slot of an ended node task is still taken: nothing of the flow would ever run again."""
-    await ward.configure(max_running_per_flow=1)
-    await queued(ward)
-    (first,) = await ward.take()
-    assert await ward.complete(first, out="1") == ""
-    await ward.do("ZADD", "slots:flow:flow", 1, first.task_id)
-    assert await ward.take() == []
-    assert ("slot-without-holder", f"flow:flow {first.task_id}") in await ward.found()
-    await ward.found(mend=True)
-    assert len(await ward.take()) == 1
-    await check_invariants(ward.server)
-
-
-async def forget_slot(ward: Ward, limit: str) -> None:
-    """Let the record of node `a` say that it holds no slot, instead of one of a limit."""
-    state = await ward.server.connect().hget(f"{BASE}run:flow:0:0", "a:state") or b""
-    held = msgspec.msgpack.encode(limit)
-    assert held in state
-    await ward.do("HSET", "run:flow:0:0", "a:state", state.replace(held, msgspec.msgpack.encode("")))
-
-
-async def test_mending_admits_node_tasks_blocked_by_a_limit_with_room(ward: Ward) -> None:
-    await blocked(ward)
-    await ward.do("ZREM", "slots:flow:flow", TASK)
-    await forget_slot(ward, "flow:flow")
-    await check_mended_without_invariants(ward, "held-back-with-room", "flow:flow|noop:default:1")
-    assert len(await ward.take()) == 1
-
-
-async def test_mending_unparks_a_user_with_nothing_running(ward: Ward) -> None:
-    await ward.configure(max_running_per_user=1)
-    await running_one(ward)
-    assert await ward.take() == []
-    await ward.do("DEL", "slots:user:default")
-    await forget_slot(ward, "user:default")
-    await check_mended_without_invariants(ward, "held-back-with-room", "parked default:noop")
-    assert len(await ward.take()) == 1
-
-
-async def check_mended_without_invariants(ward: Ward, check: str, subject: str) -> None:
-    """Like `check_mended`, for states that a test made up and whose raw keys do not all agree."""
-    assert (check, subject) in await ward.found()
-    await ward.found(mend=True)
-    assert await ward.found() == []
 
 
 async def test_doctor_restores_the_delay_of_a_retry(ward: Ward) -> None:
@@ -413,13 +269,3 @@ async def test_one_mending_leaves_nothing_of_more_entries_than_a_step_examines(w
     mended = await findings(ward.redis, mend=True)
     assert len({each.name for each in mended}) == len(mended) == 500
     assert await ward.found() == []
-
-
-async def test_doctor_restores_the_recheck_of_node_tasks_waiting_for_a_rate(ward: Ward) -> None:
-    await ward.submit(plan_of("a c", rate=KeyRate("k", Rate(1, 3_600_000))))
-    assert len(await ward.take()) == 1
-    assert await ward.found() == []
-    await ward.do("ZREM", "delayed", "|pace:default:k")
-    ((check, subject),) = await ward.found()
-    assert (check, subject.partition("|")[0]) == ("held-back-with-room", "pace:default:k")
-    await check_mended(ward, check, subject)

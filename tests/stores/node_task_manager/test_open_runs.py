@@ -1,8 +1,8 @@
 """Asking the scheduler about runs that stay open: the contract of `clean`, for every store."""
 
 from tests.servers import RedisServer
+from tests.stores.node_task_manager.cleaning import clean
 from tests.stores.node_task_manager.shards import LIMITS, Bench, plan_of, redis_shard
-from tests.stores.node_task_manager.test_cleaning import clean
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.ports.events import ComponentEvent, OpenEvent

@@ -6,8 +6,8 @@ from typing import Any
 from msgspec import structs
 
 from tests.servers import RedisServer
+from tests.stores.node_task_manager.cleaning import acknowledge, clean, settle
 from tests.stores.node_task_manager.shards import LIMITS, Bench, memory_shard, plan_of, redis_shard
-from tests.stores.node_task_manager.test_cleaning import acknowledge, clean
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
@@ -280,9 +280,7 @@ async def test_outputs_of_a_run_removed_while_being_read_are_missing(
 
 
 async def _settle(bench: Bench) -> None:
-    await acknowledge(bench)
-    bench.clock.advance(LIMITS.settle_ms)
-    await clean(bench)
+    await settle(bench)
 
 
 async def test_many_results_are_kept_in_bounded_steps(store: RedisServer | None) -> None:

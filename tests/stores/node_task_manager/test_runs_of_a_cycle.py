@@ -6,8 +6,8 @@ import pytest
 from msgspec import structs
 
 from tests.servers import RedisServer
+from tests.stores.node_task_manager.cleaning import acknowledge, clean, settle
 from tests.stores.node_task_manager.shards import LIMITS, Bench, held, plan_of, redis_shard
-from tests.stores.node_task_manager.test_cleaning import acknowledge, clean
 from tests.stores.node_task_manager.test_reruns import first_run, rerun_of, run_all
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode
@@ -22,12 +22,6 @@ SECOND = 1000
 def bench(redis_server: RedisServer) -> Bench:
     clock = ManualClock()
     return Bench(redis_shard(redis_server, clock), clock)
-
-
-async def settle(bench: Bench) -> None:
-    await acknowledge(bench)
-    bench.clock.advance(LIMITS.settle_ms)
-    await clean(bench)
 
 
 async def drain(bench: Bench) -> None:

@@ -1,5 +1,7 @@
 """Stops of runs and terminations of single node tasks, for every store."""
 
+import pytest
+
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import RUN, Bench, held, memory_shard, only_component, plan_of, redis_shard
 from tradewind.node_task_manager.domain.component import ComponentStatus
@@ -25,9 +27,10 @@ async def test_stop_mark_of_another_run_id_is_ignored(bench: Bench) -> None:
     assert len(await bench.take()) == 1
 
 
-async def test_stop_replaces_that_of_another_run_id(bench: Bench) -> None:
+@pytest.mark.parametrize("component", ["", "0"])
+async def test_stop_of_another_run_id_does_not_hide_a_later_one(bench: Bench, component: str) -> None:
     await bench.shard.stop(RUN, "other", "", "theirs", "bob", 1000)
-    await bench.shard.stop(RUN, "r0", "", "mine", "ann", 1000)
+    await bench.shard.stop(RUN, "r0", component, "mine", "ann", 1000)
     await bench.submit(plan_of("a"))
     stop = (await only_component(bench)).stop
     assert stop is not None
@@ -95,15 +98,6 @@ async def test_an_entry_node_terminated_before_its_record_was_made_does_not_run(
     assert last is not None
     assert (last.status, last.reason) == (NodeTaskStatus.SKIPPED, "no")
     assert (await only_component(bench)).open == 1199
-
-
-async def test_stop_mark_of_another_run_id_does_not_hide_that_of_a_component(bench: Bench) -> None:
-    await bench.shard.stop(RUN, "other", "", "theirs", "bob", 1000)
-    await bench.shard.stop(RUN, "r0", "0", "mine", "ann", 1000)
-    await bench.submit(plan_of("a"))
-    stop = (await only_component(bench)).stop
-    assert stop is not None
-    assert stop.reason == "mine"
 
 
 async def test_reconnecting_repeats_stop_requests_without_extending_their_grace(bench: Bench) -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest_asyncio
 
 from tests.servers import RedisServer
+from tests.stores.node_task_manager.cleaning import acknowledge, clean, run_cycle, settle
 from tests.stores.node_task_manager.doctors import findings
 from tests.stores.node_task_manager.shards import LIMITS, Bench, RedisShard, plan_of, redis_shard
-from tests.stores.node_task_manager.test_cleaning import acknowledge, clean, run_cycle
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.server.clock import ManualClock
 
@@ -22,9 +22,7 @@ async def bench(redis_server: RedisServer) -> Bench:
     bench = Bench(redis_shard(redis_server, clock, replace(LIMITS, clean_keys=60)), clock)
     for cycle in range(6):
         await run_cycle(bench, cycle, PLAN, keep=9)
-    await acknowledge(bench)
-    clock.advance(LIMITS.settle_ms)
-    await clean(bench)
+    await settle(bench)
     await run_cycle(bench, 6, PLAN, keep=1)
     await acknowledge(bench)
     clock.advance(LIMITS.settle_ms)

@@ -132,6 +132,11 @@ async def test_server_stop_closes_connection_of_unlisted_worker() -> None:
     assert (silent.closed, asyncio.all_tasks()) == (True, before)
 
 
+def calling(bench: Bench, peer: Any) -> CalledWorkers:
+    """What calls workers; `peer` stands in for the registry, the other replicas and the workers."""
+    return CalledWorkers(bench.dispatchers, bench.pool, peer, peer, lambda _url: peer, Mock(), "replica", grace_s=600)
+
+
 class Slow(Silent):
     """One that is reached and does not answer; as with grpc.aio, closing the connection cancels the call under way."""
 
@@ -158,9 +163,7 @@ async def test_node_task_being_handed_over_is_requeued_when_server_stops(
 ) -> None:
     monkeypatch.setattr(called_workers, "_END_S", 0.01)
     slow: Any = Slow()
-    workers = CalledWorkers(
-        bench.dispatchers, bench.pool, slow, slow, lambda _url: slow, Mock(), "replica", grace_s=600
-    )
+    workers = calling(bench, slow)
     await workers.refresh()
     await bench.accepted(await bench.save("a"))
     await until(lambda: slow.handed == ["a"], "the node is being handed over")
@@ -195,9 +198,7 @@ class Shared(Silent):
 async def test_end_that_another_replica_heard_of_is_noticed_by_replica_that_gave_the_node_task(bench: Bench) -> None:
     """A reaper that believes its workers to hold something would look for lapsed leases more often for ever."""
     shared: Any = Shared()
-    workers = CalledWorkers(
-        bench.dispatchers, bench.pool, shared, shared, lambda _url: shared, Mock(), "replica", grace_s=600
-    )
+    workers = calling(bench, shared)
     await workers.refresh()
     await bench.accepted(await bench.save("a"))
     await until(lambda: shared.ready, "the node is handed over")
@@ -225,9 +226,7 @@ class Reluctant(Shared):
 
 async def test_refused_node_task_is_offered_as_one_that_is_passed_on(bench: Bench) -> None:
     reluctant: Any = Reluctant()
-    workers = CalledWorkers(
-        bench.dispatchers, bench.pool, reluctant, reluctant, lambda _url: reluctant, Mock(), "replica", grace_s=600
-    )
+    workers = calling(bench, reluctant)
     await workers.refresh()
     await bench.accepted(await bench.save("a"))
     await until(lambda: len(reluctant.ready) == 2, "it is offered to the other one")
