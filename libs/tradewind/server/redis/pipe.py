@@ -10,6 +10,7 @@ from redis.exceptions import ConnectionError, InvalidResponse, ReadOnlyError, Re
 from redis.exceptions import TimeoutError as StoreTimeoutError
 
 from tradewind.server.redis.connections import StoreConnection
+from tradewind.server.redis.shared_attempt import SharedAttempt
 
 Argument: TypeAlias = str | bytes | int | float
 
@@ -154,7 +155,7 @@ class ReconnectingPipe:
         self._timeout_s = socket_timeout_s
         self._total_timeout_s = connect_timeout_s + socket_timeout_s
         self._pipe: Pipe | None = None
-        self._opening: asyncio.Task[Pipe] | None = None
+        self._opening = SharedAttempt(self._connect)
 
     def call(self, *command: Argument) -> Awaitable[Any]:
         """Send a command; the returned awaitable gives its reply, or raises redis-py's error."""
@@ -165,10 +166,7 @@ class ReconnectingPipe:
 
     async def aclose(self) -> None:
         """Close the connection; waiting calls fail with ConnectionError."""
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            opening.cancel()
-            await asyncio.wait([opening])
+        await self._opening.aclose()
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             await pipe.aclose()
@@ -184,16 +182,7 @@ class ReconnectingPipe:
         if self._pipe is not None and not self._pipe.lost:
             # Opened since this call was made: opening another would orphan it.
             return self._pipe
-        if self._opening is None or self._opening.done():
-            self._opening = asyncio.get_running_loop().create_task(self._connect())
-            # If every caller has given up, nobody else retrieves an error.
-            self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())
-        opening = self._opening
-        # A task of its own: the end of the first caller must not end everybody's attempt.
-        await asyncio.wait([opening])
-        if opening.cancelled():
-            raise ConnectionError("the client was closed")
-        return opening.result()
+        return await self._opening()
 
     async def _connect(self) -> Pipe:
         if self._pipe is not None:

@@ -21,6 +21,7 @@ from redis.exceptions import (
 
 from tradewind.server.redis.connections import Lifetime, StoreConnection, connection_class
 from tradewind.server.redis.pipe import ReconnectingPipe
+from tradewind.server.redis.shared_attempt import SharedAttempt
 
 
 class Losses:
@@ -103,25 +104,19 @@ class PipedCluster(aioredis.RedisCluster):
         self._slots = asyncio.Semaphore(max_connections)
         self.losses = Losses()
         self._pipes: dict[str, ReconnectingPipe] = {}
-        self._looking: asyncio.Task[Any] | None = None
+        self._looking = SharedAttempt(self._look_for_masters)
 
     async def initialize(self, *_args: Any, **_options: Any) -> "PipedCluster":
         """Look for the masters, unless they are known; all calls share one attempt, and its error."""
         if self._initialize:
-            if self._looking is None or self._looking.done():
-                # redis-py keeps the node that failed last at the end; if that one hangs, others answer at once.
-                failed_last = next(reversed(self.nodes_manager.startup_nodes))
-                attempt = super().initialize(last_failed_node_name=failed_last)
-                self._looking = asyncio.get_running_loop().create_task(attempt)
-                # If every caller has given up, nobody else retrieves an error.
-                self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
-            looking = self._looking
-            # A task of its own: the end of the first caller would close the connections of all.
-            await asyncio.wait([looking])
-            if looking.cancelled():
-                raise ConnectionError("the client was closed")
-            looking.result()
+            # If the first caller made it alone, its end would close the connections of all.
+            await self._looking()
         return self
+
+    async def _look_for_masters(self) -> None:
+        # redis-py keeps the node that failed last at the end; if that one hangs, others answer at once.
+        failed_last = next(reversed(self.nodes_manager.startup_nodes))
+        _ = await super().initialize(last_failed_node_name=failed_last)
 
     async def execute_command(self, *args: Any, **kwargs: Any) -> Any:
         async with self._slots:
@@ -187,9 +182,7 @@ class PipedCluster(aioredis.RedisCluster):
     async def end(self) -> None:
         """Close every connection for good; redis-py calls `aclose` to look for the masters anew."""
         self._lifetime.end()
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+        await self._looking.aclose()
         pipes, self._pipes = self._pipes, {}
         for pipe in pipes.values():
             await pipe.aclose()
