@@ -31,8 +31,8 @@ class BackgroundLoop:
 
     @property
     def closed(self) -> bool:
-        """Whether the loop has ended or is ending."""
-        return self._closing or not self._thread.is_alive()
+        """Whether the loop has ended or is ending; Python, when it exits, leaves no thread but its own running."""
+        return self._closing or sys.is_finalizing() or not self._thread.is_alive()
 
     def wait(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine and return its result; interrupting the wait, as by Ctrl-C, cancels it.
