@@ -218,3 +218,13 @@ async def test_delay_node_passes_its_input_on(bench: Bench) -> None:
     await bench.shard.claim()
     assert (await task_of(bench, "pause")).outputs == (("output", large),)
     assert [each.task_id for each in await bench.take()] == ["flow:0:0:z"]
+
+
+async def test_wait_of_an_attempt_that_the_store_lost_resumes_with_a_signal_that_came_before(bench: Bench) -> None:
+    """The store remembers the node task as queued, and takes it out of the queue and puts it back in one step."""
+    await bench.submit(CHAIN)
+    assert await signal(bench, attempt=-1) == "kept"
+    forgotten = Outcome("flow:0:0:a", 1, "r0-forgotten", OutcomeKind.SUSPENDED, wait=PAID)
+    assert (await bench.shard.complete([forgotten])).results == ("",)
+    (again,) = await bench.take()
+    assert (again.attempt, again.resumed) == (2, Resumption(bench.clock(), "paid", "7", "ann"))

@@ -59,8 +59,8 @@ local function dequeue(record, comp)
   local entry = node(comp.plan, record.index)
   if entry.map and not fan_out.is_item(record.id) then return fan_out.withdraw(record) end
   if record.status == 'pending' and not slots.withdraw(record, entry, comp, slots.own_limits(entry, comp)) then
-    local items = queue_of(entry.type, comp.user_id).removed
-    items[#items + 1] = record.id
+    local queue = queue_of(entry.type, comp.user_id)
+    if not withdraw(queue.added, record.id) then queue.removed[#queue.removed + 1] = record.id end
   end
   remove('start_deadlines', record.id)
   undelay(record)

@@ -17,8 +17,9 @@ do
     if not next(changed) then return end
     local emptied, heads = {}, {}
     for _, queue in pairs(changed) do
-      in_pieces('ZADD', queue.key, queue.added)
+      -- In this order: a node task that was taken out and is ready again is in both.
       in_pieces('ZREM', queue.key, queue.removed)
+      in_pieces('ZADD', queue.key, queue.added)
       queue.empty = #queue.removed > 0 and call('EXISTS', queue.key) == 0
       if queue.empty then
         local at = call('ZSCORE', base .. 'ring:' .. queue.type, queue.user)
