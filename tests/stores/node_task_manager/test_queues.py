@@ -10,6 +10,7 @@ from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.ports.work import Vacancy
 from tradewind.server.clock import ManualClock
 
 
@@ -216,3 +217,21 @@ async def test_user_with_a_chain_takes_turns_with_a_user_with_many_node_tasks(be
         assert order.count(single) >= 4, order
         await bench.shard.purge(f"of-{many}")
         await bench.shard.purge(f"of-{single}")
+
+
+async def test_what_has_large_inputs_is_given_out_in_several_scripts(redis_bench: Bench) -> None:
+    """A script ends with the turn that brings the inputs to 2 MiB; of a user who is alone, a turn takes up to 32."""
+    await redis_bench.shard.save(plan_of("a"))
+    inputs = '"' + "x" * 100_000 + '"'
+    runs = [
+        RunSubmission(RunName("flow", at, 0), f"r{at}", "default", (("0", "a/skip_downstream"),), 3, inputs_json=inputs)
+        for at in range(60)
+    ]
+    room = [Vacancy("w1", 0, 100, ("noop",))]
+    effects = (await redis_bench.shard.submit(runs, room)).effects
+    given = [effects.assignments]
+    while effects.ready_types:
+        effects = await redis_bench.shard.claim(room)
+        given.append(effects.assignments)
+    assert [len(each) for each in given] == [21, 32, 7]
+    assert {each.run_inputs for each in effects.assignments} == {inputs}
