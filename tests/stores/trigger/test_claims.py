@@ -1,6 +1,7 @@
 """Every sentence of the ClaimStore's contract, for every store."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -164,6 +165,20 @@ async def test_tick_due_exactly_now_is_skipped_by_the_ack(bench: Bench) -> None:
     await bench.ack(await bench.claim_one())
 
     assert (await bench.found("tick")).planned_ms == anchor + 4000
+
+
+async def test_ack_before_the_planned_time_goes_on_with_the_tick_after_it(bench: Bench) -> None:
+    planned_ms = bench.now + 40
+    await bench.save("tick", Schedule.every(1000, planned_ms))
+    await bench.ack(*await bench.claim(lead=Lead(500)))
+    assert (await bench.found("tick")).planned_ms == planned_ms + 1000
+
+
+async def test_tick_just_before_the_end_of_a_schedule_is_its_last(bench: Bench) -> None:
+    await bench.save("tick", replace(Schedule.every(1000, bench.now), end_ms=bench.now + 1001))
+    await bench.ack(await bench.claim_one())
+    await bench.ack(await bench.claim_late("tick", 1000))
+    assert (await bench.found("tick")).status is TriggerStatus.COMPLETED
 
 
 async def test_ack_may_name_the_next_planned_time(bench: Bench) -> None:

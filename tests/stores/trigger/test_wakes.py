@@ -10,7 +10,7 @@ from tests.stores.trigger.bench import HOUR, PARTITION, Bench
 from tests.waiting import until
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.schedules.event_filter import EventFilter
-from tradewind.trigger.domain.claim import Subscription
+from tradewind.trigger.domain.claim import SHARED, Subscription
 from tradewind.trigger.domain.schedule import OnEvent, Schedule
 from tradewind.trigger.ports.wakes import EarlierDue, NewListener, NewReceiver, Wake, WakeChannel
 from tradewind.trigger.stores.keys import ACL, Keys
@@ -132,6 +132,23 @@ async def test_withdrawn_order_wakes_any_receiver(bench: Bench, wakes: Published
     await bench.withdraw("lost")
 
     assert await wakes.collect() == {PARTITION: [EarlierDue(PARTITION, bench.now)]}
+
+
+async def test_receiver_without_room_for_all_that_lapsed_wakes_the_others_of_the_queue(
+    bench: Bench, wakes: PublishedWakes
+) -> None:
+    queue = Bench(bench.store.of_queue("q"), bench.clock, bench.queues)
+    for name in ("a", "b"):
+        await queue.save(name, 0)
+    due_ms = bench.now
+    await queue.claim(epoch=SHARED, lease_ms=1000)
+    await wakes.collect()
+
+    bench.clock.advance(1000)
+    await queue.claim(1, epoch=SHARED)
+    await queue.claim(1, epoch=SHARED)
+
+    assert await wakes.collect() == {PARTITION: [EarlierDue(PARTITION, due_ms, "q")]}
 
 
 async def test_answer_that_keeps_the_earliest_due_time_wakes_nobody(bench: Bench, wakes: PublishedWakes) -> None:

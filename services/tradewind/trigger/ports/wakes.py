@@ -38,8 +38,9 @@ class WakeChannel(Protocol):
     """Notifies every replica of changes that any of them made. Messages may be lost, so nobody may rely on it alone.
 
     A store publishes EarlierDue when a trigger becomes due earlier than any other in the partition, through a save, a
-    withdrawal, or an answer from a session that is not the partition's receiver; NewReceiver with each subscription;
-    and NewListener when a save makes a trigger listen to an event that it did not listen to before.
+    withdrawal, or an answer from a session that is not the partition's receiver, and when a receiver of a queue finds
+    claims that have lapsed and leaves something due; NewReceiver with each subscription; and NewListener when a save
+    makes a trigger listen to an event that it did not listen to before.
     """
 
     async def listen(self, on_wake: Callable[[Wake], None], on_gap: Callable[[], None]) -> Callable[[], None]:

@@ -122,7 +122,8 @@ class MemoryTriggerStore:
         now_ms, lane = self.lane_at(order.subscription.partition)
         if not _may_claim(lane, order.subscription):
             return Claims(survey=None)
-        dead = self._take_back_lapsed(lane, now_ms)
+        lapsed = [entry for entry in lane.index(CLAIMED) if entry.place_ms <= now_ms][:REAP_LIMIT]
+        dead = self._take_back(lane, lapsed, now_ms)
         due: list[DueTrigger] = []
         size = 0
         within = [entry for entry in lane.index(SCHEDULED) if entry.place_ms <= now_ms + order.lead.max_ms]
@@ -141,11 +142,13 @@ class MemoryTriggerStore:
             owner = parent.trigger if parent and entry.trigger.event else None
             due.append(DueTrigger(claimed.trigger, token, claimed.place_ms, now_ms, owner))
             size += size_of(claimed.trigger) + (size_of(owner) if owner else 0)
+        if lapsed and order.subscription.epoch == SHARED:
+            self.wake(order.subscription.partition, None)
         return Claims(Survey(lane.heads(), now_ms * 1000, lead_ms), tuple(due), tuple(dead))
 
-    def _take_back_lapsed(self, lane: Lane, now_ms: int) -> list[DeadLetter]:
+    def _take_back(self, lane: Lane, lapsed: list[Entry], now_ms: int) -> list[DeadLetter]:
         dead: list[DeadLetter] = []
-        for entry in [entry for entry in lane.index(CLAIMED) if entry.place_ms <= now_ms][:REAP_LIMIT]:
+        for entry in lapsed:
             delay_ms = self.policy.backoff_ms(entry.trigger.failures)
             self._fail(lane, entry, "the lease lapsed before an answer came", delay_ms, now_ms, dead)
         return dead
