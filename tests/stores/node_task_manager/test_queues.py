@@ -10,6 +10,7 @@ from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.ports.work import Vacancy
 from tradewind.server.clock import ManualClock
 
@@ -120,6 +121,14 @@ async def test_user_queue_is_bounded_and_a_refused_run_leaves_no_records(bounded
     later = structs.replace(of_bob, run=RunName("bob", 10, 0))
     submitted = await bench.shard.submit([of_bob, of_cal, later])
     assert [each.outcome for each in submitted.results] == ["accepted", "accepted", "queue_full"]
+
+
+async def test_what_waits_for_the_limit_on_its_user_counts_as_queued(bounded: Bench) -> None:
+    bounded.shard.configure(SystemConfig(max_running_per_user=1))
+    assert await bounded.submit(plan_of("a b c")) == "accepted"
+    assert len(await bounded.take()) == 1
+    assert await bounded.submit(plan_of("d e"), cycle=1) == "queue_full"
+    assert await bounded.submit(plan_of("d"), cycle=1) == "accepted"
 
 
 async def test_runs_are_refused_while_too_many_events_wait(store: RedisServer | None, clock: ManualClock) -> None:

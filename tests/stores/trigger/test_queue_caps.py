@@ -122,6 +122,21 @@ async def test_acknowledged_firing_is_over(bench: Bench) -> None:
     assert (await queue.found("a")).status is TriggerStatus.WAITING
 
 
+async def test_trigger_that_is_paused_while_it_is_claimed_goes_on_where_its_answer_says(bench: Bench) -> None:
+    queue = Bench(bench.store.of_queue("q"), bench.clock, bench.queues)
+    start_ms = bench.now
+    await queue.save("a", Schedule.every(1000, start_ms))
+    (due,) = await queue.claim(epoch=SHARED)
+    await bench.queues.pause(PARTITION, "q", "a", "")
+    await queue.ack(due)
+    paused = await queue.found("a")
+    assert (paused.status, paused.planned_ms) == (TriggerStatus.PAUSED, start_ms + 1000)
+    assert await bench.queues.resume(PARTITION, "q", "a", start_ms, None) is not None
+    assert await queue.claim(epoch=SHARED) == []
+    bench.clock.advance(1000)
+    assert len(await queue.claim(epoch=SHARED)) == 1
+
+
 async def test_unknown_trigger_is_neither_paused_nor_resumed(bench: Bench) -> None:
     assert await bench.queues.pause(PARTITION, "q", "none", "") is None
     assert await bench.queues.resume(PARTITION, "q", "none", 0, 0) is None
