@@ -188,3 +188,13 @@ async def test_firings_that_wait_count_towards_the_most_that_a_trigger_has(bench
     await queue.ack(first)
     assert await bench.queues.fire(order, Event("e3", "tick")) == [Outcome.GONE]
     assert ((await queue.found("a")).fired, (await queue.found("a")).pending) == (1, 1)
+
+
+async def test_dead_trigger_whose_retention_has_passed_counts_no_more_when_another_dies(bench: Bench) -> None:
+    queue = Bench(bench.store.of_queue("q"), bench.clock, bench.queues)
+    for name in ("a", "b"):
+        bench.clock.advance(POLICY_OF_BENCH.retention_ms)
+        await queue.save(name, 0)
+        for _ in range(POLICY_OF_BENCH.max_failures):
+            await queue.nack(*await queue.claim(epoch=SHARED), retry_after_ms=0)
+    assert (await bench.queues.counts(PARTITION, "q")).dead == 1

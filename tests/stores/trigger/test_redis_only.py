@@ -268,9 +268,13 @@ async def test_sweep_forgets_empty_queues_and_lets_their_history_expire(redis_be
     assert await redis_bench.queues.queues(PARTITION) == ["q"]
     assert await ttl(client, keys.firings(PARTITION)) == -1
 
+    await client.execute_command("ZADD", keys.due(PARTITION), redis_bench.now, "lost")
+    await sweep_queue(redis_bench, "q")
+    assert (await redis_bench.queues.counts(PARTITION, "q")).orphans == 1
     await queue.remove(PARTITION, "one", 0)
     await sweep_queue(redis_bench, "q")
     assert await redis_bench.queues.queues(PARTITION) == []
+    assert (await redis_bench.queues.counts(PARTITION, "q")).orphans == 0
     assert 6 * DAY < await ttl(client, keys.firings(PARTITION)) <= 7 * DAY
 
     await fire()
