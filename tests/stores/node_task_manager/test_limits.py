@@ -221,3 +221,14 @@ async def test_a_thousand_running_node_tasks_count_under_a_new_limit(bench: Benc
     assert await bench.take() == []
     await bench.complete(running[0])
     assert len(await bench.take()) == 1
+
+
+async def test_one_that_another_limit_holds_back_leaves_its_slot_to_the_next(bench: Bench) -> None:
+    bench.shard.configure(SystemConfig(max_running_per_flow=1))
+    await bench.submit(keyed(1, names="k"), flow_id="other")
+    assert await names(bench) == ["k"]
+    x = PlanNode("x", "noop", concurrency=Concurrency("acct-7", 1, WhenFull.WAIT))
+    await bench.submit(Plan("mixed", (PlanNode("a", "noop"), x, PlanNode("y", "noop")), ()))
+    (a,) = await bench.take()
+    await bench.complete(a)
+    assert await names(bench) + await names(bench) == ["y"]

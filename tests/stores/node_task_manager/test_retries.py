@@ -53,6 +53,14 @@ async def test_failed_attempt_is_retried_after_its_delay(bench: Bench) -> None:
     assert (await task_of(bench)).retry_at == 0
 
 
+async def test_caller_learns_when_the_first_of_all_further_attempts_is_due(bench: Bench) -> None:
+    await bench.submit(plan_of("a b c", retry=TWICE))
+    a, b, c = await bench.take()
+    assert (await fail(bench, a, RetryRequest(after_ms=60_000))).due_in == 60_000
+    assert (await fail(bench, b)).due_in == 1_000
+    assert (await fail(bench, c, RetryRequest(after_ms=5_000))).due_in == 1_000
+
+
 async def test_a_node_that_fails_twice_and_then_succeeds_is_completed(bench: Bench) -> None:
     attempt = await begun(bench, TWICE)
     for wait in (1_000, 2_000):

@@ -198,3 +198,13 @@ async def test_dead_trigger_whose_retention_has_passed_counts_no_more_when_anoth
         for _ in range(POLICY_OF_BENCH.max_failures):
             await queue.nack(*await queue.claim(epoch=SHARED), retry_after_ms=0)
     assert (await bench.queues.counts(PARTITION, "q")).dead == 1
+
+
+async def test_firing_by_hand_is_none_of_those_that_a_schedule_may_have(bench: Bench) -> None:
+    queue = Bench(bench.store.of_queue("q"), bench.clock, bench.queues)
+    await queue.save("a", replace(Schedule.every(HOUR, bench.now + 1000), max_firings=1))
+    order = [FiringOrder(PARTITION, "q", "a")]
+    assert await bench.queues.fire(order, Event("e1", "now"), by_hand=True) == [Outcome.FIRED]
+    await queue.ack(*await queue.claim(epoch=SHARED))
+    waiting = await queue.found("a")
+    assert (waiting.status, waiting.fired) == (TriggerStatus.SCHEDULED, 0)
