@@ -31,6 +31,8 @@ _handlers: list[tuple[signal.Signals, Any]] = []
 
 LOOP_PATIENCE = 1.0
 """Seconds within which the loop has to hear of a second signal, or the process ends at once."""
+LEFTOVER_PATIENCE = 1.0
+"""Seconds that what nodes have left on the loop has to end once the worker has left; it is not waited for longer."""
 
 
 @contextlib.contextmanager
@@ -67,13 +69,26 @@ def run_program(serve: Callable[[], Coroutine[Any, Any, None]], leave: Callable[
         )
     _handlers[:] = [(number, signal.getsignal(number)) for number in (*_SIGNALS, signal.SIGALRM)]
     _restore_handlers_in_forks()
+    # Not an asyncio.Runner, which would wait for the tasks of nodes however long they take to end.
+    loop = uvloop.new_event_loop()
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            loop = runner.get_loop()
-            loop.set_default_executor(DaemonThreads(threads))
+        loop.set_default_executor(DaemonThreads(threads))
+        try:
             run_to_end(loop, _until_signalled(serve, leave))
+        finally:
+            run_to_end(loop, _end_leftovers(loop))
     finally:
+        loop.close()
         _restore_handlers()
+
+
+async def _end_leftovers(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel the tasks that nodes have left behind and close their async generators, as far as they end soon."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    left.add(loop.create_task(loop.shutdown_asyncgens()))
+    await asyncio.wait(left, timeout=LEFTOVER_PATIENCE)
 
 
 @functools.cache

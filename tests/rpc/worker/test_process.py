@@ -41,6 +41,30 @@ async def borrows(ctx: Context) -> None:
     await ctx.progress(1)
     await asyncio.to_thread(time.sleep, 600)
 
+@node("deaf")
+async def deaf(ctx: Context) -> None:
+    await ctx.progress(1)
+    while True:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            pass
+
+@node("lingers")
+async def lingers(ctx: Context) -> None:
+    async def prices():
+        try:
+            yield 1
+        finally:
+            await asyncio.sleep(600)
+
+    kept.append(prices())
+    await anext(kept[0])
+    await ctx.progress(1)
+    await asyncio.sleep(600)
+
+kept = []
+
 @node("stuck")
 def stuck(ctx: Context) -> None:
     ctx.progress(1)
@@ -87,7 +111,7 @@ async def test_sigterm_lets_nodes_finish_and_exits_with_0(engine: Engine, tmp_pa
     assert (len(engine.deregistered), session.given_back) == (1, [])
 
 
-@pytest.mark.parametrize("node_type", ["stuck", "borrows"])
+@pytest.mark.parametrize("node_type", ["stuck", "borrows", "deaf", "lingers"])
 async def test_node_that_ignores_stop_does_not_keep_worker_alive(
     engine: Engine, tmp_path: Path, node_type: str
 ) -> None:
