@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tradewind.worker.errors import NodeFault, invalid_input
-from tradewind.worker.models import ModelMisfit, ModelReader, reader_of
+from tradewind.worker.models import ModelMisfit, reader_of
 from tradewind.worker.parameters import Parameter, Signature
 from tradewind.worker.secrets import holds_secret
 from tradewind.worker.texts import suggestion
@@ -30,24 +30,20 @@ class _Input(Protocol):
 class _Handle:
     """Turns the values of one handle into an argument."""
 
-    __slots__ = ("convert", "decode", "decode_many", "gather", "name")
+    __slots__ = ("convert", "decode", "gather", "name")
 
     def __init__(self, parameter: Parameter) -> None:
         self.name = parameter.name
         self.gather = parameter.gather
         self.decode: Callable[[str], Any]
-        # Several edges may lead into this handle if the flow was registered before any worker declared the type.
-        self.decode_many: Callable[[str], Any]
         self.convert: Callable[[Any], Any]
         whole = parameter.whole_annotation
         reader = reader_of(whole)
         if reader is None:
-            self.decode = msgspec.json.Decoder(parameter.annotation).decode
-            self.decode_many = msgspec.json.Decoder(whole).decode
+            self.decode = msgspec.json.Decoder(whole).decode
             self.convert = functools.partial(msgspec.convert, type=whole, strict=False)
         else:
-            self.decode = ModelReader(parameter.annotation).decode if parameter.gather else reader.decode
-            self.decode_many, self.convert = reader.decode, reader.convert
+            self.decode, self.convert = reader.decode, reader.convert
 
 
 @dataclass(slots=True)
@@ -111,22 +107,24 @@ class Binder:
                     f"input {name}: node type {self._node_type} has no such handle{suggestion(name, self._handles)}"
                 )
             values = given.values_json
-            try:
-                if handle.gather:
-                    arguments[name] = [handle.decode(value) for value in values]
-                elif len(values) == 1:
-                    arguments[name] = handle.decode(values[0])
-                elif values:
-                    arguments[name] = handle.decode_many(f"[{','.join(values)}]")
-            except msgspec.DecodeError as error:
-                raise self._misfit(handle, values, error) from None
+            if values or handle.gather:
+                arguments[name] = self._decoded(handle, values)
         for name in self._gathering:
             if name not in arguments:
-                arguments[name] = []
+                arguments[name] = self._decoded(self._handles[name], ())
         for name in self._required:
             if name not in arguments:
                 raise self._missing(arguments)
         return arguments
+
+    def _decoded(self, handle: _Handle, values: Sequence[str]) -> Any:
+        try:
+            if len(values) == 1 and not handle.gather:
+                return handle.decode(values[0])
+            # Several edges may lead into any handle if the flow was registered before a worker declared the type.
+            return handle.decode(f"[{','.join(values)}]")
+        except msgspec.DecodeError as error:
+            raise self._misfit(handle, values, error) from None
 
     def convert_config(self, config: dict[str, Any]) -> ConfigPlan:
         """Return the plan of a config with resolved secrets, for one call. Raises NodeFault."""

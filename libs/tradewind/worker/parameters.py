@@ -41,16 +41,13 @@ class Parameter:
     gather: bool
     default: Any
     """`inspect.Parameter.empty` if there is no default."""
+    whole_annotation: Any
+    """The type of what the function gets: a list of values for a gathering handle."""
 
     @property
     def required(self) -> bool:
         """Whether the function has no default for it."""
         return self.default is inspect.Parameter.empty
-
-    @property
-    def whole_annotation(self) -> Any:
-        """The type of what the function gets: a list of values for a gathering handle."""
-        return list[self.annotation] if self.gather else self.annotation  # type: ignore[name-defined]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,7 @@ def read_signature(function: Callable[..., Any], label: str) -> Signature:
                     f"{label}: parameter {name} cannot be a handle; begin it with a letter, use letters, digits and _"
                 )
             item, gather = _split_gather(annotation)
-            parameters.append(Parameter(name, item, gather, parameter.default))
+            parameters.append(Parameter(name, item, gather, parameter.default, annotation))
     return Signature(tuple(parameters), context_name, config_name, config_type, hints.get("return", Any))
 
 

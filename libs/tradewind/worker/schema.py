@@ -49,6 +49,9 @@ def declare(node_type: str, description: str, signature: Signature, outputs: Seq
 def check_readable(signature: Signature, label: str) -> None:
     """Raise NodeDefinitionError, whose message begins with `label`, if a parameter's type cannot be read from JSON."""
     annotated = [(parameter.name, parameter.annotation) for parameter in signature.parameters]
+    annotated += [
+        (parameter.name, parameter.whole_annotation) for parameter in signature.parameters if parameter.gather
+    ]
     if signature.config_name is not None:
         annotated.append((signature.config_name, signature.config_type))
     for name, annotation in annotated:

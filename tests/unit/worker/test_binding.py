@@ -2,9 +2,10 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from msgspec import Meta
 
 from tests.unit.worker.attempts import Bench
 from tradewind.testing import NodeRun, run_node
@@ -105,6 +106,31 @@ async def test_gather_handle_gets_values_in_order_or_its_default() -> None:
     assert (await run_node(join, values=[3, 1, 2], extra=[])).output == [[3, 1, 2], []]
     assert (await run_node(join)).output == [[], ["none"]]
     assert (await run_node(join, config={"values": ["7"]})).output == [[7], ["none"]]
+
+
+async def test_fault_in_gathered_values_names_which() -> None:
+    @node("join")
+    async def join(values: Gather[float]) -> float:
+        return sum(values)
+
+    run = await run_node(join, values=[1, 2, "3"])
+    assert run.error is not None
+    assert run.error.message == "input values[2]: expected float, got str"
+
+
+async def test_constraints_of_a_gathered_list_are_declared_and_count() -> None:
+    @node("pair")
+    async def pair(values: Annotated[Gather[int], Meta(min_length=2)]) -> list[int]:
+        return values
+
+    assert (await run_node(pair, values=[1, 2])).output == [1, 2]
+    for few in ([1], []):
+        run = await run_node(pair, values=few)
+        assert run.error is not None
+        assert run.error.message == "input values: expected array of length >= 2"
+    (handle,) = pair.declaration().inputs
+    assert (handle.gather, handle.schema_json) == (True, '{"type":"integer"}')
+    assert '"minItems":2' in pair.declaration().config_schema_json
 
 
 async def test_gather_and_config_parameters_may_be_none_by_default() -> None:

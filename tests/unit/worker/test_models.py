@@ -138,7 +138,7 @@ async def test_constraints_are_kept_without_model() -> None:
     assert good.output == [64, 2, "A", 1.0, [1, 2]]
     assert (await run_node(embed)).output == [8, None, "", None, []]
     assert await error_of(embed, dims=65) == "input dims: Input should be less than or equal to 64"
-    assert await error_of(embed, weights=[1, 0]) == "input weights: Input should be greater than 0"
+    assert await error_of(embed, weights=[1, 0]) == "input weights[1]: Input should be greater than 0"
     assert await error_of(embed, config={"batch": 0}) == "config.batch: Input should be greater than 0"
     assert await error_of(embed, config={"limits": {"share": 2}}) == (
         "config.limits.share: Input should be less than or equal to 1"
@@ -154,13 +154,25 @@ def test_field_as_default_is_refused_with_what_to_write() -> None:
         node("n")(take)
 
 
+async def test_constraints_of_a_gathered_list_count() -> None:
+    @node("pair")
+    async def pair(values: Annotated[Gather[PositiveInt], Field(min_length=2)]) -> Any:
+        return values
+
+    assert (await run_node(pair, values=[1, 2])).output == [1, 2]
+    few = "List should have at least 2 items after validation, not "
+    assert await error_of(pair, values=[1]) == f"input values: {few}1"
+    assert await error_of(pair) == f"input values: {few}0"
+    assert await error_of(pair, config={"values": [1]}) == f"config.values: {few}1"
+
+
 async def test_gathered_values_are_read_as_models() -> None:
     @node("last")
     async def last(ticks: Gather[Tick]) -> date:
         return ticks[-1].on
 
     assert (await run_node(last, ticks=[{"price": 1}, {"price": 2, "on": "2024-01-02"}])).output == "2024-01-02"
-    assert await error_of(last, ticks=[{"price": 1}, {}]) == "input ticks.price: Field required"
+    assert await error_of(last, ticks=[{"price": 1}, {}]) == "input ticks[1].price: Field required"
 
 
 async def test_emitted_models_are_read_by_next_node() -> None:
