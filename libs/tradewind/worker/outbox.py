@@ -47,6 +47,8 @@ class Outbox:
         self._renew = False
         self._pong = 0
         self._draining = False
+        self._farewell = False
+        """Whether to wait until a message that says `draining` is acknowledged."""
         self._unconfirmed = UnconfirmedTokens()
         self._notes = Notes(self._unconfirmed)
         self._withheld: list[Outcome] = []
@@ -99,9 +101,14 @@ class Outbox:
         self._pong = value
         self.wake()
 
-    def drain(self) -> None:
-        """Say in the next message that the worker takes no more node tasks."""
-        self._draining = True
+    def drain(self, *, connected: bool) -> None:
+        """Say in the next message that the worker takes no more node tasks.
+
+        If it is `connected`, some may be on their way. A renewal takes effect after all that was assigned before, so
+        nothing more comes once that message is acknowledged; `flushed` waits for that.
+        """
+        self._draining = self._renew = True
+        self._farewell = connected
         self.wake()
 
     def remembers(self, token: str) -> bool:
@@ -183,7 +190,7 @@ class Outbox:
             request.draining = True
         if self._pong:
             request.pong, self._pong = self._pong, 0
-        sent = Sent(sequence)
+        sent = Sent(sequence, farewell=self._farewell)
         sent.lines, size = self._notes.take(request)
         self._take_outcomes(request, sent, MAX_BYTES - size)
         if self._renew:
@@ -206,6 +213,8 @@ class Outbox:
             self._recent.append((now, sent))
             self._recent_bytes += sent.size
             self._settle(sent.tokens())
+            if sent.farewell:
+                self._farewell = False
         while self._recent and (
             self._recent[0][0] < now - RESYNC_S
             or len(self._recent) > RESYNC_MESSAGES
@@ -227,6 +236,9 @@ class Outbox:
             self._give_backs.extendleft(reversed(sent.give_backs))
         self._unconfirmed.mark_unsent()
         self._release()
+        # The next hello says it.
+        self._farewell = False
+        self._acknowledgement.set()
         self.wake()
 
     def resync(self) -> None:
@@ -275,8 +287,8 @@ class Outbox:
         )
 
     async def flushed(self) -> None:
-        """Wait until every outcome and every log line is acknowledged."""
-        while self._unsettled or self._notes.has_lines or self._unacknowledged:
+        """Wait until every outcome and every log line is acknowledged, and that the worker is leaving."""
+        while self._unsettled or self._notes.has_lines or self._unacknowledged or self._farewell:
             self._acknowledgement.clear()
             await self._acknowledgement.wait()
 

@@ -60,6 +60,8 @@ class Sent:
     give_backs: list[str] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     size: int = 0
+    farewell: bool = False
+    """Whether it says that the worker takes no more node tasks, which was not acknowledged before."""
 
     def tokens(self) -> list[str]:
         """Return the tokens of all outcomes in it."""
@@ -69,7 +71,7 @@ class Sent:
         return tokens
 
     def __bool__(self) -> bool:
-        return bool(self.completions or self.failures or self.give_backs or self.lines)
+        return bool(self.completions or self.failures or self.give_backs or self.lines or self.farewell)
 
 
 def token_of(outcome: Outcome) -> str:

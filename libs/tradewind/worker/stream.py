@@ -70,7 +70,7 @@ class WorkStream:
         """Take no more node tasks: those that are still assigned are given back at once."""
         self._draining = True
         self._executor.eager_enabled = False
-        self._outbox.drain()
+        self._outbox.drain(connected=self.connected.is_set())
 
     async def finish(self) -> None:
         """End the stream once everything is sent and acknowledged; `run` returns then."""

@@ -47,6 +47,19 @@ async def test_stopping_worker_finishes_or_gives_back_nodes_and_deregisters(engi
     assert [request.worker_id for request in engine.deregistered] == ["w1"]
 
 
+async def test_idle_worker_gives_back_what_was_on_its_way_when_it_left(engine: Engine) -> None:
+    engine.acknowledging = False
+    async with Worker([double], address=engine.address) as worker:
+        session = await engine.session()
+        worker.stop()
+        await until(lambda: [(each.draining, each.renew) for each in session.requests] == [(True, True)], "it leaves")
+        session.assign("double", "t1")
+        await until(lambda: session.given_back == ["t1"], "what crossed its message is given back")
+        session.acknowledge()
+
+    assert session.half_closed
+
+
 async def test_worker_can_be_stopped_from_another_thread(engine: Engine) -> None:
     worker = Worker([double], address=engine.address)
     serving = threading.Thread(target=lambda: asyncio.run(worker.serve(), debug=True), daemon=True)

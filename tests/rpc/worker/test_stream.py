@@ -109,9 +109,9 @@ async def test_held_tokens_are_named_soon_then_renewed(
         session.send(work_pb2.WorkResponse(ping=1))
         await until(lambda: session.requests[-1].pong == 1, "the ping is answered")
 
-    assert named_after == [["t1"]]
-    assert all(tokens == ["t1"] for tokens in session.renewals)
-    assert len(session.renewals) == count
+        assert named_after == [["t1"]]
+        assert all(tokens == ["t1"] for tokens in session.renewals)
+        assert len(session.renewals) == count
 
 
 async def test_short_nodes_cause_no_renewal(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ async def test_short_nodes_cause_no_renewal(engine: Engine, monkeypatch: pytest.
             await until(lambda: session.requests[-1].pong == index + 1, "the ping is answered")  # noqa: B023
         await until(lambda: time.monotonic() - begun > 1.5, "it is past every time to name or renew")
 
-    assert session.renewals == []
+        assert session.renewals == []
 
 
 async def test_termination_stops_node(engine: Engine, waiting: Waiting) -> None:

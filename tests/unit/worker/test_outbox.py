@@ -21,7 +21,7 @@ async def test_message_holds_everything_since_previous_one() -> None:
     outbox.log("t4", "INFO", "there", 1_700_000_000_123_000_000)
     outbox.renew()
     outbox.pong(7)
-    outbox.drain()
+    outbox.drain(connected=True)
 
     await outbox.wait()
     request = outbox.take(2)

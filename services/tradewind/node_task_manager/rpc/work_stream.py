@@ -141,7 +141,8 @@ class WorkStream:
             self._connections.refresh(worker)
         if message.pong:
             self._handle_pong(worker)
-        awaited = any_begun(outcomes)
+        # A worker that leaves waits until nothing more can come.
+        awaited = message.draining or any_begun(outcomes)
         if given_back:
             # Once given back, a node task holds no lease, and its log lines would not be kept.
             await self._notes.wait_written()
