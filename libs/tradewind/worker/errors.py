@@ -79,6 +79,11 @@ class MemoryFault(Exception):
     def __reduce__(self) -> tuple[type["MemoryFault"], tuple[str, str]]:
         return MemoryFault, (self.reason, str(self))
 
+    @classmethod
+    def too_large(cls, size: int) -> "MemoryFault":
+        """Return the fault for a change that is longer than any message."""
+        return cls("TOO_LARGE", f"a change of {size} bytes: keep the data elsewhere, and its place here")
+
 
 class NodeFault(Exception):
     """An attempt failed for a reason other than an exception of the node's own code in this process.

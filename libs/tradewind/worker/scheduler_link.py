@@ -50,5 +50,5 @@ def _fault(error: grpc.aio.AioRpcError, size: int) -> MemoryFault:
     reason = reason_of(error)
     if not reason and error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
         # gRPC itself refuses a message that is longer than the server reads.
-        return MemoryFault("TOO_LARGE", f"a change of {size} bytes: keep the data elsewhere, and its place here")
+        return MemoryFault.too_large(size)
     return MemoryFault(reason or error.code().name, explain(error))

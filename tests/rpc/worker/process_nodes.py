@@ -18,12 +18,23 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tradewind.worker import Context, Emit, Fatal, NodeStopExecution, RetryLater, node, running
+from tradewind.worker import Context, Emit, Fatal, MemoryFault, NodeStopExecution, RetryLater, node, running
+from tradewind.worker.processes import frames
 
 
 @node("pid", process=True)
 def pid() -> int:
     return os.getpid()
+
+
+@node("keeps_much", process=True)
+def keeps_much(ctx: Context) -> list[str]:
+    """Return why a variable cannot be set that is longer than a frame."""
+    try:
+        ctx.flow_memory.set("prices", "1" * frames.LONGEST)
+    except MemoryFault as fault:
+        return [fault.reason, str(fault)]
+    return []
 
 
 _KEPT: list[asyncio.Task[None]] = []

@@ -51,6 +51,15 @@ async def test_context_is_the_same_in_process() -> None:
     assert [(line.level, line.message) for line in run.logs] == [("WARNING", "value is 14")]
 
 
+async def test_variable_that_is_too_long_for_a_frame_does_not_end_the_process() -> None:
+    async with process_bench(1) as bench:
+        run = await bench.run(bench.assignment("keeps_much", flow_id="momentum"))
+
+    reason, message = run.output
+    assert reason == "TOO_LARGE"
+    assert message.endswith(" bytes: keep the data elsewhere, and its place here")
+
+
 async def test_failed_process_node_releases_its_objects() -> None:
     async with process_bench(1) as bench:
         assert (await bench.run(bench.assignment("fails_with_large_object"))).error

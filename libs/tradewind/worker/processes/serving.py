@@ -105,6 +105,10 @@ class NodeServer:
     def ask(self, method: str, request: bytes) -> "Future[bytes]":
         """Have the worker ask the scheduler."""
         number, answer = next(self._numbers), Future[bytes]()
+        if len(request) > frames.LONGEST // 2:
+            # The worker would not read it.
+            answer.set_exception(MemoryFault.too_large(len(request)))
+            return answer
         self._questions[number] = answer
         self._send(frames.Question(number, method, request))
         return answer
