@@ -213,6 +213,43 @@ async def test_end_that_another_replica_heard_of_is_noticed_by_replica_that_gave
     await workers.stop()
 
 
+class Away(Shared):
+    """One whose connection breaks, and cannot be restored, when `gone` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gone = asyncio.Event()
+
+    async def broken(self) -> None:
+        await self.gone.wait()
+        self.gone.clear()
+
+    async def connected(self, _within_s: float) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("calls_it", "status"), [(True, NodeTaskStatus.PENDING), (False, NodeTaskStatus.RUNNING)])
+async def test_only_replica_that_calls_a_worker_takes_back_what_it_holds(
+    bench: Bench, calls_it: bool, status: NodeTaskStatus
+) -> None:
+    """Another replica may be cut off from a worker that goes on."""
+    away: Any = Away()
+    workers = calling(bench, away)
+    await workers.refresh()
+    await bench.accepted(await bench.save("a"))
+    await until(lambda: away.ready, "the node is handed over")
+    if not calls_it:
+        away.others = [next(name for name in WORKERS if caller_of("w1", ["replica", name]) == name)]
+        await workers.refresh()
+    worker: Any = next(iter(bench.pool))
+    away.gone.set()
+    await until(lambda: worker.lost, "the connection could not be restored")
+    (a,) = await bench.store.tasks(["flow:0:0:a"])
+    assert a is not None
+    assert a.status is status
+    await workers.stop()
+
+
 class Reluctant(Shared):
     """Two workers, of which the one that is called first refuses."""
 
