@@ -1,6 +1,7 @@
 """How a node learns of its stop, and what it may do during its grace."""
 
 import asyncio
+import contextlib
 import gc
 import threading
 import time
@@ -172,3 +173,27 @@ def test_node_that_stops_the_event_loop_ends_neither_it_nor_others(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         assert run_to_end(runner.get_loop(), stops_the_loop()) == "went on"
+
+
+async def test_what_a_node_returns_because_its_worker_leaves_is_no_result() -> None:
+    @node("polls")
+    def polls(ctx: Context) -> str:
+        while not ctx.stop_requested:
+            time.sleep(0.001)
+        return "only a part"
+
+    @node("waits")
+    async def waits() -> str:
+        with contextlib.suppress(NodeStopExecution):
+            await asyncio.Event().wait()
+        return "only a part"
+
+    async with Bench([polls, waits]) as bench:
+        bench.executor.start(bench.assignment("polls", "t1"))
+        bench.executor.start(bench.assignment("waits", "t2"))
+        held = bench.executor.held
+        await until(lambda: held["t1"].in_thread and held["t2"].begun_ns, "the nodes run")
+        bench.executor.give_back_all("the worker leaves", grace=600)
+        await bench.executor.wait_idle()
+
+    assert (sorted(bench.given_back), bench.ended) == (["t1", "t2"], [])
