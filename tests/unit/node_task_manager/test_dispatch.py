@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from tests.unit.node_task_manager.conftest import Bench, held, outcome
 from tests.unit.node_task_manager.faulty_store import always
 from tests.waiting import until
-from tradewind.node_task_manager.use_cases import report, run_queue
+from tradewind.node_task_manager.use_cases import dispatch, report, run_queue
 from tradewind.node_task_manager.use_cases.replica_messages import ReplicaListener
 from tradewind.server.faults import Exhausted, Unavailable
 
@@ -248,6 +248,22 @@ async def test_stopping_dispatcher_stores_results_and_refuses_new_runs(bench: Be
     assert bench.store.count("complete") == 1
     with pytest.raises(Unavailable):
         await bench.submit(await bench.save("b"))
+
+
+async def test_dispatcher_stops_as_soon_as_results_under_way_are_stored(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "_STOP_S", 600)
+    worker, line = await bench.connect()
+    await bench.accepted(await bench.save("a"))
+    await bench.settled()
+    stored = bench.store.unanswered["complete"] = asyncio.Event()
+    await bench.connections.handle_message(worker, 2, [outcome(line.assigned[0])])
+    await until(lambda: bench.store.count("complete"), "the result is on its way")
+    stopping = asyncio.create_task(bench.dispatcher.stop())
+    await asyncio.sleep(0)
+    stored.set()
+    await asyncio.wait_for(stopping, 10)
 
 
 async def test_failed_stream_open_gives_back_held_node_tasks(bench: Bench) -> None:
