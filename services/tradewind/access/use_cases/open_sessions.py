@@ -7,6 +7,7 @@ from tradewind.access.ports import Refusal, SessionStore
 from tradewind.access.use_cases.reserved_names import reserved_name
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import digest_of, new_token
+from tradewind.server.durations import duration_text
 from tradewind.server.faults import Exhausted, FailedPrecondition, InvalidInput, NotFound, Violation
 from tradewind.server.identifiers import check_identifier, require_identifiers
 
@@ -44,7 +45,8 @@ class OpenSessions:
         longest_ms = self._lifetimes.token
         faults = []
         if not 0 <= lifetime_ms <= longest_ms:
-            faults.append(Violation("lifetime", f"must be 0 to {longest_ms // 1000} s, is {lifetime_ms / 1000:g} s"))
+            limits = f"must be from 0, for the longest, to {duration_text(longest_ms)}"
+            faults.append(Violation("lifetime", f"{limits}, is {duration_text(lifetime_ms)}"))
         if role is not None:
             faults += reserved_name("user_id", user_id)
         return await self._open(

@@ -7,7 +7,7 @@ do
 
   -- Formats a length of time for people: `5 min` for 300000.
   function clocks.duration_text(ms)
-    for _, unit in ipairs({{3600000, 'h'}, {60000, 'min'}, {1000, 's'}}) do
+    for _, unit in ipairs({{86400000, 'd'}, {3600000, 'h'}, {60000, 'min'}, {1000, 's'}}) do
       if ms > 0 and ms % unit[1] == 0 then return string.format('%.0f %s', ms / unit[1], unit[2]) end
     end
     return string.format('%.0f ms', ms)

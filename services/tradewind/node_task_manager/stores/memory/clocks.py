@@ -1,9 +1,9 @@
 """The clocks of node tasks in memory: leases, timeouts, heartbeats, total times."""
 
-from tradewind.node_task_manager.domain.durations import duration_text
 from tradewind.node_task_manager.domain.limits import MAX_AHEAD_MS
 from tradewind.node_task_manager.domain.node_task import NodeTask, TaskError
 from tradewind.node_task_manager.stores.memory.records import MemoryRecords
+from tradewind.server.durations import duration_text
 
 
 class MemoryClocks(MemoryRecords):

@@ -13,7 +13,6 @@ from tradewind.node_task_manager.domain.component import (
     SubmitOutcome,
     SubmitResult,
 )
-from tradewind.node_task_manager.domain.durations import duration_text
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
@@ -30,6 +29,7 @@ from tradewind.node_task_manager.stores.memory.sub_flows import MemorySubFlows
 from tradewind.node_task_manager.stores.memory.waits import MemoryWaits
 from tradewind.node_task_manager.stores.memory.watching import MemoryWatching
 from tradewind.node_task_manager.stores.memory.withheld import MemoryWithheld
+from tradewind.server.durations import duration_text
 
 
 class MemoryShard(

@@ -1,6 +1,5 @@
 """Node tasks in memory that wait for a signal or a time."""
 
-from tradewind.node_task_manager.domain.durations import duration_text
 from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
@@ -10,6 +9,7 @@ from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut
 from tradewind.node_task_manager.stores.memory.records import run_of, task_name
 from tradewind.node_task_manager.stores.memory.replacing import replace
+from tradewind.server.durations import duration_text
 
 
 class MemorySuspension(MemoryFanOut):

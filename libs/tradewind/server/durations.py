@@ -1,6 +1,6 @@
 """Lengths of time as people write them."""
 
-_UNITS = ((3_600_000, "h"), (60_000, "min"), (1000, "s"))
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 
 def duration_text(milliseconds: int) -> str:
