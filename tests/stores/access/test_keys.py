@@ -8,6 +8,7 @@ from tests.servers import RedisServer
 from tests.stores.access.bench import DAY, HOUR, PREFIX, digest, redis_bench
 from tradewind.access.domain.day import KEPT_MS, day_of
 from tradewind.access.domain.session import REMEMBERED_MS, SessionDraft, SessionKind
+from tradewind.access.ports import Refusal
 from tradewind.access.stores.keys import ACL, Keys
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import digest_of, new_token
@@ -69,6 +70,61 @@ async def test_store_holds_no_tokens(redis_server: RedisServer) -> None:
     text = repr([await redis_server.keys(), session, listed])
     assert stored in text
     assert token not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, None) for name in ("digest", "user_id", "kind", "lifetime", "idle", "label", "created_at", "last_activity")]
+    + [("kind", "x"), ("lifetime", "1e300"), ("idle", ""), ("created_at", "nan"), ("last_activity", "0.5")],
+)
+async def test_broken_record_of_a_session_is_none_and_keeps_nobody_from_the_others(
+    redis_server: RedisServer, name: str, value: str | None
+) -> None:
+    bench = redis_bench(redis_server, ManualClock())
+    await bench.open("broken")
+    await bench.open("whole")
+    key, admin = KEYS.session(partition_of("ann"), digest("broken")), redis_server.connect()
+    if value is None:
+        await admin.execute_command("HDEL", key, name)
+    else:
+        await admin.hset(key, mapping={name: value})
+    for refused in (
+        bench.sessions.authorize(digest("broken")),
+        bench.sessions.replace(digest("broken"), digest("new")),
+    ):
+        assert await refused is Refusal.UNKNOWN
+    assert await bench.labels() == ["whole"]
+    await bench.open("next")
+    assert await bench.sessions.close_all("ann") == 2
+    assert await bench.sessions.authorize(digest("whole")) is Refusal.UNKNOWN
+
+
+async def test_key_of_another_kind_is_no_session(redis_server: RedisServer) -> None:
+    bench = redis_bench(redis_server, ManualClock())
+    await bench.open("broken")
+    await bench.open("whole")
+    key, admin = KEYS.session(partition_of("ann"), digest("broken")), redis_server.connect()
+    await admin.delete(key)
+    await admin.set(key, "x", px=HOUR)
+    assert await bench.sessions.authorize(digest("broken")) is Refusal.UNKNOWN
+    assert await bench.labels() == ["whole"]
+
+
+async def test_user_with_a_broken_record_keeps_nobody_from_the_list_of_users(redis_server: RedisServer) -> None:
+    """Whether anybody is an admin, which a stack asks when it starts, is read from this list."""
+    bench = redis_bench(redis_server, ManualClock())
+    at = partition_of("ann")
+    others = [name for name in map(str, range(10_000)) if partition_of(name) == at][:2]
+    for user_id in ("ann", *others):
+        await bench.users.set(user_id, Role.ADMIN)
+    admin = redis_server.connect()
+    await admin.execute_command("HDEL", KEYS.user("ann"), "updated_at")
+    await admin.hset(KEYS.user(others[0]), mapping={"updated_at": "yesterday"})
+    await admin.delete(KEYS.user(others[1]))
+    await admin.set(KEYS.user(others[1]), "x")
+    listed = await bench.users.list(at, "", 10)
+    assert [(each.user_id, each.updated_at) for each in listed] == [(others[0], 0), ("ann", 0)]
+    assert await bench.users.find(others[0]) == listed[0]
 
 
 @pytest.mark.parametrize("foreign", ["trading_flow:{registry}:workers:w", "trading_flow:{s0}:users", "else:{a1}:users"])

@@ -141,7 +141,12 @@ class RedisUsers:
         role, updated_at, zone = await self._access.read(self._access.keys.user(user_id))
         if not role or role.decode() not in ROLES:
             return None
-        return User(user_id, Role(role.decode()), int(updated_at or 0), zone.decode() if zone else "UTC")
+        return User(
+            user_id,
+            Role(role.decode()),
+            int(updated_at) if updated_at and updated_at.isdigit() else 0,
+            zone.decode() if zone else "UTC",
+        )
 
     async def list(self, partition: int, after: str, limit: int) -> Sequence[User]:
         keys = [self._access.keys.users(partition)]

@@ -1,6 +1,7 @@
--- Reads users of a partition by id, skipping those without a record or with an unknown role. KEYS: the index of users.
--- args: base, after, limit, roles. Returns {user_id, role, updated_at, time_zone or ""} of each; fewer than the limit
--- only at the end.
+--!include sessions
+-- Reads users of a partition by id, skipping those without a readable record or with an unknown role. KEYS: the index
+-- of users. args: as sessions.lua, and after, limit, roles. Returns {user_id, role, updated_at, time_zone or ""} of
+-- each; fewer than the limit only at the end.
 --!no-writes
 local known, rows, after = {}, {}, args.after
 for _, role in ipairs(args.roles) do known[role] = true end
@@ -9,8 +10,8 @@ while #rows < args.limit do
     args.limit - #rows)
   if #ids == 0 then break end
   for _, id in ipairs(ids) do
-    local row = redis.call('HMGET', args.base .. 'user:' .. id, 'role', 'updated_at', 'time_zone')
-    if row[1] and known[row[1]] then rows[#rows + 1] = {id, row[1], tonumber(row[2]), row[3] or ''} end
+    local row = redis.pcall('HMGET', args.base .. 'user:' .. id, 'role', 'updated_at', 'time_zone')
+    if row[1] and known[row[1]] then rows[#rows + 1] = {id, row[1], whole(row[2]) or 0, row[3] or ''} end
   end
   after = ids[#ids]
 end

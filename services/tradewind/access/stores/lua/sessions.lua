@@ -2,6 +2,7 @@
 -- Shared by the scripts for sessions. args: now_ms, base (the beginning of every key of the partition), channel,
 -- remembered_ms. A row is {digest, user_id, kind, lifetime, idle, label, created_at, last_activity}.
 local FIELDS = {'digest', 'user_id', 'kind', 'lifetime', 'idle', 'label', 'created_at', 'last_activity'}
+local NUMBERS, KINDS = {4, 5, 7, 8}, {login = true, token = true}
 
 -- Formats a time as text: Lua itself would write a large number with an exponent.
 local function text(number)
@@ -26,13 +27,21 @@ local function expires_at(row)
   return ends
 end
 
+-- Returns text as a whole number that Lua holds exactly, nil if it is none.
+local function whole(text)
+  local number = tonumber(text)
+  return number and number % 1 == 0 and math.abs(number) < 2 ^ 53 and number or nil
+end
+
+-- Returns a session's row, nil when there is none. A record that lacks a field, or has one that nobody wrote, is none:
+-- its user must not be kept from the others.
 local function row_of(digest)
-  local row = redis.call('HMGET', session_key(digest), unpack(FIELDS))
-  if not row[1] then return nil end
-  for place = 4, 8 do
-    if place ~= 6 then row[place] = tonumber(row[place]) end
+  local row = redis.pcall('HMGET', session_key(digest), unpack(FIELDS))
+  for _, place in ipairs(NUMBERS) do row[place] = whole(row[place]) end
+  for place = 1, #FIELDS do
+    if not row[place] then return nil end
   end
-  return row
+  return KINDS[row[3]] and row
 end
 
 local function is_forgotten(row)
