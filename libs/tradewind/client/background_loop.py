@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from tradewind.client.calls import CLOSED
+from tradewind.client.reports import reports
 from tradewind.tls.channels import FORKED
 
 Result = TypeVar("Result")
@@ -87,7 +88,7 @@ class BackgroundLoop:
         self._loop.close()
 
     async def _end(self, last: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
-        pending = asyncio.all_tasks() - {asyncio.current_task()}
+        pending = asyncio.all_tasks() - {asyncio.current_task()} - reports()
         for task in pending:
             task.cancel()
         if pending:

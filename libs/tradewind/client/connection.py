@@ -17,6 +17,7 @@ from tradewind.api.trigger.v1.trigger_service_pb2_grpc import TriggerServiceStub
 from tradewind.client.addresses import DEFAULT_ADDRESS, Addresses
 from tradewind.client.calls import Calls
 from tradewind.client.errors import Unavailable
+from tradewind.client.reports import ends_reported
 from tradewind.client.run_stream import RunStream
 from tradewind.codec import Codec
 from tradewind.codec.channel import DecodingChannel
@@ -137,6 +138,7 @@ class Connection:
         self._stubs.clear()
         for channel in channels:
             await channel.close()
+        await ends_reported()
 
     def _stub(self, address: str, make: Callable[[grpc.aio.Channel], Stub]) -> Stub:
         if make not in self._stubs:
