@@ -19,6 +19,7 @@ PURE = {
     "tradewind.server.built_in",
     "tradewind.server.built_in.approvals",
     "tradewind.server.built_in.forms",
+    "tradewind.server.durations",
     "tradewind.server.faults",
     "tradewind.server.identifiers",
     "tradewind.server.json_types",

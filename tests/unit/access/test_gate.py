@@ -334,6 +334,7 @@ async def test_only_calls_of_users_to_limited_methods_are_counted(authority: Aut
     with pytest.raises(Exhausted) as refusal:
         await call(gate, "RunFlow", RunFlowRequest(flow_id="ann-1"), ann)
     assert (refusal.value.reason, refusal.value.retry_after_s) == ("RATE_LIMITED", 1.5)
+    assert str(refusal.value) == "each user may call RunFlow at most 2/m: try again in 2 s"
     assert authority.counted == [("ann", "RunFlow", 1)] * 3
 
 

@@ -54,6 +54,7 @@ async def test_quota_counts_only_calls_of_users() -> None:
     with pytest.raises(Exhausted) as refusal:
         await call(gate, "RunFlow", RUN, ann)
     assert (refusal.value.reason, refusal.value.retry_after_s) == ("QUOTA_EXCEEDED", 3600.0)
+    assert str(refusal.value).endswith("(Europe/Berlin): the next day begins in 60 min")
     assert refusal.value.metadata["time_zone"] == "Europe/Berlin"
     assert authority.used == 2
 

@@ -120,6 +120,8 @@ def test_rate_binds_when_the_schedule_or_a_single_cycle_exceeds_it() -> None:
     limits = SystemLimits(rates={"model": "5/m", "feed": "1/m"})
     assert bound(fan(5), limits, planned=every_minute) == [("config.rates", "model", "5/m", "6/m", 0)]
     assert bound(fan(4), limits, planned=every_minute) == []
+    daily = SystemLimits(rates={"feed": "1000/d"})
+    assert bound(fan(4), daily, planned=(0, 125)) == [("config.rates", "feed", "1000/d", "691200/d", 0)]
     assert bound(fan(5), limits, planned=(0, 60 * MINUTE)) == [("config.rates", "model", "5/m", "6", 0)]
     assert bound(fan(5), limits) == [("config.rates", "model", "5/m", "6", 0)]
     assert bound(fan(5), limits, planned=(0,)) == [("config.rates", "model", "5/m", "6", 0)]
@@ -133,6 +135,9 @@ def test_message_says_how_long_a_rate_holds_up_a_cycle() -> None:
     assert limit.message == (
         'a cycle starts 12 nodes with key "acct", but only 10/m may begin, so its last one begins 12 s after the first'
     )
+    daily = fan(3, rate={"key": "acct", "limit": "10/d", "cost": 4})
+    (limit,) = binding_limits(daily, Demand(daily, daily.structure()), SystemLimits(), (), ())
+    assert limit.message.endswith("so its last one begins 5 h after the first")
 
 
 def test_placements_group_workers_by_node_type_without_draining_ones() -> None:

@@ -7,6 +7,7 @@ import structlog
 
 from tradewind.server.access.authority import Authority, Reservation
 from tradewind.server.access.identity import Identity, current_identity
+from tradewind.server.durations import rounded_up
 from tradewind.server.faults import Exhausted, InvalidInput, Unavailable, Violation
 from tradewind.server.rates import MAX_COUNT, Rate
 from tradewind.server.settings import parts_of
@@ -122,7 +123,7 @@ def _refuse_too_many(endpoint: str, calls: int, quota: int | None, rate: Rate | 
 def _rate_limited(identity: Identity, endpoint: str, rate: Rate, retry_after_s: float) -> Exhausted:
     return Exhausted(
         "RATE_LIMITED",
-        f"each user may call {endpoint} at most {rate}: try again in {retry_after_s:.3g} s",
+        f"each user may call {endpoint} at most {rate}: try again in {rounded_up(retry_after_s)}",
         retry_after_s,
         {"endpoint": endpoint, "limit": str(rate), "user_id": identity.user_id},
     )
@@ -132,7 +133,7 @@ def _quota_exceeded(identity: Identity, endpoint: str, quota: int, reserved: Res
     return Exhausted(
         "QUOTA_EXCEEDED",
         f"each user may call {endpoint} {quota} times a day, and not enough calls are left for {reserved.date} "
-        f"({reserved.time_zone}): the next day begins in {reserved.retry_after_s:.0f} s",
+        f"({reserved.time_zone}): the next day begins in {rounded_up(reserved.retry_after_s)}",
         reserved.retry_after_s,
         {
             "endpoint": endpoint,

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.node_definition import NodeDefinition
@@ -10,6 +11,7 @@ from tradewind.scheduler.domain.placement import Placement
 from tradewind.scheduler.domain.structure import FlowStructure
 from tradewind.scheduler.domain.system_limits import SystemLimits
 from tradewind.server.built_in import BUILT_IN
+from tradewind.server.durations import rounded_up
 from tradewind.server.quoting import quoted
 from tradewind.server.rates import Rate
 
@@ -146,15 +148,15 @@ def _rate_limit(
     if len(planned) > 1:
         asked = cost * rate.period_ms * (len(planned) - 1) / (planned[-1] - planned[0])
         if asked > rate.count:
-            message = (
-                f"the schedule starts {asked:.4g}/{unit} {noun}, but only {rate} may begin, so cycles will fall behind"
-            )
-            yield BindingLimit(limit, subject, str(rate), f"{asked:.4g}/{unit}", 0, message)
+            # Four digits, without an exponent.
+            demand = f"{Decimal(f'{asked:.4g}'):f}/{unit}"
+            message = f"the schedule starts {demand} {noun}, but only {rate} may begin, so cycles will fall behind"
+            yield BindingLimit(limit, subject, str(rate), demand, 0, message)
             return
     if cost > rate.count:
         seconds = (cost - rate.count) * rate.period_ms / rate.count / 1000
         message = (
             f"a cycle starts {cost} {noun}, but only {rate} may begin, so its last one begins "
-            f"{seconds:.4g} s after the first"
+            f"{rounded_up(seconds)} after the first"
         )
         yield BindingLimit(limit, subject, str(rate), str(cost), 0, message)
