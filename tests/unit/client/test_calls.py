@@ -31,7 +31,6 @@ from tradewind.client import (
     Unreachable,
     WrongStatus,
 )
-from tradewind.client.calls import Calls
 from tradewind.client.refusals import error_from
 from tradewind.tls import TlsError, TlsFiles, channels
 
@@ -342,22 +341,6 @@ async def test_call_cancelled_while_client_closes_is_cancelled(stack: FakeStack)
 
     with pytest.raises(asyncio.CancelledError):
         await running
-
-
-async def test_patience_starts_when_server_goes_away_not_with_call() -> None:
-    """A call that waits may already have waited for longer than the patience."""
-    calls = Calls("gate:7700", timeout=30, patience=0.5)
-    asked = 0
-
-    async def once() -> str:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
-            await asyncio.sleep(0.6)
-            raise Unavailable("away")
-        return "done"
-
-    assert await calls.repeated(once) == "done"
 
 
 async def test_oversized_run_does_not_disturb_others(client: Client, stack: FakeStack) -> None:
