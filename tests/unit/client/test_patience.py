@@ -1,10 +1,12 @@
-"""How long a call is repeated while its server is away."""
+"""How long a call may take, and how long it is repeated while its server is away."""
 
 import asyncio
 
 import pytest
 
-from tradewind.client import Unavailable
+from tests.unit.client.fake_stack import FakeStack
+from tests.waiting import until
+from tradewind.client import Client, Unavailable
 from tradewind.client import calls as calls_module
 from tradewind.client.calls import Calls
 
@@ -41,3 +43,26 @@ async def test_patience_lasts_from_the_first_failure_and_a_call_may_have_more(mo
             with pytest.raises(Unavailable):
                 await calls.repeated(once, patience=least)
             assert (asked == 1) is first
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_wait_for_an_end_may_take_longer_than_the_timeout_of_a_call(stack: FakeStack, streamed: bool) -> None:
+    stack.scheduler.ending = None
+    async with Client(stack.address, timeout=0.2, patience=0, run_stream=streamed) as client:
+        waiting = asyncio.ensure_future(client.run_flow("momentum", wait=30))
+        await until(lambda: stack.scheduler.cycles["momentum"], "its cycle has begun")
+        assert not (await asyncio.wait([waiting], timeout=0.5))[0]
+
+        await stack.scheduler.end("momentum", 0)
+        run = await waiting
+    assert run.record is not None
+    assert run.record.ended
+
+
+async def test_run_that_is_cancelled_before_it_was_sent_never_begins(client: Client, stack: FakeStack) -> None:
+    first = asyncio.ensure_future(client.run_flow("momentum", {"n": 1}))
+    await asyncio.sleep(0)
+    first.cancel()
+
+    await client.run_flow("momentum", {"n": 2})
+    assert [cycle.inputs_json for cycle in stack.scheduler.cycles["momentum"]] == ['{"n":2}']

@@ -153,6 +153,19 @@ async def test_watch_ends_when_server_stays_away(stack: FakeStack, monkeypatch: 
         assert isinstance(await watch.failed(), Unreachable)
 
 
+async def test_watch_that_was_connected_outlasts_a_lost_connection_without_patience(stack: FakeStack) -> None:
+    scheduler = stack.scheduler
+    await scheduler.begin("momentum")
+    async with Client(stack.address, patience=0) as client:
+        watch = Watch(client, "momentum")
+        await watch.has("0 running")
+        await until(lambda: scheduler.watchers == 1, "the watch is there")
+        await scheduler.break_watches()
+        await scheduler.end("momentum", 0)
+        await watch.has("0 running", "0 completed")
+        await watch.stop()
+
+
 async def test_watch_fails_at_once_without_server_and_patience(stack: FakeStack) -> None:
     await stack.stop()
     async with Client(stack.address, patience=0) as client:
