@@ -13,6 +13,7 @@ from tests.rpc.node_task_manager.test_task_events import TWICE, TaskWatch, claim
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import batch_pb2
 from tradewind.api.node_task_manager.v1 import notification_pb2 as pb2
+from tradewind.server.paging import page_token
 from tradewind.server.redis.client import Client
 
 DRAFT = {"user_id": "ann", "title": "maintenance at noon"}
@@ -179,6 +180,9 @@ async def test_notifications_are_marked_read_up_to_one_or_all(ntm: Ntm) -> None:
     pages.append(await listed(ntm, page_size=4, page_token=pages[0].next_page_token))
     assert [each.title for page in pages for each in page.notifications] == ["5", "4", "3", "2", "1", "0"]
     assert (pages[1].unread, pages[1].next_page_token) == (1, "")
+    for first in ("0-0", "000-00", "0-1"):
+        nothing = await listed(ntm, page_token=page_token(first))
+        assert (nothing.unread, nothing.next_page_token, list(nothing.notifications)) == (1, "", [])
 
 
 async def test_notification_keeps_its_subject_and_is_deduplicated_by_key(ntm: Ntm) -> None:

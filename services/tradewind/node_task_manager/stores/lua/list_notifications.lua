@@ -5,8 +5,10 @@
 --!no-writes
 local bound, mark = now(args.now) - args.keep, redis.call('GET', KEYS[2]) or ''
 local oldest, entries = string.format('%.0f', bound), {}
-for i, entry in ipairs(redis.call('XREVRANGE', KEYS[1], args.before == '' and '+' or '(' .. args.before, oldest,
-  'COUNT', args.limit)) do
+local newest = args.before == '' and '+' or '(' .. args.before
+-- Redis takes no range that ends before the first position of all, at which there is never an entry.
+if string.find(args.before, '^0+%-0+$') then newest = '0-0' end
+for i, entry in ipairs(redis.call('XREVRANGE', KEYS[1], newest, oldest, 'COUNT', args.limit)) do
   entries[i] = {entry[1], cmsgpack.unpack(entry[2][2])}
 end
 local marked = mark ~= '' and tonumber(string.match(mark, '^%d+')) >= bound
