@@ -1,5 +1,5 @@
--- Reads a capped stream: after a position, oldest first; or with `newest` before a position, newest first.
--- KEYS[1] the stream. args: now, keep (ms: older entries are not read; 0 for no bound), at (position; "" for none, with
+-- Reads a capped stream: after a position, oldest first; or with `newest` from its end, newest first.
+-- KEYS[1] the stream. args: now, keep (ms: older entries are not read; 0 for no bound), at (position; not with
 -- `newest`), newest, limit.
 -- Returns {gap (whether entries after `at` are missing; then reading begins with the oldest), entries {[position,
 -- content]}}.
@@ -8,7 +8,7 @@ local call, key, gap, entries = redis.call, KEYS[1], false, {}
 local bound = args.keep > 0 and now(args.now) - args.keep or 0
 local oldest, found = string.format('%.0f', bound), nil
 if args.newest then
-  found = call('XREVRANGE', key, args.at == '' and '+' or '(' .. args.at, oldest, 'COUNT', args.limit)
+  found = call('XREVRANGE', key, '+', oldest, 'COUNT', args.limit)
 else
   if args.at == '0-0' then
     local facts = call('EXISTS', key) == 1 and call('XINFO', 'STREAM', key) or {}
