@@ -5,10 +5,10 @@ from redis.exceptions import NoPermissionError
 
 from tests.no_writes import refusing_writes
 from tests.servers import RedisServer
-from tests.stores.access.bench import DAY, HOUR, PREFIX, digest, redis_bench
+from tests.stores.access.bench import DAY, HOUR, MINUTE, PREFIX, digest, redis_bench
 from tradewind.access.domain.day import KEPT_MS, day_of
 from tradewind.access.domain.session import REMEMBERED_MS, SessionDraft, SessionKind
-from tradewind.access.ports import Refusal
+from tradewind.access.ports import Authorized, Refusal
 from tradewind.access.stores.keys import ACL, Keys
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import digest_of, new_token
@@ -97,6 +97,16 @@ async def test_broken_record_of_a_session_is_none_and_keeps_nobody_from_the_othe
     await bench.open("next")
     assert await bench.sessions.close_all("ann") == 2
     assert await bench.sessions.authorize(digest("whole")) is Refusal.UNKNOWN
+
+
+async def test_use_under_an_earlier_clock_does_not_end_a_session_sooner(redis_server: RedisServer) -> None:
+    """As after a failover to a store whose clock is behind, and back."""
+    bench = redis_bench(redis_server, ManualClock())
+    behind = redis_bench(redis_server, ManualClock(bench.clock.now_ms() - 50 * MINUTE))
+    await bench.open("a", idle=HOUR)
+    assert isinstance(await behind.sessions.authorize(digest("a")), Authorized)
+    bench.clock.advance(30 * MINUTE)
+    assert isinstance(await bench.sessions.authorize(digest("a")), Authorized)
 
 
 async def test_key_of_another_kind_is_no_session(redis_server: RedisServer) -> None:

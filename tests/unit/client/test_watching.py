@@ -182,3 +182,18 @@ async def test_watch_of_one_cycle_ends_with_it(client: Client, stack: FakeStack)
     await stack.scheduler.end("momentum", 0)
 
     assert [record.status async for record in client.cycle("momentum", 0).watch()] == ["completed"]
+
+
+async def test_watch_of_one_run_ends_when_a_later_run_begins(client: Client, stack: FakeStack) -> None:
+    """Its own end was missed, as while the connection was lost."""
+    scheduler = stack.scheduler
+    await scheduler.begin("momentum")
+    async with aclosing(client.cycle("momentum", 0, 0).watch()) as states:
+        assert (await anext(states)).status == "running"
+        later = cycle_pb2.Cycle()
+        later.CopyFrom(scheduler.cycles["momentum"][0])
+        later.run, later.run_id = 1, "again"
+        await until(lambda: scheduler.watchers == 1, "the watch is there")
+        await scheduler.publish(later)
+
+        assert [(record.run, record.status) async for record in states] == [(0, "running")]
