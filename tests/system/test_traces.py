@@ -10,7 +10,7 @@ import pytest_asyncio
 from tests.system.collector import Collector, ReceivedSpan, running_collector, tree
 from tests.system.processes import Processes
 from tests.waiting import until
-from tradewind.client import Client
+from tradewind.client import Client, CycleStatus
 from tradewind.flow import Flow, Retry
 from tradewind.standalone import Standalone
 
@@ -111,6 +111,35 @@ async def test_cycle_with_branch_and_retry_is_one_trace(
     for line, name in ((failed, "node traced.flaky"), (apart, "apart")):
         assert line["trace_id"] == cycle.trace_id
         assert line["span_id"] in {each.span.hex() for each in spans() if each.name == name}
+
+
+async def test_attempts_that_nobody_was_given_can_be_linked_to(
+    collector: Collector, tmp_path: Path, processes: Processes
+) -> None:
+    flow = Flow("eager", "1h")
+    second = flow.node("second", "traced.eager", retry=Retry(2, "1ms", jitter=0))
+    flow.node("first", "traced.branch")["left"] >> second["value"]
+    for name in ("one", "two"):
+        flow.node(name, "traced.shared")
+    async with Standalone(data=tmp_path / "data", port=0) as stack, Client(stack.address) as client:
+        worker = processes.start("worker", NODES, address=stack.address)
+        await worker.wait_for_output("connected as")
+        await client.register_flow("eager", flow)
+        assert (await (await client.run_flow("eager")).wait(30)).status is CycleStatus.COMPLETED
+        assert await worker.interrupt() == 0
+    spans = collector.trace_of("begin_cycle", flow_id="eager")
+    names = [line.split("begin_cycle > ")[-1] for line in tree(spans)]
+    assert names.count("dispatch traced.branch > node traced.branch > begin_eager") == 1
+    assert names.count("dispatch traced.branch > node traced.eager!") == 1
+    assert names.count("dispatch traced.eager > node traced.eager") == 1
+    assert [name for name in names if name.endswith("traced.shared")] == [
+        "cached traced.shared",
+        "dispatch traced.shared",
+        "dispatch traced.shared > node traced.shared",
+        "postpone traced.shared",
+    ]
+    links = {each.name: [span.name for span in spans if span.span in each.links] for each in spans if each.links}
+    assert links == {"dispatch traced.eager": ["begin_eager"], "cached traced.shared": ["postpone traced.shared"]}
 
 
 async def test_unsampled_cycle_sends_no_spans(

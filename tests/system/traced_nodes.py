@@ -1,5 +1,6 @@
 """Node types that record spans of their own."""
 
+import asyncio
 import logging
 
 from opentelemetry import trace
@@ -38,3 +39,18 @@ async def apart_async(value: int) -> int:
     """Run in a process of its own, on a loop."""
     with _tracer.start_as_current_span("apart, waiting"):
         return value + 1
+
+
+@node("traced.eager", outputs=["value"], eager=True)
+async def eager(ctx: Context, value: int) -> int:
+    """Begin with what the node before emits, and fail at the first attempt."""
+    if ctx.attempt == 1:
+        raise ValueError("not yet")
+    return value + 1
+
+
+@node("traced.shared", outputs=["value"], cache="screening")
+async def shared(value: int = 1) -> int:
+    """Run once for all that do the same work."""
+    await asyncio.sleep(0.2)
+    return value

@@ -112,7 +112,12 @@ def note_ends(
     if traces is not None:
         for each in messages:
             if each.traceparent:
-                traces.reported(each.token.rpartition("~")[2], each.traceparent)
+                eager_token = each.eager_token if isinstance(each, work_pb2.NodeTaskCompletion) else ""
+                traces.reported(_nonce(each.token), each.traceparent, _nonce(eager_token))
+
+
+def _nonce(token: str) -> str:
+    return token.rpartition("~")[2]
 
 
 def progress(at: int, message: work_pb2.NodeTaskProgress, shards: Collection[int]) -> tuple[int, Progress]:

@@ -8,6 +8,7 @@ from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.caches import Busy, Hit, ResultCaches
 from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 from tradewind.node_task_manager.use_cases.report import Report
+from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.side_tasks import SideTasks
 
@@ -15,7 +16,10 @@ from tradewind.server.side_tasks import SideTasks
 class CachedDelivery:
     """Hands node tasks of one shard to workers; `report` takes reports made on behalf of a worker."""
 
-    def __init__(self, caches: ResultCaches, pool: WorkerPool, report: Callable[[Report], None]) -> None:
+    def __init__(
+        self, caches: ResultCaches, pool: WorkerPool, report: Callable[[Report], None], traces: TraceNodes | None
+    ) -> None:
+        self._traces = traces
         self._caches = caches
         self._pool = pool
         self._report = report
@@ -39,7 +43,7 @@ class CachedDelivery:
                 self._lookups.add(item.assignment.nonce)
                 lookups.append((item, use))
         if plain:
-            worker.line.assign(plain)
+            self._assign(worker, plain)
         for item, use in lookups:
             self._tasks.begin(self._look_up(worker, item, use))
 
@@ -51,14 +55,21 @@ class CachedDelivery:
             self._lookups.discard(given.nonce)
         match found:
             case Hit():
+                if self._traces is not None:
+                    self._traces.answered(item, postponed=False)
                 self._report(Report(worker, [cached_outcome(item, use, found)]))
             case Busy():
+                if self._traces is not None:
+                    self._traces.answered(item, postponed=True)
                 postponed = Postponed(given.task_id, given.attempt, given.nonce, found.ms)
                 self._report(Report(worker, postponed=[postponed]))
             case None if worker in self._pool and given.nonce in worker.held:
-                worker.line.assign([item])
+                self._assign(worker, [item])
             case None:
                 self._caches.dropped(given.nonce)
+
+    def _assign(self, worker: ConnectedWorker, items: Sequence[Ready]) -> None:
+        worker.line.assign(items if self._traces is None else self._traces.dispatched(items))
 
 
 def cached_outcome(item: Ready, use: CacheUse, hit: Hit) -> Outcome:

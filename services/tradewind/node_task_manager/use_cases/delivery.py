@@ -49,14 +49,13 @@ class Delivery:
         caches: ResultCaches,
         traces: TraceNodes | None = None,
     ) -> None:
-        self._traces = traces
         self._shard = shard
         self._pool = pool
         self._plans = plans
         self._publish_events = publish_events
         self._notify_elsewhere = notify_elsewhere
         self._report = report
-        self._cached = CachedDelivery(caches, pool, report)
+        self._cached = CachedDelivery(caches, pool, report, traces)
         self._reading = SideTasks()
         self._unsent: set[str] = set()
         self.bounded = False
@@ -135,7 +134,7 @@ class Delivery:
             except LookupError as error:
                 self._report(Report(worker, [unassignable_outcome(assignment, error)]))
         for worker, items in at_once.items():
-            self._assign_ready(worker, items)
+            self._cached.give(worker, items)
         for worker, late in slow.items():
             nonces = {assignment.nonce for assignment in late}
             worker.unnamed |= nonces
@@ -159,7 +158,7 @@ class Delivery:
             try:
                 plan = await self._plans.require(self._shard.plans, assignment.plan, assignment.index)
                 whole = await with_inputs(self._shard.reader, assignment, plan)
-                self._assign_ready(worker, [self._ready(worker, whole, plan)])
+                self._cached.give(worker, [self._ready(worker, whole, plan)])
                 return
             except (LookupError, InputsTooLarge) as error:
                 self._report(Report(worker, [unassignable_outcome(assignment, error)]))
@@ -171,11 +170,6 @@ class Delivery:
     def _ready(self, worker: ConnectedWorker, assignment: Assignment, plan: Plan) -> Ready:
         eager_types = frozenset[str]() if self.bounded else worker.eager_types
         return ready(self._shard.number, assignment, plan, worker.declared, eager_types)
-
-    def _assign_ready(self, worker: ConnectedWorker, items: Sequence[Ready]) -> None:
-        if self._traces is not None:
-            items = self._traces.dispatched(items)
-        self._cached.give(worker, items)
 
     def _terminate(self, terminations: Sequence[Termination]) -> None:
         by_worker: dict[str, list[Termination]] = {}

@@ -110,6 +110,8 @@ class UnaryWork:
         found = await self._caches.look_up(item, use, offer.version, None) if use is not None else None
         if use is None or found is None:
             return False
+        if self._traces is not None:
+            self._traces.answered(item, postponed=not isinstance(found, Hit))
         given = item.assignment
         if isinstance(found, Hit):
             await self.end(given.worker_id, [(item.shard, cached_outcome(item, use, found))])
