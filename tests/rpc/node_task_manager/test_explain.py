@@ -346,6 +346,18 @@ async def test_items_are_explained_like_other_node_tasks(ntm: Ntm) -> None:
         assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
+async def test_item_of_an_empty_list_does_not_exist(ntm: Ntm) -> None:
+    await ntm.submit(mapped())
+    (given,) = await claim(ntm)
+    await emit(ntm, given.token, "[]")
+    await until_explained(ntm, "m", "completed")
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await explained(ntm, "m:0", node_id="m")
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+    node = await ntm.node("m")
+    assert (node.HasField("items"), node.items.total) == (True, 0)
+
+
 async def test_item_not_begun_is_explained_by_its_stopping_node(ntm: Ntm) -> None:
     await ntm.submit(mapped(max_parallel=1))
     (given,) = await claim(ntm)

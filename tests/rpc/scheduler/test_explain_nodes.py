@@ -97,8 +97,12 @@ async def test_list_item_is_explained_like_a_node(scheduler: Client, peers: Peer
 
 @pytest.mark.parametrize(
     ("items", "hint"),
-    [(None, 'node "a" does not run over a list'), (3, 'node "a" has 3 items, counted from 0')],
-    ids=["no list", "short list"],
+    [
+        (None, 'node "a" does not run over a list'),
+        (0, 'node "a" got an empty list'),
+        (3, 'node "a" has 3 items, counted from 0'),
+    ],
+    ids=["no list", "empty list", "short list"],
 )
 async def test_item_outside_its_list_is_not_found(
     scheduler: Client, peers: Peers, items: int | None, hint: str
@@ -109,7 +113,7 @@ async def test_item_outside_its_list_is_not_found(
     await submitted(peers)
     set_node_reasons(peers, ("queued", "is queued"))
     if items is not None:
-        peers.node_tasks.explained["f:0:0:a"][0].items.total = items
+        peers.node_tasks.explained["f:0:0:a"][0].items.CopyFrom(node_task_pb2.ItemCounts(total=items))
     error = await refused(explain_node(scheduler, "a:3"), grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND")
     assert error.message == f'no node task "f:0:0:a:3"; {hint}'
 

@@ -104,7 +104,7 @@ def _name_component(component: component_pb2.Component, found: ComponentEvent | 
 def node_task(view: TaskView, *, config: bool = False, history: bool = False) -> node_task_pb2.NodeTask:
     """Return a node task, with its config and history on request."""
     task, name = view.task, TaskName.parse(view.task.task_id)
-    run, items = name.run, view.task.items
+    run, items = name.run, view.items
     node = view.node
     failed = task.status is NodeTaskStatus.FAILED
     return node_task_pb2.NodeTask(
@@ -122,7 +122,7 @@ def node_task(view: TaskView, *, config: bool = False, history: bool = False) ->
         error=task_error(task.error) if failed else None,
         attempt=task.attempt,
         worker_id=task.worker_id,
-        progress=items.ended * 100 // items.total if items else task.progress,
+        progress=items.ended * 100 // items.total if items and items.total else task.progress,
         message=_items_text(items) if items else task.message,
         current_step=task.step,
         cached_in=task.cached,

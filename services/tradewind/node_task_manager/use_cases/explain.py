@@ -75,7 +75,7 @@ class ExplainNodeTask:
         # The node is read first: read after the item, it could have been split in between.
         if mapped := TaskName.parse(task_id).mapped:
             view = await self._records.node_task(mapped, user_id)
-            if view.is_mapped and view.task.items is None:
+            if view.is_mapped and view.items is None:
                 return view
         return await self._records.node_task(task_id, user_id)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tradewind.node_task_manager.domain.component import Component
+from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
@@ -34,6 +35,13 @@ class TaskView:
     def is_mapped(self) -> bool:
         """Whether this is a mapped node's own node task, which no worker gets."""
         return self.node.fan_out is not None and TaskName.parse(self.task.task_id).item < 0
+
+    @property
+    def items(self) -> ItemCounts | None:
+        """The counts of a mapped node's items, once its list is split; an empty list completes it without counts."""
+        if self.task.items is None and self.is_mapped and self.task.status is NodeTaskStatus.COMPLETED:
+            return ItemCounts(0, 0)
+        return self.task.items
 
     @property
     def reason(self) -> str:

@@ -103,7 +103,9 @@ class ExplainNode:
         found = await self._node_tasks.explain(f"{state.name}:{node_id}", state.facts.user_id)
         if found is not None:
             total = found[0].items.total if found[0].HasField("items") else None
-            text = "does not run over a list" if total is None else f"has {total} items, counted from 0"
+            text = f"has {total} items, counted from 0" if total else "got an empty list"
+            if total is None:
+                text = "does not run over a list"
             raise NotFound("node task", task_id, hint=f'; node "{node_id}" {text}')
 
     async def _no_worker_reason(self, node_type: str, no_worker: Reason | None) -> Reason:

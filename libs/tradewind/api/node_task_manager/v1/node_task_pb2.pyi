@@ -506,7 +506,7 @@ class NodeTask(_message.Message):
 
     @_builtins.property
     def items(self) -> Global___ItemCounts:
-        """The status of its items, once its list is split; only for a mapped node. No worker holds a mapped node: it runs for
+        """The status of its items, once its list is split; only for a mapped node. An empty list has a `total` of 0. No worker holds a mapped node: it runs for
         as long as its items do.
         """
 
