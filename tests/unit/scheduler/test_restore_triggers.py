@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler
@@ -147,6 +148,23 @@ def test_suspicion_stays_while_the_service_is_away() -> None:
     with capture_logs() as lines:
         assert play(scenario, Triggers()).records.added == ["f0", "f1"]
     assert [line["event"] for line in lines] == ["triggers_not_compared", "triggers_lost", "triggers_compared_again"]
+
+
+def test_errors_with_ever_other_texts_are_one_incident(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(flow_id: str) -> int | None:
+        raise ConnectionError(f"connection {len(tried)} is closed: {tried.append(flow_id)}")
+
+    async def scenario(scene: Scene) -> None:
+        monkeypatch.setattr(scene.triggers, "epoch_of", refused)
+        scene.tell(range(1))
+        scene.restore.suspect()
+        await asyncio.sleep(5)
+
+    tried: list[str] = []
+    with capture_logs() as lines:
+        play(scenario, Triggers(), 1)
+    assert len(tried) >= 4
+    assert [(line["event"], line["flows"]) for line in lines] == [("triggers_not_compared", 1)]
 
 
 def test_flow_that_cannot_be_compared_does_not_hold_up_the_others() -> None:

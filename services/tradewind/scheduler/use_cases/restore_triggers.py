@@ -62,8 +62,8 @@ class RestoreTriggers:
                     await asyncio.sleep(PAUSE_S)
             except Exception as error:
                 # Most likely the service, or a store, is still away. If the fault is a flow's, the others go first.
-                self._failing.note(str(error), flows=len(suspects), error=error)
                 self._suspects = suspects | chunk | self._suspects
+                self._failing.note("latest changes", flows=len(self._suspects), error=error)
                 self._suspected.set()
                 await asyncio.sleep(_RETRY_S)
 
