@@ -29,6 +29,7 @@ PURE = {
     "tradewind.server.rates",
     "tradewind.server.schedules.event_filter",
     "tradewind.server.schedules.grids",
+    "tradewind.server.schedules.jitter",
     "tradewind.server.schedules.schedule",
     "tradewind.server.sizes",
 }

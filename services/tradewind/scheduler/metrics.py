@@ -3,11 +3,12 @@
 from prometheus_client import Counter, Gauge, Histogram
 
 from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.server.metrics import REGISTRY, SLOW, SWITCH
 
 LATENESS_SECONDS = Histogram(
     "tradewind_schedule_lateness_seconds",
-    "How long after its planned time and its jitter a scheduled cycle began; so counts one that catches up, too.",
+    "How long after its planned time, with its jitter, a scheduled cycle began; so counts one that catches up, too.",
     buckets=SLOW,
     registry=REGISTRY,
 )
@@ -27,13 +28,14 @@ RERUN = "rerun"
 """The origin of a further run of a cycle."""
 
 
-def count_begun(state: ChainState, jitter_ms: int) -> None:
-    """Count a cycle that has begun; up to `jitter_ms` of its lateness are on purpose."""
+def count_begun(state: ChainState, schedule: ScheduleDefinition) -> None:
+    """Count a cycle that has begun; the delay that its jitter adds on purpose does not count as late."""
     if not SWITCH.on:
         return
     CYCLES_BEGUN.labels(state.facts.origin.value).inc()
     if state.facts.origin is CycleOrigin.SCHEDULE:
-        LATENESS_SECONDS.observe(max(0, state.facts.start_ms - state.facts.planned_ms - jitter_ms) / 1000)
+        wanted_ms = schedule.delivery_ms(state.name.flow_id, state.facts.planned_ms)
+        LATENESS_SECONDS.observe(max(0, state.facts.start_ms - wanted_ms) / 1000)
 
 
 def count_rerun() -> None:

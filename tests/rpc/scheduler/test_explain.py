@@ -1,5 +1,6 @@
 """ExplainFlow and ExplainNode: the scheduler's own reasons, each in a state that the test has brought about."""
 
+from datetime import datetime
 from typing import Any
 
 import grpc
@@ -15,6 +16,8 @@ from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.stores.keys import Keys
+from tradewind.server.reasons import iso
+from tradewind.trigger.domain.schedule import Once, Schedule
 
 
 async def test_flow_never_started_shows_not_started(scheduler: Client) -> None:
@@ -28,6 +31,18 @@ async def test_running_flow_shows_its_next_time(scheduler: Client) -> None:
     found = await explain_flow(scheduler)
     assert list(found) == ["next_tick"]
     assert found["next_tick"][1]["at"].endswith("Z")
+
+
+async def test_next_time_of_a_flow_with_jitter_tells_the_moment_that_its_trigger_has_chosen(scheduler: Client) -> None:
+    spec = flow_pb2.FlowSpec(schedule=flow_pb2.ScheduleSpec(interval="1h", jitter="30m"))
+    spec.nodes.add(id="a", type="noop")
+    await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))
+    await scheduler.start()
+    sentence, facts = (await explain_flow(scheduler))["next_tick"]
+    planned_ms = round(datetime.fromisoformat(facts["at"]).timestamp() * 1000)
+    due_ms = Schedule(Once(planned_ms), 30 * 60_000).delivery_ms("f", planned_ms)
+    assert sentence == f"the next cycle is planned for {facts['at']}, with its jitter for {iso(due_ms)}"
+    assert (facts["jitter"], facts["late"]) == (1800, 0)
 
 
 async def test_open_run_without_record_is_left_out(scheduler: Client, peers: Peers, embedded: RedisServer) -> None:

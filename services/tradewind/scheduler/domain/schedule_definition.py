@@ -13,6 +13,7 @@ from tradewind.scheduler.domain.intervals import LONGEST_MS, format_duration
 from tradewind.scheduler.domain.json_text import canonical_json
 from tradewind.scheduler.domain.paths import join, shown
 from tradewind.server.schedules.grids import LAST_MS, CronGrid, EmptyGrid, Grid, IntervalGrid, TimesGrid
+from tradewind.server.schedules.jitter import delay_ms
 from tradewind.server.schedules.schedule import Schedule, Verdict, catch_up
 
 MAX_TIMES = 1000
@@ -111,6 +112,10 @@ class ScheduleDefinition:
         zone is not known here.
         """
         return Schedule(self._grid(from_ms), max(self.start_ms, from_ms), self.end_ms)
+
+    def delivery_ms(self, flow_id: str, planned_ms: int) -> int:
+        """Return when a planned time of a flow is due with its jitter: its trigger chooses the same moment."""
+        return planned_ms + delay_ms(flow_id, planned_ms, self.jitter_ms)
 
     def judge(self, due_ms: int, now_ms: int) -> Verdict:
         """Judge a planned time that is due: what fires, what is due next, what was missed.

@@ -167,7 +167,7 @@ class BeginCycles:
             if answer.state is not None:
                 begun.append(answer.state)
                 self._wake(Work.RUNS, planned.shape.flow_id, request.check_in_ms)
-                count_begun(answer.state, planned.shape.schedule.jitter_ms)
+                count_begun(answer.state, planned.shape.schedule)
             elif answer.outcome is BeginOutcome.REVISION_CHANGED:
                 outdated.append(place)
             elif answer.outcome is BeginOutcome.NOT_FOUND:

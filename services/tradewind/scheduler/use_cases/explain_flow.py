@@ -133,12 +133,12 @@ class ExplainFlow:
             reasons.append(Reason("outside_window", text, {"start": iso(schedule.start_ms)}))
         if schedule.on:
             return [*reasons, _event_reason(schedule.on, firings, await self._idle_sources(flow, schedule.on))]
-        text = f"the next cycle is planned for {iso(next_ms)}"
-        late_s = (now_ms - next_ms - schedule.jitter_ms) // 1000
+        due_ms = schedule.delivery_ms(flow.flow_id, next_ms)
+        late_s = (now_ms - due_ms) // 1000
+        planned = iso(next_ms) + (f", with its jitter for {iso(due_ms)}" if schedule.jitter_ms else "")
+        text = f"the next cycle is planned for {planned}"
         if late_s > 0:
-            text = f"a cycle was planned for {iso(next_ms)} and has still not begun, {late_s} s later"
-        elif schedule.jitter_ms:
-            text += f", and begins up to {schedule.jitter_ms / 1000:g} s later because of its jitter"
+            text = f"a cycle was planned for {planned} and has still not begun, {late_s} s later"
         facts: dict[str, Fact] = {"at": iso(next_ms), "jitter": schedule.jitter_ms / 1000, "late": max(0, late_s)}
         return [*reasons, Reason("next_tick", text, facts)]
 

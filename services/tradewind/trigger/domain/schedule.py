@@ -1,11 +1,11 @@
 """When a trigger fires: a kind of schedule within a window, with jitter. Whole milliseconds of the epoch, UTC."""
 
-import hashlib
 from dataclasses import dataclass
 from typing import Self
 
 from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.server.schedules.grids import LAST_MS, CronGrid, IntervalGrid, TimesGrid
+from tradewind.server.schedules.jitter import delay_ms
 from tradewind.server.schedules.schedule import Schedule as Windowed
 
 MAX_JITTER_MS = 24 * 3_600_000
@@ -150,10 +150,7 @@ class Schedule:
 
     def delivery_ms(self, trigger_id: str, planned_ms: int) -> int:
         """Return when a planned time is to be delivered: always the same for a trigger and time, on every machine."""
-        if not self.jitter_ms:
-            return planned_ms
-        digest = hashlib.sha1(f"{trigger_id}:{planned_ms}".encode(), usedforsecurity=False).hexdigest()
-        return planned_ms + int(int(digest[:8], 16) / 2**32 * self.jitter_ms)
+        return planned_ms + delay_ms(trigger_id, planned_ms, self.jitter_ms)
 
     def _windowed(self) -> Windowed:
         match self.kind:
