@@ -76,7 +76,7 @@ def test_sub_flow_failure_is_reported_once() -> None:
             assert await sub_flow_cycles(world) == [CycleStatus.FAILED]
             sub = await world.client.get_node_task("parent:0:0:sub")
             error: Any = sub.error
-            assert (error.code, sub.failures) == ("SUB_FLOW_FAILED", 0)
+            assert (error.code, sub.failures) == ("SUB_FLOW_FAILED", 1)
 
         return ledger, scenario
 

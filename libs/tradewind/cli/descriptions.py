@@ -186,7 +186,10 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("type", node.node_type),
         ("status", node.status),
         ("attempt", str(node.attempt or "")),
-        ("failed", f"{node.failures} of {node.max_attempts} attempts" if node.failures else ""),
+        (
+            "failed",
+            f"{node.failures} of {node.max_attempts} attempts" if node.failures and node.max_attempts > 1 else "",
+        ),
         ("next attempt", screen.when(node.retry_at)),
         ("worker", node.worker_id),
         ("waits for", f'signal "{node.wait.signal}"' if node.wait is not None and node.wait.signal else ""),

@@ -106,7 +106,7 @@ def _check_retries(keys: Keys) -> None:
     for task_id, task in keys.tasks.items():
         failures, retry_at = int(task.get("failures", 0)), int(task.get("retry_at", 0))
         policy = keys.node(task, run_of(task_id)).get("retry")
-        assert failures <= (policy["attempts"] if policy else 0), (task_id, task)
+        assert failures <= (policy["attempts"] if policy else 1), (task_id, task)
         assert failures + int(task.get("lost", 0)) <= int(task.get("attempt", 0)), (task_id, task)
         assert keys.sets.get("delayed", {}).get(task_id, 0) == retry_at, (task_id, task)
         letters = keys.sets.get(f"dead_letters:{keys.owner(task, task_id)['user_id']}", {})

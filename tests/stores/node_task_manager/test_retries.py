@@ -148,6 +148,16 @@ async def test_non_retryable_error_fails_the_node_task_at_once(bench: Bench, exc
     assert failed.error.final == f"{excluded} is not retried"
 
 
+@pytest.mark.parametrize("attempts", [1, 2])
+async def test_attempt_that_fails_with_no_further_one_to_come_is_counted(bench: Bench, attempts: int) -> None:
+    first = await begun(bench, RetryPolicy(attempts))
+    if attempts > 1:
+        await bench.shard.terminate(first.task_id, first.component_id, first.index, "enough", "ann")
+    await fail(bench, first)
+    failed = await task_of(bench)
+    assert (failed.status, failed.failures, failed.history) == (NodeTaskStatus.FAILED, 1, ())
+
+
 async def test_timed_out_attempt_is_retried(bench: Bench) -> None:
     late = await begun(bench, TWICE, start_to_close_ms=5_000)
     bench.clock.advance(15_000)

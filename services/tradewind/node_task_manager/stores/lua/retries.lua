@@ -28,9 +28,11 @@ do
 
   -- Ends an attempt that did not succeed: the node task is delayed, or fails for good.
   function retries.fail(record, comp, error, retry_request)
-    local policy = not record.stop and not comp.stop and node(comp.plan, record.index).retry
+    local own = node(comp.plan, record.index).retry
+    local policy = not record.stop and not comp.stop and own
+    -- A node without a policy has failed at most this once.
+    set(record, 'failures', (own and tonumber(read_rest(record).failures) or 0) + 1)
     if policy then
-      set(record, 'failures', (tonumber(read_rest(record).failures) or 0) + 1)
       dead_letters.add_to_history(record, error.code)
       local wait = math.max(1, retry_request and retry_request.after_ms or delay_of(policy, record.id, record.failures))
       local final = final_reason(record, comp, policy, error, retry_request, wait)

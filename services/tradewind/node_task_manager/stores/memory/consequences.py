@@ -110,9 +110,10 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
         """End an attempt that did not succeed: delay the node task, or fail it for good."""
         policy = self._node(task).retry
         task = self._release(task)
+        task = replace(task, failures=task.failures + 1)
         stopping = task.stop or self._components[self._owner(task)].stop
         if policy and policy.attempts > 1 and not stopping:
-            task = self._with_history(replace(task, failures=task.failures + 1), error.code)
+            task = self._with_history(task, error.code)
             at = self._clock() + wait_ms(task, policy, retry_request)
             final = final_reason(task, policy, error, retry_request, at, self._private[task.task_id].total_at)
             flow = self._flow_of(task)
