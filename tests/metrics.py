@@ -21,6 +21,11 @@ class Scraped:
         """Return the sum of the samples of a name that have these labels."""
         return sum(value for each, has, value in self.samples if each == name and labels.items() <= has.items())
 
+    def names(self) -> set[str]:
+        """Return the names of all metrics of Tradewind, as they are declared."""
+        names = {f"{name}_total" if kind == "counter" else name for name, kind in self.kinds.items()}
+        return {name for name in names if name.startswith("tradewind_")}
+
     def labels(self, name: str) -> set[str]:
         """Return every label of samples whose names begin like this."""
         return {label for each, labels, _ in self.samples if each.startswith(name) for label in labels}

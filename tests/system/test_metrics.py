@@ -1,10 +1,12 @@
 """Metrics that a real cycle leaves behind, as Prometheus scrapes and parses them."""
 
+import re
 import urllib.error
 from pathlib import Path
 
 import pytest
 
+from tests.house.project import ROOT
 from tests.metrics import Scraped, scrape
 from tests.ports import free_port
 from tests.system import flows
@@ -77,12 +79,19 @@ async def test_cycle_appears_in_metrics_of_services_store_and_worker(
         assert of_worker.sum("tradewind_worker_node_seconds_count", node_type="total", outcome="completed") >= 2
         assert (of_worker.sum("tradewind_worker_held"), of_worker.sum("tradewind_worker_capacity")) == (1, 100)
         assert of_worker.labels("tradewind_") <= LABELS
+        assert after.names() | of_worker.names() <= documented()
         assert await worker.interrupt() == 0
     finally:
         await stack.stop()
     assert not SWITCH.on
     with pytest.raises(urllib.error.URLError):
         await scrape(port)
+
+
+def documented() -> set[str]:
+    """Return the names of all metrics that the documentation has."""
+    page = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
+    return set(re.findall(r"^\| `(tradewind_\w+)` \|", page, re.MULTILINE))
 
 
 def check_growth(before: Scraped, after: Scraped) -> None:
