@@ -152,7 +152,8 @@ def test_suspicion_stays_while_the_service_is_away() -> None:
 
 def test_errors_with_ever_other_texts_are_one_incident(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refused(flow_id: str) -> int | None:
-        raise ConnectionError(f"connection {len(tried)} is closed: {tried.append(flow_id)}")
+        tried.append(flow_id)
+        raise ConnectionError(f"connection {len(tried)} is closed")
 
     async def scenario(scene: Scene) -> None:
         monkeypatch.setattr(scene.triggers, "epoch_of", refused)
