@@ -16,6 +16,8 @@ from tradewind.server.settings import CommonSettings
 
 _log = structlog.get_logger(__name__)
 
+UNREADABLE = "unreadable"
+"""The check that all doctors have: nothing on record has been changed so that it cannot be examined."""
 RECHECK_S = 0.3
 """How long after the first check a finding is checked again: whatever was merely in flight is over by then."""
 AFTER_LOSS_S = 20.0

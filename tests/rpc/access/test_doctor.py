@@ -143,6 +143,8 @@ async def test_what_cannot_be_read_is_reported_and_the_rest_mended(calls: Calls,
         ("index-without-record", "users gone", True),
         ("unreadable", "users ann", False),
     ]
+    await embedded.connect().set(KEYS.users(AT), "not an index")
+    assert await found(calls, mend=True) == [("unreadable", KEYS.users(AT), False)]
     await embedded.close_clients()
 
 

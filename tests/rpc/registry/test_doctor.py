@@ -52,4 +52,9 @@ async def test_what_cannot_be_read_is_reported_and_the_rest_mended(registry: Stu
         ("unreadable", "alive w", False),
         ("unreadable", "node_types average", False),
     ]
+    await admin.set(BASE + "alive", "not an index")
+    assert sorted(await found(registry, mend=True)) == [
+        ("unreadable", "node_types average", False),
+        ("unreadable", BASE + "alive", False),
+    ]
     await embedded.close_clients()

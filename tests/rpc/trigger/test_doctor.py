@@ -50,8 +50,10 @@ async def test_what_cannot_be_read_is_reported_and_the_rest_mended(replica: Repl
     await save(replica, "a", once(now_ms() + HOUR))
     await embedded.connect().execute_command("HSET", BASE + OF_QUEUE + "trigger:a", "expires", "never")
     await embedded.connect().execute_command("ZADD", BASE + OF_QUEUE + "triggers:due", 1e15, "gone")
+    await embedded.connect().set(BASE + OF_QUEUE + "triggers:dead", "not an index")
     assert sorted(await found(replica, mend=True)) == [
         ("index-without-record", f"due {QUEUE}/gone", True),
         ("unreadable", f"all {QUEUE}/a", False),
         ("unreadable", f"due {QUEUE}/a", False),
+        ("unreadable", f"{BASE}{OF_QUEUE}triggers:dead", False),
     ]

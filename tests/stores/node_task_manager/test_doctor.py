@@ -160,6 +160,17 @@ async def test_what_cannot_be_read_is_reported_and_the_rest_mended(ward: Ward) -
     assert {check for check, _ in await ward.found()} == {"unreadable"}
 
 
+async def test_index_of_another_type_is_reported_and_the_others_examined(ward: Ward) -> None:
+    indexes = ["node_tasks_list", "start_deadlines", "blocked_of", "to_clean"]
+    for index in indexes:
+        await ward.do("SET", index, "broken")
+    await ward.do("ZADD", "inflight", 1e15, "flow:9:0:x")
+    for _ in range(2):
+        found = await ward.found(mend=True)
+        assert {subject for check, subject in found if check == "unreadable"} >= {BASE + index for index in indexes}
+    assert ("lease-without-task", "flow:9:0:x") not in await ward.found()
+
+
 async def test_doctor_reports_an_unmendable_finding_each_time(ward: Ward) -> None:
     await queued(ward)
     await ward.do("DEL", f"plan:{PLAN.digest}")

@@ -321,9 +321,42 @@ async def test_what_cannot_be_read_is_reported_and_the_rest_mended(ward: Ward) -
     assert {check for check, _ in await ward.found()} == {"unreadable"}
 
 
-async def test_unavailable_services_cause_no_findings(ward: Ward) -> None:
+async def submitted_cycle(ward: Ward) -> None:
+    """Set up a cycle that runs and that the node task manager knows."""
     state = await open_cycle(ward)
     await ward.stores.states.try_update(structs.replace(state, submitted_ms=ward.now), {SUBMITTED})
+    ward.peers.known.add("f:0:0")
+
+
+@pytest.mark.parametrize(
+    ("command", "subjects"),
+    [
+        (("HSET", "flow:f:cycle:0:0", "facts", "[]"), ["run f:0:0"]),
+        (("HDEL", "flow:f:cycle:0:0", "run_id"), ["run f:0:0"]),
+        (("HSET", "flow:f:cycle:0:0", "component:0", "1,2,3,4,5,6"), ["run f:0:0"]),
+        (("HDEL", "flow:f", "schedule_epoch"), ["flows f"]),
+        (("HDEL", "flow:f", "status"), ["flows f"]),
+        (("HDEL", "flow:f", "config"), ["flow f"]),
+        (("COPY", "flow:f", f"{BASE}queued", "REPLACE"), [f"{BASE}queued"]),
+        (("COPY", "flow:f", f"{BASE}backfills", "REPLACE"), [f"{BASE}backfills"]),
+        (("COPY", "flow:f", f"{BASE}returns", "REPLACE"), [f"{BASE}returns"]),
+        (("COPY", "flow:f", f"{BASE}flows", "REPLACE"), [f"{BASE}flows", "open f:0:0"]),
+    ],
+    ids=lambda value: f"{value[0]}-{value[1]}-{value[2]}" if isinstance(value, tuple) else None,
+)
+async def test_record_or_index_broken_by_hand_is_reported_alone(
+    ward: Ward, command: tuple[Any, ...], subjects: list[str]
+) -> None:
+    await submitted_cycle(ward)
+    await ward.do("HSET", "flow:f", "next_execution", 1)
+    await ward.do(*command)
+    for mend in (True, True, False):
+        found = {finding.subject for finding in await ward.findings(mend=mend) if finding.check == "unreadable"}
+        assert found == set(subjects)
+
+
+async def test_unavailable_services_cause_no_findings(ward: Ward) -> None:
+    await submitted_cycle(ward)
     ward.peers.away = True
     assert await ward.found() == []
 

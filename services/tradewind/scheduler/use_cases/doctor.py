@@ -1,9 +1,11 @@
 """Looks through partitions for broken invariants, including invariants between services."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+import msgspec
 import structlog
 
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -17,12 +19,17 @@ from tradewind.scheduler.ports.sub_flows import SubFlowNodes
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.server.clock import Clock
-from tradewind.server.doctor import Examined, Examiner, Finding
+from tradewind.server.doctor import UNREADABLE, Examined, Examiner, Finding
 from tradewind.server.partitions import PARTITIONS, partition_of
 
 _ASKED_AT_ONCE = 20
 _LATE_MS = 120_000
 """A cycle that has not begun this long after its planned time and jitter will not begin by itself."""
+_FAULTS = (ValueError, LookupError, TypeError, msgspec.MsgspecError)
+"""What decoding a record raises that somebody has changed by hand."""
+
+Name = TypeVar("Name")
+Record = TypeVar("Record")
 
 _log = structlog.get_logger(__name__)
 
@@ -63,8 +70,8 @@ class CheckPeers:
 
     async def __call__(self, report: PartitionReport, recheck: Collection[str] | None, mend: bool) -> list[Finding]:
         """Return findings of what the services do not know; with `recheck`, only those among it, mended if `mend`."""
-        open_states = [state for state in await self._stores.states.load_many(report.submitted) if state is not None]
-        found = await self._missing_triggers(report.running)
+        open_states, found = await _read(self._stores.states.load_many, report.submitted, "run")
+        found += await self._missing_triggers(report.running)
         try:
             found += await self._unknown_runs(open_states) + await self._undelivered_ends(open_states)
         except PeerUnavailable:
@@ -77,10 +84,11 @@ class CheckPeers:
         return [await self._mended(finding) for finding in known] if mend else known
 
     async def _silent_triggers(self, flow_ids: Sequence[str], explained: Collection[str]) -> list[Finding]:
-        found: list[Finding] = []
-        for flow in await self._stores.flows.find([flow_id for flow_id in flow_ids if flow_id not in explained]):
+        unexplained = [flow_id for flow_id in flow_ids if flow_id not in explained]
+        flows, found = await _read(self._stores.flows.find, unexplained, "flow")
+        for flow in flows:
             # A flow that runs once may be late while a cycle runs: its only firing is retried until none does.
-            if flow is None or flow.running_cycles:
+            if flow.running_cycles:
                 continue
             late_ms = self._clock.now_ms() - flow.next_execution_ms - flow.schedule.jitter_ms
             if late_ms > _LATE_MS:
@@ -113,8 +121,8 @@ class CheckPeers:
 
         A change that is under way does not explain that: the trigger service is told of it later.
         """
-        (flow,) = await self._stores.flows.find([flow_id])
-        return flow is not None and flow.schedule_epoch < epoch
+        flows, _ = await _read(self._stores.flows.find, [flow_id], "flow")
+        return any(flow.schedule_epoch < epoch for flow in flows)
 
     async def _unknown_runs(self, states: Sequence[ChainState]) -> list[Finding]:
         if not states:
@@ -134,11 +142,11 @@ class CheckPeers:
                 async for wait in self._sub_flow_nodes.waits(state.name, state.facts.user_id):
                     if wait.child is not None and wait.run_id == state.facts.run_id:
                         waiting[wait.child] = f"{state.name}:{wait.node}"
-        children = await self._stores.states.load_many(list(waiting))
-        ended = [child.name for child in children if child is not None and is_terminal(child.status)]
+        children, found = await _read(self._stores.states.load_many, list(waiting), "run")
+        ended = [child.name for child in children if is_terminal(child.status)]
         partitions = sorted({partition_of(name.flow_id) for name in ended})
         in_delivery = {end.run for end in await self._stores.returns.waiting(partitions, MAX_KEPT)} if ended else set()
-        return [
+        return found + [
             Finding(
                 "end-not-returned",
                 waiting[name],
@@ -149,6 +157,8 @@ class CheckPeers:
         ]
 
     async def _mended(self, finding: Finding) -> Finding:
+        if finding.check == UNREADABLE:
+            return finding
         if finding.check in ("run-unknown", "end-not-returned"):
             # The owner that looks after the run does the rest.
             run = RunName.parse(":".join(finding.subject.split(":")[:3]))
@@ -161,6 +171,23 @@ class CheckPeers:
             await self._stores.outbox.add(finding.subject)
             self._wake(Work.OUTBOX, finding.subject, 0)
         return replace(finding, mended=True)
+
+
+async def _read(
+    read: Callable[[Sequence[Name]], Awaitable[list[Record | None]]], names: Sequence[Name], kind: str
+) -> tuple[list[Record], list[Finding]]:
+    """Return the records that are there, and a finding for each that somebody has changed so that it cannot be read."""
+    try:
+        return [record for record in await read(names) if record is not None], []
+    except _FAULTS as error:
+        if len(names) == 1:
+            return [], [Finding(UNREADABLE, f"{kind} {names[0]}", f"it cannot be read: {error!r}")]
+    records, found = list[Record](), list[Finding]()
+    for name in names:
+        some, broken = await _read(read, [name], kind)
+        records += some
+        found += broken
+    return records, found
 
 
 class ExaminePartitions:

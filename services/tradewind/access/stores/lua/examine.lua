@@ -84,7 +84,8 @@ local function examine_user(id)
 end
 
 local from = args.after == '' and '-' or '(' .. args.after
-local ids, last = redis.call('ZRANGEBYLEX', KEYS[1], from, '+', 'LIMIT', 0, args.count), ''
+local ids, last = {}, ''
+examined(KEYS[1], function() ids = redis.call('ZRANGEBYLEX', KEYS[1], from, '+', 'LIMIT', 0, args.count) end)
 for at, id in ipairs(ids) do
   examined('users ' .. id, examine_user, id)
   if keys >= MAX_KEYS or (at == #ids and at == args.count) then

@@ -60,6 +60,10 @@ local function bounded_types(first)
   return {unpack(names, first + 1, first + args.records)}
 end
 
+local INDEXES = {
+  'node_tasks_list', 'inflight', 'start_deadlines', 'delayed', 'ready_types', 'parked', 'blocked_of', 'limit',
+  'to_clean', 'todo',
+}
 local SECTIONS = {
   scan('node_tasks_list', doctor.node_task), scan('inflight', doctor.lease),
   scan('start_deadlines', doctor.start_deadline), scan('delayed', doctor.delay), queues_of_types,
@@ -82,7 +86,9 @@ repeat
     local job = table.remove(jobs)
     examined(job[1] .. ':' .. job[2], function() jobs[#jobs + 1] = doctor.count(job) end)
   else
-    cursor = SECTIONS[section]()
+    local following = '0'
+    examined(base .. INDEXES[section], function() following = SECTIONS[section]() end)
+    cursor = following
     if cursor == '0' then section = section + 1 end
   end
 until doctor.records >= args.records or #jobs == 0 and not SECTIONS[section]

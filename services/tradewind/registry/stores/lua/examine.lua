@@ -71,7 +71,10 @@ end
 
 local SECTIONS = {{ALIVE, examine_worker, 'alive '}, {LAPSES, examine_node_type, 'node_types '}}
 local index, examine, name = unpack(SECTIONS[args.section])
-local cursor, members = unpack(redis.call('ZSCAN', index, args.cursor, 'COUNT', args.count))
+local cursor, members = '0', {}
+examined(index, function()
+  cursor, members = unpack(redis.call('ZSCAN', index, args.cursor, 'COUNT', args.count))
+end)
 for at = 1, #members, 2 do
   checked = checked + 1
   examined(name .. members[at], examine, members[at], tonumber(members[at + 1]))

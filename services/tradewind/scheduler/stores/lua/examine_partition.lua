@@ -141,6 +141,7 @@ local function examine_flow(flow_id)
   local known = call('HMGET', key, 'status', 'schedule_epoch', 'next_execution', 'last_cycle', 'request')
   records = records + 1
   if not known[1] then
+    assert(call('EXISTS', key) == 0, 'it has no status')
     return found('index-without-record', 'flows ' .. flow_id, 'no such flow is on record',
       function() call('ZREM', base .. 'flows', flow_id) end)
   end
@@ -154,7 +155,8 @@ local function examine_flow(flow_id)
   end
   local next_at = tonumber(known[3])
   if known[1] == 'running' and next_at ~= 0 and not in_outbox then
-    running[#running + 1] = {flow_id, tonumber(known[2]), next_at > 0 and math.max(0, time - next_at) or 0}
+    local epoch = assert(tonumber(known[2]), 'it has no schedule_epoch')
+    running[#running + 1] = {flow_id, epoch, next_at > 0 and math.max(0, time - next_at) or 0}
   end
   if call('EXISTS', key .. ':queued') == 1 and not call('ZSCORE', base .. 'queued', flow_id) then
     found('queue-forgotten', flow_id, 'planned times wait for a cycle to end, but nobody would begin theirs',
@@ -239,9 +241,10 @@ local SECTIONS = {
   end),
 }
 
+local INDEXES = {'flows', 'open', 'queued', 'backfills', 'returns'}
 local section, cursor = 0, ''
 if not overtaken() then
-  cursor = SECTIONS[args.section]()
+  examined(base .. INDEXES[args.section], function() cursor = SECTIONS[args.section]() end)
   section = cursor ~= '' and args.section or SECTIONS[args.section + 1] and args.section + 1 or 0
 end
 return cmsgpack.pack({records, findings, section, cursor, running, submitted})

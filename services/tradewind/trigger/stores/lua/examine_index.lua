@@ -51,10 +51,12 @@ local function examine_entry(id, score, subject)
   end
 end
 
-local entries = redis.call('ZRANGE', KEYS[1], args.first, args.first + args.limit - 1, 'WITHSCORES')
-for at = 1, #entries, 2 do
-  seen = seen + 1
-  local subject = args.queue == '' and entries[at] or args.queue .. '/' .. entries[at]
-  examined(args.index .. ' ' .. subject, examine_entry, entries[at], tonumber(entries[at + 1]), subject)
-end
+examined(KEYS[1], function()
+  local entries = redis.call('ZRANGE', KEYS[1], args.first, args.first + args.limit - 1, 'WITHSCORES')
+  for at = 1, #entries, 2 do
+    seen = seen + 1
+    local subject = args.queue == '' and entries[at] or args.queue .. '/' .. entries[at]
+    examined(args.index .. ' ' .. subject, examine_entry, entries[at], tonumber(entries[at + 1]), subject)
+  end
+end)
 return cmsgpack.pack({ seen = seen, findings = findings })
