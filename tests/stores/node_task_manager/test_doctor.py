@@ -231,12 +231,28 @@ async def test_doctor_lets_a_node_task_without_component_expire(ward: Ward) -> N
     assert ("task-without-component", TASK) not in await ward.found()
 
 
-async def test_doctor_reports_a_component_without_run(ward: Ward) -> None:
+async def submit_two_components(ward: Ward) -> None:
     for plan in (first := plan_of("a"), second := plan_of("b")):
         await ward.redis.save(plan)
     parts = (("0", first.digest), ("1", second.digest))
     await ward.redis.submit([RunSubmission(RunName("flow", 0, 0), "r0", "default", parts, 3)])
     assert await findings(ward.redis) == []
+
+
+async def test_doctor_says_how_to_end_a_run_that_has_lost_one_of_its_components(ward: Ward) -> None:
+    await submit_two_components(ward)
+    key = f"{BASE}run:flow:0:0"
+    await ward.do("HDEL", "run:flow:0:0", "1/facts", "1/state")
+    (said,) = [each for each in await findings(ward.redis, mend=True) if each.check == "task-without-component"]
+    assert (said.subject, said.mended) == ("flow:0:0:b", False)
+    assert said.problem.endswith(f"its run would never end: remove the key {key}, and the run begins again")
+    await ward.admin.delete(key)
+    await ward.found(mend=True)
+    await submit_two_components(ward)
+
+
+async def test_doctor_reports_a_component_without_run(ward: Ward) -> None:
+    await submit_two_components(ward)
     await ward.do("HDEL", "run:flow:0:0", "run_id", "components")
     found = await findings(ward.redis, mend=True)
     expected = {("component-without-run", f"flow:0:0:{component}", False) for component in "01"}

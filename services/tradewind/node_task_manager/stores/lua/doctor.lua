@@ -272,8 +272,11 @@ do
     if not comp then
       local key = record.key
       if not call('HGET', key, record.component_id .. '/facts') and ttl('run:' .. record.run) == -1 then
-        found('task-without-component', id, 'its component is not on record, and it would stay for ever',
-          #component_ids(record.run) < 2 and function() call('PEXPIRE', key, limits.retention) end or nil)
+        local alone = #component_ids(record.run) < 2
+        found('task-without-component', id, 'its component is not on record, and '
+          .. (alone and 'it would stay for ever'
+            or 'its run would never end: remove the key ' .. key .. ', and the run begins again'),
+          alone and function() call('PEXPIRE', key, limits.retention) end or nil)
       end
       return
     end
