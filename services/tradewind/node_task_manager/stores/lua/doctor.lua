@@ -220,6 +220,8 @@ do
       found('run-not-listed', comp.run, 'it has ended, but the index of its flow does not say so',
         function() put('to_clean', 'run:' .. comp.run, time) end)
     end
+    if seen[index] then return end
+    seen[index] = true
     for _, other in ipairs(call('ZRANGE', base .. index, flow_runs.OPEN, 'inf', 'BYSCORE', 'LIMIT', 0, 20)) do
       local gone = 'run:' .. flow .. ':' .. other
       -- What has expired is taken out when its run is cleaned.
