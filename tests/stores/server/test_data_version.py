@@ -58,6 +58,15 @@ async def test_version_that_is_too_old_is_refused(client: Client) -> None:
         await require_data_version(client, DATA)
 
 
+async def test_release_that_can_read_earlier_data_keeps_earlier_releases_from_what_it_writes(client: Client) -> None:
+    earlier = replace(DATA, fixed={}, version=OLDEST)
+    await require_data_version(client, earlier)
+    await require_data_version(client, DATA)
+    assert json.loads(await client.get(KEY) or b"") == {"version": VERSION, "shards": 2}
+    with pytest.raises(IncompatibleData, match=f"have version {VERSION}, written by a later release"):
+        await require_data_version(client, earlier)
+
+
 async def test_different_number_of_shards_is_refused(client: Client) -> None:
     await require_data_version(client, replace(DATA, fixed={"shards": 4}))
     with pytest.raises(IncompatibleData, match="have 4 shards, but this server is set to 2 by SHARDS"):

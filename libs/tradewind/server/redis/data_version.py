@@ -36,24 +36,32 @@ class IncompatibleData(UnsafeStore):
 
 
 async def require_data_version(client: Client, data: DataVersion) -> None:
-    """Note the version if there is none yet, and check the one that is there.
+    """Check the version that is there, and note the one of this release if that is later or there is none.
 
     Raises IncompatibleData when the version is too late or too early, or `fixed` numbers differ; ConnectionError when
-    the store fails, refuses the user, or accepts no writes before there is a version.
+    the store fails, refuses the user, or accepts no writes before it has this version.
     """
     try:
         stored = await client.get(data.key)
         if stored is None:
             await client.set(data.key, data.text, nx=True)
             stored = await client.get(data.key)
+        found = _checked(stored or data.text, data)
+        if found["version"] < data.version:
+            # From now on there may be what earlier releases cannot read.
+            await client.set(data.key, json.dumps({**found, **data.fixed, "version": data.version}))
     except NoPermissionError as error:
         raise ConnectionError(f"the store refuses its user the key {data.key}: {error}; {CHECK_USER}") from error
     except WRITE_REFUSALS as error:
         raise ConnectionError(f"the store accepts no writes: {error}") from error
     except REDIS_ERRORS as error:
         raise ConnectionError(f"the store does not answer: {error}") from error
+
+
+def _checked(stored: bytes | str, data: DataVersion) -> dict[str, int]:
+    """Return the version and the numbers in the store. Raises IncompatibleData when this release cannot use them."""
     try:
-        found = json.loads(stored or data.text)
+        found: dict[str, int] = json.loads(stored)
         version = int(found["version"])
     except (ValueError, TypeError, KeyError):
         raise IncompatibleData(f"the key {data.key} holds {stored!r:.80} instead of a data version") from None
@@ -74,3 +82,4 @@ async def require_data_version(client: Client, data: DataVersion) -> None:
                 f"the data in the store have {found[name]} {name}, but this server is set to {value}"
                 f"{data.hints.get(name, '')}: the number cannot change once there are data"
             )
+    return {**found, "version": version}
