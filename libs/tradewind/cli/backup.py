@@ -128,7 +128,7 @@ async def verify(session: Session, backup: Place, output: Output = Format.TEXT) 
     try:
         found, broken = find_backup(backup), broken_backups(backup)
         keys = await count_keys(found)
-    except (BackupError, EmbeddedStoreError) as error:
+    except (BackupError, EmbeddedStoreError, OSError) as error:
         raise fail(str(error)) from None
     session.screen.result(
         output, {"path": str(found.path), "keys": keys}, f"{found.path} is intact: a store loads {keys} keys from it"

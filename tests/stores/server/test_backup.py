@@ -283,6 +283,29 @@ def test_broken_backup_is_skipped_and_named(copied: backups.Backup, tmp_path: Pa
         backups.find_backup(target)
 
 
+def test_backup_of_another_user_is_named(
+    copied: backups.Backup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "backups"
+    target.chmod(0o755)
+    (target / "notes").mkdir()
+    (target / "README").touch()
+    copied.path.chmod(0)
+    # What leads there is closed to others, too.
+    monkeypatch.chdir(target)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(
+            BackupError, match=rf"^no backup in .*\n{copied.path.name} cannot be read by this user: [^\n]*$"
+        ):
+            backups.find_backup(Path())
+    finally:
+        os.seteuid(user)
+        copied.path.chmod(0o700)
+
+
 async def test_verify_fails_when_another_backup_is_broken(tmp_path: Path) -> None:
     async with running(tmp_path / "store", None):
         taken = backups.back_up_directory(tmp_path / "store", tmp_path / "backups", datetime.now(UTC))

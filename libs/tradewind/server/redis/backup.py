@@ -136,6 +136,8 @@ def read_backup(path: Path) -> Backup:
         record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
         files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in record["files"].items()}
         return Backup(path, record["kind"], datetime.fromisoformat(record["taken_at"]), files)
+    except PermissionError as error:
+        raise BackupError(f"{path} cannot be read by this user: {error}") from error
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise BackupError(f"{path} is not a backup, because its {_RECORD} is broken: {error}") from error
 
@@ -152,13 +154,15 @@ def check(backup: Backup) -> None:
 
 def _read_backups(target: Path) -> tuple[list[Backup], list[str]]:
     found, broken = list[Backup](), list[str]()
-    for path in sorted(target.glob(f"*/{_RECORD}")):
-        if path.parent.suffix == _UNFINISHED:
+    for path in sorted(target.glob("*")):
+        if path.suffix == _UNFINISHED:
             continue
         try:
-            found.append(read_backup(path.parent))
+            found.append(read_backup(path))
         except BackupError as error:
-            broken.append(str(error))
+            # A backup is readable by its owner only: that others may not read it does not mean that there is none.
+            if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                broken.append(str(error))
     return found, broken
 
 
