@@ -14,6 +14,7 @@ from tests.system import flows
 from tests.waiting import until
 from tradewind.client import Client, Unreachable
 from tradewind.scheduler.app import Scheduler
+from tradewind.server.redis.backup import STACK
 from tradewind.server.redis.client import connect
 from tradewind.standalone import Standalone, StandaloneError
 from tradewind.standalone.taken_port import listen_error, port_holder
@@ -83,6 +84,17 @@ async def test_shard_count_is_fixed_with_the_data(tmp_path: Path) -> None:
         await Standalone(data=tmp_path, port=0, node_task_manager_shards=2).start()
     async with Standalone(data=tmp_path, port=0) as stack, Client(stack.address) as client:
         await client.wait_ready()
+
+
+async def test_data_of_a_restored_snapshot_start_once_their_shard_count_is_given(tmp_path: Path) -> None:
+    async with Standalone(data=tmp_path, port=0, node_task_manager_shards=3):
+        pass
+    (tmp_path / STACK).unlink()
+    with pytest.raises(StandaloneError, match=r"have 3 shards, but this server is set to 1 by TRADEWIND_\w+_SHARDS"):
+        await Standalone(data=tmp_path, port=0).start()
+    for shards in (3, None):
+        async with Standalone(data=tmp_path, port=0, node_task_manager_shards=shards):
+            pass
 
 
 async def test_unreadable_shard_count_is_reported(tmp_path: Path) -> None:

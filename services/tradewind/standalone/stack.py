@@ -17,6 +17,7 @@ from tradewind.server.faults import Fault
 from tradewind.server.logs import quieten_logging
 from tradewind.server.metrics import MetricsEndpoint
 from tradewind.server.private_file import write_private
+from tradewind.server.redis.backup import STACK
 from tradewind.server.redis.embedded import EmbeddedStore, EmbeddedStoreError, free_port
 from tradewind.server.redis.watch import METRICS, StoreWatch
 from tradewind.server.settings import CommonSettings, SettingsError, load_settings, variable_of
@@ -141,7 +142,7 @@ class Standalone:
         if not settings.store_url:
             self._store = EmbeddedStore(settings.data, acl_users=ACL_USERS)
             await self._store.start()
-            shards = _stored_shards(settings.data / "stack.json", settings.node_task_manager_shards)
+            shards = _stored_shards(settings.data / STACK, settings.node_task_manager_shards)
             self._tasks.begin(self._supervise_store(self._store))
         await self._metrics.open()
         if settings.metrics_port:
@@ -150,6 +151,9 @@ class Standalone:
             watch = StoreWatch(login.store_url, login.user, login.password, settings.metrics_seconds, tls)
             self._tasks.begin(watch.run())
         stack = await self._serve(shards)
+        if self._store is not None and not (settings.data / STACK).exists():
+            # Only now are the data known to have this number: a restored snapshot has no such file.
+            write_private(settings.data / STACK, json.dumps({"node_task_manager_shards": shards}) + "\n")
         self.has_flows = await stack.scheduler.has_flows()
         if stack.access is not None:
             await self._write_admin_token(stack.access)
@@ -222,20 +226,19 @@ class Standalone:
 
 
 def _stored_shards(path: Path, requested: int | None) -> int:
-    """Return the number of shards of the data beside `path`, which the first start decides."""
-    if path.exists():
-        try:
-            stored = int(json.loads(path.read_text(encoding="utf-8"))["node_task_manager_shards"])
-        except (ValueError, KeyError, TypeError):
-            raise StandaloneError(
-                f"{path} does not say how many shards of node tasks the data beside it has: remove the file, and set "
-                f"{variable_of('node_task_manager_shards')} to the number of shards that the data has"
-            ) from None
-        if requested is not None and requested != stored:
-            raise StandaloneError(
-                f"the data in {path.parent} has {stored} shards of node tasks, not {requested}: leave the number out, "
-                "or choose another directory"
-            )
-        return stored
-    write_private(path, json.dumps({"node_task_manager_shards": requested or 1}) + "\n")
-    return requested or 1
+    """Return the number of shards of the data beside `path`, which the first start that succeeds decides."""
+    if not path.exists():
+        return requested or 1
+    try:
+        stored = int(json.loads(path.read_text(encoding="utf-8"))["node_task_manager_shards"])
+    except (ValueError, KeyError, TypeError):
+        raise StandaloneError(
+            f"{path} does not say how many shards of node tasks the data beside it has: remove the file, and set "
+            f"{variable_of('node_task_manager_shards')} to the number of shards that the data has"
+        ) from None
+    if requested is not None and requested != stored:
+        raise StandaloneError(
+            f"the data in {path.parent} has {stored} shards of node tasks, not {requested}: leave the number out, "
+            "or choose another directory"
+        )
+    return stored
