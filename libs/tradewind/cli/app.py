@@ -32,6 +32,7 @@ from tradewind.cli import (
     worker,
 )
 from tradewind.cli.examples import add_examples
+from tradewind.cli.failures import exit_on_errors
 from tradewind.cli.session import Session
 
 if TYPE_CHECKING:
@@ -39,11 +40,17 @@ if TYPE_CHECKING:
 
 
 class _Root(TyperGroup):
-    """Completes what typer says of wrong usage: where an option goes, and which commands there are."""
+    """Prints errors of every kind, and completes what typer says of wrong usage: options' places, which commands."""
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        # The help and the version of the root are printed here.
+        with exit_on_errors():
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with exit_on_errors():
+                return super().invoke(ctx)
         except Exception as error:
             refusal: Any = error
             name = getattr(refusal, "option_name", None)

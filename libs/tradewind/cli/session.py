@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import typer
 
-from tradewind.cli.failures import exit_on_errors
 from tradewind.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class Session:
 
 
 def asynchronous(command: Callable[Concatenate[Session, Parameters], Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a command from a coroutine function that takes the session; its errors are printed and set the exit code."""
+    """Make a command from a coroutine function that takes the session; its errors are printed by the root, and set the exit code."""
 
     @functools.wraps(command)
     def run(session: Session, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
@@ -90,9 +89,7 @@ def blocking(command: Callable[Concatenate[Session, Parameters], None]) -> Calla
     """Do as `asynchronous` does, for a plain function."""
 
     def run(context: typer.Context, *args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-        session: Session = context.obj
-        with exit_on_errors():
-            command(session, *args, **kwargs)
+        command(context.obj, *args, **kwargs)
 
     # Typer reads the signature, so it must have Typer's context instead of the session.
     signature = inspect.signature(command)

@@ -126,14 +126,25 @@ def test_closed_output_pipe_is_no_error(stack: FakeStack) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_full_output_is_failure_and_not_wrong_usage(stack: FakeStack, unbuffered: str) -> None:
-    command = [*COMMAND, "--address", stack.address, "flow", "list"]
+@pytest.mark.parametrize("words", ["flow list", "--help", "--version", "flow list --help"])
+def test_full_output_is_failure_and_not_wrong_usage(stack: FakeStack, words: str, unbuffered: str) -> None:
+    command = [*COMMAND, "--address", stack.address, *words.split()]
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
 
     with open("/dev/full", "w") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
 
     assert (ended.returncode, ended.stderr) == (1, "error: cannot write: No space left on device\n")
+
+
+@pytest.mark.parametrize("words", ["--help", "flow list --help"])
+def test_help_into_closed_pipe_is_no_error(words: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as closed:
+        ended = subprocess.run([*COMMAND, *words.split()], stdout=closed, stderr=subprocess.PIPE, text=True)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_closed_stdout_is_no_error(stack: FakeStack) -> None:
