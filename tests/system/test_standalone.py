@@ -14,10 +14,10 @@ from tests.system import flows
 from tests.waiting import until
 from tradewind.client import Client, Unreachable
 from tradewind.scheduler.app import Scheduler
+from tradewind.server.listening import listen_error, port_holder
 from tradewind.server.redis.backup import STACK
 from tradewind.server.redis.client import connect
 from tradewind.standalone import Standalone, StandaloneError
-from tradewind.standalone.taken_port import listen_error, port_holder
 from tradewind.worker import Worker
 
 
@@ -178,7 +178,8 @@ async def test_listen_error_names_process_that_holds_the_port(stack: Standalone)
     assert f"port {port} is in use by process {os.getpid()} (" in (listen_error("127.0.0.1", port) or "")
     assert listen_error("127.0.0.1", 0) is None
     assert listen_error("127.0.0.1", free_port()) is None
-    assert listen_error("no-such-host.invalid", 7700) == (
-        'cannot listen on "no-such-host.invalid": it is not an address of this machine'
-    )
+    for host, other in (("no-such-host.invalid", 7700), ("192.0.2.7", 0)):
+        assert listen_error(host, other) == (
+            f'cannot listen on "{host}": it is no address of this machine; give one, or 0.0.0.0 for all of them'
+        )
     assert port_holder(free_port()) == "another process"

@@ -73,7 +73,7 @@ class Session:
 
 
 def asynchronous(command: Callable[Concatenate[Session, Parameters], Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a command from a coroutine function that takes the session; its errors are printed by the root, and set the exit code."""
+    """Make a command from a coroutine function that takes the session; the root prints its errors."""
 
     @functools.wraps(command)
     def run(session: Session, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> None:

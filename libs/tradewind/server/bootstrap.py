@@ -16,6 +16,7 @@ from tradewind.server.connection_limits import MAX_IDLE_S, connection_options
 from tradewind.server.errors import ErrorAnswers, ErrorTable
 from tradewind.server.health import Health
 from tradewind.server.interception import CallInterceptor, Middleware
+from tradewind.server.listening import listen_error
 from tradewind.server.metrics import SWITCH, CallMetrics
 from tradewind.server.peer_identity import AllowedCallers
 from tradewind.server.redis.checks import UnsafeStore
@@ -227,6 +228,9 @@ def _listen(
     credentials: grpc.ServerCredentials | None,
     variable: str = "TRADEWIND_PORT",
 ) -> int:
+    why_not = listen_error(host, port)
+    if why_not is not None:
+        raise StartError(f"{why_not} (set TRADEWIND_HOST and {variable})")
     address = address_of(host, port)
     try:
         if credentials is None:
@@ -236,7 +240,7 @@ def _listen(
     except RuntimeError:
         bound = 0
     if not bound:
-        raise StartError(f"cannot listen on {address}: it is in use, or not an address of this machine; set {variable}")
+        raise StartError(f"cannot listen on {address}: set {variable}")
     return bound
 
 

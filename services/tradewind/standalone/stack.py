@@ -14,6 +14,7 @@ from tradewind.access.app import Access
 from tradewind.server.bootstrap import Server, StartError
 from tradewind.server.channels import local_address_of
 from tradewind.server.faults import Fault
+from tradewind.server.listening import listen_error
 from tradewind.server.logs import quieten_logging
 from tradewind.server.metrics import MetricsEndpoint
 from tradewind.server.private_file import write_private
@@ -25,7 +26,6 @@ from tradewind.server.side_tasks import SideTasks
 from tradewind.server.telemetry import open_tracing
 from tradewind.standalone.services import ACL_USERS, Login, Stack, build_services
 from tradewind.standalone.settings import StandaloneSettings
-from tradewind.standalone.taken_port import listen_error
 
 _PORT_ATTEMPTS = 5
 _STORE_CHECK_S = 0.2

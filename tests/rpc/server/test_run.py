@@ -126,8 +126,17 @@ async def test_port_in_use_is_reported_in_one_message(spawn: Spawn, server: Serv
     _, log = await process.communicate()
     assert process.returncode == 1
     text = log.decode()
-    assert f"cannot listen on {server.address}: it is in use" in text
+    assert f"port {server.port} is in use by process" in text
     assert "Traceback" not in text
+
+
+async def test_foreign_address_is_reported_in_one_line(spawn: Spawn) -> None:
+    """gRPC has lines of its own for an address that it cannot bind."""
+    process = await spawn(host="192.0.2.7")
+    _, log = await process.communicate()
+    assert process.returncode == 1
+    (line,) = log.decode().splitlines()
+    assert "it is no address of this machine; give one, or 0.0.0.0 for all of them (set TRADEWIND_HOST" in line
 
 
 @pytest.mark.parametrize(

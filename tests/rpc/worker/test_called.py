@@ -197,7 +197,7 @@ async def test_leaving_worker_refuses_work_and_gives_back_running_nodes(engine: 
 async def test_listening_on_used_address_fails(engine: Engine) -> None:
     async with called(engine):
         taken = engine.registered[-1].worker.api_url
-        with pytest.raises(WorkerError, match=f"cannot listen on {taken}: it is in use"):
+        with pytest.raises(WorkerError, match=f"port {taken.rpartition(':')[2]} is in use by process"):
             await Worker([double], address=engine.address, listen=taken).serve()
 
 

@@ -1,30 +1,27 @@
-"""Finds out which process holds a TCP port of this machine."""
+"""Whether a server can listen at an address, and if not, why: gRPC only says so in lines of its own, on stderr."""
 
 import contextlib
 import errno
 import os
 import socket
 from pathlib import Path
-
 _LISTENING = "0A"
 
 
 def listen_error(host: str, port: int) -> str | None:
-    """Return why it is not possible to listen on `host`:`port` now, None when it is; port 0 is always free."""
-    if port == 0:
-        return None
+    """Return why it is not possible to listen on `host`:`port` now, None when it is; port 0 is any free one."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind(address)
             trial.listen(1)
-    except socket.gaierror:
-        return f'cannot listen on "{host}": it is not an address of this machine'
     except OSError as error:
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            return f'cannot listen on "{host}": it is no address of this machine; give one, or 0.0.0.0 for all of them'
         if error.errno == errno.EADDRINUSE:
             return f"port {port} is in use by {port_holder(port)}: stop that one, or choose another port"
-        return f"cannot listen on {host}:{port}: {error.strerror}"
+        return f'cannot listen on "{host}", port {port}: {error.strerror}'
     return None
 
 
