@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tradewind.server.listening import listen_error, port_holder
 from tradewind.server.redis.backup import STACK
 from tradewind.server.redis.client import connect
 from tradewind.standalone import Standalone, StandaloneError
+from tradewind.standalone.process import welcome
 from tradewind.worker import Worker
 
 
@@ -183,3 +185,13 @@ async def test_listen_error_names_process_that_holds_the_port(stack: Standalone)
             f'cannot listen on "{host}": it is no address of this machine; give one, or 0.0.0.0 for all of them'
         )
     assert port_holder(free_port()) == "another process"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8 without asking")
+async def test_welcome_names_the_address_that_was_asked_for(tmp_path: Path) -> None:
+    async with Standalone(tmp_path, host="127.0.0.2", port=0) as stack:
+        text = welcome(stack)
+        assert stack.address.startswith("127.0.0.2:")
+        assert f"is up at {stack.address}, " in text
+        assert f"  export TRADEWIND_ADDRESS={stack.address}\n" in text
+        assert text.endswith(f"grpcurl -plaintext {stack.address} list")

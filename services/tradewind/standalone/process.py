@@ -19,6 +19,8 @@ from tradewind.server.logs import configure_logging
 from tradewind.server.settings import SettingsError
 from tradewind.standalone.stack import Standalone, StandaloneError
 
+_AT_LOCALHOST = {"localhost", "127.0.0.1", "::1", "0.0.0.0", "::"}
+"""The hosts of a stack that callers on this machine reach at localhost."""
 _EXAMPLE = Path("examples/momentum/flow.json")
 """The example, when the stack is started in a clone of the repository."""
 _STEPS = (
@@ -81,14 +83,14 @@ def _on_signal(stop_requested: asyncio.Event) -> None:
 def welcome(stack: Standalone) -> str:
     """Return what a person reads when the stack is up: its address, and what to try next."""
     settings = stack.settings
-    port = int(stack.address.rpartition(":")[2])
+    address = stack.address
+    if settings.host in _AT_LOCALHOST:
+        address = f"localhost:{address.rpartition(':')[2]}"
     location = f"data in {settings.data}" if not settings.store_url else "data in the given store"
-    lines = [
-        f"Tradewind {version('tradewind')} is up at localhost:{port}, {location}. Ctrl-C stops it; the data stays."
-    ]
+    lines = [f"Tradewind {version('tradewind')} is up at {address}, {location}. Ctrl-C stops it; the data stays."]
     steps = []
-    if port != 7700:
-        steps.append(f"  export TRADEWIND_ADDRESS=localhost:{port}")
+    if address != "localhost:7700":
+        steps.append(f"  export TRADEWIND_ADDRESS={address}")
     if settings.tls_ca:
         steps.append(f"  export TRADEWIND_TLS_CA={settings.tls_ca}")
     if settings.tls_require_client_cert:
@@ -107,5 +109,5 @@ def welcome(stack: Standalone) -> str:
     if steps:
         lines += ["", "Next, in another shell:" if stack.has_flows else "Try next, in another shell:", *steps]
     if not settings.tls_cert:
-        lines += ["", f"Any gRPC client will do: grpcurl -plaintext localhost:{port} list"]
+        lines += ["", f"Any gRPC client will do: grpcurl -plaintext {address} list"]
     return "\n".join(lines)
