@@ -5,6 +5,7 @@ import errno
 import os
 import socket
 from pathlib import Path
+
 _LISTENING = "0A"
 
 

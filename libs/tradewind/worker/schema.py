@@ -12,6 +12,7 @@ from tradewind.api.registry.v1 import node_type_pb2
 from tradewind.flow.json_text import to_builtin
 from tradewind.worker.errors import NodeDefinitionError
 from tradewind.worker.models import model_schemas, reader_of
+from tradewind.worker.open_enums import with_open_enums
 from tradewind.worker.outputs import Emit
 from tradewind.worker.parameters import Signature
 from tradewind.worker.returns import emitted_type
@@ -115,7 +116,7 @@ def config_schema(signature: Signature) -> JsonSchema:
     if definitions or model_definitions:
         # A model decides by itself whether fields that it does not have are a fault.
         whole["$defs"] = {name: _closed(definition) for name, definition in definitions.items()} | model_definitions
-    return whole
+    return with_open_enums(whole, types.values())
 
 
 def _closed(definition: JsonSchema) -> JsonSchema:
@@ -125,9 +126,9 @@ def _closed(definition: JsonSchema) -> JsonSchema:
 def _schema(annotation: Any) -> JsonSchema:
     reader = reader_of(annotation)
     if reader is None:
-        return msgspec.json.schema(annotation)
+        return with_open_enums(msgspec.json.schema(annotation), [annotation])
     (schema,), definitions = model_schemas([reader])
-    return {**schema, "$defs": definitions} if definitions else dict(schema)
+    return with_open_enums({**schema, "$defs": definitions} if definitions else dict(schema), [annotation])
 
 
 def _output_schema(annotation: Any) -> JsonSchema:
@@ -136,7 +137,8 @@ def _output_schema(annotation: Any) -> JsonSchema:
     emitted = emitted_type(annotation)
     try:
         reader = reader_of(emitted)
-        return msgspec.json.schema(emitted) if reader is None else reader.written_schema()
+        schema = msgspec.json.schema(emitted) if reader is None else reader.written_schema()
+        return with_open_enums(schema, [emitted])
     except (TypeError, RecursionError):
         # A returned value is judged by itself: many types without a schema can be written as JSON.
         return {}

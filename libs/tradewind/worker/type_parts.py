@@ -7,8 +7,8 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 _ALIAS = getattr(typing, "TypeAliasType", ())
-_FIELDS = ("__dataclass_fields__", "__struct_fields__", "__total__", "_fields")
-"""Attributes by which dataclasses, msgspec's structs, TypedDicts and NamedTuples are recognized."""
+_FIELDS = ("__dataclass_fields__", "__struct_fields__", "__total__", "_fields", "model_fields")
+"""Attributes by which dataclasses, msgspec's structs, TypedDicts, NamedTuples and pydantic's models are recognized."""
 _MODULE = re.compile(r"\b(?:[A-Za-z_]\w*\.|<locals>\.)+(?=[A-Za-z_])")
 
 
