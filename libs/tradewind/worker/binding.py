@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from tradewind.worker.absent_defaults import with_defaults
 from tradewind.worker.errors import NodeFault, invalid_input
 from tradewind.worker.models import ModelMisfit, reader_of
 from tradewind.worker.parameters import Parameter, Signature
@@ -40,8 +41,8 @@ class _Handle:
         whole = parameter.whole_annotation
         reader = reader_of(whole)
         if reader is None:
-            self.decode = msgspec.json.Decoder(whole).decode
-            self.convert = functools.partial(msgspec.convert, type=whole, strict=False)
+            self.decode = with_defaults(whole, msgspec.json.Decoder(whole).decode)
+            self.convert = with_defaults(whole, functools.partial(msgspec.convert, type=whole, strict=False))
         else:
             self.decode, self.convert = reader.decode, reader.convert
 

@@ -1,9 +1,10 @@
 """How the parameters of a node are filled, and the messages when they cannot be."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+import msgspec
 import pytest
 from msgspec import Meta
 
@@ -208,3 +209,47 @@ async def test_context_parameter_may_have_any_name() -> None:
         return [me.flow_id, me.cycle + plus]
 
     assert (await run_node(facts, facts={"flow_id": "momentum", "cycle": 7})).output == ["momentum", 7]
+
+
+@dataclass(frozen=True)
+class Leg:
+    symbol: str
+    shares: int = 100
+
+
+class Pair(msgspec.Struct):
+    first: Leg
+    others: dict[str, list[Leg]] = {}
+
+
+@dataclass
+class Basket:
+    pair: Pair
+    note: str = field(default="", kw_only=True)
+    tags: list[str] = field(default_factory=list)
+    total: int = field(init=False, default=0)
+
+
+async def test_defaults_of_dataclasses_are_passed_on() -> None:
+    """msgspec reads them but writes only what an instance holds, so that others would not see them."""
+
+    @node("pass_on", outputs=["basket"])
+    def pass_on(basket: Basket) -> Basket:
+        return basket
+
+    first, others = {"symbol": "IBM"}, {"tech": [{"symbol": "AMZN", "shares": 7}, {"symbol": "X"}]}
+    given = {"pair": {"first": first, "others": others}}
+    runs = [await run_node(pass_on, basket=given), await run_node(pass_on, config={"basket": given})]
+
+    others = {"tech": [{"symbol": "AMZN", "shares": 7}, {"symbol": "X", "shares": 100}]}
+    whole = {"pair": {"first": {"symbol": "IBM", "shares": 100}, "others": others}, "note": "", "tags": []}
+    assert [run.output for run in runs] == [whole, whole]
+
+
+async def test_defaults_of_dataclasses_are_passed_on_by_gathering_handles() -> None:
+    @node("gather", outputs=["legs"])
+    def gather(legs: Gather[Leg]) -> list[Leg]:
+        return legs
+
+    run = await run_node(gather, legs=[{"symbol": "IBM"}])
+    assert run.output == [{"symbol": "IBM", "shares": 100}]
