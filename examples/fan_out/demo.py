@@ -1,5 +1,6 @@
 """`python -m examples.fan_out.demo [MONTH]`: runs a whole stack, and a flow with a node that fans out over a list."""
 
+import argparse
 import asyncio
 import sys
 import tempfile
@@ -18,7 +19,9 @@ PATIENCE_S = 60.0
 
 async def main(arguments: Sequence[str]) -> int:
     """Run the flow for a month and print the results; return the exit code."""
-    month = arguments[0] if arguments else "2004-12"
+    parser = argparse.ArgumentParser(description="Show how far shares are below their highest price of twelve months.")
+    parser.add_argument("month", nargs="?", default="2004-12", help="from 2000-01 to 2010-03; 2004-12 unless given")
+    month = parser.parse_args(arguments).month
     with tempfile.TemporaryDirectory(prefix="tradewind-demo-") as home:
         async with (
             Standalone(data=Path(home) / "store", port=0) as stack,

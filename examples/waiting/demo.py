@@ -1,5 +1,6 @@
 """`python -m examples.waiting.demo [reject]`: runs a whole stack, and a flow with an approval and a node that waits."""
 
+import argparse
 import asyncio
 import sys
 import tempfile
@@ -18,7 +19,9 @@ PATIENCE_S = 60.0
 
 async def main(arguments: Sequence[str]) -> int:
     """Run the flow, answer its questions, and play the exchange; return the exit code."""
-    approved = list(arguments) != ["reject"]
+    parser = argparse.ArgumentParser(description="Run a flow that asks a person, and answer.")
+    parser.add_argument("answer", nargs="?", choices=["approve", "reject"], default="approve")
+    approved = parser.parse_args(arguments).answer == "approve"
     with tempfile.TemporaryDirectory(prefix="tradewind-demo-") as home:
         async with (
             Standalone(data=Path(home) / "store", port=0) as stack,

@@ -35,3 +35,10 @@ async def test_demo_runs(capsys: pytest.CaptureFixture[str], arguments: list[str
     assert await demo.main(arguments) == 0
     shown = capsys.readouterr().out
     assert [line for line in expected if line not in shown] == []
+
+
+@pytest.mark.parametrize(("argument", "code"), [("rejct", 2), ("--help", 0)])
+async def test_demo_buys_nothing_for_unknown_answer(argument: str, code: int) -> None:
+    with pytest.raises(SystemExit) as ended:
+        await demo.main([argument])
+    assert ended.value.code == code
