@@ -130,7 +130,10 @@ def embedded(redis_servers: RedisServers) -> RedisServer:
     ("answer", "message"),
     [
         ("OOM command not allowed", "the store is out of memory and accepts no writes"),
-        ("MISCONF No space left on device", "the store cannot write to its disk and accepts no writes"),
+        (
+            "MISCONF No space left on device",
+            "the store cannot write to its disk, which may be full, and accepts no writes",
+        ),
         ("NOREPLICAS Not enough", "the store has too few replicas and accepts no writes"),
         ("READONLY You can't write", "the store is read-only and accepts no writes"),
         ("NOPERM User a has no permissions", "the store does not permit this to its user"),

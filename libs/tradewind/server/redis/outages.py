@@ -23,7 +23,7 @@ MESSAGES: Mapping[type[Exception], str] = {
     **dict.fromkeys(_UNREACHABLE, "the store cannot be reached at the moment"),
     ReadOnlyError: "the store is read-only and accepts no writes",
     OutOfMemoryError: "the store is out of memory and accepts no writes",
-    DiskFails: "the store cannot write to its disk and accepts no writes",
+    DiskFails: "the store cannot write to its disk, which may be full, and accepts no writes",
     ReplicasMissing: "the store has too few replicas and accepts no writes",
     StoreBusy: "a script keeps the store so busy that it answers nothing else",
     NoPermissionError: "the store does not permit this to its user",
