@@ -69,7 +69,7 @@ class Notes:
                 self._dropped[line.token] = self._dropped.get(line.token, 0) + 1
 
     def forget_progress(self, token: str) -> None:
-        """Drop the progress of a node that has ended."""
+        """Drop the progress of a node that has completed, or was given back."""
         if self._progress:
             with self._lock:
                 self._progress.pop(token, None)

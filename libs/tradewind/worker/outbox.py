@@ -65,20 +65,26 @@ class Outbox:
     def complete(
         self, token: str, ending: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
     ) -> None:
-        """Report that a node ran, and that another was begun with its outputs under `eager_token`, if not ""."""
+        """Report that a node ran, and that another was begun with its outputs under `eager_token`, if not "".
+
+        How far it was is sent as well if it waits now, else not.
+        """
         self._completions.append(Completion(token, ending, duration_ns, traceparent, eager_token))
         if eager_token:
             self._unconfirmed[eager_token] = 0
+        if isinstance(ending, list):
+            self._notes.forget_progress(token)
         self._end(token)
 
     def fail(self, failure: work_pb2.NodeTaskFailure) -> None:
-        """Report that a node did not succeed."""
+        """Report that a node did not succeed; how far it was is sent with that."""
         self._failures.append(failure)
         self._end(failure.token)
 
     def give_back(self, token: str) -> None:
         """Give a node task back."""
         self._give_backs.append(token)
+        self._notes.forget_progress(token)
         self._end(token)
 
     def progress(self, token: str, percent: int, message: str, step: str) -> None:
@@ -352,7 +358,6 @@ class Outbox:
 
     def _end(self, token: str) -> None:
         self._unsettled.add(token)
-        self._notes.forget_progress(token)
         self._has_reports.set()
 
     def _settle(self, tokens: list[str]) -> None:

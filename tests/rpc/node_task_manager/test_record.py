@@ -99,6 +99,34 @@ async def test_failed_attempt_is_logged_with_its_traceback(ntm: Ntm, worker: Mak
     assert task.started_at.ToMilliseconds() <= line.created_at.ToMilliseconds()
 
 
+@pytest.mark.parametrize("way", ["one message", "one after the other", "a call", "a wait"])
+async def test_progress_reported_just_before_the_end_is_kept(ntm: Ntm, worker: MakeWorker, way: str) -> None:
+    w = worker("w1")
+    await w.open()
+    await ntm.submit(CHAIN)
+    (a,) = await w.assigned()
+    progress = [work_pb2.NodeTaskProgress(token=a.token, progress=40, message="fitting IBM", current_step="fits")]
+    error = pb2.NodeTaskError(code="NODE_ERROR", message="it broke")
+    failures = [work_pb2.NodeTaskFailure(token=a.token, error=error)]
+    if way == "a call":
+        report = node_task_manager_service_pb2.ReportNodeTasksRequest(
+            worker_id="w1", progress=progress, failures=failures
+        )
+        await ntm.stub.ReportNodeTasks(report)
+    elif way == "a wait":
+        await w.send(progress=progress)
+        wait = work_pb2.WaitOrder(signal="approval")
+        await w.acknowledged(await w.send(completions=[work_pb2.NodeTaskCompletion(token=a.token, wait=wait)]))
+    elif way == "one message":
+        await w.acknowledged(await w.send(progress=progress, failures=failures))
+    else:
+        await w.send(progress=progress)
+        await w.acknowledged(await w.send(failures=failures))
+    task = await ntm.node("a")
+    assert (task.progress, task.message, task.current_step) == (40, "fitting IBM", "fits")
+    assert task.status == (pb2.NODE_TASK_STATUS_SUSPENDED if way == "a wait" else pb2.NODE_TASK_STATUS_FAILED)
+
+
 async def test_next_attempt_resets_progress(ntm: Ntm, worker: MakeWorker) -> None:
     first, second = worker("w1"), worker("w2")
     await first.open()

@@ -10,6 +10,7 @@ from tests.waiting import until
 from tradewind.worker import outbox as outbox_module
 from tradewind.worker.notes import MAX_LOG_LINES
 from tradewind.worker.outbox import MAX_BYTES, MAX_ITEMS, REMEMBERED_TOKENS
+from tradewind.worker.waiting import Suspension
 
 
 async def test_message_holds_everything_since_previous_one() -> None:
@@ -51,6 +52,20 @@ async def test_only_the_latest_progress_of_a_running_node_is_sent() -> None:
     outbox.complete("t2", [], 0)
 
     assert [(each.token, each.progress) for each in outbox.take(2).progress] == [("t1", 20)]
+
+
+async def test_progress_goes_with_the_end_of_what_has_not_completed() -> None:
+    outbox = new_outbox()
+    for token in ("failed", "waits", "given back"):
+        outbox.progress(token, 50, "half", "")
+    outbox.fail(failure("failed"))
+    outbox.complete("waits", Suspension("approval", 0, -1, "", ""), 0)
+    outbox.give_back("given back")
+
+    request = outbox.take(2)
+
+    assert {each.token for each in request.progress} == {"failed", "waits"}
+    assert ([each.token for each in request.failures], completed(request)) == (["failed"], ["waits"])
 
 
 async def test_messages_are_split_by_count_and_bytes() -> None:

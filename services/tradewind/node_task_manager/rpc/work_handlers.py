@@ -119,10 +119,8 @@ class WorkHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         mapping.note_ends(self.traces, request.completions)
         mapping.note_ends(self.traces, request.failures)
         self.notes.add(progress, [*lines, *mapping.failure_lines(failures)])
+        await self.notes.write_before([*outcomes, *failures], given_back)
         lost = await self.unary.end(request.worker_id, [*outcomes, *failures])
-        if given_back:
-            # Of what holds no lease no line is kept.
-            await self.notes.wait_written()
         await self.unary.give_back(request.worker_id, given_back)
         unrenewed, terminations, deadline = await self.unary.renew(request.worker_id, held)
         return pb2.ReportNodeTasksResponse(

@@ -111,7 +111,7 @@ class WorkStream:
         mapping.note_ends(self._traces, completions)
         # Most messages hold nothing else, and checking each field costs more than listing those that are set.
         fields = [field.name for field, _ in message.ListFields()]
-        if _USUAL.issuperset(fields):
+        if _USUAL.issuperset(fields) and not self._notes.has_progress:
             chained = with_eager(worker.worker_id, outcomes, completions)
             awaited = chained is not outcomes and any_begun(chained)
             await self._connections.handle_message(worker, message.sequence, chained, awaited=awaited)
@@ -143,9 +143,7 @@ class WorkStream:
             self._handle_pong(worker)
         # A worker that leaves waits until nothing more can come.
         awaited = message.draining or any_begun(outcomes)
-        if given_back:
-            # Once given back, a node task holds no lease, and its log lines would not be kept.
-            await self._notes.wait_written()
+        await self._notes.write_before(outcomes, given_back)
         await self._connections.handle_message(worker, message.sequence, outcomes, given_back, renewed, awaited=awaited)
 
     def _handle_pong(self, worker: ConnectedWorker) -> None:
