@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler
@@ -14,8 +15,11 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc.watch_mapping import event, last_seen
+from tradewind.scheduler.use_cases import watch_pace
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows, _Watch
+from tradewind.scheduler.use_cases.watch_pace import WatchPace
+from tradewind.server.faults import Unavailable
 
 
 def test_watcher_receives_another_end_of_a_run_whose_end_was_lost() -> None:
@@ -94,3 +98,46 @@ async def test_many_flows_are_read_twenty_at_a_time() -> None:
     await changes.aclose()  # type: ignore[attr-defined]
     assert [state.name.flow_id for state in first] == names
     assert (read, most) == ([20, 20, 5], 20)
+
+
+async def test_changes_that_come_faster_than_messages_may_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_pace, "BURST", 1)
+    monkeypatch.setattr(watch_pace, "MESSAGES_A_SECOND", 5)
+    scheduler = MemoryScheduler()
+    await scheduler.register("f-1")
+    first = (await scheduler.run("f-1")).state
+    stores = scheduler.stores
+    nobody: Any = None
+    hub = ChangeHub(stores.changes, stores.cycles, stores.states)
+    watch = WatchFlows(stores.flows, stores.cycles, nobody, hub)
+    changes = watch(["f-1"], None, {})
+    assert await anext(changes) == [first]
+    later = [structs.replace(first, version=version) for version in (2, 3, 4)]
+    following = asyncio.ensure_future(anext(changes))
+    for state in later[:2]:
+        hub._publish(state)
+        for _ in range(10):
+            await asyncio.sleep(0)
+    assert await following == later[:2]
+    # A server that drains lets nobody wait for the next message.
+    monkeypatch.setattr(watch_pace, "MESSAGES_A_SECOND", 0.001)
+    following = asyncio.ensure_future(anext(changes))
+    hub._publish(later[2])
+    for _ in range(10):
+        await asyncio.sleep(0)
+    watch.drain()
+    assert await following == later[2:]
+    with pytest.raises(Unavailable):
+        await anext(changes)
+    await hub.stop()
+
+
+async def test_a_quiet_second_allows_a_burst_of_messages() -> None:
+    pace = WatchPace()
+    at_once = 0
+    while not pace.next_in():
+        at_once += 1
+    assert watch_pace.BURST <= at_once <= 2 * watch_pace.BURST
+    waits = [pace.next_in() for _ in range(100)]
+    assert waits == sorted(waits)
+    assert waits[-1] > 0.05

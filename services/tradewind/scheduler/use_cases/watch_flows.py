@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -13,6 +14,7 @@ from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.faults import cycle_not_found
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.watch_backlog import Backlog
+from tradewind.scheduler.use_cases.watch_pace import WatchPace
 from tradewind.scheduler.use_cases.whole_flows import pieces
 from tradewind.server.faults import Unavailable
 
@@ -30,7 +32,10 @@ class LastSeen(NamedTuple):
 
 
 class WatchFlows:
-    """Watchers listen to the change hub; a slow watcher gets only the newest state of each run: queues stay bounded."""
+    """Watchers listen to the change hub; a slow watcher gets only the newest state of each run: queues stay bounded.
+
+    While much changes for many watchers, each gets several changes in one message.
+    """
 
     def __init__(self, flows: FlowRecords, cycles: CycleRecords, read: ReadFlows, hub: ChangeHub) -> None:
         self._flows = flows
@@ -38,6 +43,7 @@ class WatchFlows:
         self._read = read
         self._hub = hub
         self._draining = asyncio.Event()
+        self._pace = WatchPace()
 
     def drain(self) -> None:
         """End every watch, and end new watches at once."""
@@ -67,9 +73,9 @@ class WatchFlows:
             self._hub.add_known(first)
             watch.begin(first)
             while True:
-                changes = watch.pop()
-                if changes:
-                    yield changes
+                if watch.has_changes:
+                    await self._rest(self._pace.next_in())
+                    yield watch.pop()
                 elif not watch.open_flows:
                     return
                 elif not await self._wait_for(watch.ready):
@@ -113,6 +119,13 @@ class WatchFlows:
             if len(since) < _AT_ONCE:
                 break
         return [state for state in reversed(found) if (state.name, state.version, state.end_ms) != last_seen]
+
+    async def _rest(self, pause_s: float) -> None:
+        """Let changes collect for a while, unless the server drains."""
+        if pause_s:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._draining.wait()
 
     async def _wait_for(self, ready: asyncio.Event) -> bool:
         """Wait for news; False when the server drains."""
@@ -168,6 +181,11 @@ class _Watch:
         if self._cycle is not None and is_terminal(state.status):
             self.open_flows.discard(flow_id)
         self.ready.set()
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there are states to send."""
+        return bool(self._backlog)
 
     def pop(self) -> list[ChainState]:
         """Return the states to send now, as many as one message holds."""

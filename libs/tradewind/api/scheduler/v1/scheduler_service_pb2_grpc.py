@@ -541,8 +541,9 @@ class SchedulerServiceServicer:
 
     def WatchFlow(self, request, context):
         """Reports what happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's
-        latest one, then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND
-        (it has passed its retention), UNAVAILABLE DRAINING.
+        latest one, then every change; while much changes for many watchers, several changes in one message. Errors:
+        INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND (it has passed its retention),
+        UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -186,8 +186,9 @@ class SchedulerServiceStub:
     """
     WatchFlow: _grpc.UnaryStreamMultiCallable[_scheduler_service_pb2.WatchFlowRequest, _scheduler_service_pb2.WatchFlowResponse]
     """Reports what happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's
-    latest one, then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND
-    (it has passed its retention), UNAVAILABLE DRAINING.
+    latest one, then every change; while much changes for many watchers, several changes in one message. Errors:
+    INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND (it has passed its retention),
+    UNAVAILABLE DRAINING.
     """
     ListLogs: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListLogsRequest, _scheduler_service_pb2.ListLogsResponse]
     """Lists the execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of
@@ -367,8 +368,9 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """
     WatchFlow: _aio.UnaryStreamMultiCallable[_scheduler_service_pb2.WatchFlowRequest, _scheduler_service_pb2.WatchFlowResponse]  # type: ignore[assignment]
     """Reports what happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's
-    latest one, then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND
-    (it has passed its retention), UNAVAILABLE DRAINING.
+    latest one, then every change; while much changes for many watchers, several changes in one message. Errors:
+    INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND (it has passed its retention),
+    UNAVAILABLE DRAINING.
     """
     ListLogs: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListLogsRequest, _scheduler_service_pb2.ListLogsResponse]  # type: ignore[assignment]
     """Lists the execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of
@@ -755,8 +757,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_scheduler_service_pb2.WatchFlowResponse], _abc.AsyncIterator[_scheduler_service_pb2.WatchFlowResponse]]:
         """Reports what happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's
-        latest one, then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND
-        (it has passed its retention), UNAVAILABLE DRAINING.
+        latest one, then every change; while much changes for many watchers, several changes in one message. Errors:
+        INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND (it has passed its retention),
+        UNAVAILABLE DRAINING.
         """
 
     @_abc_1.abstractmethod
