@@ -18,7 +18,7 @@ from tradewind.client.cycles import (
 )
 from tradewind.client.flows import flow_status_from
 from tradewind.client.following import PATIENCE
-from tradewind.client.log_following import follow_logs
+from tradewind.client.log_following import follow_flow_logs, follow_logs
 from tradewind.client.logs import LogLevel, LogLine, log_line_from
 from tradewind.client.messages import build
 from tradewind.client.node_tasks import node_task_from
@@ -165,7 +165,8 @@ class CycleCalls:
     ) -> AsyncGenerator[LogLine, None]:
         """Yield log lines as `list_logs` does, then new ones, looking for them every `interval`.
 
-        Ends when `cycle` has ended; without one, never. Raises NotFound.
+        Ends when `cycle` has ended; without one, never: then it goes on with the lines of all later cycles, or of the
+        newest 100 after a long absence. Raises NotFound.
         """
         request = _logs_request(flow_id, cycle, node_id, min_level)
 
@@ -175,8 +176,18 @@ class CycleCalls:
             return [log_line_from(line) for line in answer.lines], answer.next_page_token
 
         async def ended() -> bool:
-            return cycle is not None and (await self.get_cycle(flow_id, cycle)).ended
+            return (await self.get_cycle(flow_id, cycle)).ended
 
+        async def newest() -> int:
+            cycles = build(pb.ListCyclesRequest, flow_id=flow_id, page_size=1)
+            answer = await self._connection.to_scheduler.call(self._connection.scheduler.ListCycles, cycles)
+            return answer.cycles[0].cycle if answer.cycles else -1
+
+        def lines_of(one: int) -> AsyncIterator[LogLine]:
+            return self.list_logs(flow_id, one, node_id=node_id, min_level=min_level)
+
+        if cycle is None:
+            return follow_flow_logs(page, newest, lines_of, seconds_of(interval))
         return follow_logs(page, ended, seconds_of(interval))
 
 

@@ -456,6 +456,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
             and line.level >= request.min_level
             and (not request.HasField("cycle") or line.cycle == request.cycle)
             and (not request.node_id or line.node_id == request.node_id)
+            and (request.HasField("cycle") or line.cycle > self.flows[request.flow_id].last_cycle - 5)
         ]
         first = int(request.page_token or 0)
         page = lines[first : first + self.page_size]

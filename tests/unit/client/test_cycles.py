@@ -315,3 +315,30 @@ async def test_logs_are_followed_until_the_cycle_has_ended(client: Client, stack
     await following
 
     assert received == ["line 0", "line 1", "line 2", "line 3", "the last"]
+
+
+async def test_no_cycle_is_missing_from_followed_logs_of_a_flow(client: Client, stack: FakeStack) -> None:
+    """Many cycles may begin from one look to the next, of which the log of the flow then shows the newest five."""
+    scheduler = stack.scheduler
+    received: list[str] = []
+
+    async def follow() -> None:
+        async for line in client.watch_logs("momentum", interval=0.01):
+            received.append(line.message)
+
+    async def run(count: int) -> None:
+        for _ in range(count):
+            cycle = (await scheduler.begin("momentum")).cycle
+            scheduler.log("momentum", f"{cycle} begins", cycle)
+
+    await run(3)
+    following = asyncio.ensure_future(follow())
+    await until(lambda: len(received) == 3, "the lines that are there are received")
+    await run(20)
+    scheduler.log("momentum", "2 ends", 2)
+    await until(lambda: "22 begins" in received, "the newest line is received")
+    await run(1)
+    await until(lambda: "23 begins" in received, "a further line is received")
+    following.cancel()
+
+    assert sorted(received) == sorted(["2 ends", *(f"{cycle} begins" for cycle in range(24))])
