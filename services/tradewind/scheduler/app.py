@@ -146,7 +146,7 @@ class Scheduler:
         forget = (definitions.forget, waiters.flow_removed)
         told = ToldTriggers()
         settle = SettleOutbox(
-            stores.flows, stores.outbox, triggers, node_tasks, forget, wake, publish_ends.on_listener, told
+            stores.flows, stores.outbox, triggers, node_tasks, forget, wake, publish_ends.on_listener, told, clock
         )
         self._restore_triggers = restore = RestoreTriggers(told, stores.flows, stores.outbox, triggers, wake)
 

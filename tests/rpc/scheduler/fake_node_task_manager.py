@@ -222,8 +222,10 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         if self.refused_notifications:
             self.refused_notifications -= 1
             await context.abort(grpc.StatusCode.UNAVAILABLE, "down")
-        self.notifications += request.notifications
-        return notification_pb2.PublishNotificationsResponse(kept=[True] * len(request.notifications))
+        known = {each.key for each in self.notifications if each.key}
+        new = [each for each in request.notifications if each.key not in known]
+        self.notifications += new
+        return notification_pb2.PublishNotificationsResponse(kept=[each in new for each in request.notifications])
 
     async def GetComponents(
         self, request: ntm_pb2.GetComponentsRequest, context: Context

@@ -245,7 +245,20 @@ async def test_user_is_notified_once_of_each_stop(scheduler: Client, peers: Peer
     await scheduler.start()
     await scheduler.stub.StopFlow(pb2.StopFlowRequest(flow_id="f", reason="once more"))
     await until(lambda: len(peers.node_tasks.notifications) > 1, "the user is notified of the second stop")
-    assert peers.node_tasks.notifications[-1].message.endswith(": once more")
+    assert [each.message for each in peers.node_tasks.notifications] == [
+        'by "user": wrong prices',
+        'by "user": once more',
+    ]
+
+
+async def test_user_is_notified_of_a_stop_when_the_node_task_manager_is_back(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    await scheduler.start()
+    peers.node_tasks.refused_notifications = 2
+    await scheduler.stop(by="ann")
+    await until(lambda: peers.node_tasks.notifications, "the user is notified")
+    assert peers.node_tasks.refused_notifications == 0
+    assert [each.message for each in peers.node_tasks.notifications] == ['by "ann"']
 
 
 async def test_stop_without_a_reason_names_only_who_stopped_the_flow(scheduler: Client, peers: Peers) -> None:

@@ -17,7 +17,7 @@ from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.due import DueAnswer, DueEvent, DueFlow
-from tradewind.scheduler.domain.flow_record import Pause
+from tradewind.scheduler.domain.flow_record import FlowStop, Pause
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import (
     ComponentEvent,
@@ -96,7 +96,7 @@ class SlowNodes:
                 views.append(ComponentView(run.name, run.facts.run_id, "0", True, end, 1))
         return views
 
-    async def notify_stopped(self, flow_id: str, user_id: str, by: str, reason: str) -> None:
+    async def notify_stopped(self, flow_id: str, user_id: str, stop: FlowStop) -> None:
         """Nobody listens."""
 
     async def notify_paused(self, flow_id: str, user_id: str, pause: Pause) -> None:
@@ -173,7 +173,15 @@ class Replica:
         self._begin_due = BeginDue(begin)
         self._begin_queued = BeginQueued(begin, stores.firings, lambda _flow_id: None)
         settle = SettleOutbox(
-            stores.flows, stores.outbox, Triggers(triggers), node_tasks, (), wakes_nobody, lambda: None, ToldTriggers()
+            stores.flows,
+            stores.outbox,
+            Triggers(triggers),
+            node_tasks,
+            (),
+            wakes_nobody,
+            lambda: None,
+            ToldTriggers(),
+            clock,
         )
         self.background = Background()
         read = ReadFlows(stores.flows, stores.cycles, stores.states)

@@ -18,7 +18,7 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.component_plan import ComponentPlan
-from tradewind.scheduler.domain.flow_record import Pause
+from tradewind.scheduler.domain.flow_record import FlowStop, Pause
 from tradewind.scheduler.domain.json_text import digest_of
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.run_name import RunName
@@ -136,14 +136,15 @@ class NodeTaskManagerPeer:
             response = await self._stub.TerminateNodeTask(request, timeout=_CALL_S)
         return response.node_task
 
-    async def notify_stopped(self, flow_id: str, user_id: str, by: str, reason: str) -> None:
+    async def notify_stopped(self, flow_id: str, user_id: str, stop: FlowStop) -> None:
         draft = notification_pb2.NotificationDraft(
             user_id=user_id,
             kind=notification_pb2.NOTIFICATION_KIND_FLOW_STOPPED,
             severity=notification_pb2.SEVERITY_WARNING,
             title=f'flow "{flow_id}" was stopped',
-            message=f'by "{by}"' + (f": {reason}" if reason else ""),
+            message=f'by "{stop.by}"' + (f": {stop.reason}" if stop.reason else ""),
             subject=notification_pb2.NotificationSubject(flow_id=flow_id),
+            key=digest_of(f"{flow_id} stopped at {stop.at_ms}"),
         )
         await self._notify(draft)
 

@@ -8,7 +8,7 @@ from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.due import DueAnswer, DueFlow
-from tradewind.scheduler.domain.flow_record import Pause
+from tradewind.scheduler.domain.flow_record import FlowStop, Pause
 from tradewind.scheduler.domain.log_line import LogLine
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
@@ -110,8 +110,8 @@ class NodeTasks(Protocol):
         """Stop a node of a run and return its node task as it is then, in the node task manager's own message."""
         ...
 
-    async def notify_stopped(self, flow_id: str, user_id: str, by: str, reason: str) -> None:
-        """Notify a user that a flow was stopped."""
+    async def notify_stopped(self, flow_id: str, user_id: str, stop: FlowStop) -> None:
+        """Notify a user that a flow was stopped; repeated within 24 h, it does nothing."""
         ...
 
     async def notify_paused(self, flow_id: str, user_id: str, pause: Pause) -> None:

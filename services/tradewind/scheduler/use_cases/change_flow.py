@@ -109,11 +109,7 @@ class ChangeFlow:
         # The owner of the partition repeats the stops until the runs have ended; this only makes it quick.
         self._background.begin(self._stop_runs(answer.stopping), "stop of runs")
         self._wake(Work.RUNS, flow_id, _STOP_AGAIN_MS)
-        flow = await self.settled(flow_id)
-        if answer.outcome is StatusOutcome.CHANGED:
-            notification = self._node_tasks.notify_stopped(flow_id, flow.user_id, by, reason)
-            self._background.begin(notification, "notification of a stop")
-        return flow
+        return await self.settled(flow_id)
 
     async def delete(self, flow_id: str, wait_s: float) -> bool:
         """Stop a flow and remove all its data; return whether nothing is left after at most `wait_s`.

@@ -13,9 +13,12 @@ from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable, StaleSchedule, Triggers
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.told_triggers import ToldTriggers
+from tradewind.server.clock import Clock
 
 RETRY_MS = 1_000
 _EPOCHS_TRIED = 3
+_NOTIFY_WITHIN_MS = 24 * 3_600_000
+"""For so long the node task manager knows a notification that it gets again."""
 
 _log = structlog.get_logger(__name__)
 
@@ -37,6 +40,7 @@ class SettleOutbox:
         wake: WakeOwner,
         on_ends_listener: Callable[[], None],
         told: ToldTriggers,
+        clock: Clock,
     ) -> None:
         self._flows = flows
         self._outbox = outbox
@@ -46,12 +50,13 @@ class SettleOutbox:
         self._wake = wake
         self._on_ends_listener = on_ends_listener
         self._told = told
+        self._clock = clock
 
     async def __call__(self, flow_id: str) -> bool:
         """Bring the trigger service in line with the record; return whether the flow's entry is settled.
 
-        The user of a flow that paused itself is notified. A flow that is being deleted is removed at the node task
-        manager and then here. Raises PeerUnavailable when a service is away, and errors of the store.
+        The user of a flow that was stopped, or paused itself, is notified. A flow that is being deleted is removed at
+        the node task manager and then here. Raises PeerUnavailable when a service is away, and errors of the store.
         """
         for _ in range(_EPOCHS_TRIED):
             (flow,) = await self._flows.find([flow_id])
@@ -66,8 +71,7 @@ class SettleOutbox:
             if flow.status is FlowStatus.DELETING:
                 await self._delete(flow)
                 return True
-            if flow.status is FlowStatus.PAUSED and flow.pause is not None and flow.pause.failures:
-                await self._node_tasks.notify_paused(flow_id, flow.user_id, flow.pause)
+            await self._notify(flow)
             if await self._outbox.settle(flow_id, flow.schedule_epoch):
                 return True
         return False
@@ -99,6 +103,18 @@ class SettleOutbox:
         self._told.note(flow.flow_id, flow.schedule_epoch)
         if flow.schedule.on and flow.schedule.on.event_name == FLOW_FINISHED:
             self._on_ends_listener()
+
+    async def _notify(self, flow: FlowRecord) -> None:
+        """Notify the user that a flow was stopped, or paused itself, unless that was more than a day ago.
+
+        A flow that has stood still for longer comes here as well, for instance when somebody stops it once more.
+        """
+        recent_ms = self._clock.now_ms() - _NOTIFY_WITHIN_MS
+        if flow.status is FlowStatus.STOPPED and flow.stop is not None and flow.stop.at_ms > recent_ms:
+            await self._node_tasks.notify_stopped(flow.flow_id, flow.user_id, flow.stop)
+        pause = flow.pause if flow.status is FlowStatus.PAUSED else None
+        if pause is not None and pause.failures and pause.at_ms > recent_ms:
+            await self._node_tasks.notify_paused(flow.flow_id, flow.user_id, pause)
 
     async def _delete(self, flow: FlowRecord) -> None:
         while not await self._node_tasks.purge(flow.flow_id, flow.user_id, flow.schedule_epoch):
