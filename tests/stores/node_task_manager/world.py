@@ -49,10 +49,11 @@ class World(Workers):
 
     config: SystemConfig = field(default_factory=SystemConfig)
 
-    async def act(self) -> None:
-        """Do something."""
+    async def act(self) -> str:
+        """Do something, and return what."""
         verb = self.rng.choices(list(VERBS), list(VERBS.values()))[0]
         await getattr(self, verb)()
+        return verb
 
     async def submit(self) -> None:
         runs = [
