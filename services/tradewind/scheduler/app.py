@@ -143,6 +143,7 @@ class Scheduler:
         outputs = SinkOutputs(node_tasks, waiters.is_awaited)
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
         self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._ownership.owns)
+        self._ownership.on_change(self._await_ends.partitions_changed)
         forget = (definitions.forget, waiters.flow_removed)
         told = ToldTriggers()
         settle = SettleOutbox(

@@ -1,4 +1,4 @@
-"""Waiting for the ends of cycles: those of which no message tells are found, too."""
+"""Waiting for the ends of cycles: those are found, too, of which no message tells or that other replicas end."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.use_cases import await_ends
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
+from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 
 
@@ -47,3 +48,30 @@ async def test_end_of_which_no_message_tells_is_found_by_a_later_check(monkeypat
         assert (await waiting).status is CycleStatus.COMPLETED
     assert [each["event"] for each in logged] == ["ends_not_read"]
     await until(lambda: ends._poller is None, "nobody waits, so nothing is checked")
+
+
+@pytest.mark.parametrize("ends_before", [True, False])
+async def test_end_of_a_run_whose_partition_changes_hands_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, ends_before: bool
+) -> None:
+    monkeypatch.setattr(await_ends, "_POLL_S", 3600)
+    scheduler = MemoryScheduler()
+    await scheduler.register()
+    state = (await scheduler.run()).state
+    stores, owned = scheduler.stores, True
+    hub = ChangeHub(stores.changes, stores.cycles, stores.states)
+    ends = AwaitEnds(EndWaiters(), hub, stores.states, lambda _partition: owned)
+    waiting = asyncio.ensure_future(ends.end_of(state, 30))
+    await until(lambda: ends._poller is not None, "it waits")
+    owned = False
+    if not ends_before:
+        ends.partitions_changed()
+        await until(lambda: not ends._following, "it listens to what others do")
+    # What another replica ends tells nobody who waits here.
+    await scheduler.fold([event(state)], {})
+    if ends_before:
+        ends.partitions_changed()
+    assert (await waiting).status is CycleStatus.COMPLETED
+    ends.partitions_changed()
+    await until(lambda: not hub._listeners, "nobody waits, so nothing is listened to")
+    await ends.stop()

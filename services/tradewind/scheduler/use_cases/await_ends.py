@@ -15,6 +15,7 @@ from tradewind.scheduler.use_cases.end_waiters import EndWait, EndWaiters
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Unavailable
 from tradewind.server.partitions import partition_of
+from tradewind.server.side_tasks import SideTasks
 
 _POLL_S = 5.0
 _RUNS_AT_ONCE = 500
@@ -25,7 +26,7 @@ _log = structlog.get_logger(__name__)
 class AwaitEnds:
     """The replica that ends a run notifies its own callers at once; the change hub notifies callers elsewhere.
 
-    Both can miss an end when a partition changes hands or the store is away; a check every 5 s finds it.
+    Both can miss an end when the store is away; a check every 5 s finds it.
     """
 
     def __init__(
@@ -36,6 +37,9 @@ class AwaitEnds:
         self._states = states
         self._owns = owns
         self._poller: asyncio.Task[None] | None = None
+        self._lost: set[str] = set()
+        """Flows that somebody waits for, and that another replica owns since."""
+        self._following = SideTasks()
 
     def begin(self, states: Iterable[ChainState]) -> EndWait:
         """Begin to wait for runs before they are submitted, so that no end is missed; then `finish` or `abandon`."""
@@ -106,12 +110,34 @@ class AwaitEnds:
         if self._poller is None:
             self._poller = asyncio.get_running_loop().create_task(self._poll())
 
+    def partitions_changed(self) -> None:
+        """Have the change hub tell of runs that are awaited and whose partitions belong to other replicas now."""
+        if self._poller is not None:
+            self._following.begin(self._follow_lost())
+
+    async def _follow_lost(self) -> None:
+        runs = [run for run in self._waiters.pending() if not self._owns(partition_of(run.flow_id))]
+        try:
+            for flow_id in {run.flow_id for run in runs} - self._lost:
+                self._lost.add(flow_id)
+                await self._hub.listen(flow_id, self._on_change)
+            await self._check([run for run in runs if self._waiters.is_awaited(run)])
+        except Exception as error:
+            _log.warning("ends_not_read", error=error)
+        self._leave_ended()
+
+    def _leave_ended(self) -> None:
+        for flow_id in self._lost - {run.flow_id for run in self._waiters.pending()}:
+            self._lost.discard(flow_id)
+            self._hub.leave(flow_id, self._on_change)
+
     def drain(self) -> None:
         """End every wait; the cycles go on."""
         self._waiters.cancel_all()
 
     async def stop(self) -> None:
         """Stop the checks; callers that still wait are not notified any more."""
+        await self._following.end()
         if self._poller is not None:
             await end_tasks([self._poller])
 
@@ -140,6 +166,7 @@ class AwaitEnds:
                     await self._check(still_waiting)
                 except Exception as error:
                     _log.warning("ends_not_read", error=error)
+                self._leave_ended()
         finally:
             self._poller = None
 
