@@ -6,6 +6,8 @@ import pytest
 from msgspec import structs
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler
+from tradewind.scheduler.domain.chain_state import ComponentEnd, Notes
+from tradewind.scheduler.domain.memory import Memory
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.open_states import OpenStates
@@ -73,15 +75,23 @@ async def test_definitions_of_deleted_flows_are_dropped() -> None:
     assert scheduler.definitions.current("f") is None
 
 
-async def test_number_of_open_states_is_bounded() -> None:
+async def test_open_states_take_bounded_memory() -> None:
     scheduler = MemoryScheduler()
-    await scheduler.register()
-    kept = OpenStates(most=3)
-    runs = [(await scheduler.run()).state for _ in range(5)]
+    await scheduler.register(nodes=2)
+    kept = OpenStates(max_bytes=35_000)
+    runs = [(await scheduler.run(inputs_json="x" * 10_000)).state for _ in range(5)]
     kept.put(runs)
     assert [kept.get(run.name) is not None for run in runs] == [False, False, True, True, True]
-    kept.drop(runs[4].name)
-    assert len(kept) == 2
+    kept.put([runs[2]])
+    variables = Memory({"x": "1" * 10_000})
+    kept.put([structs.replace(runs[0], notes=Notes(memory=variables))])
+    assert [kept.get(run.name) is not None for run in runs] == [True, False, True, False, False]
+    kept.drop(runs[0].name)
+    kept.put([structs.replace(runs[1], components={str(at): ComponentEnd() for at in range(100)})])
+    assert len(kept) == 1
+    kept.clear()
+    kept.put(runs[:3])
+    assert len(kept) == 3
 
 
 async def test_alarm_rings_at_the_earliest_requested_time() -> None:

@@ -1,13 +1,17 @@
 """Folding events: one write for each run, which includes its end, whatever others write meanwhile."""
 
+from collections.abc import Sequence
+
 from msgspec import structs
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
 from tradewind.scheduler.domain.beginning import BeginRequest
-from tradewind.scheduler.domain.chain_state import REASON, CycleOrigin
+from tradewind.scheduler.domain.chain_state import REASON, CycleOrigin, UpdateResult
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_record import StatusChange
 from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.ports.owning import Epochs
 from tradewind.server.partitions import partition_of
 
 OWNED: dict[int, int] = {}
@@ -96,3 +100,22 @@ async def test_over_a_thousand_runs_fold_at_once() -> None:
     await scheduler.fold([event(run) for run in runs], OWNED)
     states = await scheduler.stores.states.load_many([run.name for run in runs[-90:]])
     assert {state and state.status for state in states} == {CycleStatus.COMPLETED}
+
+
+async def test_runs_with_large_inputs_fold_in_portions() -> None:
+    """Those that are remembered fold with the first portion of the others."""
+    scheduler = MemoryScheduler()
+    await scheduler.register()
+    runs = [(await scheduler.run(inputs_json="x" * 900_000)).state for _ in range(120)]
+    scheduler.open_states.clear()
+    scheduler.open_states.put(runs[110:])
+    update_many, written = scheduler.stores.states.update_many, []
+
+    async def counted(updates: Sequence[RunUpdate], epochs: Epochs) -> list[UpdateResult]:
+        written.append(len(updates))
+        return await update_many(updates, epochs)
+
+    scheduler.stores.states.update_many = counted  # type: ignore[assignment, method-assign]
+    await scheduler.fold([event(run) for run in runs], OWNED)
+    assert written == [60, 50, 10]
+    assert {(await scheduler.state(run.name)).status for run in runs[-90:]} == {CycleStatus.COMPLETED}

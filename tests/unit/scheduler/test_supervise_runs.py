@@ -40,9 +40,11 @@ class RunningNodeTasks(DirectNodeTasks):
     def __init__(self, finished: Collection[str] = ()) -> None:
         super().__init__()
         self.orders: list[str] = []
+        self.asked_at_once: list[int] = []
         self._finished = finished
 
     async def components(self, runs: Sequence[ChainState]) -> list[ComponentView]:
+        self.asked_at_once.append(len(runs))
         return [
             ComponentView(run.name, run.facts.run_id, str(at), str(at) in self._finished, ComponentEnd(1), 1)
             for run in runs
@@ -176,3 +178,17 @@ async def test_handlers_of_a_cycle_that_met_its_timeout_are_checked_when_they_ar
         scheduler.clock.advance(wait_ms)
         await supervise(scheduler)([run.name], {})
         assert scheduler.stores.data.open[run.name] == scheduler.clock.now_ms() + next_ms
+
+
+async def test_runs_with_large_inputs_are_looked_after_in_portions() -> None:
+    node_tasks = RunningNodeTasks()
+    scheduler = MemoryScheduler(node_tasks)
+    await scheduler.register()
+    runs = [(await scheduler.run(inputs_json="x" * 900_000)).state.name for _ in range(120)]
+    await supervise(scheduler)(runs, {})
+    assert node_tasks.asked_at_once == [50, 50, 20]
+    assert all([(await scheduler.state(run)).submitted_ms for run in runs])
+    node_tasks.asked_at_once.clear()
+    await scheduler.register("small")
+    await supervise(scheduler)([(await scheduler.run("small")).state.name for _ in range(120)], {})
+    assert node_tasks.asked_at_once == [120]

@@ -22,8 +22,7 @@ def open_runs_loop(
     async def work(epochs: Epochs) -> float:
         checks = await open_runs.check(list(epochs), _RUNS_AT_ONCE)
         due = [run for check in checks.values() for run in check.due]
-        for first in range(0, len(due), _RUNS_AT_ONCE):
-            await supervise(due[first : first + _RUNS_AT_ONCE], epochs)
+        await supervise(due, epochs)
         upcoming = [check.next_ms for check in checks.values() if check.next_ms is not None]
         wait_s = max(0.0, (min(upcoming) - clock.now_ms()) / 1000) if upcoming else math.inf
         return min(wait_s, _RETRY_S) if due else wait_s

@@ -12,13 +12,13 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.end_waiters import EndWait, EndWaiters
+from tradewind.scheduler.use_cases.load_portion import load_portion
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Unavailable
 from tradewind.server.partitions import partition_of
 from tradewind.server.side_tasks import SideTasks
 
 _POLL_S = 5.0
-_RUNS_AT_ONCE = 500
 
 _log = structlog.get_logger(__name__)
 
@@ -171,9 +171,10 @@ class AwaitEnds:
             self._poller = None
 
     async def _check(self, runs: Sequence[RunName]) -> None:
-        for first in range(0, len(runs), _RUNS_AT_ONCE):
-            chunk = runs[first : first + _RUNS_AT_ONCE]
-            for run, state in zip(chunk, await self._states.load_many(chunk), strict=True):
+        while runs:
+            states = await load_portion(self._states, runs)
+            read, runs = runs[: len(states)], runs[len(states) :]
+            for run, state in zip(read, states, strict=True):
                 if state is None:
                     self._waiters.run_removed(run)
                 elif is_terminal(state.status):

@@ -14,13 +14,13 @@ from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.faults import flow_deleting, flow_not_paused, flow_not_running
+from tradewind.scheduler.use_cases.load_portion import load_portion
 from tradewind.scheduler.use_cases.planned_times import first_when_started
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_order
 from tradewind.server.clock import Clock
 
-_READ_AT_ONCE = 500
 _STOP_AGAIN_MS = 1_000
 _SETTLED_WITHIN_S = 3.0
 """How long a call waits for the trigger service; work that takes longer goes on in the background."""
@@ -154,8 +154,9 @@ class ChangeFlow:
         return answer
 
     async def _stop_runs(self, runs: Sequence[RunName]) -> None:
-        for first in range(0, len(runs), _READ_AT_ONCE):
-            states = await self._states.load_many(runs[first : first + _READ_AT_ONCE])
+        while runs:
+            states = await load_portion(self._states, runs)
+            runs = runs[len(states) :]
             orders = [stop_order(state) for state in states if state is not None and state.stop is not None]
             await stop_all(self._node_tasks, orders)
 

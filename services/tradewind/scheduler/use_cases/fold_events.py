@@ -1,6 +1,6 @@
 """Folds the node task manager's events about components into chain states, and ends the runs that are done."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tradewind.scheduler.domain.chain_state import (
     ChainState,
@@ -21,12 +21,12 @@ from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
+from tradewind.scheduler.use_cases.load_portion import load_portion
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.backoff import Backoff
 from tradewind.server.partitions import partition_of
 
-_READ_AT_ONCE = 500
 _BACKOFF_S = (0.002, 0.1)
 _WORK_OF = {
     FollowUp.ADVANCE_QUEUE: Work.WAITING,
@@ -70,17 +70,21 @@ class FoldEvents:
         lost: set[int] = set()
         backoff = Backoff(*_BACKOFF_S)
         while new_ends:
-            new_ends = await self._fold_once(new_ends, epochs, lost)
-            if new_ends:
+            states = await self._load_states(new_ends)
+            portion = {key: new_ends.pop(key) for key in list(new_ends) if key[0] in states}
+            conflicting = await self._fold_once(portion, states, epochs, lost)
+            if conflicting:
+                new_ends.update(conflicting)
                 await backoff.pause()
         return lost
 
-    async def _fold_once(self, new_ends: NewEnds, epochs: Epochs, lost: set[int]) -> NewEnds:
+    async def _fold_once(
+        self, new_ends: NewEnds, states: Mapping[RunName, ChainState | None], epochs: Epochs, lost: set[int]
+    ) -> NewEnds:
         """Try each run once and return those in conflict; their states are forgotten, so that they are read again."""
-        states = await self._load_states(new_ends)
         updates: list[RunUpdate] = []
         for (run, run_id), ends in new_ends.items():
-            state = states.get(run)
+            state = states[run]
             if state is None or state.facts.run_id != run_id or is_terminal(state.status):
                 continue
             update = update_with(state, ends)
@@ -133,9 +137,12 @@ class FoldEvents:
         self.after_write(final, result)
         return state_after_write(final, result.version, result.end_ms)
 
-    async def _load_states(self, runs: Iterable[tuple[RunName, str]]) -> dict[RunName, ChainState]:
-        """Return the states of runs; a remembered state that belongs to another run of the same name is not used."""
-        states: dict[RunName, ChainState] = {}
+    async def _load_states(self, runs: Iterable[tuple[RunName, str]]) -> dict[RunName, ChainState | None]:
+        """Return the states of runs, None for those that are gone; of those to be read, only a portion.
+
+        A remembered state that belongs to another run of the same name is not used.
+        """
+        states: dict[RunName, ChainState | None] = {}
         unknown: list[RunName] = []
         for run, run_id in runs:
             state = self._open_states.get(run)
@@ -143,9 +150,10 @@ class FoldEvents:
                 unknown.append(run)
             else:
                 states[run] = state
-        for first in range(0, len(unknown), _READ_AT_ONCE):
-            loaded = await self._states.load_many(unknown[first : first + _READ_AT_ONCE])
-            states.update((state.name, state) for state in loaded if state is not None)
+        if unknown:
+            for run in unknown:
+                states.pop(run, None)
+            states.update(zip(unknown, await load_portion(self._states, unknown), strict=False))
         return states
 
 

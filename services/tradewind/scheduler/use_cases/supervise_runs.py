@@ -1,6 +1,6 @@
 """Looks after open runs: submits runs that were not submitted, notices missed ends, stops runs that take too long."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import structlog
 from msgspec import structs
@@ -19,6 +19,7 @@ from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedRun
 from tradewind.scheduler.use_cases.fold_events import FoldEvents, state_after_write
 from tradewind.scheduler.use_cases.hand_over import HandOver
+from tradewind.scheduler.use_cases.load_portion import load_portion
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.release_handlers import ReleaseHandlers
 from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_orders
@@ -64,12 +65,18 @@ class SuperviseRuns:
         self._release_handlers = ReleaseHandlers(node_tasks)
 
     async def __call__(self, runs: Sequence[RunName], epochs: Epochs) -> None:
-        """Look after up to 500 runs that are due for a check; each becomes due again when there is reason to look.
+        """Look after runs that are due for a check; each becomes due again when there is reason to look.
 
         Raises PeerUnavailable when the node task manager is away; the runs are then due again soon.
         """
+        while runs:
+            loaded = await load_portion(self._states, runs)
+            await self._look_after(dict(zip(runs, loaded, strict=False)), epochs)
+            runs = runs[len(loaded) :]
+
+    async def _look_after(self, loaded: Mapping[RunName, ChainState | None], epochs: Epochs) -> None:
         states: list[ChainState] = []
-        for run, state in zip(runs, await self._states.load_many(runs), strict=True):
+        for run, state in loaded.items():
             if state is None or is_terminal(state.status):
                 await self._open_runs.forget(run)
                 self._open_states.drop(run)
