@@ -1,4 +1,4 @@
-"""Which node types are offered, when the registry does not answer."""
+"""Which node types are offered, and which workers known, when the registry does not answer."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -6,12 +6,14 @@ from typing import Any
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.node_task_manager.conftest import Line
 from tradewind.api.registry.v1.node_type_pb2 import NodeType
 from tradewind.api.registry.v1.registry_service_pb2 import ListNodeTypesResponse
 from tradewind.node_task_manager.peers import node_types
 from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
+from tradewind.node_task_manager.peers.registry import RegistryDirectory
 from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 
@@ -89,3 +91,17 @@ async def test_stale_answer_is_used_while_registry_hangs(monkeypatch: pytest.Mon
     async with asyncio.timeout(1):
         assert await types.offered("noop")
     channel.over.set()
+
+
+async def test_failing_registry_is_logged_once_however_much_is_asked() -> None:
+    """Thousands of workers open their streams again at once when a node task manager has restarted."""
+    channel: Any = Channel()
+    channel.over.set()
+    directory, types = RegistryDirectory(channel), LiveNodeTypes(WorkerPool(), channel)
+    with capture_logs() as logged:
+        assert all(await asyncio.gather(*(directory.knows(f"w{at}") for at in range(20))))
+        assert {await types.offered(f"t{at}") for at in range(20)} == {None}
+    assert [(each["event"], each["what"]) for each in logged] == [
+        ("registry_unavailable", "workers"),
+        ("registry_unavailable", "node types"),
+    ]

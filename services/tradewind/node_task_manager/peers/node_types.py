@@ -13,6 +13,7 @@ from tradewind.api.registry.v1.node_type_pb2 import NodeType
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tradewind.node_task_manager.ports.workers import Declaration
 from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
+from tradewind.server.incidents import IncidentLog
 from tradewind.server.nearest_name import NearestName
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class LiveNodeTypes:
         self._known: dict[str, tuple[float, NodeType | None]] = {}
         self._requests: dict[str, asyncio.Task[NodeType | None]] = {}
         self._listed: tuple[float, frozenset[str]] = (0.0, frozenset())
+        self._failing = IncidentLog(_log, "registry_unavailable", "registry_answers_again")
 
     async def offered(self, node_type: str) -> bool | None:
         if self._pool.offers(node_type):
@@ -69,7 +71,7 @@ class LiveNodeTypes:
         try:
             answer = await self._registry.ListWorkers(pb2.ListWorkersRequest(page_size=_MAX_WORKERS), timeout=_CALL_S)
         except grpc.aio.AioRpcError as error:
-            _log.warning("registry_unavailable", code=error.code().name, details=error.details())
+            self._failing.note("node types", code=error.code().name, details=error.details())
         else:
             names = frozenset(name for worker in answer.workers for name in worker.node_types)
         self._listed = (time.monotonic() + _FRESH_S, names)
@@ -95,7 +97,7 @@ class LiveNodeTypes:
         try:
             answer = await registry.ListNodeTypes(pb2.ListNodeTypesRequest(types=[node_type]), timeout=_CALL_S)
         except grpc.aio.AioRpcError as error:
-            _log.warning("registry_unavailable", code=error.code().name, details=error.details())
+            self._failing.note("node types", code=error.code().name, details=error.details())
         else:
             listed = next((each for each in answer.node_types if each.type == node_type), NodeType())
         if len(self._known) >= _MAX_TYPES:

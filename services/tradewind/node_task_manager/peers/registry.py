@@ -7,6 +7,7 @@ import structlog
 
 from tradewind.api.registry.v1 import registry_service_pb2, registry_service_pb2_grpc, worker_pb2
 from tradewind.node_task_manager.domain.called import CalledWorker
+from tradewind.server.incidents import IncidentLog
 
 _CALL_S = 5.0
 """For calls that are repeated; `tradewind.grpc_engine.CONNECT_WITHIN_MS` says why it is at least 3 s."""
@@ -20,6 +21,7 @@ class RegistryDirectory:
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._registry = registry_service_pb2_grpc.RegistryServiceStub(channel)
+        self._failing = IncidentLog(_log, "registry_unavailable", "registry_answers_again")
 
     async def knows(self, worker_id: str) -> bool:
         try:
@@ -27,7 +29,7 @@ class RegistryDirectory:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.NOT_FOUND:
                 return False
-            _log.warning("registry_unavailable", worker_id=worker_id, code=error.code().name, details=error.details())
+            self._failing.note("workers", worker_id=worker_id, code=error.code().name, details=error.details())
         return True
 
 
