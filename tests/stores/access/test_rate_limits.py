@@ -1,7 +1,7 @@
 """Admitted calls are counted in a sliding window, and the reported reset is the true one."""
 
 from tests.servers import RedisServer, RedisServers
-from tests.stores.access.bench import MINUTE, Bench, redis_bench
+from tests.stores.access.bench import DAY, MINUTE, Bench, redis_bench
 from tradewind.access.stores.keys import Keys
 from tradewind.access.stores.redis import RedisAccess
 from tradewind.server.clock import ManualClock, ScriptTime
@@ -36,6 +36,14 @@ async def test_calls_under_a_clock_that_is_behind_count_as_long_as_others(redis_
     ahead, behind = (redis_bench(redis_server, ManualClock(now_ms - late_ms)).calls for late_ms in (0, 5_000))
     rate = Rate(2, MINUTE)
     assert [await calls.admit("ann", "RunFlow", rate) for calls in (ahead, behind, ahead)] == [0, 0, MINUTE]
+
+
+async def test_calls_under_a_clock_that_was_far_ahead_lock_nobody_out(redis_server: RedisServer) -> None:
+    now_ms = ManualClock()()
+    wrong, right = (redis_bench(redis_server, ManualClock(now_ms + ahead_ms)).calls for ahead_ms in (400 * DAY, 0))
+    rate = Rate(2, MINUTE)
+    assert [await calls.admit("ann", "RunFlow", rate) for calls in (wrong, right, right)] == [0, 0, 0]
+    assert await right.admit("ann", "RunFlow", rate) == MINUTE
 
 
 async def test_bulk_calls_are_admitted_all_or_none(bench: Bench) -> None:

@@ -3,8 +3,13 @@
 -- Returns 0 when the calls are admitted. Otherwise it counts nothing and returns the milliseconds until they would be.
 local AT_ONCE = 1000
 local function admit(key, count, period_ms, calls)
-  local newest = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
-  local time = newest and math.max(time, tonumber(newest)) or time
+  local newest = tonumber(redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] or 0)
+  if newest > time + period_ms then
+    -- The store's clock was wrong when it counted these: they would stay in the window until it is that late.
+    redis.call('DEL', key)
+    newest = 0
+  end
+  local time = math.max(time, newest)
   redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%.0f', time - period_ms))
   local used = redis.call('ZCARD', key)
   local over = used + calls - count
