@@ -14,6 +14,7 @@ from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.rpc import outgoing_line
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.connected_worker import UNANSWERED_PINGS, ConnectedWorker
+from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.report import Report
 from tradewind.server.clock import SystemClock
 
@@ -83,7 +84,7 @@ async def test_requests_are_read_until_unread_answers_fill_the_line(
     connections: Any = Connections()
     call: Any = Call()
     unused: Any = None
-    stream = WorkStream(connections, unused, Limits(), SystemClock(), unused)
+    stream = WorkStream(connections, Notes({}), Limits(), SystemClock(), unused)
     serving = asyncio.create_task(stream.serve(call))
     await until(lambda: connections.handled > 1, "it is handled")
     before = 0
@@ -120,7 +121,7 @@ async def test_pong_refreshes_only_a_worker_that_was_silent(unanswered: int, ref
     connections: Any = Connections()
     call: Any = Answering()
     unused: Any = None
-    stream = WorkStream(connections, unused, Limits(), SystemClock(), unused)
+    stream = WorkStream(connections, Notes({}), Limits(), SystemClock(), unused)
     serving = asyncio.create_task(stream.serve(call))
     await until(lambda: connections.workers, "it has said hello")
     [worker] = connections.workers
