@@ -82,6 +82,28 @@ async def test_concurrent_equal_node_tasks_run_once_and_waiters_hold_no_room(ben
     assert (counts["hits"], counts["misses"], counts["fills"]) == (19, 1, 1)
 
 
+async def test_news_of_a_result_may_come_before_the_answer_that_somebody_works_it_out(
+    bench: CachingBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, line = await bench.connect()
+    await bench.run("a")
+    await bench.given(line, 1)
+    look_up = bench.caches_store.look_up
+
+    async def answered_late(*args: Any) -> CacheLookup:
+        answer = await look_up(*args)
+        if answer.busy_ms:
+            await bench.end(worker, line)
+            await filled(bench)
+        return answer
+
+    monkeypatch.setattr(bench.caches_store, "look_up", answered_late)
+    await bench.run("b")
+    await bench.all_are(COMPLETED, "b")
+    assert len(line.assigned) == 1
+    assert len(bench.caches.waiters) == 0
+
+
 async def test_failure_is_not_cached_and_a_waiter_runs_next(bench: CachingBench) -> None:
     worker, line = await bench.connect()
     await bench.run("a", "b", "c")

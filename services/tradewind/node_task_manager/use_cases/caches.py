@@ -143,24 +143,29 @@ class ResultCaches:
         else:
             entry = name_of(ready, use, version)
         token = given.nonce
+        # News may overtake the answer of the store, so the node task waits for it already.
+        self.waiters.add(entry, shard, given.task_id)
         # The clocks of the attempt run already: its worker gets at least half of their time.
         halves = [ms / 2000 for ms in (ready.node.heartbeat_ms, ready.node.start_to_close_ms) if ms]
         try:
             async with asyncio.timeout(min([self._timeout_s, *halves])):
                 found = await self._store.look_up(entry, token, self._flight_ms)
             outputs = msgspec.json.decode(found.result, type=Outputs) if found.result else None
-        except Exception as error:
+        except BaseException as error:
+            self.waiters.forget(shard, given.task_id)
+            if not isinstance(error, Exception):
+                raise
             self._failed(error)
             self.counts.add(use.name, "bypassed")
             return None
         self._breaker.succeeded()
+        if found.busy_ms and outputs is None:
+            self.counts.add(use.name, "waits")
+            return Busy(min(found.busy_ms, _LONGEST_WAIT_MS) + 1)
+        self.waiters.forget(shard, given.task_id)
         if outputs is not None:
             self.counts.add(use.name, "hits")
             return Hit(outputs)
-        if found.busy_ms:
-            self.counts.add(use.name, "waits")
-            self.waiters.add(entry, shard, given.task_id)
-            return Busy(min(found.busy_ms, _LONGEST_WAIT_MS) + 1)
         self.counts.add(use.name, "misses")
         ttl_ms, until = use.ttl_ms or round(settings.ttl * 1000), self._clock() + self._flight_ms / 1000
         self._flights[token] = _Flight(entry, token, found.generation, ttl_ms, settings.max_entries, holder, until)
