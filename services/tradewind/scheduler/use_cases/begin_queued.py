@@ -9,7 +9,10 @@ from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, CycleRequest
 from tradewind.scheduler.use_cases.definitions import PlannedRun
 
-_FLOWS_AT_ONCE = 500
+_MOST = 10_000
+"""The most flows of a partition to look at; so many that those which wait for long do not keep others waiting."""
+_AT_ONCE = 500
+"""The most cycles to begin together."""
 
 
 class BeginQueued:
@@ -25,7 +28,13 @@ class BeginQueued:
 
     async def __call__(self, epochs: Epochs) -> list[PlannedRun]:
         """Begin the next cycle of every flow that has one waiting and none open; return the runs to hand over."""
-        flows = await self._firings.waiting(list(epochs), _FLOWS_AT_ONCE)
+        waiting = await self._firings.waiting(list(epochs), _MOST)
+        runs: list[PlannedRun] = []
+        for first in range(0, len(waiting), _AT_ONCE):
+            runs += await self._begin_next(waiting[first : first + _AT_ONCE], epochs)
+        return runs
+
+    async def _begin_next(self, flows: list[str], epochs: Epochs) -> list[PlannedRun]:
         runs: list[PlannedRun] = []
         while flows:
             requests = [CycleRequest(flow_id, CycleOrigin.SCHEDULE, queued=True) for flow_id in flows]
