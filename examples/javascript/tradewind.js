@@ -46,6 +46,7 @@ export class Worker {
   #tasks = new Map(); // by token: {assignment, controller, outcome, sequence, acknowledgedAt}
   #stream = null; // the current Work stream
   #sequence = 0;
+  #acknowledged = 0; // the number of the last message that the server has handled, on this stream
   #notes = {logs: [], progress: []}; // of nodes, to be sent
   #noting; // the timer that sends them
   #leaving = false; // no more node tasks are taken
@@ -92,8 +93,11 @@ export class Worker {
   async leave() {
     if (this.#leaving) return;
     this.#leaving = true;
-    this.#send({draining: true});
+    const stream = this.#stream;
+    const farewell = this.#send({draining: true, renew: true, heldTokens: this.#held()});
     const told = this.#running().length ? this.#beat().catch(() => {}) : undefined;
+    // Until this is acknowledged, node tasks may be on their way.
+    await this.#until(() => this.#stream !== stream || this.#acknowledged >= farewell, LEAVING_MS);
     await this.#until(() => this.#running().length === 0, this.#graceMs);
     const given = this.#running();
     for (const token of given) {
@@ -165,6 +169,7 @@ export class Worker {
       const {workerId, incarnation, nodeTypes, capacity} = this.#self;
       const offers = nodeTypes.map((nodeType) => ({nodeType, outputs: (this.#nodes[nodeType].outputs ?? []).map(({name}) => name)}));
       this.#sequence = 1;
+      this.#acknowledged = 0;
       stream.write({hello: {workerId, incarnation, nodeTypes, capacity, heldTokens: this.#held(), offers}, sequence: 1});
     });
   }
@@ -184,6 +189,7 @@ export class Worker {
   }
 
   #acknowledge(sequence) {
+    this.#acknowledged = sequence;
     const now = Date.now();
     for (const [token, task] of this.#tasks) {
       if (task.sequence && task.sequence <= sequence) task.acknowledgedAt ??= now;

@@ -300,6 +300,23 @@ async def test_outcome_is_reported_again_when_its_node_task_is_assigned_again(wo
         await engine.stop()
 
 
+async def test_worker_that_leaves_runs_what_was_on_its_way_to_it(workers: Workers) -> None:
+    engine = await started_engine()
+    engine.acknowledging = False
+    try:
+        worker = workers.start("js", engine.address)
+        session = await engine.session()
+        worker.send_signal(signal.SIGTERM)
+        await until(lambda: [(each.draining, each.renew) for each in session.requests] == [(True, True)], "it leaves")
+        session.assign("linger", "t1")
+        session.acknowledge()
+        await session.until_completed("t1")
+        session.acknowledge()
+        assert await wait_for_exit(worker) == 0
+    finally:
+        await engine.stop()
+
+
 async def test_what_a_node_says_goes_in_few_messages(workers: Workers) -> None:
     """Renewals of its lease wait behind them."""
     engine = await started_engine()
