@@ -36,6 +36,7 @@ class FlowMaker:
             keep_for=choice((None, None, "1m")),
             max_running=choice((None, None, 1, 3)),
             pause_after_failures=choice((None, None, 3)),
+            labels=choice((None, {"team": "a"})),
         )
         for at in range(self._draw.randrange(1, 8)):
             self._add_node(flow, f"n{at}", others)
@@ -53,7 +54,7 @@ class FlowMaker:
             {"schedule": {"interval": 4, "catch_up": self._draw.choice(("all", "latest", "none"))}},
             {
                 "schedule": {
-                    "cron": "*/20 0-59 0-23 * * *",
+                    "cron": self._draw.choice(("*/20 0-59 0-23 * * *", "*/7 * 2 * * *", "30 1-59/2 1,3 * * *")),
                     "zone": "Europe/Berlin",
                     "jitter": self._draw.choice((0, 7)),
                 }

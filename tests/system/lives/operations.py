@@ -100,6 +100,7 @@ class Users:
             {"timeout": choice((None, 5, 40))},
             {"keep_cycles": choice((1, 3)), "keep_for": choice((None, "1m"))},
             {"interval": choice((3, 20))},
+            {"labels": choice(({"team": "a"}, {"team": "b"}))},
         )
         await self._client.update_flow(flow_id, choice(changes))
 
@@ -123,6 +124,7 @@ class Users:
         for at in range(3):
             await client.explain_node(flow_id, f"n{at}")
         _ = [line async for line in client.list_logs(flow_id)]
+        assert all([flow.labels == {"team": "a"} async for flow in client.list_flows(labels={"team": "a"})])
         await client.queue_statistics()
 
     async def roll_back(self, flow_id: str) -> None:
