@@ -153,6 +153,9 @@ async def test_invalid_requests_are_refused(calls: Calls) -> None:
         ):
             await root.CreateToken(request)
     assert await refusal(root.SetUser(pb2.SetUserRequest())) == invalid
+    for reserved in ("default", "service"):
+        named = pb2.SetUserRequest(user=User(user_id=reserved, role=ROLE_ADMIN))
+        assert await refusal(root.SetUser(named)) == invalid
     for place in ((-(2**62), ""), (PARTITIONS, "")):
         listing = root.ListUsers(pb2.ListUsersRequest(page_token=page_token(place)), timeout=10)
         assert await refusal(listing) == invalid

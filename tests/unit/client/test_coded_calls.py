@@ -4,9 +4,12 @@ import pytest
 
 from tests.unit.client.fake_stack import FakeStack
 from tests.unit.client.refusal import AWAY
+from tradewind.api.node_task_manager.v1 import batch_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 from tradewind.client import Client
 from tradewind.codec import AesGcm, CodecError
+from tradewind.codec.channel import encoded
+from tradewind.codec.payloads import decode_text
 
 INPUTS = {"month": "2001-04"}
 STREAMED = pytest.mark.parametrize("streamed", [True, False])
@@ -42,3 +45,11 @@ async def test_failing_codec_keeps_call_from_being_sent(stack: FakeStack, stream
         assert not stack.scheduler.requests
 
         assert (await client.run_flow("momentum")).cycle == 0
+
+
+def test_every_member_of_every_item_of_a_batch_is_encoded_and_decoded() -> None:
+    codec = AesGcm({"2026": bytes(32)})
+    sent = encoded(codec, batch_pb2.SubmitBatchRequest(parameters_json=['{"n":1}', '{"n":2,"name":"ann"}']))
+    assert all(each.count("$encoded") == count for each, count in zip(sent.parameters_json, (1, 2), strict=True))
+    assert not any("ann" in each for each in sent.parameters_json)
+    assert [decode_text(codec, each) for each in sent.parameters_json] == ['{"n":1}', '{"n":2,"name":"ann"}']
