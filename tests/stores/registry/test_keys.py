@@ -56,6 +56,20 @@ async def test_heartbeat_restores_a_lost_worker_record(bench: Bench, redis_serve
     assert await redis_server.connect().hgetall(KEYS.worker("w")) == whole
 
 
+@pytest.mark.parametrize("name", ["last_heartbeat", "capacity", "supported_nodes", "status", "replaced"])
+async def test_worker_whose_record_lacks_a_field_is_restored_and_hides_nobody(
+    bench: Bench, redis_server: RedisServer, name: str
+) -> None:
+    for worker_id in ("broken", "whole"):
+        await bench.register(a_worker(worker_id, "average"))
+    admin = redis_server.connect()
+    await admin.execute_command("HDEL", KEYS.worker("broken"), name)
+    assert await bench.ids() == ["whole"]
+    assert await bench.available("average") == ["whole"]
+    await bench.beat(a_worker("broken", "average"))
+    assert await bench.ids() == ["broken", "whole"]
+
+
 async def test_worker_fields_are_named_as_in_the_specification(bench: Bench, redis_server: RedisServer) -> None:
     await bench.register(a_worker("w", "average", "report", api_url="worker:9000"))
     fields = await redis_server.connect().hgetall(KEYS.worker("w"))

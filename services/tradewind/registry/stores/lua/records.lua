@@ -31,10 +31,14 @@ local function offering_key(name)
   return args.node_types .. name .. ':workers'
 end
 
--- Returns a worker as the values of FIELDS, nil when it is not on record.
+-- Returns a worker as the values of FIELDS, nil when it is not on record. A record that lacks a field is none: the next
+-- heartbeat writes it anew.
 local function record(id)
   local row = redis.call('HMGET', worker_key(id), unpack(FIELDS))
-  if not row[ID] or tonumber(row[HEARTBEAT]) <= recorded_after then return nil end
+  for place = 1, #FIELDS do
+    if not row[place] then return nil end
+  end
+  if (tonumber(row[HEARTBEAT]) or 0) <= recorded_after then return nil end
   return row
 end
 
