@@ -11,6 +11,7 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.ports.connected import LastOffer
 from tradewind.node_task_manager.ports.explaining import Holders
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.task_views import TaskView
@@ -29,6 +30,7 @@ class Records:
 
     def __init__(self, *tasks: TaskView) -> None:
         self.tasks = {each.task.task_id: each for each in tasks}
+        self.offers = True
         self.once_read = list[TaskView]()
         """What is there after the next read."""
 
@@ -44,6 +46,9 @@ class Records:
 
     async def holders(self, _limit: str, _most: int) -> Holders:
         return Holders(1, ("flow:0:0:b",))
+
+    async def unoffered(self, node_types: list[str]) -> dict[str, LastOffer]:
+        return {} if self.offers else {each: LastOffer("", 0) for each in node_types}
 
     async def refusal(self) -> str:
         return ""
@@ -61,6 +66,14 @@ async def test_just_removed_limit_is_explained_as_removed() -> None:
     _, (reason,) = await explain("flow:0:0:a", "ann")
     assert (reason.code, reason.facts["most"]) == ("limit_full", 0)
     assert reason.sentence.endswith("; the limit has just been removed")
+
+
+async def test_limit_that_is_full_does_not_hide_that_nobody_would_run_it() -> None:
+    records = Records(seen(PlanNode("a", "noop"), "flow:0:0:a", blocked="flow:flow"))
+    explain = explaining(records)
+    assert [each.code for each in (await explain("flow:0:0:a", "ann"))[1]] == ["limit_full"]
+    records.offers = False
+    assert [each.code for each in (await explain("flow:0:0:a", "ann"))[1]] == ["no_live_worker", "limit_full"]
 
 
 async def test_item_is_explained_while_its_list_is_being_split() -> None:

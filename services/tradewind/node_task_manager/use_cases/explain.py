@@ -110,17 +110,16 @@ class ExplainNodeTask:
             return [Reason("items_open", "its list is about to be split", {"begun": 0, "total": 0})]
         shard = self._records.shard(user_id).number
         waits, config = self._waits[shard], self._config(shard)
+        unoffered = await self._connected.unoffered([node.node_type])
+        reasons = [no_worker_reason(node.node_type, last) for last in unoffered.values()]
         if task.blocked:
-            return [await self._limit(waits, task.blocked, _own_limit(task.blocked, view, config), view)]
-        reasons = []
+            return [*reasons, await self._limit(waits, task.blocked, _own_limit(task.blocked, view, config), view)]
         for name, most in limits_of(view, config).items():
             if name.startswith("rate:"):
                 rate = config.rates[node.node_type]
                 reasons += await self._refill(waits, name, node.node_type, rate, 1)
             elif (await waits.holders(name, 0)).count >= most:
                 reasons.append(await self._limit(waits, name, most, view))
-        unoffered = await self._connected.unoffered([node.node_type])
-        reasons += [no_worker_reason(node.node_type, last) for last in unoffered.values()]
         if not reasons:
             reasons.append(workers_busy(node.node_type))
         place = await waits.place(node.node_type, user_id, task.task_id)
