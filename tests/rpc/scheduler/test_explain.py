@@ -80,7 +80,7 @@ async def test_paused_flow_shows_actor_time_and_note(scheduler: Client) -> None:
     assert list(found) == ["paused"]
     sentence, facts = found["paused"]
     assert (facts["by"], facts["note"]) == ("ann", "rates are wrong")
-    assert sentence == f'paused by "ann" at {facts["since"]}: rates are wrong'
+    assert sentence == f'paused by "ann" at {facts["since"]}: rates are wrong; resume it to let cycles begin'
 
 
 async def test_flow_paused_after_failures_shows_their_number(scheduler: Client, peers: Peers) -> None:

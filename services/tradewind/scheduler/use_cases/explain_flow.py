@@ -215,7 +215,7 @@ def _pause_reason(pause: Pause) -> Reason:
         more: dict[str, Fact] = {"failures": pause.failures, "last_cycle": pause.failed_cycle}
         return Reason("paused_after_failures", text, facts | more)
     note = f": {pause.note}" if pause.note else ""
-    return Reason("paused", f'paused by "{pause.by}" at {iso(pause.at_ms)}{note}', facts)
+    return Reason("paused", f'paused by "{pause.by}" at {iso(pause.at_ms)}{note}; resume it to let cycles begin', facts)
 
 
 def _running_reason(state: ChainState, more: int) -> Reason:
