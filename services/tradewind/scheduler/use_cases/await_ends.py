@@ -12,7 +12,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.end_waiters import EndWait, EndWaiters
-from tradewind.scheduler.use_cases.load_portion import load_portion
+from tradewind.scheduler.use_cases.load_portion import portions
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Unavailable
 from tradewind.server.partitions import partition_of
@@ -171,10 +171,8 @@ class AwaitEnds:
             self._poller = None
 
     async def _check(self, runs: Sequence[RunName]) -> None:
-        while runs:
-            states = await load_portion(self._states, runs)
-            read, runs = runs[: len(states)], runs[len(states) :]
-            for run, state in zip(read, states, strict=True):
+        async for loaded in portions(self._states, runs):
+            for run, state in loaded.items():
                 if state is None:
                     self._waiters.run_removed(run)
                 elif is_terminal(state.status):

@@ -14,7 +14,7 @@ from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.faults import flow_deleting, flow_not_paused, flow_not_running
-from tradewind.scheduler.use_cases.load_portion import load_portion
+from tradewind.scheduler.use_cases.load_portion import portions
 from tradewind.scheduler.use_cases.planned_times import first_when_started
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
@@ -154,10 +154,8 @@ class ChangeFlow:
         return answer
 
     async def _stop_runs(self, runs: Sequence[RunName]) -> None:
-        while runs:
-            states = await load_portion(self._states, runs)
-            runs = runs[len(states) :]
-            orders = [stop_order(state) for state in states if state is not None and state.stop is not None]
+        async for loaded in portions(self._states, runs):
+            orders = [stop_order(state) for state in loaded.values() if state is not None and state.stop is not None]
             await stop_all(self._node_tasks, orders)
 
 

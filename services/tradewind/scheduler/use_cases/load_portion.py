@@ -1,6 +1,6 @@
 """Reads the states of many runs in portions that fit into memory: each may have inputs of a MiB."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.run_name import RunName
@@ -25,3 +25,13 @@ async def load_portion(states: ChainStateRepository, runs: Sequence[RunName]) ->
         taken += sum(bytes_of(state) for state in read if state is not None)
         loaded += read
     return loaded
+
+
+async def portions(
+    states: ChainStateRepository, runs: Sequence[RunName]
+) -> AsyncIterator[dict[RunName, ChainState | None]]:
+    """Yield the states of all these runs, a portion at a time, None for those that are gone."""
+    while runs:
+        loaded = await load_portion(states, runs)
+        yield dict(zip(runs, loaded, strict=False))
+        runs = runs[len(loaded) :]

@@ -19,7 +19,7 @@ from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedRun
 from tradewind.scheduler.use_cases.fold_events import FoldEvents, state_after_write
 from tradewind.scheduler.use_cases.hand_over import HandOver
-from tradewind.scheduler.use_cases.load_portion import load_portion
+from tradewind.scheduler.use_cases.load_portion import portions
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.release_handlers import ReleaseHandlers
 from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_orders
@@ -69,10 +69,8 @@ class SuperviseRuns:
 
         Raises PeerUnavailable when the node task manager is away; the runs are then due again soon.
         """
-        while runs:
-            loaded = await load_portion(self._states, runs)
-            await self._look_after(dict(zip(runs, loaded, strict=False)), epochs)
-            runs = runs[len(loaded) :]
+        async for loaded in portions(self._states, runs):
+            await self._look_after(loaded, epochs)
 
     async def _look_after(self, loaded: Mapping[RunName, ChainState | None], epochs: Epochs) -> None:
         states: list[ChainState] = []
