@@ -4,7 +4,6 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tradewind.node_task_manager.domain.fan_out import FanOutOffer
 from tradewind.node_task_manager.domain.node_task import NodeTask, StopMark
 from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.ports.work import Assignment, Effects, Termination
@@ -25,7 +24,6 @@ class Call:
     lost: int = 0
     tokens: list[int] = field(default_factory=list)
     """In how many ms a node task may begin, for each type whose rate keeps node tasks waiting."""
-    fan_outs: list[FanOutOffer] = field(default_factory=list)
     work: deque[tuple[tuple[str, str], Callable[[], None]]] = field(default_factory=deque)
     """Consequences that have yet to be carried out, with the components that they are about."""
     owed: Counter[Group] = field(default_factory=Counter)
@@ -44,6 +42,5 @@ class Call:
             stale_workers=tuple(self.stale),
             results=tuple(self.results),
             due_in=self.due_in,
-            fan_outs=tuple(self.fan_outs),
             lost=self.lost,
         )

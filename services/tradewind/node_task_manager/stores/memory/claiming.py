@@ -7,7 +7,7 @@ from msgspec import structs
 from tradewind.node_task_manager.domain.concurrency import WhenFull
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
-from tradewind.node_task_manager.ports.work import Assignment, Vacancy, by_kind
+from tradewind.node_task_manager.ports.work import Assignment, Effects, Vacancy, by_kind
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences
 from tradewind.node_task_manager.stores.memory.queues import HEADS
@@ -21,7 +21,7 @@ INPUT_BYTES = 256 * 1024
 class MemoryClaiming(MemoryConsequences):
     """Ends each call: carries out its consequences, and gives out ready node tasks."""
 
-    def _conclude(self, vacancies: Sequence[Vacancy], call: Call) -> None:
+    def _conclude(self, call: Call, vacancies: Sequence[Vacancy] = ()) -> Effects:
         self._settle(call)
         self._wake_delayed(call)
         self._settle(call)
@@ -40,6 +40,7 @@ class MemoryClaiming(MemoryConsequences):
         call.events = self.new_events()
         due = [*self._delayed.values(), *self._paced.values()]
         call.due_in = min((*(at - self._clock() for at in due), *call.tokens), default=-1)
+        return call.effects()
 
     def _is_latest(self, worker_id: str, session: int) -> bool:
         """Say whether no later session of a worker is known; 0 stands for any."""

@@ -24,8 +24,7 @@ class MemoryCompleting(MemorySuspension):
                 refused = self._complete(outcome, call)
             call.results.append(refused)
             before = outcome
-        self._conclude(vacancies, call)
-        return call.effects()
+        return self._conclude(call, vacancies)
 
     def _complete(self, outcome: Outcome, call: Call) -> str:
         """End an attempt; returns why not, "" when it ended now or had already ended so."""

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from msgspec import structs
+
 from tradewind.node_task_manager.domain.fan_out import (
     INLINE_BYTES,
     TOO_FEW,
@@ -55,8 +57,7 @@ class MemoryFanOut(MemoryClaiming):
         call = Call()
         for step in steps:
             call.results.append(self._carry_out(step, call))
-        self._conclude(vacancies, call)
-        return call.effects()
+        return self._conclude(call, vacancies)
 
     def _carry_out(self, step: FanOutStep, call: Call) -> str:
         task = self._tasks.get(step.task_id)
@@ -88,10 +89,10 @@ class MemoryFanOut(MemoryClaiming):
         """Whether this is a mapped node's own node task."""
         return self._node(task).fan_out is not None and task_name(task.task_id).item < 0
 
-    def _conclude(self, vacancies: Sequence[Vacancy], call: Call) -> None:
-        super()._conclude(vacancies, call)
-        call.fan_outs += self._offers
-        self._offers = []
+    def _conclude(self, call: Call, vacancies: Sequence[Vacancy] = ()) -> Effects:
+        effects = super()._conclude(call, vacancies)
+        offers, self._offers = self._offers, []
+        return structs.replace(effects, fan_outs=tuple(offers))
 
     def _enqueue(self, task: NodeTask) -> None:
         if not self._is_mapped(task):

@@ -34,16 +34,14 @@ class MemorySessions(MemoryClaiming):
             elif self._loss_reason(task, token):
                 lost.append(token.nonce)
         await self._give_back_all(worker_id, kept, lost=not same, call=call)
-        self._conclude((), call)
-        return Session(session, tuple(lost), call.effects())
+        return Session(session, tuple(lost), self._conclude(call))
 
     async def begin_process(self, worker_id: str, incarnation: str) -> Effects:
         call = Call()
         if self._incarnations.get(worker_id, incarnation) != incarnation:
             await self._give_back_all(worker_id, (), lost=True, call=call)
         self._incarnations[worker_id] = incarnation
-        self._conclude((), call)
-        return call.effects()
+        return self._conclude(call)
 
     async def renew(self, worker_id: str, session: int, held: Sequence[Held]) -> Renewal:
         call, now = Call(), self._clock()
@@ -83,8 +81,7 @@ class MemorySessions(MemoryClaiming):
                 task = self._tasks.get(token.task_id)
                 if holds_lease(task, token.nonce):
                     self._give_back(task, lost=False, call=call)
-        self._conclude((), call)
-        return call.effects()
+        return self._conclude(call)
 
     async def _give_back_all(self, worker_id: str, kept: Collection[str], *, lost: bool, call: Call) -> None:
         """Give back what a worker holds, but for the node tasks in `kept`."""

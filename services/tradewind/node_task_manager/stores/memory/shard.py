@@ -54,8 +54,7 @@ class MemoryShard(
         call = Call()
         queued = {run.user_id: self._queues.queued(run.user_id) + self._slots.blocked(run.user_id) for run in runs}
         results = [self._refusal(run, queued, call) or self._begin(run, call) for run in runs]
-        self._conclude(vacancies, call)
-        return Submitted(tuple(results), call.effects())
+        return Submitted(tuple(results), self._conclude(call, vacancies))
 
     def _refusal(self, run: RunSubmission, queued: dict[str, int], call: Call) -> SubmitResult | None:
         existing = self._runs.get(str(run.run))
@@ -117,9 +116,7 @@ class MemoryShard(
         return SubmitResult(SubmitOutcome.ACCEPTED)
 
     async def claim(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
-        call = Call()
-        self._conclude(vacancies, call)
-        return call.effects()
+        return self._conclude(Call(), vacancies)
 
     async def postpone(self, postponed: Sequence[Postponed]) -> Effects:
         call = Call()
@@ -143,8 +140,7 @@ class MemoryShard(
                 task = replace(self._release(task), status=NodeTaskStatus.PENDING, nonce="", retry_at=at, postponed=at)
                 self._tasks[task.task_id] = task
                 self._add_event(task, TaskEventKind.WAITING)
-        self._conclude((), call)
-        return call.effects()
+        return self._conclude(call)
 
     async def hasten(self, task_ids: Sequence[str]) -> Effects:
         call = Call()
@@ -158,20 +154,17 @@ class MemoryShard(
                 call.results.append("")
                 del self._delayed[task_id]
                 self._enqueue(replace(task, retry_at=0))
-        self._conclude((), call)
-        return call.effects()
+        return self._conclude(call)
 
     async def reap(self, spare_ms: int = 0, by_ms: int = 0) -> Effects:
         call, now = Call(), self._clock()
         if 0 < by_ms < now:
-            self._conclude((), call)
-            return structs.replace(call.effects(), late=True)
+            return structs.replace(self._conclude(call), late=True)
         spare_till = now + spare_ms
         since = spare_till - self._limits.lease_ms if spare_ms else 0
         self._reap_leases(call, now, since, spare_till)
         self._reap_waits(call, now, since, spare_till)
-        self._conclude((), call)
-        return call.effects()
+        return self._conclude(call)
 
     def _reap_leases(self, call: Call, now: int, since: int, spare_till: int) -> None:
         """End attempts whose lease or other clock is over; those that started before `since` are spared."""
@@ -216,8 +209,7 @@ class MemoryShard(
             self._tasks[task_id] = self._take_new_slots(self._tasks[task_id])
         self._queues.unpark_all()
         self._readmit(self._slots.readmit_all())
-        self._conclude((), call)
-        return call.effects()
+        return self._conclude(call)
 
     async def stop(self, run: RunName, run_id: str, component_id: str, reason: str, by: str, mark_ms: int) -> Effects:
         call, name = Call(), str(run)
@@ -235,15 +227,13 @@ class MemoryShard(
                     self._stop_component((name, other), mark, call)
         self._settle(call)
         call.results += [str(self._count(name, NodeTaskStatus.SKIPPED) - before), str(len(call.terminations))]
-        self._conclude((), call)
-        return call.effects()
+        return self._conclude(call)
 
     async def release(self, run: RunName, run_id: str, components: Sequence[Release]) -> Effects:
         call, existing = Call(), self._runs.get(str(run))
         for each in components if existing is not None and existing.submission.run_id == run_id else ():
             self._release_component((str(run), each.component_id), each, call)
-        self._conclude((), call)
-        return call.effects()
+        return self._conclude(call)
 
     def _count(self, run: str, status: NodeTaskStatus) -> int:
         tasks = self._tasks.items()
@@ -262,8 +252,7 @@ class MemoryShard(
             self._request_stop(task, mark, call)
         elif not task.status.terminal:
             self._end_idle(replace(task, stop=mark), reason, call)
-        self._conclude((), call)
-        return call.effects()
+        return self._conclude(call)
 
     async def delete_batch(self, run: RunName, user_id: str) -> Deletion:
         name = str(run)

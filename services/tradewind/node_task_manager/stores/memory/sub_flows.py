@@ -19,8 +19,7 @@ class MemorySubFlows(MemorySuspension):
     async def report_sub_flows(self, reports: Sequence[SubFlowReport]) -> Effects:
         call = Call()
         call.results += [self._handle_report(report, call) for report in reports]
-        self._conclude((), call)
-        return call.effects()
+        return self._conclude(call)
 
     def _handle_report(self, report: SubFlowReport, call: Call) -> str:
         task = self._tasks.get(report.task_id)

@@ -26,8 +26,7 @@ class MemorySuspension(MemoryFanOut):
             if signal.request_id and result in ("resumed", "kept"):
                 latest = [*known.items(), (signal.request_id, result)][-MAX_REQUESTS:]
                 self._signal_requests[signal.task_id] = dict(latest)
-        self._conclude((), call)
-        return call.effects()
+        return self._conclude(call)
 
     def _handle_signal(self, signal: Signal, call: Call) -> str:
         name = task_name(signal.task_id)
