@@ -43,21 +43,6 @@ class FanOut:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstLoss:
-    """The first item that did not complete, and why."""
-
-    item: int
-    status: str
-    why: str
-
-
-def loss_text(code: str, message: str, type: str) -> str:
-    """Return an error in one line."""
-    text = f"{type}: {message}" if type else message
-    return text if code == "NODE_ERROR" else f"{code}: {text}"
-
-
-@dataclass(frozen=True, slots=True)
 class FanOutOffer:
     """A mapped node to split (`total` is 0) or to join (`total` items have ended, `losses` of them not completed)."""
 

@@ -142,15 +142,11 @@ do
     if count < room then return 0 end
   end
 
-  local function shortened(text)
-    return #text <= 500 and text or (string.gsub(string.sub(text, 1, 500), '[\192-\255]?[\128-\191]*$', ''))
-  end
-
   local function loss_reason(item, reason)
     if item.status ~= 'failed' or not item.error then return reason or '' end
     local error = cmsgpack.unpack(item.error)
-    local text = (error.type or '') ~= '' and error.type .. ': ' .. error.message or error.message
-    text = shortened(error.code == 'NODE_ERROR' and text or error.code .. ': ' .. text)
+    local text = notices.typed_message(error)
+    text = notices.brief(error.code == 'NODE_ERROR' and text or error.code .. ': ' .. text)
     return (error.final or '') ~= '' and text .. ', not tried again: ' .. error.final or text
   end
 
@@ -171,11 +167,10 @@ do
     if not counts.halt then return fan_out.offer(record, comp) end
     local message
     if counts.code == 'ITEMS_FAILED' then
-      local first = cmsgpack.unpack(counts.first)
       message = string.format(
         'at least %.0f of %.0f items must complete; %.0f failed, %.0f cancelled, %.0f never begun; ',
         counts.need, counts.total, counts.failed, counts.cancelled, counts.total - counts.begun)
-        .. 'the first is item ' .. first.item .. ' (' .. first.status .. '): ' .. first.why
+        .. 'the first is ' .. counts.first
     else
       message = string.format(
         'the results of %.0f items have over %.0f bytes in total: return less data, or a reference to it',
@@ -202,8 +197,7 @@ do
     else
       local lost = status == 'failed' and 'failed' or 'cancelled'
       counts[lost] = counts[lost] + 1
-      counts.first = counts.first or cmsgpack.pack({item = tonumber(place), status = status,
-        why = loss_reason(item, reason)})
+      counts.first = counts.first or 'item ' .. place .. ' (' .. status .. '): ' .. loss_reason(item, reason)
     end
     if not counts.halt and not record.stop then
       if counts.failed + counts.cancelled > counts.total - counts.need then

@@ -1,4 +1,4 @@
---!include records
+--!include notifications
 -- Log lines of cycles, tasks and batches.
 local logs = {}
 do
@@ -39,9 +39,7 @@ do
 
   -- Adds the error of an attempt, or of a wait for one, that no worker reports.
   function logs.add_error(record, error)
-    local kind = error.type and error.type ~= '' and error.type .. ': ' or ''
-    local text = error.code .. ': ' .. kind .. error.message
-    logs.add(record.id, {attempt = tonumber(record.attempt) or 0, level = 'ERROR', source = 'system', message = text},
-      time)
+    logs.add(record.id, {attempt = tonumber(record.attempt) or 0, level = 'ERROR', source = 'system',
+      message = error.code .. ': ' .. notices.typed_message(error)}, time)
   end
 end

@@ -12,11 +12,12 @@ do
     return (string.gsub(string.sub(text, 1, BRIEF), '[\192-\255][\128-\191]*$', ''))
   end
 
-  -- Returns the beginning of an error's message, after its type.
-  function notices.brief_error(error)
-    local typed = error.type and error.type ~= ''
-    return notices.brief(typed and error.type .. ': ' .. error.message or error.message)
+  -- Returns an error's message after its type, if it has one.
+  function notices.typed_message(error)
+    return (error.type or '') ~= '' and error.type .. ': ' .. error.message or error.message
   end
+
+  function notices.brief_error(error) return notices.brief(notices.typed_message(error)) end
 
   function notices.notify(user, fact)
     local key = base .. 'notifications:' .. user

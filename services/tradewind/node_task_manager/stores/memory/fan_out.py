@@ -1,6 +1,5 @@
 """Fan-out in memory: nodes that run once for each item of a list."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,9 +12,7 @@ from tradewind.node_task_manager.domain.fan_out import (
     TOO_LARGE,
     FanOutOffer,
     FanOutStep,
-    FirstLoss,
     StepKind,
-    loss_text,
 )
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.limits import Limits
@@ -24,21 +21,21 @@ from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.work import Effects, Vacancy
 from tradewind.node_task_manager.stores.memory.call import Call
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
+from tradewind.node_task_manager.stores.memory.notices import brief
 from tradewind.node_task_manager.stores.memory.records import run_of, task_name
 from tradewind.node_task_manager.stores.memory.replacing import replace
-
-_MAX_REASON_BYTES = 500
 
 
 @dataclass
 class Mapped:
-    """A mapped node that has been split: its items that have not begun, and why the rest is stopped, if it is."""
+    """A mapped node that has been split: its items that have not begun, why the rest is stopped, if it is, and the
+    first item that did not complete, in words."""
 
     waiting: list[str]
     size: int = 0
     halt: StopMark | None = None
     code: str = ""
-    first: FirstLoss | None = None
+    first: str = ""
 
 
 class MemoryFanOut(MemoryClaiming):
@@ -171,7 +168,7 @@ class MemoryFanOut(MemoryClaiming):
                 counts = self._recount(name.mapped, failed=counts.failed + 1)
             else:
                 counts = self._recount(name.mapped, cancelled=counts.cancelled + 1)
-            mapped.first = mapped.first or FirstLoss(name.item, status, _loss_reason(task, status, reason))
+            mapped.first = mapped.first or f"item {name.item} ({status}): {_loss_reason(task, status, reason)}"
         owner = self._tasks[name.mapped]
         if mapped.halt is None and owner.stop is None:
             if counts.out_of_reach:
@@ -207,12 +204,10 @@ class MemoryFanOut(MemoryClaiming):
                 "less data, or a reference to it"
             )
             if mapped.code == TOO_FEW:
-                first = mapped.first
-                assert first is not None
                 message = (
                     f"at least {counts.need} of {counts.total} items must complete; {counts.failed} failed, "
                     f"{counts.cancelled} cancelled, {counts.total - counts.begun} never begun; the first is "
-                    f"item {first.item} ({first.status}): {first.why}"
+                    f"{mapped.first}"
                 )
             self._finish(replace(owner, error=TaskError(mapped.code, message)), NodeTaskStatus.FAILED, "", call)
 
@@ -247,12 +242,9 @@ def _counts(task: NodeTask) -> ItemCounts:
 
 
 def _loss_reason(item: NodeTask, status: NodeTaskStatus, reason: str) -> str:
-    """Return why an item did not complete, in at most 500 bytes, and why it was not tried again."""
-    if status is not NodeTaskStatus.FAILED or item.error is None:
+    """Return why an item did not complete, in brief, and why it was not tried again."""
+    error = item.error
+    if status is not NodeTaskStatus.FAILED or error is None:
         return reason
-    text = loss_text(item.error.code, item.error.message, item.error.type).encode()
-    if len(text) > _MAX_REASON_BYTES:
-        # As in the script: the last character goes unless it is plain ASCII.
-        text = re.sub(rb"[\xc0-\xff]?[\x80-\xbf]*$", b"", text[:_MAX_REASON_BYTES])
-    final = item.error.final
-    return text.decode() + (f", not tried again: {final}" if final else "")
+    text = brief(error.typed_message if error.code == "NODE_ERROR" else error.summary)
+    return text + (f", not tried again: {error.final}" if error.final else "")
