@@ -47,7 +47,7 @@ class RedisShard(
         RedisNodeTaskReader.__init__(self, client, keys)
         RedisQueueReader.__init__(self, client, keys)
         RedisPlanStore.__init__(self, client, keys, limits)
-        RedisNotices.__init__(self, client, keys, limits, clock)
+        RedisNotices.__init__(self, client, keys, limits, clock, self)
         self.doctor = RedisShardDoctor(self)
         self._configs = RedisConfigStore(client, {0: keys})
 

@@ -11,7 +11,7 @@ SHORTEST_KEPT_MS, LONGEST_KEPT_MS = 60_000, 7 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The numbers that a store needs beyond its records."""
+    """The numbers that a store needs beyond its records; scripts get them by these names."""
 
     lease_ms: int = 30_000
     stop_grace_ms: int = 10_000

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -95,40 +95,7 @@ class RedisNodeTaskStore:
         self._keys = keys
         self._clock = clock
         self._any_key = [keys.inflight()]
-        self._fixed: dict[str, Any] = {
-            "lease": limits.lease_ms,
-            "lead": MAX_AHEAD_MS,
-            "stop_grace": limits.stop_grace_ms,
-            "records": limits.records_per_script,
-            "signal_bytes": limits.signal_bytes,
-            "answer_bytes": limits.answer_bytes,
-            "losses": limits.losses,
-            "retention": limits.retention_ms,
-            "run_retention": limits.run_retention_ms,
-            "plan_retention": limits.plan_retention_ms,
-            "tombstone": limits.tombstone_ms,
-            "events": limits.events_per_partition,
-            "log_cycles": limits.log_cycles,
-            "log_lines": limits.log_lines,
-            "logged_cycles": limits.logged_cycles,
-            "older_log_lines": limits.older_log_lines,
-            "unnamed": limits.unnamed_ms,
-            "user_queue": limits.user_queue,
-            "task_events": limits.task_events,
-            "notifications": limits.notifications,
-            "notification_retention": limits.notification_retention_ms,
-            "keep_cycles": limits.keep_cycles,
-            "settle": limits.settle_ms,
-            "confirm": limits.confirm_ms,
-            "clean_keys": limits.clean_keys,
-            "cleaner_lease": limits.cleaner_lease_ms,
-            "silent": limits.silent_ms,
-            "retries": limits.retries,
-            "retry_percent": limits.retry_percent,
-            "fan_out_lease": limits.fan_out_lease_ms,
-            "output_bytes": limits.output_bytes,
-            "inline_bytes": INLINE_BYTES,
-        }
+        self._fixed = {**asdict(limits), "max_ahead_ms": MAX_AHEAD_MS, "inline_bytes": INLINE_BYTES}
         self._bounded = False
         self._limits = _as_text(self._fixed)
 

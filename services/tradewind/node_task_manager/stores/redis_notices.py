@@ -13,6 +13,7 @@ from tradewind.node_task_manager.domain.task_event import MAX_WATCHED, TaskEvent
 from tradewind.node_task_manager.ports.events import position
 from tradewind.node_task_manager.ports.reading import STREAM_START, Stretch
 from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 
@@ -35,31 +36,20 @@ _PUBLISH = Script(__name__, "publish_notifications", list[bool])
 
 
 class RedisNotices:
-    """Notices; `clock` returns 0 for the store's own time."""
+    """Notices; `tasks` runs the scripts that write them, and `clock` returns 0 for the store's own time."""
 
-    def __init__(self, client: Client, keys: Keys, limits: Limits, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, client: Client, keys: Keys, limits: Limits, clock: Callable[[], int], tasks: RedisNodeTaskStore
+    ) -> None:
         self._client = client
         self._keys = keys
         self._clock = clock
+        self._tasks = tasks
         self._keep_ms = limits.notification_retention_ms
-        given = {
-            "notifications": limits.notifications,
-            "notification_retention": limits.notification_retention_ms,
-            "retention": limits.retention_ms,
-        }
-        self._bounds = msgspec.json.encode(given).decode()
 
     async def watch_task(self, run: RunName, component_id: str, within_run: str) -> WatchOutcome:
-        args = {
-            "base": self._keys.base,
-            "now": self._clock(),
-            "limits": self._bounds,
-            "run": str(run),
-            "component": component_id,
-            "within": within_run,
-            "most": MAX_WATCHED,
-        }
-        return await _WATCH(self._client, [self._keys.inflight()], args)
+        more = {"run": str(run), "component": component_id, "within": within_run, "most": MAX_WATCHED}
+        return await self._tasks.run_script(_WATCH, more)
 
     async def task_events(self, task_id: str, after: str, limit: int) -> Stretch[TaskEvent]:
         found = await _READ_EVENTS(self._client, [self._keys.task_events(task_id)], self._read_args(after, limit))
@@ -92,15 +82,8 @@ class RedisNotices:
         await _MARK(self._client, keys, {"now": self._clock(), "keep": self._keep_ms, "through": through})
 
     async def publish(self, notifications: Sequence[tuple[str, str, Fact]]) -> list[bool]:
-        args = {
-            "base": self._keys.base,
-            "now": self._clock(),
-            "limits": self._bounds,
-            "notifications": [
-                {"user_id": user, "key": key, "fact": _non_defaults(fact)} for user, key, fact in notifications
-            ],
-        }
-        return await _PUBLISH(self._client, [self._keys.inflight()], args)
+        sent = [{"user_id": user, "key": key, "fact": _non_defaults(fact)} for user, key, fact in notifications]
+        return await self._tasks.run_script(_PUBLISH, {"notifications": sent})
 
     def _read_args(self, at: str, limit: int, *, newest: bool = False, keep_ms: int = 0) -> dict[str, Any]:
         return {"now": self._clock(), "keep": keep_ms, "at": at, "limit": limit, "newest": newest}

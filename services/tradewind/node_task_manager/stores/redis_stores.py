@@ -86,5 +86,5 @@ def _shard(number: int, client: Client, keys: Keys, limits: Limits, tasks: Redis
         RedisPlanStore(client, keys, limits),
         RedisEventLog(client, keys),
         RedisQueueReader(client, keys),
-        RedisNotices(client, keys, limits, ScriptTime()),
+        RedisNotices(client, keys, limits, ScriptTime(), tasks),
     )

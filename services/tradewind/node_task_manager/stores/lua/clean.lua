@@ -13,7 +13,7 @@ local MOST = 100
 local function leads()
   local holder = call('GET', base .. 'cleaner')
   if holder and holder ~= args.cleaner then return false end
-  call('SET', base .. 'cleaner', args.cleaner, 'PX', limits.cleaner_lease)
+  call('SET', base .. 'cleaner', args.cleaner, 'PX', limits.cleaner_lease_ms)
   return true
 end
 
@@ -67,12 +67,12 @@ local function confirm(run)
   for _, id in ipairs(component_ids(run)) do
     local comp = component(run, id)
     if comp and comp.status ~= 'finished' then
-      if acknowledged(comp.partition, time - limits.confirm) then
+      if acknowledged(comp.partition, time - limits.confirm_ms) then
         spend(1)
         scheduler.add_event(comp.partition, 'open', {time, run, comp.run_id, id, comp.user_id,
           flow_runs.begun_at(run, id)})
       end
-      call('ZADD', base .. 'to_clean', time + limits.confirm, 'run:' .. run)
+      call('ZADD', base .. 'to_clean', time + limits.confirm_ms, 'run:' .. run)
     end
   end
 end
@@ -86,12 +86,12 @@ function CLEAN.run(run)
   number = tonumber(number)
   if is_gone(run) then
     forget('flow_runs:' .. flow, name)
-    return keep_cycle(flow, cycle, number - 1, time + limits.settle)
+    return keep_cycle(flow, cycle, number - 1, time + limits.settle_ms)
   end
   local at, partition = ended_at(run)
   if not at then return confirm(run) end
   if not acknowledged(partition, at) then
-    return call('ZADD', base .. 'to_clean', time + limits.settle, 'run:' .. run)
+    return call('ZADD', base .. 'to_clean', time + limits.settle_ms, 'run:' .. run)
   end
   -- The run stays as long as the latest run of its cycle, which represents it in the index.
   local left = call('PTTL', base .. 'run:' .. flow .. ':' .. cycle .. ':' .. number + 1)
@@ -104,9 +104,9 @@ function CLEAN.run(run)
     drop_cycle(flow, cycle, number)
   else
     call('ZADD', base .. 'flow_runs:' .. flow, flow_runs.number(name), name)
-    call('ZADD', base .. 'to_clean', 'NX', time + limits.retention, 'flow:' .. flow)
+    call('ZADD', base .. 'to_clean', 'NX', time + limits.retention_ms, 'flow:' .. flow)
     if till > at or number > 0 or call('PTTL', base .. 'run:' .. run) == -1 then
-      keep_cycle(flow, cycle, number, till > at and till or at + limits.retention)
+      keep_cycle(flow, cycle, number, till > at and till or at + limits.retention_ms)
     end
   end
   spend(3)
@@ -123,7 +123,7 @@ function CLEAN.flow(flow)
     end
   end
   if call('EXISTS', base .. index) == 1 then
-    call('ZADD', base .. 'to_clean', gone == MOST and time or time + limits.retention, 'flow:' .. flow)
+    call('ZADD', base .. 'to_clean', gone == MOST and time or time + limits.retention_ms, 'flow:' .. flow)
   end
 end
 
@@ -136,7 +136,7 @@ function CLEAN.worker(worker)
     if not record or record.status ~= 'running' or record.worker_id ~= worker then forget(list, id) end
   end
   if call('EXISTS', base .. list) == 1 then
-    call('ZADD', base .. 'to_clean', time + limits.silent, 'worker:' .. worker)
+    call('ZADD', base .. 'to_clean', time + limits.silent_ms, 'worker:' .. worker)
   end
 end
 
@@ -152,7 +152,7 @@ function CLEAN.dead_letters(user)
     spend(1)
     if not is_on_record(id) then forget(list, id) end
   end
-  if call('EXISTS', base .. list) == 1 then call('ZADD', base .. 'to_clean', time + limits.tombstone, list) end
+  if call('EXISTS', base .. list) == 1 then call('ZADD', base .. 'to_clean', time + limits.tombstone_ms, list) end
 end
 
 local function clean_due()
@@ -169,7 +169,7 @@ end
 -- `to_clean` that are not due yet, and are no open runs. Returns how many to leave out in the next step, nil after the
 -- last one.
 local function recall(skip)
-  local later, due = string.format('(%.0f', time + limits.settle), {}
+  local later, due = string.format('(%.0f', time + limits.settle_ms), {}
   local found = call('ZRANGE', base .. 'to_clean', later, '+inf', 'BYSCORE', 'LIMIT', skip, MOST)
   spend(#found)
   for _, name in ipairs(found) do
@@ -202,7 +202,7 @@ local function sweep_list(from)
   local oldest = call('ZRANGE', list, from, from + count - 1, 'WITHSCORES')
   local done = #oldest < 2 * count
   for i = 1, #oldest, 2 do
-    if tonumber(oldest[i + 1]) > time - limits.retention then
+    if tonumber(oldest[i + 1]) > time - limits.retention_ms then
       done = true
       break
     end

@@ -15,7 +15,7 @@ do
 
   -- Returns the planned time of a cycle that is due in a moment; nil, as mostly, once it is due.
   function clocks.due_at(comp)
-    return comp.planned and comp.planned > time and math.min(comp.planned, time + limits.lead) or nil
+    return comp.planned and comp.planned > time and math.min(comp.planned, time + limits.max_ahead_ms) or nil
   end
 
   -- Returns when an attempt that begins now starts, when its time is over (0 for never), and when its lease lapses. An
@@ -23,8 +23,8 @@ do
   function clocks.begin(record, entry, comp, attempt)
     local early = clocks.due_at(comp)
     local close, plain = entry.close, not early and attempt == 1 and not entry.total and not entry.beat
-    if plain and (close == 0 or close + limits.stop_grace >= limits.lease) then
-      lease_end = lease_end or string.format('%.0f', time + limits.lease)
+    if plain and (close == 0 or close + limits.stop_grace_ms >= limits.lease_ms) then
+      lease_end = lease_end or string.format('%.0f', time + limits.lease_ms)
       return stamp, close > 0 and time + close or 0, lease_end
     end
     local begin = early or time
@@ -33,8 +33,8 @@ do
       local total_at = tonumber(read_rest(record).total_at)
       close_at = close_at > 0 and math.min(close_at, total_at) or total_at
     end
-    local deadline = time + limits.lease
-    if close_at > 0 then deadline = math.min(deadline, close_at + limits.stop_grace) end
+    local deadline = time + limits.lease_ms
+    if close_at > 0 then deadline = math.min(deadline, close_at + limits.stop_grace_ms) end
     if entry.beat then
       note(record, 'beat', entry.beat)
       note(record, 'beat_by', begin + entry.beat)
@@ -46,8 +46,8 @@ do
   -- Renews a lease; none outlasts the attempt's other clocks.
   function clocks.renew(record)
     local close_at, beat_by = record.close_at or 0, tonumber(read_rest(record).beat_by)
-    local till = time + limits.lease
-    if close_at > 0 then till = math.min(till, close_at + limits.stop_grace) end
+    local till = time + limits.lease_ms
+    if close_at > 0 then till = math.min(till, close_at + limits.stop_grace_ms) end
     leasing.begin(record, beat_by and math.min(till, beat_by) or till)
   end
 

@@ -22,7 +22,7 @@ do
     record.given_up = true
     if record.id == comp.run then return end
     local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
-    if notices.once(comp.user_id, 'given_up:' .. (flow or comp.run), flow and QUIET_MS or limits.retention) then
+    if notices.once(comp.user_id, 'given_up:' .. (flow or comp.run), flow and QUIET_MS or limits.retention_ms) then
       notices.notify(comp.user_id, {kind = 'dead_letter', subject = record.id,
         node_type = node(comp.plan, record.index).type, code = error.code, message = notices.brief_error(error)})
     end
@@ -38,10 +38,10 @@ do
   -- Keeps the newest dead letters of each user, for as long as their runs may stay.
   function dead_letters.write()
     for key in pairs(buried) do
-      call('ZREMRANGEBYSCORE', base .. key, '-inf', time - limits.run_retention)
+      call('ZREMRANGEBYSCORE', base .. key, '-inf', time - limits.run_retention_ms)
       call('ZREMRANGEBYRANK', base .. key, 0, -1 - DEAD_LETTERS)
-      call('PEXPIRE', base .. key, limits.run_retention)
-      call('ZADD', base .. 'to_clean', 'NX', time + limits.retention, key)
+      call('PEXPIRE', base .. key, limits.run_retention_ms)
+      call('ZADD', base .. 'to_clean', 'NX', time + limits.retention_ms, key)
     end
   end
 end

@@ -54,8 +54,8 @@ do
     if not score_of('inflight', id) or not score_of(worker, id) then
       found('task-without-lease', id,
         'it runs on ' .. record.worker_id .. ', but no lease of it is on record', function()
-        put('inflight', id, time + limits.lease)
-        put(worker, id, time + limits.lease)
+        put('inflight', id, time + limits.lease_ms)
+        put(worker, id, time + limits.lease_ms)
       end)
     end
     for limit in string.gmatch(record.slots or '', '%S+') do
@@ -182,7 +182,7 @@ do
       end)
     elseif not open and left == -1 and all_done() then
       found('no-time-to-live', name, 'it has ended but would stay for ever',
-        function() call('PEXPIRE', comp.key, limits.retention) end)
+        function() call('PEXPIRE', comp.key, limits.retention_ms) end)
     end
     if comp.status == 'running' and has_plan(comp) and ttl('plan:' .. comp.plan) >= 0 then
       found('open-run-expires', 'plan:' .. comp.plan, 'an open run needs it, but it would expire',
@@ -260,7 +260,7 @@ do
     local open = run and call('EXISTS', base .. 'run:' .. run) == 1 and ttl('run:' .. run) == -1
     -- The cleaner sweeps ended node tasks when everything that may refer to them is gone.
     local SWEPT_MS = 3600 * 1000
-    if open or listed_at <= time - limits.retention - SWEPT_MS then
+    if open or listed_at <= time - limits.retention_ms - SWEPT_MS then
       found('index-without-record', 'node_tasks_list ' .. id, 'no such node task is on record',
         removal('node_tasks_list', id))
     end
@@ -278,7 +278,7 @@ do
         found('task-without-component', id, 'its component is not on record, and '
           .. (alone and 'it would stay for ever'
             or 'its run would never end: remove the key ' .. key .. ', and the run begins again'),
-          alone and function() call('PEXPIRE', key, limits.retention) end or nil)
+          alone and function() call('PEXPIRE', key, limits.retention_ms) end or nil)
       end
       return
     end

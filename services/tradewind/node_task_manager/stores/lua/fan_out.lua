@@ -61,7 +61,7 @@ do
     local offers = effects.fan_outs or {}
     effects.fan_outs = offers
     set_state(record, 'nonce', args.nonce .. 'm' .. #offers)
-    set(record, 'retry_at', time + limits.fan_out_lease)
+    set(record, 'retry_at', time + limits.fan_out_lease_ms)
     record.comp = comp
     delaying[#delaying + 1] = record
     offers[#offers + 1] = {task_id = record.id, nonce = record.nonce, component_id = comp.id, plan = comp.plan,

@@ -11,7 +11,7 @@ do
     local known = max_lines[streams .. cycle]
     if known then return known end
     if call('ZADD', index, 'NX', cycle, cycle) == 1 then
-      call('PEXPIRE', index, limits.run_retention)
+      call('PEXPIRE', index, limits.run_retention_ms)
       for _, gone in ipairs(call('ZRANGE', index, 0, -1 - limits.logged_cycles)) do
         call('UNLINK', streams .. gone)
         call('ZREM', index, gone)
@@ -34,7 +34,7 @@ do
     call('XADD', stream, 'MAXLEN', '~', most, '*', 'l', cmsgpack.pack({cycle = tonumber(cycle) or 0,
       run = tonumber(run) or 0, node_id = node_id or string.match(id, '^batch:[^:]+:(.+)$') or '', level = line.level,
       source = line.source, message = line.message, at = at, attempt = line.attempt}))
-    call('PEXPIRE', stream, flow and limits.run_retention or limits.retention)
+    call('PEXPIRE', stream, flow and limits.run_retention_ms or limits.retention_ms)
   end
 
   -- Adds the error of an attempt, or of a wait for one, that no worker reports.

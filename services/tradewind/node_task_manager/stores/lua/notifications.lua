@@ -23,7 +23,7 @@ do
     local key = base .. 'notifications:' .. user
     fact.at = time
     call('XADD', key, 'MAXLEN', limits.notifications, args.now == 0 and '*' or stamp .. '-*', 'n', cmsgpack.pack(fact))
-    call('PEXPIRE', key, limits.notification_retention)
+    call('PEXPIRE', key, limits.notification_retention_ms)
     notified[user] = true
   end
 

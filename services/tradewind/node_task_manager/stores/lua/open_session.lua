@@ -7,8 +7,8 @@
 --!include give_back
 local session, process = sessions.open(args.worker_id), base .. 'worker_incarnation:' .. args.worker_id
 local same = call('GETSET', process, args.incarnation) == args.incarnation
-call('PEXPIRE', process, limits.run_retention)
-put('to_clean', 'worker:' .. args.worker_id, time + limits.silent)
+call('PEXPIRE', process, limits.run_retention_ms)
+put('to_clean', 'worker:' .. args.worker_id, time + limits.silent_ms)
 local kept, lost = set_of(args.kept), {}
 for _, held in ipairs(args.held) do
   local record = task(held.task_id)

@@ -4,7 +4,7 @@
 --!include notifications
 local kept = {}
 for i, each in ipairs(args.notifications) do
-  kept[i] = each.key == '' or notices.once(each.user_id, 'key:' .. each.key, limits.retention)
+  kept[i] = each.key == '' or notices.once(each.user_id, 'key:' .. each.key, limits.retention_ms)
   if kept[i] then notices.notify(each.user_id, each.fact) end
 end
 notices.publish()

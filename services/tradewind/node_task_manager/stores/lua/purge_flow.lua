@@ -12,7 +12,7 @@ local removed_epoch = string.match(call('GET', tombstone) or '', ' %d+$') or ''
 if args.epoch ~= '0' and (tonumber(removed_epoch) or 0) >= tonumber(args.epoch) then
   return cmsgpack.pack({removed = 0, done = true, effects = effects})
 end
-call('SET', tombstone, stamp .. removed_epoch, 'PX', limits.tombstone)
+call('SET', tombstone, stamp .. removed_epoch, 'PX', limits.tombstone_ms)
 call('UNLINK', base .. 'retries:' .. flow)
 local mark, PURGED = stopping.system_mark('the flow was deleted'), cmsgpack.pack('purged', 0, 0, false, nil)
 
@@ -139,7 +139,7 @@ if done then
   for _, cycle in ipairs(call('ZRANGE', cycles, 0, -1)) do call('UNLINK', base .. 'logs:' .. flow .. ':' .. cycle) end
   call('UNLINK', cycles)
   call('ZREM', base .. 'to_clean', 'flow:' .. flow)
-  if args.epoch ~= '0' then call('SET', tombstone, stamp .. ' ' .. args.epoch, 'PX', limits.tombstone) end
+  if args.epoch ~= '0' then call('SET', tombstone, stamp .. ' ' .. args.epoch, 'PX', limits.tombstone_ms) end
 end
 queue_all()
 readmission.publish_room()

@@ -42,7 +42,7 @@ local function reap(record)
 end
 
 local spare_till = time + args.spare
-local since = args.spare > 0 and spare_till - limits.lease or 0
+local since = args.spare > 0 and spare_till - limits.lease_ms or 0
 
 local function end_attempts()
   for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, AT_ONCE)) do

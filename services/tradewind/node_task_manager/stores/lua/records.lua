@@ -261,7 +261,7 @@ do
     for _, sheet in pairs(sheets) do write_sheet(sheet) end
     write_sets()
     if #expiring > 0 then
-      local retention = string.format('%.0f', limits.retention)
+      local retention = string.format('%.0f', limits.retention_ms)
       for i = 1, #expiring do call('PEXPIRE', expiring[i], retention) end
     end
   end

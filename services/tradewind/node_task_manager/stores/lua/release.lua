@@ -30,9 +30,9 @@ local function component_ended(comp)
   expiring[#expiring + 1] = comp.key
   if comp.partition == NO_PARTITION then
     -- It leaves the list of its user when it expires.
-    put('ended_runs', comp.user_id .. ':' .. comp.run, time + limits.retention)
+    put('ended_runs', comp.user_id .. ':' .. comp.run, time + limits.retention_ms)
   else
-    put('to_clean', 'run:' .. comp.run, time + limits.settle)
+    put('to_clean', 'run:' .. comp.run, time + limits.settle_ms)
   end
 end
 
@@ -218,7 +218,7 @@ do
     if not record.worker_id then return fan_out.stop(record, mark) end
     if record.stop then return end
     set(record, 'stop', mark)
-    put('inflight', record.id, time + limits.stop_grace)
+    put('inflight', record.id, time + limits.stop_grace_ms)
     stopping.add_termination(record, mark)
     local comp = component_of(record)
     if comp then changed(comp, 0, record, 'stopping') end
@@ -367,7 +367,7 @@ end
 function stored_plans.close(plan, count, ad_hoc)
   if not stored_plans.has(plan) then return end
   if call('HINCRBY', base .. 'plan:' .. plan, 'open', -count) <= 0 then
-    local ttl = ad_hoc and limits.retention + limits.tombstone or limits.plan_retention
+    local ttl = ad_hoc and limits.retention_ms + limits.tombstone_ms or limits.plan_retention_ms
     call('PEXPIRE', base .. 'plan:' .. plan, ttl)
   end
 end

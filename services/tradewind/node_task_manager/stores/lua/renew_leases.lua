@@ -9,7 +9,7 @@ local RESENT = 500
 local lost, named = {}, {}
 local process, current = base .. 'worker_incarnation:' .. args.worker_id,
   sessions.is_latest(args.worker_id, args.session)
-put('to_clean', 'worker:' .. args.worker_id, time + limits.silent)
+put('to_clean', 'worker:' .. args.worker_id, time + limits.silent_ms)
 if current then
   for _, held in ipairs(args.held) do
     local record = task(held.task_id)
@@ -24,14 +24,14 @@ if current then
 end
 if current and args.session ~= 0 and args.named then
   sessions.keep(args.worker_id)
-  call('PEXPIRE', process, limits.run_retention)
+  call('PEXPIRE', process, limits.run_retention_ms)
   for _, id in ipairs(args.named) do named[id] = true end
   for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. args.worker_id, 0, -1)) do
     local record = not named[id] and task(id)
     if record == false and not named[id] then
       remove('worker_tasks:' .. args.worker_id, id)
     elseif record and record.status == 'running' and record.worker_id == args.worker_id and not record.stop
-      and tonumber(record.started_at) + limits.unnamed <= time then
+      and tonumber(record.started_at) + limits.unnamed_ms <= time then
       local comp = component_of(record)
       if comp then
         assignments.add(record, comp, node(comp.plan, record.index), record.close_at or 0, 0)
@@ -41,4 +41,5 @@ if current and args.session ~= 0 and args.named then
   end
 end
 write_all()
-return cmsgpack.pack({session_current = current, lost = lost, lease_deadline = time + limits.lease, effects = effects})
+return cmsgpack.pack({session_current = current, lost = lost, lease_deadline = time + limits.lease_ms,
+  effects = effects})

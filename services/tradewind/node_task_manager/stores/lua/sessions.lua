@@ -8,7 +8,7 @@ do
   -- Begins the next session of a worker, and returns its number.
   function sessions.open(worker)
     local session = math.max(tonumber(call('GET', key_of(worker)) or 0) + 1, time)
-    call('SET', key_of(worker), string.format('%.0f', session), 'PX', limits.run_retention)
+    call('SET', key_of(worker), string.format('%.0f', session), 'PX', limits.run_retention_ms)
     return session
   end
 
@@ -17,5 +17,5 @@ do
     return session == 0 or session >= tonumber(call('GET', key_of(worker)) or 0)
   end
 
-  function sessions.keep(worker) call('PEXPIRE', key_of(worker), limits.run_retention) end
+  function sessions.keep(worker) call('PEXPIRE', key_of(worker), limits.run_retention_ms) end
 end

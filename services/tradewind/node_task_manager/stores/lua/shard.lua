@@ -1,5 +1,5 @@
 -- What every script of a shard has. Uses args: base (key prefix with its tag), now (ms, 0 for the server's time),
--- limits (JSON).
+-- limits (JSON, the fields of Limits and the bounds of the system's configuration).
 local call = redis.call
 local base, limits, time, stamp, budget, effects
 do
@@ -11,7 +11,7 @@ do
     end
     base, time = args.base, args.now and now(args.now)
     stamp = time and string.format('%.0f', time)
-    budget = limits.records
+    budget = limits.records_per_script
     effects = {assignments = {}, results = {}, todo = 0}
   end)
 end

@@ -14,7 +14,7 @@ if not mark or mark.run_id ~= args.run_id then
   if flow or not gone then
     -- If the run was removed with its flow, the mark stays only as long as the tombstone.
     local purged = gone and call('EXISTS', base .. 'purged:' .. flow) == 1
-    call('SET', at, cmsgpack.pack(mark), 'PX', purged and math.min(args.mark_ms, limits.tombstone) or args.mark_ms)
+    call('SET', at, cmsgpack.pack(mark), 'PX', purged and math.min(args.mark_ms, limits.tombstone_ms) or args.mark_ms)
   end
 end
 if run_id == args.run_id then

@@ -8,7 +8,7 @@ do
   -- To be called first.
   function submission.open()
     backlog, known_plans, opened, begun, existing_runs = {}, {}, {}, {}, 0
-    queued, waiting_types, obstacles, confirm_at = {}, nil, nil, string.format('%.0f', time + limits.confirm)
+    queued, waiting_types, obstacles, confirm_at = {}, nil, nil, string.format('%.0f', time + limits.confirm_ms)
   end
 
   local function plan_facts(digest)
@@ -77,7 +77,7 @@ do
     if purged and run.begun_ms <= tonumber(string.match(purged, '^%d+')) then return {outcome = 'flow_purged'} end
     local partition = run.partition
     backlog[partition] = backlog[partition] or call('XLEN', base .. 'events:' .. digits[partition])
-    if backlog[partition] >= limits.events then return {outcome = 'events_full'} end
+    if backlog[partition] >= limits.events_per_partition then return {outcome = 'events_full'} end
   end
 
   -- Ends a run that the scheduler has lost, with the components that handle its outcome: it has begun another since,

@@ -17,7 +17,7 @@ do
       local copy = key .. ':copy'
       call('COPY', key, copy)
       call('RENAME', copy, key)
-      call('PEXPIRE', key, limits.retention)
+      call('PEXPIRE', key, limits.retention_ms)
     end
   end
 end
