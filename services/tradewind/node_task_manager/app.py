@@ -13,7 +13,7 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grp
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.node_task_manager.loops import Loops
 from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
-from tradewind.node_task_manager.peers.registry import RegistryCalledWorkers, RegistryDirectory
+from tradewind.node_task_manager.peers.registry import RegisteredWorkers
 from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.rpc.called_worker import CalledWorkerChannel, OpenWorkerChannel
 from tradewind.node_task_manager.rpc.external_scaler import NAME as EXTERNAL_SCALER
@@ -145,13 +145,13 @@ class NodeTaskManager:
         known = settings.registry_address not in ("", "none")
         token = text_of(settings.service_token)
         self._channel = with_token(open_channel(settings.registry_address), token) if known else None
-        directory = RegistryDirectory(self._channel) if self._channel else None
+        registered = RegisteredWorkers(self._channel)
         grace_s = settings.node_task_manager_stream_grace_seconds
-        self._connections = Connections(self._dispatchers, pool, directory, grace_s)
+        self._connections = Connections(self._dispatchers, pool, registered, grace_s)
         self._called = CalledWorkers(
             self._dispatchers,
             pool,
-            RegistryCalledWorkers(self._channel),
+            registered,
             stores.replicas,
             partial(
                 CalledWorkerChannel,

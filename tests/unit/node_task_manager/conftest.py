@@ -15,6 +15,7 @@ from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOu
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.peers.registry import RegisteredWorkers
 from tradewind.node_task_manager.ports.work import Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
@@ -100,7 +101,7 @@ class Bench:
             for at, store in enumerate(self.stores)
         }
         self.dispatcher = self.dispatchers[0]
-        self.connections = Connections(self.dispatchers, self.pool, None, grace_s=0.01)
+        self.connections = Connections(self.dispatchers, self.pool, RegisteredWorkers(None), grace_s=0.01)
 
     def make_caches(self) -> ResultCaches:
         """Return caches that no node uses."""

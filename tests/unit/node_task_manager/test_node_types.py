@@ -13,7 +13,7 @@ from tradewind.api.registry.v1.node_type_pb2 import NodeType
 from tradewind.api.registry.v1.registry_service_pb2 import ListNodeTypesResponse
 from tradewind.node_task_manager.peers import node_types
 from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
-from tradewind.node_task_manager.peers.registry import RegistryDirectory
+from tradewind.node_task_manager.peers.registry import RegisteredWorkers
 from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 
@@ -97,7 +97,7 @@ async def test_failing_registry_is_logged_once_however_much_is_asked() -> None:
     """Thousands of workers open their streams again at once when a node task manager has restarted."""
     channel: Any = Channel()
     channel.over.set()
-    directory, types = RegistryDirectory(channel), LiveNodeTypes(WorkerPool(), channel)
+    directory, types = RegisteredWorkers(channel), LiveNodeTypes(WorkerPool(), channel)
     with capture_logs() as logged:
         assert all(await asyncio.gather(*(directory.knows(f"w{at}") for at in range(20))))
         assert {await types.offered(f"t{at}") for at in range(20)} == {None}

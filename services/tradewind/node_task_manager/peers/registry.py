@@ -16,14 +16,17 @@ _PAGE = 1000
 _log = structlog.get_logger(__name__)
 
 
-class RegistryDirectory:
-    """Implements WorkerDirectory."""
+class RegisteredWorkers:
+    """Implements WorkerDirectory and CalledWorkerDirectory. Without `channel` there is no registry: every worker will
+    do, and there is nobody to call."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._registry = registry_service_pb2_grpc.RegistryServiceStub(channel)
+    def __init__(self, channel: grpc.aio.Channel | None) -> None:
+        self._registry = registry_service_pb2_grpc.RegistryServiceStub(channel) if channel is not None else None
         self._failing = IncidentLog(_log, "registry_unavailable", "registry_answers_again")
 
     async def knows(self, worker_id: str) -> bool:
+        if self._registry is None:
+            return True
         try:
             await self._registry.GetWorker(registry_service_pb2.GetWorkerRequest(worker_id=worker_id), timeout=2)
         except grpc.aio.AioRpcError as error:
@@ -31,14 +34,6 @@ class RegistryDirectory:
                 return False
             self._failing.note("workers", worker_id=worker_id, code=error.code().name, details=error.details())
         return True
-
-
-class RegistryCalledWorkers:
-    """A CalledWorkerDirectory; without `channel` there is no registry, and nobody to call."""
-
-    def __init__(self, channel: grpc.aio.Channel | None) -> None:
-        self._registry = registry_service_pb2_grpc.RegistryServiceStub(channel) if channel is not None else None
-        self._unavailable = False
 
     async def called(self) -> Sequence[CalledWorker] | None:
         if self._registry is None:
@@ -49,11 +44,8 @@ class RegistryCalledWorkers:
             try:
                 page = await self._registry.ListWorkers(request, timeout=_CALL_S)
             except grpc.aio.AioRpcError as error:
-                if not self._unavailable:
-                    _log.warning("registry_unavailable", code=error.code().name, details=error.details())
-                self._unavailable = True
+                self._failing.note("called workers", code=error.code().name, details=error.details())
                 return None
-            self._unavailable = False
             found += map(_called, page.workers)
             if not page.next_page_token:
                 return found

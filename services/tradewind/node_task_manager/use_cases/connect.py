@@ -21,8 +21,8 @@ class Connections:
         self,
         dispatchers: Mapping[int, Dispatcher],
         pool: WorkerPool,
-        directory: WorkerDirectory | None,
-        grace_s: float = 2.0,
+        directory: WorkerDirectory,
+        grace_s: float,
     ) -> None:
         self._dispatchers = dispatchers
         self._pool = pool
@@ -41,7 +41,7 @@ class Connections:
 
         Raises NotFound when the registry does not know the worker.
         """
-        if self._directory is not None and not await self._directory.knows(worker.worker_id):
+        if not await self._directory.knows(worker.worker_id):
             raise NotFound("worker", worker.worker_id)
         for number, dispatcher in self._dispatchers.items():
             mine = [token for shard, token in held if shard == number]
