@@ -4,9 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
-
-import grpc
 
 from tradewind.api.node_task_manager.v1 import batch_pb2 as pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
@@ -22,11 +19,10 @@ from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.server.access.identity import effective_user_id
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import require_identifiers
+from tradewind.server.interception import Context
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.sizes import size_of
 from tradewind.server.streams import OpenStreams
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @dataclass(eq=False, kw_only=True)

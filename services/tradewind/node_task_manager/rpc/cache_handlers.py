@@ -1,9 +1,6 @@
 """The part of NodeTaskManagerService for caches: parse, call the use case, answer."""
 
 from dataclasses import dataclass
-from typing import Any
-
-import grpc
 
 from tradewind.api.node_task_manager.v1 import cache_pb2 as pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
@@ -12,8 +9,7 @@ from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.server.faults import InvalidInput
 from tradewind.server.identifiers import require_identifiers
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from tradewind.server.interception import Context
 
 
 @dataclass(eq=False, kw_only=True)

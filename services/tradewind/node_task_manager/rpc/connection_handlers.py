@@ -1,9 +1,6 @@
 """Which workers are connected, over gRPC."""
 
 from dataclasses import dataclass
-from typing import Any
-
-import grpc
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
@@ -11,8 +8,7 @@ from tradewind.node_task_manager.ports.connected import ConnectedWorkers
 from tradewind.node_task_manager.rpc import checks
 from tradewind.node_task_manager.rpc.times import timestamp
 from tradewind.server.identifiers import check_identifier
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from tradewind.server.interception import Context
 
 
 @dataclass(eq=False, kw_only=True)

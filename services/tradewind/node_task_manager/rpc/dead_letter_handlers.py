@@ -1,9 +1,6 @@
 """The part of NodeTaskManagerService for dead letters: parse, call the use case, answer."""
 
 from dataclasses import dataclass
-from typing import Any
-
-import grpc
 
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
@@ -12,12 +9,11 @@ from tradewind.node_task_manager.use_cases.ad_hoc import Position
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier, require_identifiers
+from tradewind.server.interception import Context
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.telemetry import current_traceparent
 
 _MAX_REDRIVEN = 100
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @dataclass(eq=False, kw_only=True)

@@ -1,7 +1,5 @@
 """One scheduler's stream of events."""
 
-from typing import Any
-
 import grpc
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
@@ -9,6 +7,7 @@ from tradewind.node_task_manager.rpc import mapping
 from tradewind.node_task_manager.rpc.checks import STREAM_POSITION, require
 from tradewind.node_task_manager.use_cases.events import EventFeed, Subscriber
 from tradewind.server.faults import Violation
+from tradewind.server.interception import Context
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.streams import run_both
 
@@ -23,14 +22,14 @@ class EventStream:
         self._feed = feed
         self._subscriber = Subscriber()
 
-    async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def serve(self, context: Context) -> None:
         """Read and write until either side ends. Raises InvalidInput for invalid messages."""
         try:
             await run_both(context, self._read(context), self._write(context))
         finally:
             self._feed.leave(self._subscriber)
 
-    async def _write(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def _write(self, context: Context) -> None:
         while True:
             events, ended = await self._feed.next(self._subscriber)
             for first in range(0, len(events), _MAX_EVENTS):
@@ -42,7 +41,7 @@ class EventStream:
             if ended:
                 await context.write(pb2.ReceiveEventsResponse(ended_partitions=ended))
 
-    async def _read(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def _read(self, context: Context) -> None:
         while (message := await context.read()) is not grpc.aio.EOF:
             _check(message)
             for wanted in message.subscribe:

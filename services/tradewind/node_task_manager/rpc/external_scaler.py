@@ -3,9 +3,6 @@
 import math
 from collections.abc import Mapping
 from contextlib import aclosing
-from typing import Any
-
-import grpc
 
 from tradewind.api.keda.v1 import external_scaler_pb2 as pb2
 from tradewind.api.keda.v1 import external_scaler_pb2_grpc as pb2_grpc
@@ -13,6 +10,7 @@ from tradewind.node_task_manager.rpc.checks import require
 from tradewind.node_task_manager.use_cases.demand import Demand, Pool
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
+from tradewind.server.interception import Context
 from tradewind.server.streams import OpenStreams
 
 NAME = "externalscaler.ExternalScaler"
@@ -20,8 +18,6 @@ METRIC = "tradewind-node-tasks"
 TASKS_PER_WORKER = 10.0
 
 _MAX_PER_WORKER = 1_000_000
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class ExternalScalerHandlers(pb2_grpc.ExternalScalerServicer):

@@ -2,9 +2,6 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
-
-import grpc
 
 from tradewind.api.node_task_manager.v1 import config_pb2, doctor_pb2, explanation_pb2, queue_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
@@ -41,12 +38,11 @@ from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorAnswers
 from tradewind.server.identifiers import require_identifiers
+from tradewind.server.interception import Context
 from tradewind.server.large_work import LARGE_BYTES, in_thread_if
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
 from tradewind.server.timestamps import milliseconds
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 _MANY_SIGNALS = 2000
 """A single node may have 100 000 edges."""

@@ -1,16 +1,12 @@
 """The part of NodeTaskManagerService for signals: parse, call the use case, answer."""
 
 from dataclasses import dataclass
-from typing import Any
-
-import grpc
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
 from tradewind.api.node_task_manager.v1 import waiting_pb2 as pb2
 from tradewind.node_task_manager.rpc import checks, mapping, waiting_mapping
 from tradewind.node_task_manager.use_cases.signal_node import SignalNode
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from tradewind.server.interception import Context
 
 
 @dataclass(eq=False, kw_only=True)

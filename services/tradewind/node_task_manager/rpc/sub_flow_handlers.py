@@ -1,9 +1,6 @@
 """The part of NodeTaskManagerService for node tasks that wait for cycles of other flows."""
 
 from dataclasses import dataclass
-from typing import Any
-
-import grpc
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
 from tradewind.api.node_task_manager.v1 import sub_flow_pb2 as pb2
@@ -12,12 +9,11 @@ from tradewind.node_task_manager.domain.sub_flow import MAX_AT_ONCE
 from tradewind.node_task_manager.rpc import checks, sub_flow_mapping
 from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
 from tradewind.server.identifiers import require_identifiers
+from tradewind.server.interception import Context
 from tradewind.server.paging import page_position, page_token
 
 _MAX_BYTES = 2 * 1024 * 1024
 _PAGE = 1000
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @dataclass(eq=False, kw_only=True)

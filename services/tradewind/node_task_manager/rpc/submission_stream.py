@@ -1,12 +1,12 @@
 """A scheduler's stream of submissions: one request after another, each answered before the next is read."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import grpc
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.server.errors import ErrorAnswers
+from tradewind.server.interception import Context
 from tradewind.server.streams import OpenStreams
 
 _METHOD = "/tradewind.api.node_task_manager.v1.NodeTaskManagerService/StreamSubmissions"
@@ -22,7 +22,7 @@ class SubmissionStream:
         self._errors = errors
         self._streams = streams
 
-    async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def serve(self, context: Context) -> None:
         """Answer until the caller has sent its last request.
 
         Raises Unavailable when the server is leaving, but only after answering requests that have come: the first of a

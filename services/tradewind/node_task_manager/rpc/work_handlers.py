@@ -2,9 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import grpc
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
@@ -29,11 +26,10 @@ from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition, InvalidInput
 from tradewind.server.identifiers import require_identifiers
+from tradewind.server.interception import Context
 from tradewind.server.streams import OpenStreams
 
 _MAX_CLAIMED = 500
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @dataclass(eq=False, kw_only=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from itertools import islice
-from typing import Any
 
 import grpc
 
@@ -22,6 +21,7 @@ from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition, InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
+from tradewind.server.interception import Context
 from tradewind.server.streams import run_both
 
 _MAX_CAPACITY = 10_000
@@ -52,7 +52,7 @@ class WorkStream:
         self._warnings: list[str] = []
         self._worker: ConnectedWorker | None = None
 
-    async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def serve(self, context: Context) -> None:
         """Read and write until either side ends.
 
         Raises InvalidInput for invalid messages, FailedPrecondition when a newer stream has replaced this one.
@@ -66,11 +66,11 @@ class WorkStream:
             if self._worker is not None:
                 self._connections.close(self._worker)
 
-    async def _write(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def _write(self, context: Context) -> None:
         while (message := await self._line.next()) is not None:
             await context.write(message)
 
-    async def _read(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def _read(self, context: Context) -> None:
         hello = await context.read()
         if hello is grpc.aio.EOF:
             return
