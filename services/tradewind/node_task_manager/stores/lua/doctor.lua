@@ -107,13 +107,7 @@ do
 
   -- A node task holds no slot of a limit that it does not run under.
   local function examine_slots(id, record, comp, entry)
-    local names = {}
-    if limits.user_running then names[1] = 'user:' .. comp.user_id end
-    if limits.type_running and limits.type_running[entry.type] then names[#names + 1] = 'type:' .. entry.type end
-    for _, limit in ipairs(slots.own_limits(entry, comp) or {}) do
-      if not limit[3] then names[#names + 1] = limit[1] end
-    end
-    for _, limit in ipairs(names) do
+    for _, limit in ipairs(slots.of(entry, comp)) do
       if score_of('slots:' .. limit, id) and not notes_slot(record, limit) then
         found('slot-without-holder', limit .. ' ' .. id, 'it does not run under this limit but holds a slot of it',
           free_slot(limit, id))

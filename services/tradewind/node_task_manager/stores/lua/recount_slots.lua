@@ -7,15 +7,11 @@ local PAGE = 250
 local function recount(record, entry, comp)
   local had = record.slots or ''
   local names = had
-  local function need(limit)
-    if string.find(' ' .. had .. ' ', ' ' .. limit .. ' ', 1, true) then return end
-    put('slots:' .. limit, record.id, tonumber(read_rest(record).started_at))
-    names = names == '' and limit or names .. ' ' .. limit
-  end
-  if limits.user_running then need('user:' .. comp.user_id) end
-  if limits.type_running and limits.type_running[entry.type] then need('type:' .. entry.type) end
-  for _, limit in ipairs(slots.own_limits(entry, comp) or {}) do
-    if not limit[3] then need(limit[1]) end
+  for _, limit in ipairs(slots.of(entry, comp)) do
+    if not string.find(' ' .. had .. ' ', ' ' .. limit .. ' ', 1, true) then
+      put('slots:' .. limit, record.id, tonumber(read_rest(record).started_at))
+      names = names == '' and limit or names .. ' ' .. limit
+    end
   end
   if names ~= had then set_state(record, 'slots', names) end
 end

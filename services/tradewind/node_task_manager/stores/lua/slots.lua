@@ -233,4 +233,15 @@ do
     if entry.pace then found[#found + 1] = {'pace:' .. comp.user_id .. ':' .. entry.pace, entry.pace_group, true} end
     return found
   end
+
+  -- Returns the limits of which a node task holds a slot while it runs, as `take` takes them.
+  function slots.of(entry, comp)
+    local names = {}
+    if limits.user_running then names[1] = 'user:' .. comp.user_id end
+    if limits.type_running and limits.type_running[entry.type] then names[#names + 1] = 'type:' .. entry.type end
+    for _, limit in ipairs(slots.own_limits(entry, comp) or {}) do
+      if not limit[3] then names[#names + 1] = limit[1] end
+    end
+    return names
+  end
 end
