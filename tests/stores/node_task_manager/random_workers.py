@@ -182,7 +182,7 @@ class Workers(BothStores):
         chosen = self.rng.sample(recent, min(self.rng.randint(0, 3), len(recent)))
         wait = self.rng.choice((0, 1, 3_000, 40_000))
         of_memory, of_redis = (
-            [Postponed(a.task_id, a.attempt, a.nonce, wait) for a in each]
+            [Postponed(a.task_id, a.nonce, wait) for a in each]
             for each in ([pair.memory for pair in chosen], [pair.redis for pair in chosen])
         )
         await self.call_both("postpone", (of_memory,), (of_redis,))

@@ -13,7 +13,7 @@ PLAN = plan_of("a")
 
 
 def postponed(given: Assignment, wait_ms: int = 5_000) -> Postponed:
-    return Postponed(given.task_id, given.attempt, given.nonce, wait_ms)
+    return Postponed(given.task_id, given.nonce, wait_ms)
 
 
 async def test_postponed_node_task_holds_no_lease_and_returns_on_time(bench: Bench) -> None:

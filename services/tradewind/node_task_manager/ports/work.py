@@ -144,7 +144,6 @@ class Postponed(msgspec.Struct, frozen=True, gc=False):
     """An attempt that never reached its worker, to be made again in `wait_ms`."""
 
     task_id: str
-    attempt: int
     nonce: str
     wait_ms: int
 

@@ -61,7 +61,7 @@ class CachedDelivery:
             case Busy():
                 if self._traces is not None:
                     self._traces.answered(item, postponed=True)
-                postponed = Postponed(given.task_id, given.attempt, given.nonce, found.ms)
+                postponed = Postponed(given.task_id, given.nonce, found.ms)
                 self._report(Report(worker, postponed=[postponed]))
             case None if worker in self._pool and given.nonce in worker.held:
                 self._assign(worker, [item])

@@ -116,7 +116,7 @@ class UnaryWork:
         if isinstance(found, Hit):
             await self.end(given.worker_id, [(item.shard, cached_outcome(item, use, found))])
             return True
-        postponed = Postponed(given.task_id, given.attempt, given.nonce, found.ms)
+        postponed = Postponed(given.task_id, given.nonce, found.ms)
         dispatcher.apply(await dispatcher.shard.tasks.postpone([postponed]))
         await self._caches.waiters.postponed(item.shard, [given.task_id])
         return True

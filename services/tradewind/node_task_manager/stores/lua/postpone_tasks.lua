@@ -1,7 +1,6 @@
 -- Takes back node tasks that their workers never got, and makes them ready again later: another node task finishes the
 -- same work first.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, postponed {task_id, attempt, nonce,
--- wait_ms}.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, postponed {task_id, nonce, wait_ms}.
 -- Returns Effects; results, one for each node task: "" when it waits now, else "lost".
 --!include give_back
 local function postpone(record, wait)
