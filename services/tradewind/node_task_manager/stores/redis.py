@@ -161,7 +161,7 @@ class RedisNodeTaskStore:
     async def fan_out(self, steps: Sequence[FanOutStep], vacancies: Sequence[Vacancy] = ()) -> Effects:
         done: list[Effects] = []
         for at, step in enumerate(steps, 1):
-            done.append(await self.run_script(_FAN_OUT, {"steps": [step]}, vacancies if at == len(steps) else ()))
+            done.append(await self.run_script(_FAN_OUT, {"step": step}, vacancies if at == len(steps) else ()))
         return _joined(done)
 
     async def claim(self, vacancies: Sequence[Vacancy] = ()) -> Effects:

@@ -1,7 +1,7 @@
--- Carries out offers of mapped nodes: splits lists into items, ends mapped nodes with the joined results or an error. A
--- step whose offer was made anew, or has become useless, changes nothing.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, steps {task_id, nonce, kind, items, need,
--- outputs, error}. Returns Effects; results, one for each step: "" when it took effect, else why not.
+-- Carries out an offer of a mapped node: splits a list into items, or ends the node with the joined results or an
+-- error. A step whose offer was made anew, or has become useless, changes nothing.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, step {task_id, nonce, kind, items, need,
+-- outputs, error}. Returns Effects; results: "" when it took effect, else why not.
 --!include claim
 local function carry_out(step)
   local record = task(step.task_id)
@@ -26,6 +26,6 @@ local function carry_out(step)
   return ''
 end
 
-budget = budget - #args.steps
-for i, step in ipairs(args.steps) do effects.results[i] = carry_out(step) end
+budget = budget - 1
+effects.results[1] = carry_out(args.step)
 return cmsgpack.pack(conclude())
