@@ -7,12 +7,12 @@ from tradewind.api.node_task_manager.v1 import sub_flow_pb2 as pb2
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.sub_flow import MAX_AT_ONCE
 from tradewind.node_task_manager.rpc import checks, sub_flow_mapping
+from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES
 from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
 from tradewind.server.identifiers import require_identifiers
 from tradewind.server.interception import Context
 from tradewind.server.paging import page_position, page_token
 
-_MAX_BYTES = 2 * 1024 * 1024
 _PAGE = 1000
 
 
@@ -30,7 +30,7 @@ class SubFlowHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         run = RunName(request.flow_id, request.cycle, request.run)
         following = 0
         if request.node_task_ids:
-            found = await self.sub_flows.inputs(run, request.user_id, request.node_task_ids, _MAX_BYTES)
+            found = await self.sub_flows.inputs(run, request.user_id, request.node_task_ids, ANSWER_BYTES)
         else:
             after = page_position(request.page_token, int) or 0
             found, following = await self.sub_flows.waits(run, request.user_id, after, _PAGE)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2, sub_flow_pb2
+from tradewind.node_task_manager.domain.limits import OUTPUT_BYTES
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.sub_flow import MAX_AT_ONCE, ReportKind, SubFlowReport
@@ -11,7 +12,6 @@ from tradewind.node_task_manager.rpc.checks import json_fault, require, task_id_
 from tradewind.node_task_manager.use_cases.sub_flows import Reported, SubFlowWait
 from tradewind.server.faults import Violation
 
-_MAX_OUTPUT_BYTES = 1024 * 1024
 _MAX_MESSAGE = 4096
 
 
@@ -70,7 +70,7 @@ def _faults(path: str, each: sub_flow_pb2.SubFlowReport) -> Iterator[Violation |
         if each.WhichOneof("end") is None and not each.HasField("cycle"):
             yield Violation(f"{path}.cycle", "must say which cycle began")
         return
-    if len(each.output_json.encode()) > _MAX_OUTPUT_BYTES:
-        yield Violation(f"{path}.output_json", f"must have at most {_MAX_OUTPUT_BYTES // 1024} KiB")
+    if len(each.output_json.encode()) > OUTPUT_BYTES:
+        yield Violation(f"{path}.output_json", f"must have at most {OUTPUT_BYTES // 1024} KiB")
     else:
         yield json_fault(f"{path}.output_json", each.output_json)

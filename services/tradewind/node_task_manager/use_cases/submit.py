@@ -7,6 +7,7 @@ from tradewind.node_task_manager.domain.component import RunSubmission, SubmitRe
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.plans import PlanCache
+from tradewind.node_task_manager.use_cases.shard import by_shard
 from tradewind.server.partitions import shard_of
 
 
@@ -19,9 +20,7 @@ class SubmitRuns:
 
     async def __call__(self, runs: Sequence[RunSubmission], plans: Sequence[Plan]) -> list[SubmitResult]:
         """Return an answer for each run, in order. Raises Exhausted when too many are waiting to be stored."""
-        places: dict[int, list[int]] = {}
-        for at, run in enumerate(runs):
-            places.setdefault(shard_of(run.user_id, len(self._dispatchers)), []).append(at)
+        places = by_shard((shard_of(run.user_id, len(self._dispatchers)), at) for at, run in enumerate(runs))
         for number in places:
             self._dispatchers[number].require_room()
         if plans:

@@ -15,7 +15,6 @@ from tradewind.node_task_manager.use_cases.connected_worker import Offer, declar
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.inputs import (
     InputsTooLarge,
-    has_all_inputs,
     ready,
     unassignable_outcome,
     with_inputs,
@@ -95,9 +94,7 @@ class UnaryWork:
         shard = dispatcher.shard
         try:
             plan = await self._plans.require(shard.plans, assignment.plan, assignment.index)
-            whole = assignment
-            if not has_all_inputs(assignment):
-                whole = await with_inputs(shard.reader, assignment, plan)
+            whole = await with_inputs(shard.reader, assignment, plan)
             return ready(shard.number, whole, plan, declared)
         except (LookupError, InputsTooLarge) as error:
             await self.end(assignment.worker_id, [(shard.number, unassignable_outcome(assignment, error))])
