@@ -46,7 +46,7 @@ class RedisQueueReader:
         """Return how many node tasks stand in each queue, and when the one that is next became ready."""
         found: list[int] = []
         for at in range(0, len(queues), _QUEUES):
-            args = {"base": self._keys.base, "now": 0, "queues": queues[at : at + _QUEUES]}
+            args = {"base": self._keys.base, "queues": queues[at : at + _QUEUES]}
             found += await _COUNT(self._client, [self._keys.inflight()], args)
         return list(zip(found[::2], found[1::2], strict=True))
 
@@ -69,7 +69,7 @@ class RedisQueueReader:
         ids = sorted(_texts(members))
         found: Counter[tuple[str, str]] = Counter()
         for at in range(0, len(ids), _RUNNING):
-            args = {"base": self._keys.base, "now": 0, "task_ids": ids[at : at + _RUNNING]}
+            args = {"base": self._keys.base, "task_ids": ids[at : at + _RUNNING]}
             for node_type, user, some in await _COUNT_RUNNING(self._client, [self._keys.inflight()], args):
                 found[node_type, user] += some
         return int(count), found

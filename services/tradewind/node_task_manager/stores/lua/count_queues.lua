@@ -1,4 +1,4 @@
--- Counts what stands in some queues. KEYS[1] any key of the shard. args: base, now, queues {<type>:<user>}.
+-- Counts what stands in some queues. KEYS[1] any key of the shard. args: base, queues {<type>:<user>}.
 -- Returns, for each, how many node tasks stand in it and when the one that is next became ready (0 for none).
 --!no-writes
 --!include records

@@ -1,4 +1,4 @@
--- Counts node tasks by type and user. KEYS[1] any key of the shard. args: base, now, task_ids.
+-- Counts node tasks by type and user. KEYS[1] any key of the shard. args: base, task_ids.
 -- Returns {type, user, count} each; node tasks without a record, component or plan are left out.
 --!no-writes
 --!include records

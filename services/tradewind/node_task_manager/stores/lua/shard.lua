@@ -1,4 +1,4 @@
--- What every script of a shard has. Uses args: base (key prefix with its tag), now (ms, 0 for the server's time),
+-- What every script of a shard has. Uses args: base (key prefix with its tag), now (ms, 0 for the server's time; may be missing),
 -- limits (JSON, the fields of Limits and the bounds of the system's configuration).
 local call = redis.call
 local base, limits, time, stamp, budget, effects
