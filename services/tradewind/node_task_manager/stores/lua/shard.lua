@@ -1,13 +1,14 @@
--- What every script of a shard has. Uses args: base (key prefix with its tag), now (ms, 0 for the server's time; may be missing),
--- limits (JSON, the fields of Limits and the bounds of the system's configuration).
+-- What every script of a shard has. Uses args: base (key prefix with its tag); of scripts that need them, now (ms, 0
+-- for the server's time) and limits (JSON, the fields of Limits and the bounds of the system's configuration).
 local call = redis.call
-local base, limits, time, stamp, budget, effects
+local base, time, stamp, budget, effects
+local limits = {}
 do
-  -- The limits are kept from script to script, with their text.
+  -- The limits are kept from script to script, with their text; a script that needs none leaves them as they are.
   local limits_text
   fresh(function()
-    if not limits or args.limits ~= limits_text then
-      limits, limits_text = cjson.decode(args.limits or '{}'), args.limits
+    if args.limits and args.limits ~= limits_text then
+      limits, limits_text = cjson.decode(args.limits), args.limits
     end
     base, time = args.base, args.now and now(args.now)
     stamp = time and string.format('%.0f', time)
