@@ -14,7 +14,7 @@ from tests.stores.node_task_manager.random_plans import TYPES
 from tests.stores.node_task_manager.raw_keys import run_of
 from tests.stores.node_task_manager.shards import RedisShard, ShardStores
 from tradewind.node_task_manager.domain.component import RunSubmission
-from tradewind.node_task_manager.domain.names import TaskName
+from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
@@ -276,8 +276,8 @@ class BothStores:
             ids = [await shard.component_ids(run.run) for run in self.runs.values()]
             cycles = range(max(0, self.cycle - 8), self.cycle + 1)
             letters = [await self._dead_letters(shard, user) for user in USERS]
-            lines = [await shard.lines(flow, cycle, "", 1000) for flow in FLOWS for cycle in cycles]
-            lines += [await shard.run_lines(run.run, "", 1000) for run in self.runs.values() if run.run.ad_hoc]
+            lines = [await shard.lines(RunName(flow, cycle, 0), "", 1000) for flow in FLOWS for cycle in cycles]
+            lines += [await shard.lines(run.run, "", 1000) for run in self.runs.values() if run.run.ad_hoc]
             listed = [await self._listed(shard, user, kind) for user in USERS for kind in ("task", "batch")]
             seen.append((ids, letters, [replace(line, log_id="") for each in lines for line in each], listed))
         assert seen[0] == seen[1]

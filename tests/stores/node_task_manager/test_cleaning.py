@@ -13,7 +13,7 @@ from tests.stores.node_task_manager.cleaning import (
     run_cycles,
     settle,
 )
-from tests.stores.node_task_manager.shards import LIMITS, Bench, memory_shard, plan_of, redis_shard
+from tests.stores.node_task_manager.shards import LIMITS, RUN, Bench, memory_shard, plan_of, redis_shard
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
@@ -120,11 +120,11 @@ async def test_log_lines_and_dead_letters_are_removed_with_their_cycle(bench: Be
         bench.clock.advance(LIMITS.lease_ms)
         await bench.shard.reap()
     assert [task_id for _, task_id in await bench.shard.dead_letters("default", None, 9)] == ["flow:0:0:a"]
-    assert len(await bench.shard.lines("flow", 0, "", 9)) == 2 * LIMITS.losses, "each loss is a line as well"
+    assert len(await bench.shard.lines(RUN, "", 9)) == 2 * LIMITS.losses, "each loss is a line as well"
     await run_cycle(bench, 1, plan_of("a"), keep=1)
     await settle(bench)
     assert await bench.shard.dead_letters("default", None, 9) == []
-    assert await bench.shard.lines("flow", 0, "", 9) == []
+    assert await bench.shard.lines(RUN, "", 9) == []
 
 
 async def test_one_replica_cleans_until_it_leaves(bench: Bench) -> None:

@@ -60,7 +60,7 @@ async def test_deleted_batch_is_gone_for_everybody(bench: Bench) -> None:
     assert await bench.shard.delete_batch(run, "ann") is Deletion.DELETED
     assert await bench.shard.components([(run, ONLY_COMPONENT)]) == [None]
     assert await bench.shard.tasks([run.task_id("0")]) == [None]
-    assert await bench.shard.run_lines(run, "", 10) == []
+    assert await bench.shard.lines(run, "", 10) == []
     assert [name for _, name in await bench.shard.runs_of("ann", "batch", None, 10)] == [str(other)]
     assert [name for _, name in await bench.shard.dead_letters("ann", None, 10)] == ["batch:other:1", "batch:other:0"]
     assert await bench.shard.delete_batch(run, "ann") is Deletion.UNKNOWN
@@ -73,7 +73,7 @@ async def test_batch_of_the_same_items_keeps_its_plan_and_its_results(bench: Ben
     assert plan is not None
     assert [node.config_json for node in plan.nodes] == ['{"x":0}', '{"x":1}', '{"x":2}']
     assert None not in await bench.shard.tasks([other.task_id(str(at)) for at in range(3)])
-    assert len(await bench.shard.run_lines(other, "", 10)) == 3
+    assert len(await bench.shard.lines(other, "", 10)) == 3
 
 
 async def test_outcome_of_a_deleted_batch_does_not_count_for_another_of_its_name(bench: Bench) -> None:

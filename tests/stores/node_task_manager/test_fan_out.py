@@ -314,7 +314,7 @@ async def test_mapped_node_fails_on_a_split_error_and_completes_on_an_empty_list
     error = TaskError("NODE_ERROR", "is no list", "InvalidInput")
     await bench.shard.fan_out([FanOutStep(offer.task_id, offer.nonce, StepKind.FAILED, error=error)])
     assert ((await mapped(bench)).status, (await mapped(bench)).error) == (NodeTaskStatus.FAILED, error)
-    assert [line.message for line in await bench.shard.lines("flow", 0, "", 9)] == [error.summary]
+    assert [line.message for line in await bench.shard.lines(RUN, "", 9)] == [error.summary]
     await bench.submit(plan(), cycle=1)
     (source,) = await bench.take()
     (offer,) = (await end(bench, source)).fan_outs

@@ -1,12 +1,12 @@
 """What the contract says about errors that no worker reports: each is a line of the cycle's log."""
 
-from tests.stores.node_task_manager.shards import Bench, plan_of, task_of
+from tests.stores.node_task_manager.shards import RUN, Bench, plan_of, task_of
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 
 
 async def logged(bench: Bench) -> list[tuple[str, int, str, str, str]]:
-    lines = await bench.shard.lines("flow", 0, "", 10)
+    lines = await bench.shard.lines(RUN, "", 10)
     assert all(line.at == bench.clock() for line in lines[-1:])
     return [(line.node_id, line.attempt, line.level, line.source, line.message) for line in lines]
 

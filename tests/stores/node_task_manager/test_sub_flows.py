@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.stores.node_task_manager.shards import Bench
+from tests.stores.node_task_manager.shards import RUN, Bench
 from tradewind.node_task_manager.domain.component import Release, RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, TaskError
@@ -95,7 +95,7 @@ async def test_failed_sub_flow_is_retried_with_a_new_cycle(bench: Bench) -> None
     assert await report(bench, replace(FAILED, attempt=2, child="b:5:0")) == [""]
     failed = await task(bench)
     assert (failed.status, failed.failures, failed.error and failed.error.code) == ("failed", 2, "SUB_FLOW_FAILED")
-    logged = [(line.attempt, line.message) for line in await bench.shard.lines("flow", 0, "", 9)]
+    logged = [(line.attempt, line.message) for line in await bench.shard.lines(RUN, "", 9)]
     assert logged == [(1, ERROR.summary), (2, ERROR.summary)]
     assert (await bench.statuses(AGAIN))["z"] == "skipped"
 

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from tests.stores.node_task_manager.shards import Bench, plan_of, task_of
+from tests.stores.node_task_manager.shards import RUN, Bench, plan_of, task_of
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.retry import RetryPolicy
@@ -174,7 +174,7 @@ async def test_total_time_ends_a_wait(bench: Bench) -> None:
     failed = await task_of(bench)
     assert failed.error is not None
     assert (failed.status, failed.error.code) == ("failed", "TOTAL_TIMEOUT")
-    assert [line.message for line in await bench.shard.lines("flow", 0, "", 9)] == [failed.error.summary]
+    assert [line.message for line in await bench.shard.lines(RUN, "", 9)] == [failed.error.summary]
 
 
 async def test_a_stop_ends_a_wait(bench: Bench) -> None:

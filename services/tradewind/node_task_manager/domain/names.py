@@ -56,6 +56,11 @@ class RunName(msgspec.Struct, frozen=True, gc=False):
         """The id of the batch, "" when the run is not a batch."""
         return self.ad_hoc.removeprefix(BATCH) if self.ad_hoc.startswith(BATCH) else ""
 
+    @property
+    def log(self) -> str:
+        """The name of the log that its lines are in, which all runs of a cycle share."""
+        return self.ad_hoc or f"{self.flow_id}:{self.cycle}"
+
     def __str__(self) -> str:
         return self.ad_hoc or f"{self.flow_id}:{self.cycle}:{self.run}"
 

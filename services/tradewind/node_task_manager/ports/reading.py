@@ -107,12 +107,9 @@ class NodeTaskReader(Protocol):
         """Return the values emitted by each (node task, handle) in order, None for one that is not there."""
         ...
 
-    async def lines(self, flow_id: str, cycle: int, after: str, limit: int) -> list[StoredLine]:
-        """Return log lines after position `after` ("" for the first), oldest first."""
-        ...
-
-    async def run_lines(self, run: RunName, after: str, limit: int) -> list[StoredLine]:
-        """Return log lines of an ad-hoc task or a batch, as `lines`."""
+    async def lines(self, run: RunName, after: str, limit: int) -> list[StoredLine]:
+        """Return log lines after position `after` ("" for the first), oldest first: of all runs of a cycle, or of an
+        ad-hoc task or a batch."""
         ...
 
     async def dead_letters(self, user_id: str, after: tuple[int, str] | None, limit: int) -> list[tuple[int, str]]:

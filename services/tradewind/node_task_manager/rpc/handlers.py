@@ -176,9 +176,8 @@ class NodeTaskManagerHandlers(
     async def ListNodeLogs(self, request: pb2.ListNodeLogsRequest, context: Context) -> pb2.ListNodeLogsResponse:
         require_identifiers(flow_id=request.flow_id, user_id=request.user_id)
         checks.log_position(request.after_log_id)
-        lines, more = await self.records.lines(
-            request.flow_id, request.cycle, request.user_id, request.after_log_id, page_size_of(request.page_size)
-        )
+        run, size = RunName(request.flow_id, request.cycle, 0), page_size_of(request.page_size)
+        lines, more = await self.records.lines(run, request.user_id, request.after_log_id, size)
         return pb2.ListNodeLogsResponse(logs=[mapping.log_line(line) for line in lines], more=more)
 
     async def GetQueueStats(

@@ -181,11 +181,8 @@ class Keys:
     def events_epoch(self, partition: int) -> str:
         return f"{self.base}events_epoch:{partition}"
 
-    def logs(self, flow_id: str, cycle: int) -> str:
-        return f"{self.base}logs:{flow_id}:{cycle}"
-
-    def run_logs(self, run: str) -> str:
-        return f"{self.base}logs:{run}"
+    def logs(self, log: str) -> str:
+        return f"{self.base}logs:{log}"
 
     def user_runs(self, user_id: str, kind: str) -> str:
         return f"{self.base}user_runs:{user_id}:{kind}"

@@ -204,15 +204,9 @@ class RedisNodeTaskReader:
             skipped, size = skipped + limit + 1, len(pairs)
         return found[:limit]
 
-    async def lines(self, flow_id: str, cycle: int, after: str, limit: int) -> list[StoredLine]:
-        return await self._lines(self._keys.logs(flow_id, cycle), after, limit)
-
-    async def run_lines(self, run: RunName, after: str, limit: int) -> list[StoredLine]:
-        return await self._lines(self._keys.run_logs(str(run)), after, limit)
-
-    async def _lines(self, key: str, after: str, limit: int) -> list[StoredLine]:
+    async def lines(self, run: RunName, after: str, limit: int) -> list[StoredLine]:
         start = f"({after}" if after else "-"
-        entries = await self._client.execute_command("XRANGE", key, start, "+", "COUNT", limit)
+        entries = await self._client.execute_command("XRANGE", self._keys.logs(run.log), start, "+", "COUNT", limit)
         return [
             msgspec.convert({"log_id": entry_id.decode(), **msgspec.msgpack.decode(fields[b"l"])}, StoredLine)
             for entry_id, fields in entries

@@ -162,7 +162,7 @@ class AdHoc:
             await self.batch(run.batch_id, user_id)
         else:
             await self.task(str(run), user_id)
-        return await self._records.run_lines(run, user_id, after, limit)
+        return await self._records.lines(run, user_id, after, limit)
 
     async def _stop(self, component: Component, reason: str, by: str) -> None:
         dispatcher = of_user(self._dispatchers, component.user_id)

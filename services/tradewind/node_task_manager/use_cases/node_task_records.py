@@ -1,7 +1,7 @@
 """Reading node tasks, components, signals and logs."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
@@ -227,13 +227,13 @@ class NodeTaskRecords:
             if component is not None and component.plan in plans
         ]
 
-    async def lines(self, flow_id: str, cycle: int, user_id: str, after: str, limit: int) -> Lines:
-        """Return up to `limit` log lines of a cycle, oldest first; fewer if they are too large together."""
-        return _first(await self.shard(user_id).reader.lines(flow_id, cycle, after, limit + 1), limit)
-
-    async def run_lines(self, run: RunName, user_id: str, after: str, limit: int) -> Lines:
-        """Return log lines of an ad-hoc task or a batch, as `lines` does."""
-        return _first(await self.shard(user_id).reader.run_lines(run, after, limit + 1), limit)
+    async def lines(self, run: RunName, user_id: str, after: str, limit: int) -> Lines:
+        """Return up to `limit` log lines of all runs of a cycle, or of an ad-hoc task or a batch, oldest first; fewer
+        if they are too large together."""
+        found = await self.shard(user_id).reader.lines(run, after, limit + 1)
+        page: Page[StoredLine] = Page(limit, ANSWER_BYTES)
+        more = not all(page.add(line, 500 + len(line.message.encode())) for line in found)
+        return page.items, more
 
     async def plans_of(self, run: RunName, user_id: str) -> list[tuple[Component, Plan]]:
         """Return the components of a run with their plans; those with unknown plans are left out."""
@@ -271,12 +271,6 @@ class NodeTaskRecords:
 
 def _withheld(component: Component) -> str:
     return "waits until all other components of its cycle have ended" if component.withheld else ""
-
-
-def _first(lines: Iterable[StoredLine], limit: int) -> Lines:
-    page: Page[StoredLine] = Page(limit, ANSWER_BYTES)
-    more = not all(page.add(line, 500 + len(line.message.encode())) for line in lines)
-    return page.items, more
 
 
 def _not_reached(component: Component, plan: Plan, place: int) -> NodeTask:

@@ -35,10 +35,7 @@ class MemoryProgress(MemoryConsequences):
                 self._log(line if within else replace(line, at=self._clock()))
         return kept
 
-    async def lines(self, flow_id: str, cycle: int, after: str, limit: int) -> list[StoredLine]:
-        lines = self._logs.get((flow_id, cycle), [])
+    async def lines(self, run: RunName, after: str, limit: int) -> list[StoredLine]:
+        lines = self._logs.get((run.ad_hoc or run.flow_id, run.cycle), [])
         past = next((at + 1 for at, line in enumerate(lines) if line.log_id == after), 0)
         return lines[past : past + limit]
-
-    async def run_lines(self, run: RunName, after: str, limit: int) -> list[StoredLine]:
-        return await self.lines(str(run), 0, after, limit)
