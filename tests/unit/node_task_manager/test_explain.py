@@ -12,7 +12,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.ports.connected import LastOffer
-from tradewind.node_task_manager.ports.explaining import Holders
+from tradewind.node_task_manager.ports.reading import Holders
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.server.clock import ManualClock
@@ -42,7 +42,7 @@ class Records:
         return found
 
     def shard(self, _user_id: str) -> Any:
-        return SimpleNamespace(number=0)
+        return SimpleNamespace(number=0, queues=self)
 
     async def holders(self, _limit: str, _most: int) -> Holders:
         return Holders(1, ("flow:0:0:b",))
@@ -55,9 +55,7 @@ class Records:
 
 
 def explaining(records: Any) -> ExplainNodeTask:
-    return ExplainNodeTask(
-        records, {0: records}, lambda _shard: SystemConfig(), records, records.refusal, ManualClock(), Limits()
-    )
+    return ExplainNodeTask(records, lambda _shard: SystemConfig(), records, records.refusal, ManualClock(), Limits())
 
 
 async def test_just_removed_limit_is_explained_as_removed() -> None:

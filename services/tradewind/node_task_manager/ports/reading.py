@@ -38,6 +38,25 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
+class Holders:
+    """How many node tasks hold a slot of a limit, and the ids of some: those that have held it longest or, for leases,
+    those that end first."""
+
+    count: int
+    task_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How many node tasks of its user stand before a node task in its queue (-1 if it is not there), how many stand in
+    the queue, and how many other users have turns."""
+
+    before: int
+    queued: int
+    other_users: int
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """The progress of a running node task (0 to 100), its message and the step it is at."""
 
@@ -127,7 +146,7 @@ class NodeTaskReader(Protocol):
 
 
 class QueueReader(Protocol):
-    """Counts node tasks in queues, under limits and at their ends."""
+    """Counts node tasks in queues, under limits and at their ends, and finds what one of them waits behind."""
 
     async def queues(self) -> list[Queue]:
         """Return each queue that is not empty, by type and user."""
@@ -138,8 +157,16 @@ class QueueReader(Protocol):
         ...
 
     async def held(self, limits: Sequence[str]) -> list[int]:
-        """Return how many node tasks hold a slot of each limit, where `running` counts leases; for `rate:<type>`, in
-        how many microseconds its bucket is full."""
+        """Return how many node tasks hold a slot of each limit, where `running` counts leases; for `rate:<type>` and
+        `pace:<user>:<key>`, in how many microseconds its bucket is full."""
+        ...
+
+    async def holders(self, limit: str, most: int) -> Holders:
+        """Return the holders of a limit other than a rate, with up to `most` ids; `running` stands for leases."""
+        ...
+
+    async def place(self, node_type: str, user_id: str, task_id: str) -> Place:
+        """Return where a node task stands in the queue of its type and user."""
         ...
 
     async def totals(self) -> dict[str, int]:

@@ -6,7 +6,6 @@ from typing import Protocol
 from tradewind.node_task_manager.ports.caches import CacheStatistics, CacheStore
 from tradewind.node_task_manager.ports.connected import ConnectedWorkers
 from tradewind.node_task_manager.ports.doctor import CacheDoctor, ShardDoctor
-from tradewind.node_task_manager.ports.explaining import WaitReader
 from tradewind.node_task_manager.ports.settings import ConfigStore
 from tradewind.node_task_manager.ports.workers import Replicas
 from tradewind.node_task_manager.use_cases.shard import Shard
@@ -24,9 +23,6 @@ class Stores(StoreLink, Protocol):
 
     @property
     def cache_doctors(self) -> Mapping[int, CacheDoctor]: ...
-
-    @property
-    def waits(self) -> Mapping[int, WaitReader]: ...
 
     @property
     def caches(self) -> CacheStore: ...

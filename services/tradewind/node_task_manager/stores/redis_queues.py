@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from tradewind.node_task_manager.ports.reading import Queue
+from tradewind.node_task_manager.ports.reading import Holders, Place, Queue
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
@@ -75,22 +75,34 @@ class RedisQueueReader:
         return int(count), found
 
     async def held(self, limits: Sequence[str]) -> list[int]:
-        commands: list[tuple[str, ...]] = []
-        for limit in limits:
-            kind, _, rest = limit.partition(":")
-            if kind == "rate":
-                commands.append(("GET", self._keys.bucket(rest)))
-            else:
-                commands.append(("ZCARD", self._keys.inflight() if kind == "running" else self._keys.slots(limit)))
-        counts = [int(count or 0) for count in await self._in_pipelines(commands)]
-        if not any(limit.startswith("rate:") for limit in limits):
-            return counts
-        seconds, microseconds = (await self._in_pipelines([("TIME",)]))[0]
+        buckets = [_bucket_of(limit) for limit in limits]
+        commands = [
+            ("GET", self._keys.bucket(bucket)) if bucket else ("ZCARD", self._holders_of(limit))
+            for limit, bucket in zip(limits, buckets, strict=True)
+        ]
+        *found, (seconds, microseconds) = await self._in_pipelines([*commands, ("TIME",)])
         now_us = int(seconds) * 1_000_000 + int(microseconds)
         return [
-            max(0, count - now_us) if limit.startswith("rate:") else count
-            for limit, count in zip(limits, counts, strict=True)
+            max(0, int(number or 0) - now_us) if bucket else int(number)
+            for number, bucket in zip(found, buckets, strict=True)
         ]
+
+    async def holders(self, limit: str, most: int) -> Holders:
+        key = self._holders_of(limit)
+        count, ids = await self._in_pipelines(
+            [("ZCARD", key), ("ZRANGE", key, "-inf", "+inf", "BYSCORE", "LIMIT", 0, most)]
+        )
+        return Holders(int(count), tuple(_texts(ids)))
+
+    async def place(self, node_type: str, user_id: str, task_id: str) -> Place:
+        queue = self._keys.ready(node_type, user_id)
+        rank, queued, users = await self._in_pipelines(
+            [("ZRANK", queue, task_id), ("ZCARD", queue), ("ZCARD", self._keys.ring(node_type))]
+        )
+        return Place(-1 if rank is None else int(rank), int(queued), max(0, int(users) - 1))
+
+    def _holders_of(self, limit: str) -> str:
+        return self._keys.inflight() if limit == "running" else self._keys.slots(limit)
 
     async def totals(self) -> dict[str, int]:
         counts = await self._client.hgetall(self._keys.totals())
@@ -109,6 +121,12 @@ class RedisQueueReader:
                 pipeline.execute_command(*command)
             answers += await pipeline.execute()
         return answers
+
+
+def _bucket_of(limit: str) -> str:
+    """Return the name of the bucket of tokens of a limit, "" for one that bounds how many run at once."""
+    kind, _, rest = limit.partition(":")
+    return rest if kind in ("rate", "pace") else ""
 
 
 def _texts(members: Sequence[bytes]) -> list[str]:

@@ -17,7 +17,6 @@ from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
 from tradewind.node_task_manager.stores.redis_reader import RedisNodeTaskReader
 from tradewind.node_task_manager.stores.redis_replicas import RedisReplicas
-from tradewind.node_task_manager.stores.redis_waits import RedisWaits
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.clock import ScriptTime
 from tradewind.server.redis.client import Client, connect
@@ -47,7 +46,6 @@ class RedisStores(RedisLink):
         self.cache_doctors = (
             {} if own else {at: RedisCacheDoctor(client, keys, time) for at, keys in self._keys.items()}
         )
-        self.waits = {at: RedisWaits(client, keys) for at, keys in self._keys.items()}
         self.caches = RedisCacheStore(self._cache_client, self._keys, time)
         self.cache_statistics = RedisCacheStatistics(client, self._keys[0])
         self.config = RedisConfigStore(client, self._keys)

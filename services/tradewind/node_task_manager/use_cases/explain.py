@@ -1,6 +1,6 @@
 """Why a node task waits, runs, or ended as it did."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from tradewind.node_task_manager.domain.concurrency import limit_text
@@ -12,7 +12,7 @@ from tradewind.node_task_manager.domain.sub_flow import sub_flow_wait_text
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.connected import ConnectedWorkers
-from tradewind.node_task_manager.ports.explaining import Place, WaitReader
+from tradewind.node_task_manager.ports.reading import Place, QueueReader
 from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
 from tradewind.node_task_manager.use_cases.task_views import SignalStatus, TaskView
 from tradewind.node_task_manager.use_cases.waits import limits_of, no_worker_reason
@@ -33,7 +33,6 @@ class ExplainNodeTask:
     def __init__(
         self,
         records: NodeTaskRecords,
-        waits: Mapping[int, WaitReader],
         config: Callable[[int], SystemConfig],
         connected: ConnectedWorkers,
         refusal: Callable[[], Awaitable[str]],
@@ -41,7 +40,6 @@ class ExplainNodeTask:
         limits: Limits,
     ) -> None:
         self._records = records
-        self._waits = waits
         self._config = config
         self._connected = connected
         self._refusal = refusal
@@ -108,30 +106,29 @@ class ExplainNodeTask:
             return [_retry(task, node)]
         if view.is_mapped:
             return [Reason("items_open", "its list is about to be split", {"begun": 0, "total": 0})]
-        shard = self._records.shard(user_id).number
-        waits, config = self._waits[shard], self._config(shard)
+        shard = self._records.shard(user_id)
+        queues, config = shard.queues, self._config(shard.number)
         unoffered = await self._connected.unoffered([node.node_type])
         reasons = [no_worker_reason(node.node_type, last) for last in unoffered.values()]
         if task.blocked:
-            return [*reasons, await self._limit(waits, task.blocked, _own_limit(task.blocked, view, config), view)]
+            return [*reasons, await self._limit(queues, task.blocked, _own_limit(task.blocked, view, config), view)]
         for name, most in limits_of(view, config).items():
             if name.startswith("rate:"):
-                rate = config.rates[node.node_type]
-                reasons += await self._refill(waits, name, node.node_type, rate, 1)
-            elif (await waits.holders(name, 0)).count >= most:
-                reasons.append(await self._limit(waits, name, most, view))
+                reasons += await self._refill(queues, name, config.rates[node.node_type], 1)
+            elif (await queues.holders(name, 0)).count >= most:
+                reasons.append(await self._limit(queues, name, most, view))
         if not reasons:
             reasons.append(workers_busy(node.node_type))
-        place = await waits.place(node.node_type, user_id, task.task_id)
+        place = await queues.place(node.node_type, user_id, task.task_id)
         return [*reasons, _queued(place, node.node_type, user_id, task)]
 
-    async def _limit(self, waits: WaitReader, name: str, most: int, view: TaskView) -> Reason:
+    async def _limit(self, queues: QueueReader, name: str, most: int, view: TaskView) -> Reason:
         node = view.node
         if name.startswith("pace:"):
             rate = node.rate or KeyRate("", Rate(1, 1000))
-            refills = await self._refill(waits, name, name.removeprefix("pace:"), rate.rate, rate.cost)
+            refills = await self._refill(queues, name, rate.rate, rate.cost)
             return refills[0] if refills else Reason("rate_limited", f"waits: {limit_text(name)}", {"limit": name})
-        holders = await waits.holders(name, _HOLDERS)
+        holders = await queues.holders(name, _HOLDERS)
         usage = f" ({holders.count} of {most})" if most else "; the limit has just been removed"
         return Reason(
             "limit_full",
@@ -139,9 +136,10 @@ class ExplainNodeTask:
             {"limit": name, "held": holders.count, "most": most, "holders": list(holders.task_ids)},
         )
 
-    async def _refill(self, waits: WaitReader, name: str, bucket: str, rate: Rate, cost: int) -> list[Reason]:
+    async def _refill(self, queues: QueueReader, name: str, rate: Rate, cost: int) -> list[Reason]:
         """Return that `cost` tokens are missing and when there are enough; nothing when they are there."""
-        missing_us = await waits.full_in_us(bucket) + cost * rate.interval_us - rate.period_us
+        (full_in_us,) = await queues.held([name])
+        missing_us = full_in_us + cost * rate.interval_us - rate.period_us
         if missing_us <= 0:
             return []
         at = iso(self._clock.now_ms() + missing_us // 1000 + 1)

@@ -38,7 +38,6 @@ class MemoryStores(NoLink):
         # Nothing here is kept twice, so nothing can contradict anything else.
         self.doctors: Mapping[int, ShardDoctor] = {}
         self.cache_doctors: Mapping[int, CacheDoctor] = {}
-        self.waits = {0: shard}
         self.caches = MemoryCacheStore(clock)
         self.cache_statistics = MemoryCacheStatistics()
         self.config = MemoryConfigStore()

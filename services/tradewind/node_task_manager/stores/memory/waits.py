@@ -3,13 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from tradewind.node_task_manager.ports.explaining import Holders, Place
-from tradewind.node_task_manager.ports.reading import Queue
+from tradewind.node_task_manager.ports.reading import Holders, Place, Queue
 from tradewind.node_task_manager.stores.memory.limiting import MemoryLimiting
 
 
 class MemoryWaits(MemoryLimiting):
-    """A WaitReader, and a QueueReader but for the counts of what is gone."""
+    """A QueueReader but for the counts of what is gone."""
 
     async def queues(self) -> list[Queue]:
         held_back = self._slots.held_back()
@@ -29,8 +28,8 @@ class MemoryWaits(MemoryLimiting):
 
     def _held(self, limit: str) -> int:
         kind, _, rest = limit.partition(":")
-        if kind == "rate":
-            return self._full_in_us(rest)
+        if kind in ("rate", "pace"):
+            return self._bucket(rest) - self._clock() * 1000
         return len(self._leases) if limit == "running" else self._slots.held(limit)
 
     async def holders(self, limit: str, most: int) -> Holders:
@@ -39,12 +38,6 @@ class MemoryWaits(MemoryLimiting):
         else:
             ids = sorted(self._slots.holders(limit), key=lambda task_id: (self._tasks[task_id].started_at, task_id))
         return Holders(len(ids), tuple(ids[:most]))
-
-    async def full_in_us(self, bucket: str) -> int:
-        return self._full_in_us(bucket)
-
-    def _full_in_us(self, bucket: str) -> int:
-        return self._bucket(bucket) - self._clock() * 1000
 
     async def place(self, node_type: str, user_id: str, task_id: str) -> Place:
         return Place(*self._queues.place(node_type, user_id, task_id))
