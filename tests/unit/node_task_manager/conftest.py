@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 from unittest.mock import AsyncMock
 
 import pytest
@@ -173,13 +175,22 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "_REMIND_S", 0.01)
 
 
-@pytest_asyncio.fixture
-async def bench() -> AsyncIterator[Bench]:
-    """Running dispatchers."""
-    bench = Bench()
+AnyBench = TypeVar("AnyBench", bound=Bench)
+
+
+@asynccontextmanager
+async def running(bench: AnyBench) -> AsyncIterator[AnyBench]:
+    """Run the dispatchers of a bench."""
     for dispatcher in bench.dispatchers.values():
         dispatcher.start()
     yield bench
     await bench.connections.stop()
     for dispatcher in bench.dispatchers.values():
         await dispatcher.stop()
+    await bench.caches.stop()
+
+
+@pytest_asyncio.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with running(Bench()) as bench:
+        yield bench

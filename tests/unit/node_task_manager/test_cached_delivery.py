@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.node_task_manager.caching_bench import FLIGHT_MS, SCREENING, CachingBench
+from tests.unit.node_task_manager.conftest import running
 from tests.waiting import until
 from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
@@ -23,15 +24,8 @@ COMPLETED, RUNNING, PENDING = NodeTaskStatus.COMPLETED, NodeTaskStatus.RUNNING, 
 
 @pytest_asyncio.fixture
 async def bench() -> AsyncIterator[CachingBench]:
-    """Running dispatchers."""
-    bench = CachingBench()
-    for dispatcher in bench.dispatchers.values():
-        dispatcher.start()
-    yield bench
-    await bench.connections.stop()
-    for dispatcher in bench.dispatchers.values():
-        await dispatcher.stop()
-    await bench.caches.stop()
+    async with running(CachingBench()) as bench:
+        yield bench
 
 
 async def filled(bench: CachingBench) -> None:

@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.node_task_manager.caching_bench import CachingBench
+from tests.unit.node_task_manager.conftest import running
 from tests.unit.node_task_manager.faulty_store import always
 from tests.waiting import until
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
@@ -57,14 +58,8 @@ class UnaryBench(CachingBench):
 
 @pytest_asyncio.fixture
 async def bench() -> AsyncIterator[UnaryBench]:
-    """Running dispatchers."""
-    bench = UnaryBench()
-    for dispatcher in bench.dispatchers.values():
-        dispatcher.start()
-    yield bench
-    for dispatcher in bench.dispatchers.values():
-        await dispatcher.stop()
-    await bench.caches.stop()
+    async with running(UnaryBench()) as bench:
+        yield bench
 
 
 async def test_claim_of_cancelled_caller_is_given_back(bench: UnaryBench) -> None:
