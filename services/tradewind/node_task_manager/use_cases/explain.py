@@ -187,18 +187,19 @@ def _stop_reasons(view: TaskView) -> list[Reason]:
 
 def _suspended(task: NodeTask) -> Reason:
     wait, until = task.wait, iso(task.retry_at)
-    if wait is not None and wait.flow_id:
+    assert wait is not None
+    if wait.flow_id:
         return _sub_flow_wait(wait, task.child)
-    signal, title, since = (wait.signal, wait.title, wait.since) if wait else ("", "", 0)
     ways = []
-    if title:
-        ways.append(f'for an answer to "{title}"')
-    elif signal:
-        ways.append(f'for the signal "{signal}"')
+    if wait.title:
+        ways.append(f'for an answer to "{wait.title}"')
+    elif wait.signal:
+        ways.append(f'for the signal "{wait.signal}"')
     if until:
         ways.append(f"until {until}")
-    text = f"has been suspended since {iso(since)} and waits {' or '.join(ways)}"
-    return Reason("suspended", text, {"since": iso(since), "signal": signal, "title": title, "until": until})
+    since = iso(wait.since)
+    facts: dict[str, Fact] = {"since": since, "signal": wait.signal, "title": wait.title, "until": until}
+    return Reason("suspended", f"has been suspended since {since} and waits {' or '.join(ways)}", facts)
 
 
 def _sub_flow_wait(wait: Wait, child: str) -> Reason:
