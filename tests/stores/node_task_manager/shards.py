@@ -12,8 +12,8 @@ from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdg
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.ports.events import EventLog, Notices
 from tradewind.node_task_manager.ports.node_tasks import NodeTaskStore
+from tradewind.node_task_manager.ports.plans import PlanStore
 from tradewind.node_task_manager.ports.reading import NodeTaskReader, QueueReader
-from tradewind.node_task_manager.ports.settings import PlanStore
 from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.memory import MemoryShard

@@ -1,22 +1,8 @@
-"""Plans, and the configuration that operators change."""
+"""Plans of components."""
 
 from typing import Protocol
 
 from tradewind.node_task_manager.domain.plan import Plan
-from tradewind.node_task_manager.domain.system_config import SystemConfig
-
-
-class ConfigStore(Protocol):
-    """Keeps the system's configuration."""
-
-    async def load(self) -> SystemConfig:
-        """Return the configuration, the default when none was ever written."""
-        ...
-
-    async def save(self, config: SystemConfig, expected: int) -> bool:
-        """Replace the configuration of version `expected`; False, with nothing changed, when the version is another."""
-        ...
-
 
 PART = 500
 """How many nodes a part of a plan without edges has at most."""

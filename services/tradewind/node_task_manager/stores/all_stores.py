@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tradewind.node_task_manager.ports.caches import CacheStatistics, CacheStore
+from tradewind.node_task_manager.ports.config import ConfigStore
 from tradewind.node_task_manager.ports.connected import ConnectedWorkers
 from tradewind.node_task_manager.ports.doctor import CacheDoctor, ShardDoctor
-from tradewind.node_task_manager.ports.settings import ConfigStore
 from tradewind.node_task_manager.ports.workers import Replicas
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.store_link import StoreLink

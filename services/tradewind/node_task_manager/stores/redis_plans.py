@@ -13,7 +13,7 @@ import msgspec
 from tradewind.node_task_manager.domain.concurrency import WhenFull
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.plan import PRIORITY_MS, Plan, PlanNode
-from tradewind.node_task_manager.ports.settings import PART
+from tradewind.node_task_manager.ports.plans import PART
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Client
 

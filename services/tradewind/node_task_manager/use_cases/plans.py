@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
 from tradewind.node_task_manager.domain.plan import Plan
-from tradewind.node_task_manager.ports.settings import PART, PlanStore
+from tradewind.node_task_manager.ports.plans import PART, PlanStore
 
 _NODE_BYTES = 1000
 _EDGE_BYTES = 300

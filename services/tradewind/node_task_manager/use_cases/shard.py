@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from tradewind.node_task_manager.ports.events import EventLog, Notices
 from tradewind.node_task_manager.ports.node_tasks import NodeTaskStore
+from tradewind.node_task_manager.ports.plans import PlanStore
 from tradewind.node_task_manager.ports.reading import NodeTaskReader, QueueReader
-from tradewind.node_task_manager.ports.settings import PlanStore
 from tradewind.server.partitions import shard_of
 
 Item = TypeVar("Item")

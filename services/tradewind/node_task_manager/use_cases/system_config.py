@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.ports.settings import ConfigStore
+from tradewind.node_task_manager.ports.config import ConfigStore
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.server.faults import Aborted, InvalidInput, Violation
 

@@ -12,8 +12,8 @@ from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanNode
 from tradewind.node_task_manager.domain.waiting import Resumption
+from tradewind.node_task_manager.ports.plans import PART
 from tradewind.node_task_manager.ports.reading import StoredLine
-from tradewind.node_task_manager.ports.settings import PART
 from tradewind.node_task_manager.stores.memory.replacing import replace
 
 task_name = functools.lru_cache(maxsize=65_536)(TaskName.parse)
