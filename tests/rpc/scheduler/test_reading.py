@@ -128,7 +128,7 @@ async def test_description_combines_cycle_nodes_statistics_and_logs(
     scheduler: Client, peers: Peers, lines: list[node_task_pb2.NodeLog]
 ) -> None:
     peers.node_tasks.automatic = False
-    await scheduler.register("f", *(f"n{at}" for at in range(9)), edges="n0>n1")
+    await scheduler.register("f", *(f"n{at}" for at in range(10)), edges="n0>n1")
     cycle = await scheduler.run(wait=0)
     status = node_task_pb2.NodeTaskStatus
     peers.node_tasks.nodes["f", 0, 0] = tasks(
@@ -140,6 +140,7 @@ async def test_description_combines_cycle_nodes_statistics_and_logs(
         status.NODE_TASK_STATUS_FAILED,
         status.NODE_TASK_STATUS_TERMINATED,
         status.NODE_TASK_STATUS_SKIPPED,
+        status.NODE_TASK_STATUS_SUSPENDED,
     )
     peers.node_tasks.logs["f", 0] = lines
     request = pb2.DescribeCycleRequest(flow_id="f", page_size=3)
@@ -148,9 +149,10 @@ async def test_description_combines_cycle_nodes_statistics_and_logs(
     assert found.flow_status == flow_pb2.FLOW_STATUS_REGISTERED
     assert [node.node_id for node in found.nodes] == ["n0", "n1", "n2"]
     numbers = found.statistics
-    assert (numbers.total_nodes, numbers.registered_nodes, numbers.pending_nodes, numbers.running_nodes) == (9, 2, 1, 2)
+    assert (numbers.total_nodes, numbers.registered_nodes) == (10, 2)
+    assert (numbers.pending_nodes, numbers.running_nodes) == (1, 2)
     assert (numbers.completed_nodes, numbers.error_nodes) == (1, 1)
-    assert (numbers.terminated_nodes, numbers.skipped_nodes) == (1, 1)
+    assert (numbers.terminated_nodes, numbers.skipped_nodes, numbers.suspended_nodes) == (1, 1, 1)
     assert [line.message for line in found.logs] == ["line 0", "Starting cycle 0", "line 1", "line 2"]
     node_line, own_line, *_, odd = found.logs
     assert (node_line.source, node_line.node_id) == (cycle_pb2.LOG_SOURCE_NODE, "n0")

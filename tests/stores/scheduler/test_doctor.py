@@ -53,7 +53,7 @@ class Peers:
         if self.away:
             raise PeerUnavailable("node task manager", "away")
         return [
-            ComponentView(state.name, state.facts.run_id, "0", False, ComponentEnd(), 2)
+            ComponentView(state.name, state.facts.run_id, "0", False, ComponentEnd())
             for state in runs
             if str(state.name) in self.known
         ]

@@ -90,10 +90,10 @@ class SlowNodes:
         views = []
         for run in runs:
             if run.name in self.running:
-                views.append(ComponentView(run.name, run.facts.run_id, "0", False, ComponentEnd(), 1))
+                views.append(ComponentView(run.name, run.facts.run_id, "0", False, ComponentEnd()))
             elif run.name in self.ended:
                 end = self.ended[run.name].end
-                views.append(ComponentView(run.name, run.facts.run_id, "0", True, end, 1))
+                views.append(ComponentView(run.name, run.facts.run_id, "0", True, end))
         return views
 
     async def notify_stopped(self, flow_id: str, user_id: str, stop: FlowStop) -> None:

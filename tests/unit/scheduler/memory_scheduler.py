@@ -7,6 +7,7 @@ from typing import Any
 from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.flow_record import FlowRegistration
+from tradewind.scheduler.domain.json_text import digest_of
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import ComponentEvent, StopOrder, Submission, SubmitAnswer, SubmitOutcome
 from tradewind.scheduler.domain.weather import read_weather
@@ -89,7 +90,7 @@ class MemoryScheduler:
             config_json,
             "{}",
             (),
-            definition.digest(),
+            digest_of(config_json),
             definition.schedule,
             definition.overlap,
             definition.keep_cycles,

@@ -46,7 +46,7 @@ class RunningNodeTasks(DirectNodeTasks):
     async def components(self, runs: Sequence[ChainState]) -> list[ComponentView]:
         self.asked_at_once.append(len(runs))
         return [
-            ComponentView(run.name, run.facts.run_id, str(at), str(at) in self._finished, ComponentEnd(1), 1)
+            ComponentView(run.name, run.facts.run_id, str(at), str(at) in self._finished, ComponentEnd(1))
             for run in runs
             for at in range(run.facts.component_count)
         ]

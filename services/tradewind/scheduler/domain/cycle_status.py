@@ -31,11 +31,6 @@ MOVES: Mapping[CycleStatus, frozenset[CycleStatus]] = MappingProxyType(
 """Every allowed move. Terminal is terminal, whatever arrives late."""
 
 
-def can_move(current: CycleStatus, wanted: CycleStatus) -> bool:
-    """Say whether a run of a cycle may go from one status to another."""
-    return wanted in MOVES[current]
-
-
 def is_terminal(status: CycleStatus) -> bool:
     """Say whether a run of a cycle never leaves this status."""
     return not MOVES[status]

@@ -8,7 +8,7 @@ from tradewind.scheduler.domain.component_plan import ComponentPlan, plan_compon
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.handlers import Handlers
 from tradewind.scheduler.domain.intervals import format_duration
-from tradewind.scheduler.domain.json_text import canonical_json, digest_of, joined_list, joined_object
+from tradewind.scheduler.domain.json_text import canonical_json, joined_list, joined_object
 from tradewind.scheduler.domain.node_definition import EdgeDefinition, NodeDefinition
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.domain.structure import FlowStructure, structure_of
@@ -87,11 +87,6 @@ class FlowDefinition:
             for index, part in enumerate(structure.components)
         )
 
-    def to_weather(self) -> dict[str, Any]:
-        """Return it in Weather Syntax, without fields at their defaults; reading that gives an equal definition."""
-        nodes, edges = [node.to_weather() for node in self.nodes], [edge.to_weather() for edge in self.edges]
-        return self._settings() | {"nodes": nodes, "edges": edges}
-
     def _settings(self) -> dict[str, Any]:
         schedule = self.schedule
         weather: dict[str, Any] = (
@@ -124,12 +119,11 @@ class FlowDefinition:
         return weather
 
     def to_json(self) -> str:
-        """Return it as canonical JSON text of Weather Syntax: equal definitions give equal text."""
+        """Return it as canonical JSON text of Weather Syntax, without fields at their defaults.
+
+        Equal definitions give equal text, and reading that gives an equal definition.
+        """
         fields = {name: canonical_json(value) for name, value in self._settings().items()}
         fields["nodes"] = joined_list(node.to_json() for node in self.nodes)
         fields["edges"] = joined_list(canonical_json(edge.to_weather()) for edge in self.edges)
         return joined_object(fields)
-
-    def digest(self) -> str:
-        """Return the SHA-256 of its canonical JSON, as 64 hex digits."""
-        return digest_of(self.to_json())

@@ -38,8 +38,3 @@ MOVES: Mapping[FlowStatus, frozenset[FlowStatus]] = MappingProxyType(
 def can_move(current: FlowStatus, wanted: FlowStatus) -> bool:
     """Say whether a flow may go from one status to another."""
     return wanted in MOVES[current]
-
-
-def is_terminal(status: FlowStatus) -> bool:
-    """Say whether a flow never leaves this status."""
-    return not MOVES[status]

@@ -1,6 +1,5 @@
 """A node and an edge of a flow, as defined."""
 
-import json
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -52,13 +51,8 @@ class NodeDefinition:
         timeouts = {"total": self.total_ms, "heartbeat": self.heartbeat_ms}
         return {name: ms for name, ms in timeouts.items() if ms}
 
-    def to_weather(self) -> dict[str, Any]:
-        """Return it in Weather Syntax, without fields at their defaults."""
-        config = {"config": json.loads(self.config_json)} if self.config_json != "{}" else {}
-        return self._without_config() | config
-
     def to_json(self) -> str:
-        """Return it as canonical JSON text of Weather Syntax."""
+        """Return it as canonical JSON text of Weather Syntax, without fields at their defaults."""
         weather = self._without_config()
         if self.config_json == "{}":
             return canonical_json(weather)

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 
 class NodeStatus(StrEnum):
-    """`NodeStatus("error")` is `failed`: the specification's statistics use that word."""
+    """The status of a node task, as the node task manager reports it."""
 
     REGISTERED = "registered"
     PENDING = "pending"
@@ -16,10 +16,6 @@ class NodeStatus(StrEnum):
     TERMINATED = "terminated"
     SKIPPED = "skipped"
     SUSPENDED = "suspended"
-
-    @classmethod
-    def _missing_(cls, value: object) -> "NodeStatus | None":
-        return cls.FAILED if value == "error" else None
 
 
 _S = NodeStatus
@@ -39,11 +35,6 @@ MOVES: Mapping[NodeStatus, frozenset[NodeStatus]] = MappingProxyType(
     }
 )
 """Every allowed move. A task that never ran is skipped; one stopped while it ran or waited is terminated."""
-
-
-def can_move(current: NodeStatus, wanted: NodeStatus) -> bool:
-    """Say whether a node task may go from one status to another."""
-    return wanted in MOVES[current]
 
 
 def is_terminal(status: NodeStatus) -> bool:

@@ -7,7 +7,6 @@ from enum import StrEnum
 import msgspec
 
 from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
-from tradewind.scheduler.domain.node_counts import NodeCounts
 from tradewind.scheduler.domain.run_name import RunName
 
 
@@ -80,21 +79,7 @@ class ComponentView:
     component_id: str
     finished: bool
     end: ComponentEnd
-    node_count: int
     withheld: bool = False
-
-    @property
-    def counts(self) -> NodeCounts:
-        """Its terminal nodes by status; open nodes count as pending, for want of more detail."""
-        end = self.end
-        open_nodes = self.node_count - end.completed - end.failed - end.terminated - end.skipped
-        return NodeCounts(
-            pending=open_nodes,
-            completed=end.completed,
-            failed=end.failed,
-            terminated=end.terminated,
-            skipped=end.skipped,
-        )
 
 
 @dataclass(frozen=True, slots=True)

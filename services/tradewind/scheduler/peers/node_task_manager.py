@@ -268,7 +268,6 @@ def _view(component: component_pb2.Component) -> ComponentView:
         component.component_id,
         component.status == component_pb2.COMPONENT_STATUS_FINISHED,
         component_end(component),
-        component.node_count,
         component.withheld,
     )
 
