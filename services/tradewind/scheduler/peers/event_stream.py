@@ -27,11 +27,7 @@ class EventStreamPeer(PeerStream[pb2.ReceiveEventsRequest, pb2.ReceiveEventsResp
         return [_event(event) for event in response.events], list(response.ended_partitions)
 
     async def acknowledge(self, events: Iterable[Event]) -> None:
-        last = {(event.partition, event.shard): event.event_id for event in events}
-        acks = [
-            pb2.EventAck(partition=partition, shard=shard, event_id=event_id)
-            for (partition, shard), event_id in last.items()
-        ]
+        acks = [pb2.EventAck(partition=one.partition, shard=one.shard, event_id=one.event_id) for one in events]
         await self.write(pb2.ReceiveEventsRequest(acks=acks))
 
 
