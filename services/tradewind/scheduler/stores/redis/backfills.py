@@ -2,8 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-import msgspec
-
 from tradewind.scheduler.domain.backfill import MAX_ACTIVE, Backfill, BackfillDraft, BackfillOutcome, BackfillStatus
 from tradewind.scheduler.domain.schedule_definition import schedule_from_json
 from tradewind.scheduler.stores.redis.fields import fields_of
@@ -13,12 +11,7 @@ _KEPT = 100
 """The most backfills of a flow to keep."""
 
 
-class _Created(msgspec.Struct, array_like=True):
-    outcome: BackfillOutcome
-    backfill_id: int
-
-
-_CREATE = script("create_backfill", _Created)
+_CREATE = script("create_backfill", tuple[BackfillOutcome, int])
 _CANCEL = script("cancel_backfill", bool)
 
 
@@ -31,7 +24,7 @@ class RedisBackfills:
         self._keys = scripted.keys
 
     async def create(self, draft: BackfillDraft) -> tuple[BackfillOutcome, int]:
-        created = await self._scripted.call_for_flow(
+        return await self._scripted.call_for_flow(
             _CREATE,
             draft.flow_id,
             **{"from": draft.from_ms},
@@ -48,7 +41,6 @@ class RedisBackfills:
             max_active=MAX_ACTIVE,
             max_kept=_KEPT,
         )
-        return created.outcome, created.backfill_id
 
     async def find(self, flow_id: str, backfill_ids: Sequence[int]) -> list[Backfill | None]:
         if not backfill_ids:

@@ -14,12 +14,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(BulkJob).decode
 
 
-class _Saved(msgspec.Struct, array_like=True):
-    written: bool
-    known: str
-
-
-_SAVE = script("save_job", _Saved)
+_SAVE = script("save_job", tuple[bool, str])
 
 
 class RedisBulkJobs:
@@ -31,15 +26,16 @@ class RedisBulkJobs:
         self._keys = scripted.keys
 
     async def create(self, job: BulkJob, payload: str) -> tuple[bool, BulkJob | None]:
-        saved = await self._write(job, 0, payload)
-        if saved.written:
+        written, known = await self._write(job, 0, payload)
+        if written:
             return True, job
-        return False, _decode(saved.known) if saved.known else None
+        return False, _decode(known) if known else None
 
     async def save(self, job: BulkJob) -> bool:
-        return (await self._write(replace(job, version=job.version + 1), job.version, "")).written
+        written, _ = await self._write(replace(job, version=job.version + 1), job.version, "")
+        return written
 
-    async def _write(self, job: BulkJob, version: int, payload: str) -> _Saved:
+    async def _write(self, job: BulkJob, version: int, payload: str) -> tuple[bool, str]:
         partition, keys = partition_of(job.job_id), self._keys
         return await self._scripted.call_for_partition(
             _SAVE,

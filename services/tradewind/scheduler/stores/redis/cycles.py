@@ -48,16 +48,9 @@ class _Rerun(msgspec.Struct, array_like=True):
     start: int
 
 
-class _TidiedFlows(msgspec.Struct, array_like=True):
-    after: str
-    done: bool
-    trimmed: int
-    forgotten: int
-
-
 _BEGIN = script("begin_cycles", tuple[int, list[list[int | _Begun]]])
 _RERUN = script("begin_rerun", _Rerun)
-_TIDY = script("tidy_flows", _TidiedFlows)
+_TIDY = script("tidy_flows", tuple[str, bool, int, int])
 _TIDIED_FLOWS, _TIDIED_RUNS = 50, 50
 """The most flows to tidy in one step, and how many runs removed from one of them end the step."""
 
@@ -118,8 +111,7 @@ class RedisCycles:
 
     async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
         bounds = {"flows": _TIDIED_FLOWS, "most": _TIDIED_RUNS, "settle": self._settle_ms}
-        found = await self._scripted.call_for_partition(_TIDY, partition, epoch=epoch, after=after, **bounds)
-        return Tidied(found.after, found.done, found.trimmed, found.forgotten)
+        return Tidied(*await self._scripted.call_for_partition(_TIDY, partition, epoch=epoch, after=after, **bounds))
 
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
         found: list[ChainState] = []

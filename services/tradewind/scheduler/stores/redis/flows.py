@@ -30,11 +30,6 @@ _LEAST_OUTLINED = 8
 """How many flows of each partition are read at least, since few flows are not divided equally."""
 
 
-class _Registered(msgspec.Struct, array_like=True):
-    outcome: RegisterOutcome
-    revision: int
-
-
 class _Outlines(msgspec.Struct, array_like=True):
     outlines: list[tuple[str, str, str, str, int, int]]
     after: str
@@ -47,7 +42,7 @@ class _StatusChanged(msgspec.Struct, array_like=True):
     more: bool
 
 
-_REGISTER = script("register_flow", _Registered)
+_REGISTER = script("register_flow", tuple[RegisterOutcome, int])
 _OUTLINE = script("outline_flows", _Outlines)
 _CHANGE_STATUS = script("change_status", _StatusChanged)
 _RAISE_EPOCH = script("raise_epoch", int)
@@ -64,7 +59,7 @@ class RedisFlows:
         self._keys = scripted.keys
 
     async def register(self, registration: FlowRegistration) -> tuple[RegisterOutcome, int]:
-        reply = await self._scripted.call_for_flow(
+        return await self._scripted.call_for_flow(
             _REGISTER,
             registration.flow_id,
             self._keys.flows(partition_of(registration.flow_id)),
@@ -86,7 +81,6 @@ class RedisFlows:
             owner_only=registration.owner_only,
             **request_args(registration.request),
         )
-        return reply.outcome, reply.revision
 
     async def find(self, flow_ids: Sequence[str]) -> list[FlowRecord | None]:
         if not flow_ids:

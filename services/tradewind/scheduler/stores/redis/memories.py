@@ -1,19 +1,11 @@
 """The memory of flows in Redis."""
 
-import msgspec
-
 from tradewind.scheduler.domain.chain_state import UpdateOutcome, UpdateResult
 from tradewind.scheduler.domain.memory import NO_MEMORY, Memory
 from tradewind.scheduler.stores.redis.note_codec import memory_of, memory_text
 from tradewind.scheduler.stores.redis.scripts import Scripted, script
 
-
-class _Saved(msgspec.Struct, array_like=True):
-    outcome: UpdateOutcome
-    version: int
-
-
-_SAVE = script("save_memory", _Saved)
+_SAVE = script("save_memory", tuple[UpdateOutcome, int])
 
 
 class RedisFlowMemories:
@@ -37,4 +29,4 @@ class RedisFlowMemories:
         saved = await self._scripted.call_for_flow(
             _SAVE, flow_id, self._keys.memory(flow_id), version=memory.version - 1, memory=memory_text(memory)
         )
-        return UpdateResult(saved.outcome, saved.version)
+        return UpdateResult(*saved)
