@@ -3,30 +3,26 @@
 -- args: base, epoch (0), now, flow_id, cycle, source (number of the previous run), source_id (its run_id), run_id,
 --   planned (ms), timeout (ms, 0 for none), check_in (ms), facts, rerun, memory ("" for none), request ("" for none),
 --   payload (its hash), request_ms.
--- Returns {outcome, cycle, run, run_id, start}.
+-- Returns an answer as begin_cycles does; `not_latest` and `not_ended` name the latest run of the cycle.
 --!include open_runs
+--!include answers
 local flow, source = KEYS[2], KEYS[3]
 
-local function answer(outcome, cycle, run, run_id) return {outcome, cycle or -1, run or 0, run_id or '', time} end
-
-local function refusal()
+local function refuse()
   local status = call('HGET', flow, 'status')
   if not status then return answer('not_found') end
   if status == 'deleting' then return answer('deleting') end
   local first = args.request ~= '' and call('GET', base .. 'request:' .. args.request)
-  if first then
-    local hash, cycle, run, run_id = string.match(first, '^(%S+) (%d+) (%d+) (%S+)$')
-    if hash ~= args.payload then return answer('reused') end
-    return answer('duplicate', tonumber(cycle), tonumber(run), run_id)
-  end
+  if first then return remembered(first, args.payload) end
   local rank = args.cycle * RUNS
   -- Only the latest run of a cycle may be open.
   local runs = open_runs(flow .. ':cycles', args.cycle, args.cycle)
   local newest = runs[1] or call('ZREVRANGEBYSCORE', flow .. ':cycles', rank + RUNS - 1, rank, 'LIMIT', 0, 1)[1]
   local latest = newest and tonumber(string.match(newest, ':(%d+)$'))
   local known = call('HMGET', source, 'run_id', 'status')
-  if latest ~= args.source or known[1] ~= args.source_id then return answer('not_latest', args.cycle, latest or 0) end
-  if known[2] == 'running' then return answer('not_ended', args.cycle, latest) end
+  local named = {cycle = args.cycle, run = latest}
+  if latest ~= args.source or known[1] ~= args.source_id then return answer('not_latest', 0, named) end
+  if known[2] == 'running' then return answer('not_ended', 0, named) end
 end
 
 local function begin()
@@ -55,7 +51,7 @@ local function begin()
   end
   publish_change(args.flow_id, args.cycle, run, 1, {})
   conclude()
-  return answer('begun', args.cycle, run, args.run_id)
+  return {'begun', 0, args.cycle, time, args.planned, 0, '', run, args.run_id}
 end
 
-return cmsgpack.pack(refusal() or begin())
+return cmsgpack.pack(refuse() or begin())

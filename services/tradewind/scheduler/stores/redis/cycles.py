@@ -40,16 +40,8 @@ class _Begun(msgspec.Struct, array_like=True):
     stop: tuple[Field, ...] = ()
 
 
-class _Rerun(msgspec.Struct, array_like=True):
-    outcome: BeginOutcome
-    cycle: int
-    run: int
-    run_id: str
-    start: int
-
-
 _BEGIN = script("begin_cycles", tuple[int, list[list[int | _Begun]]])
-_RERUN = script("begin_rerun", _Rerun)
+_RERUN = script("begin_rerun", _Begun)
 _TIDY = script("tidy_flows", tuple[str, bool, int, int])
 _TIDIED_FLOWS, _TIDIED_RUNS = 50, 50
 """The most flows to tidy in one step, and how many runs removed from one of them end the step."""
