@@ -305,7 +305,8 @@ async def test_redriving_revives_dead_triggers_and_no_others(bench: Bench) -> No
         await queue.nack(*await queue.claim(epoch=SHARED), retry_after_ms=0)
     await queue.save("alive", 1000)
 
-    assert list(await bench.queues.redrive(PARTITION, "q", ["dead", "alive", "missing"])) == ["dead"]
+    revivable = [id for id in ("dead", "alive", "missing") if await bench.queues.redrive(PARTITION, "q", id)]
+    assert revivable == ["dead"]
 
     revived = await queue.found("dead")
     assert (revived.status, revived.failures, revived.last_error) == (TriggerStatus.SCHEDULED, 0, "")

@@ -170,9 +170,9 @@ async def test_firing_of_a_removed_trigger_is_none_of_another_one_with_its_id(be
     (claimed,) = await queue.claim(1, epoch=SHARED)
     bench.clock.advance(1)
     await queue.store.remove(PARTITION, "a", 1)
-    assert not await bench.queues.redrive(PARTITION, "q", [dead.trigger.id])
+    assert not await bench.queues.redrive(PARTITION, "q", dead.trigger.id)
     await queue.save("a", LISTENS, epoch=2)
-    assert not await bench.queues.redrive(PARTITION, "q", [dead.trigger.id])
+    assert not await bench.queues.redrive(PARTITION, "q", dead.trigger.id)
     assert await queue.claim(epoch=SHARED) == []
     assert not (await queue.ack(claimed)).lost
     assert ((await queue.found("a")).fired, (await queue.found("a")).pending) == (0, 0)

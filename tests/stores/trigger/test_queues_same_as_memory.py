@@ -186,7 +186,7 @@ class QueueTwins(StoreMachine):
     @rule(queue=queues, id=ids, event=st.sampled_from(["", *EVENTS]))
     def redrive(self, queue: str, id: str, event: str) -> None:
         dead = firing_id(id, event) if event else id
-        self.both(lambda _, queues: queues.redrive(0, queue, [dead]))
+        self.both(lambda _, queues: queues.redrive(0, queue, dead))
 
     @rule(queue=queues, index=st.sampled_from(INDEXES))
     def sweep(self, queue: str, index: str) -> None:

@@ -290,7 +290,7 @@ async def test_redriven_trigger_expires_no_more(redis_bench: Bench, client: Clie
     for _ in range(4):
         await bench.nack(*await bench.claim(epoch=SHARED), retry_after_ms=0)
     assert await ttl(client, key) > 0
-    await queues.redrive(PARTITION, "q", ["dead"])
+    await queues.redrive(PARTITION, "q", "dead")
     assert await ttl(client, key) == -1
 
 

@@ -89,8 +89,8 @@ class QueueStore(Protocol):
         """
         ...
 
-    async def redrive(self, partition: int, queue: str, ids: Sequence[str]) -> Sequence[str]:
-        """Make dead triggers and firings due again and reset their failures; return the ids of those that were dead."""
+    async def redrive(self, partition: int, queue: str, id: str) -> bool:
+        """Make a dead trigger or firing due again and reset its failures; return whether it was dead."""
         ...
 
     async def listeners(self, name: str) -> Sequence[Listener]:

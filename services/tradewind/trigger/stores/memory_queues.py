@@ -68,22 +68,19 @@ class MemoryQueueStore:
             self._triggers.of_queue(queue).wake(partition, former_ms)
         return lane.entries[trigger_id].trigger
 
-    async def redrive(self, partition: int, queue: str, ids: Sequence[str]) -> Sequence[str]:
+    async def redrive(self, partition: int, queue: str, id: str) -> bool:
         _, lane = self._lane(partition, queue)
+        entry = lane.entries.get(id)
+        parent = lane.parent(entry) if entry else None
+        if entry is None or entry.trigger.status is not DEAD or (entry.trigger.event and parent is None):
+            return False
         former_ms = lane.heads().due_ms
-        revived = []
-        for id in ids:
-            entry = lane.entries.get(id)
-            parent = lane.parent(entry) if entry else None
-            if entry is None or entry.trigger.status is not DEAD or (entry.trigger.event and parent is None):
-                continue
-            if parent and entry.trigger.event:
-                lane.change(parent, pending=parent.trigger.pending + 1)
-            alive = replace(entry.trigger, failures=0, last_error="")
-            lane.queue_up(replace(entry, trigger=alive))
-            revived.append(id)
+        if parent and entry.trigger.event:
+            lane.change(parent, pending=parent.trigger.pending + 1)
+        alive = replace(entry.trigger, failures=0, last_error="")
+        lane.queue_up(replace(entry, trigger=alive))
         self._triggers.of_queue(queue).wake(partition, former_ms)
-        return revived
+        return True
 
     async def listeners(self, name: str) -> Sequence[Listener]:
         return [

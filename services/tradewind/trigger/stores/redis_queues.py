@@ -29,7 +29,7 @@ _READ_BATCH = 500
 _PAUSE = Script(__name__, "pause_trigger", list[Record])
 _RESUME = Script(__name__, "resume_trigger", list[Record])
 _FIRE = Script(__name__, "fire_triggers", list[Outcome])
-_REDRIVE = Script(__name__, "redrive_triggers", list[str])
+_REDRIVE = Script(__name__, "redrive_trigger", bool)
 _SWEEP = Script(__name__, "sweep_index", SweepReply)
 _COUNT = Script(__name__, "count_triggers", CountsReply)
 
@@ -59,9 +59,9 @@ class RedisQueueStore:
     ) -> Trigger | None:
         return await self._change(_RESUME, partition, queue, trigger_id, seen=seen_ms, planned=planned_ms)
 
-    async def redrive(self, partition: int, queue: str, ids: Sequence[str]) -> Sequence[str]:
+    async def redrive(self, partition: int, queue: str, id: str) -> bool:
         keys = self._keys.of_queue(queue)
-        args = self._common(partition, queue) | {"prefix": keys.trigger(partition, ""), "items": list(ids)}
+        args = self._common(partition, queue) | {"prefix": keys.trigger(partition, ""), "id": id}
         return await _REDRIVE(self._client, [keys.due(partition), keys.dead(partition)], args)
 
     async def listeners(self, name: str) -> Sequence[Listener]:

@@ -82,7 +82,7 @@ class ChangeTriggers:
     async def redrive(self, queue: str, partition_key: str, trigger_id: str, firing_id: str) -> None:
         """Make a dead trigger or firing due again. Raises NotFound, and WrongStatus when it is not dead."""
         partition, id = partition_of(queue or partition_key), firing_id or trigger_id
-        if not await self._queues.redrive(partition, queue, [id]):
+        if not await self._queues.redrive(partition, queue, id):
             trigger = await self._store_of(queue).find(partition, id)
             if trigger is None or trigger.status is TriggerStatus.DEAD:
                 raise NotFound("trigger", id)
