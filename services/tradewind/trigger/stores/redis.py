@@ -75,6 +75,7 @@ class RedisTriggerStore:
 
     async def save(self, partition: int, draft: TriggerDraft) -> Trigger:
         interval, anchor, spec = encode(draft.schedule)
+        begins_ms = (await self._survey(partition)).now_us // 1000 if draft.schedule.begins_now else 0
         args = {
             "now_ms": self.clock(),
             "id": draft.id,
@@ -85,7 +86,7 @@ class RedisTriggerStore:
             "jitter": draft.schedule.jitter_ms,
             "last": draft.schedule.last_ms,
             "most": draft.schedule.max_firings,
-            "first": draft.schedule.first(await self._now_ms(partition) if draft.schedule.begins_now else 0),
+            "first": draft.schedule.first(begins_ms),
             "payload": draft.payload_json,
             "epoch": draft.epoch,
             "channel": self._keys.wake(partition),
@@ -182,18 +183,15 @@ class RedisTriggerStore:
             left = [(order, claim) for (order, _), found in zip(left, further, strict=True) for claim in found]
 
     async def poll(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
-        keys = [self._keys.due(survey), self._keys.claimed(survey)]
         reply, *heads = await asyncio.gather(
-            _SURVEY(self._client, keys, {"now_ms": self.clock()}),
+            self._survey(survey),
             *(self._client.call(key, "ZRANGE", key, 0, 0, "WITHSCORES") for key in map(self._keys.due, partitions)),
         )
         return dict(zip(partitions, map(_score, heads), strict=True)), reply.survey()
 
-    async def _now_ms(self, partition: int) -> int:
-        reply = await _SURVEY(
-            self._client, [self._keys.due(partition), self._keys.claimed(partition)], {"now_ms": self.clock()}
-        )
-        return reply.now_us // 1000
+    async def _survey(self, partition: int) -> SurveyReply:
+        keys = [self._keys.due(partition), self._keys.claimed(partition)]
+        return await _SURVEY(self._client, keys, {"now_ms": self.clock()})
 
     def _keys_of(self, partition: int, trigger_id: str) -> list[str]:
         keys = self._keys

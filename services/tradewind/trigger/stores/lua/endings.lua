@@ -51,9 +51,7 @@ local function fail(due, claimed, dead, firings, t, message, delay_ms, now_ms, p
     if surplus > 0 then
       for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(surplus, 100) - 1)) do
         redis.call('DEL', args.prefix .. id)
-        if args.all then
-          redis.call('ZREM', args.all, id)
-        end
+        redis.call('ZREM', args.all, id)
         redis.call('ZREM', dead, id)
       end
     end

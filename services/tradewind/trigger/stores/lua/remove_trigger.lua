@@ -12,11 +12,8 @@ if known and args.epoch < known then
   return cmsgpack.pack({ known = known })
 end
 redis.call('DEL', KEYS[1])
-for index = 3, 5 do
+for index = 3, 6 do
   redis.call('ZREM', KEYS[index], args.id)
-end
-if args.queue ~= '' then
-  redis.call('ZREM', KEYS[6], args.id)
 end
 if t and t.event ~= '' then
   redis.call('HDEL', args.events .. t.event, args.queue .. '/' .. t.id)
