@@ -1,5 +1,5 @@
 -- Registers a flow, or a new revision of an existing one, which keeps its cycles, creation time and status.
--- KEYS: 1 owner, 2 hash of the flow, 3 index of flows.
+-- KEYS: 1 owner, 2 hash of the flow.
 -- args: base, epoch (0), now, flow_id, user_id ("" keeps the present one, else "default"), config, structure, labels,
 --   digest (of all these), schedule (JSON), interval (ms, 0 unless the schedule is an interval that begins with the
 --   flow), first (ms, planned next when the schedule changes, below 0 for a flow that begins on events; 0: an interval
@@ -8,7 +8,7 @@
 --   request_ms.
 -- Returns {outcome (created, changed, same, repeated, deleting, reused, moved, not_found, not_owner), revision}.
 --!include open_runs
-local flow, outbox = KEYS[2], base .. 'outbox'
+local flow = KEYS[2]
 local revisions, history = flow .. ':revisions', flow .. ':history'
 
 -- Notes the facts about a revision: {made at, by, note, digest, labels (JSON), the cycle that it begins with, the cycle
@@ -51,7 +51,7 @@ end
 local function reschedule(next_execution, epoch)
   local anchor = planned_next(next_execution)
   call('HSET', flow, 'anchor', anchor, 'next_execution', anchor, 'schedule_epoch', math.max(epoch + 1, time))
-  call('ZADD', outbox, time, args.flow_id)
+  call('ZADD', base .. 'outbox', time, args.flow_id)
 end
 
 local function remember(outcome, revision)
@@ -67,7 +67,7 @@ local function create()
   local tombstone_epoch = tonumber(call('GET', base .. 'tombstone:' .. args.flow_id) or 0)
   call('HSET', flow, 'id', args.flow_id, 'status', 'registered', 'last_cycle', -1, 'next_execution', 0,
     'created_at', time, 'schedule_epoch', math.max(tombstone_epoch + 1, time))
-  call('ZADD', KEYS[3], 0, args.flow_id)
+  call('ZADD', base .. 'flows', 0, args.flow_id)
 end
 
 local function register()

@@ -1,6 +1,6 @@
 -- Removes the records of a flow that is being deleted, some runs at a time, the flow's own hash last. A tombstone with
 -- its schedule epoch stays.
--- KEYS: 1 owner, 2 hash of the flow, 3 index of flows.
+-- KEYS: 1 owner, 2 hash of the flow.
 -- args: base, epoch (0), now, flow_id, cycles (how many runs to remove at most), tombstone_ms.
 -- Returns whether nothing is left to remove. A flow that somebody has registered again meanwhile is left as it is.
 --!include partition
@@ -26,7 +26,7 @@ end
 
 local known = call('HMGET', flow, 'status', 'schedule_epoch', 'request')
 if not known[1] then
-  call('ZREM', KEYS[3], args.flow_id)
+  call('ZREM', base .. 'flows', args.flow_id)
   call('ZREM', base .. 'outbox', args.flow_id)
   return cmsgpack.pack(true)
 end
@@ -43,7 +43,7 @@ end
 call('UNLINK', flow .. ':backfills', flow .. ':filling')
 call('UNLINK', flow .. ':cycles', flow .. ':firings', flow .. ':queued', flow .. ':revisions',
   flow .. ':history', flow .. ':memory')
-call('ZREM', KEYS[3], args.flow_id)
+call('ZREM', base .. 'flows', args.flow_id)
 call('ZREM', base .. 'outbox', args.flow_id)
 call('ZREM', base .. 'queued', args.flow_id)
 call('DEL', flow)

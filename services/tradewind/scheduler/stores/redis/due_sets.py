@@ -63,8 +63,7 @@ class RedisOutbox(_DueSet):
         return dict(zip(partitions, found, strict=True))
 
     async def settle(self, flow_id: str, schedule_epoch: int) -> bool:
-        outbox = self._keys.outbox(partition_of(flow_id))
-        return await self._scripted.call_for_flow(_SETTLE, flow_id, outbox, schedule_epoch=schedule_epoch)
+        return await self._scripted.call_for_flow(_SETTLE, flow_id, schedule_epoch=schedule_epoch)
 
     async def add(self, flow_id: str) -> None:
         outbox = self._keys.outbox(partition_of(flow_id))

@@ -24,7 +24,7 @@ from tradewind.scheduler.domain.schedule_definition import schedule_from_json
 from tradewind.scheduler.stores.redis.fields import fields_of
 from tradewind.scheduler.stores.redis.ranks import STOPPING
 from tradewind.scheduler.stores.redis.scripts import TOMBSTONE_MS, Scripted, request_args, script
-from tradewind.server.partitions import PARTITIONS, partition_of
+from tradewind.server.partitions import PARTITIONS
 
 _LEAST_OUTLINED = 8
 """How many flows of each partition are read at least, since few flows are not divided equally."""
@@ -62,7 +62,6 @@ class RedisFlows:
         return await self._scripted.call_for_flow(
             _REGISTER,
             registration.flow_id,
-            self._keys.flows(partition_of(registration.flow_id)),
             user_id=registration.user_id,
             config=registration.config_json,
             structure=registration.structure_json,
@@ -163,9 +162,7 @@ class RedisFlows:
         return await self._scripted.call_for_flow(_RAISE_EPOCH, flow_id)
 
     async def remove_step(self, flow_id: str, cycles: int = 100) -> bool:
-        return await self._scripted.call_for_flow(
-            _REMOVE, flow_id, self._keys.flows(partition_of(flow_id)), cycles=cycles, tombstone_ms=TOMBSTONE_MS
-        )
+        return await self._scripted.call_for_flow(_REMOVE, flow_id, cycles=cycles, tombstone_ms=TOMBSTONE_MS)
 
 
 def _record(text: Mapping[str, str], running: int) -> FlowRecord:
