@@ -32,7 +32,7 @@ _LIST = Script(__name__, "list_sessions", list[_Row])
 _SET_USER = Script(__name__, "set_user", tuple[int, str])
 _ADMIT = Script(__name__, "admit", int)
 _RESERVE = Script(__name__, "reserve_calls", tuple[str, bool, int])
-_REFUND = Script(__name__, "refund_calls", int)
+_REFUND = Script(__name__, "refund_calls", bool)
 _LIST_USERS = Script(__name__, "list_users", list[tuple[str, str, int, str]])
 
 
