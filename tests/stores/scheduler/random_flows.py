@@ -17,6 +17,7 @@ from tradewind.scheduler.domain.flow_record import FlowRecord, StatusChange
 from tradewind.scheduler.domain.flow_status import MOVES, FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import CatchUp, ScheduleDefinition
+from tradewind.scheduler.stores.memory import MemoryStores
 from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.server.schedules.schedule import Span
 
@@ -52,6 +53,7 @@ picks = st.integers(0, 9)
 class RandomFlows(TwinStores[Stores]):
     """Memory and one Redis under one clock, with flows that are added, changed and removed."""
 
+    memory: MemoryStores
     redis: RedisStores
 
     def __init__(self, server: RedisServer) -> None:

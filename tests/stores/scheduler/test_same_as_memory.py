@@ -28,6 +28,7 @@ from tradewind.scheduler.domain.chain_state import (
     component_field,
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.memory import Memory, MemoryChange
 from tradewind.scheduler.domain.run_name import RunName
@@ -182,6 +183,14 @@ class Twins(RandomBeginnings):
     @rule(ms=st.sampled_from([1, 100, 699, 700, CHECK_IN, MINUTE - 1, MINUTE]))
     def advance(self, ms: int) -> None:
         self.clock.advance(ms)
+
+    @invariant()
+    def flows_that_may_go_on_are_found(self) -> None:
+        """Check that no flow is left alone whose planned times wait while nothing is in their way."""
+        flows = self.memory.data.flows.values()
+        free = {flow.flow_id for flow in flows if flow.overlap is OverlapPolicy.ALLOW or not flow.blocking_runs}
+        waiting = {flow.flow_id for flow in flows if flow.queued}
+        assert free & waiting <= set(self.run(self.memory.firings.waiting(EVERYWHERE, 50)))
 
     @invariant()
     def stores_hold_the_same(self) -> None:

@@ -2,16 +2,19 @@
 
 import pytest
 
-from tests.stores.scheduler.bench import MINUTE, Bench
+from tests.servers import RedisServer
+from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores
 from tests.stores.scheduler.ticks import running, tick
 from tradewind.scheduler.domain.beginning import BeginOutcome
-from tradewind.scheduler.domain.chain_state import CycleOrigin, FollowUp
+from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin, FollowUp
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import CatchUp, ScheduleDefinition
+from tradewind.scheduler.stores.keys import Keys
+from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
 
 ONCE = ScheduleDefinition()
@@ -70,14 +73,53 @@ async def test_queue_one_begins_waiting_time_when_running_cycle_ends(bench: Benc
     assert await tick(bench, due + MINUTE) is None
     assert (await bench.begin(bench.queued_request())).outcome is BeginOutcome.OVERLAP
     assert await tick(bench, due + 2 * MINUTE) is None
-    assert await bench.stores.firings.waiting([partition_of("f")], 9) == ["f"]
+    assert await bench.stores.firings.waiting([partition_of("f")], 9) == [], "a cycle is in its way"
     assert (await bench.end(first)).follow_up == FollowUp.ADVANCE_QUEUE
+    assert await bench.stores.firings.waiting([partition_of("f")], 9) == ["f"]
     second = await bench.begun(bench.queued_request())
     assert second.facts.planned_ms == due + 2 * MINUTE
     assert await bench.stores.firings.waiting([partition_of("f")], 9) == []
     assert (await bench.begin(bench.queued_request())).outcome is BeginOutcome.OVERLAP
     assert not (await bench.end(second)).follow_up
     assert (await bench.begin(bench.queued_request())).outcome is BeginOutcome.SETTLED
+
+
+async def blocked(bench: Bench) -> ChainState:
+    """Let a planned time wait for a cycle of flow `f`, which is known to be in its way; return that cycle's state."""
+    due = await running(bench, overlap=OverlapPolicy.QUEUE_ONE)
+    first = await tick(bench, due)
+    assert first is not None
+    bench.clock.advance(MINUTE)
+    await tick(bench, due + MINUTE)
+    assert await bench.stores.firings.waiting([partition_of("f")], 9) == ["f"], "it has not been tried yet"
+    assert (await bench.begin(bench.queued_request())).outcome is BeginOutcome.OVERLAP
+    assert await bench.stores.firings.waiting([partition_of("f")], 9) == []
+    return first
+
+
+async def test_flow_that_could_not_begin_what_waits_is_tried_again_after_5_minutes(bench: Bench) -> None:
+    await blocked(bench)
+    bench.clock.advance(5 * MINUTE - 1)
+    assert await bench.stores.firings.waiting([partition_of("f")], 9) == []
+    bench.clock.advance(1)
+    assert await bench.stores.firings.waiting([partition_of("f")], 9) == ["f"]
+
+
+async def test_flow_that_could_not_begin_what_waits_is_tried_again_once_it_is_changed(bench: Bench) -> None:
+    await blocked(bench)
+    await bench.register(digest="d2", overlap=OverlapPolicy.ALLOW)
+    assert await bench.stores.firings.waiting([partition_of("f")], 9) == ["f"]
+
+
+async def test_flow_that_could_not_begin_what_waits_is_tried_again_once_the_lost_run_in_its_way_is_forgotten(
+    redis_server: RedisServer,
+) -> None:
+    clock = ManualClock()
+    bench = Bench(redis_stores(redis_server, clock), clock)
+    first = await blocked(bench)
+    await redis_server.connect().execute_command("DEL", Keys().run("f", first.name.cycle, 0))
+    await bench.stores.open_runs.forget(first.name)
+    assert await bench.stores.firings.waiting([partition_of("f")], 9) == ["f"]
 
 
 async def test_waiting_time_begins_with_the_run_id_of_its_own_request(bench: Bench) -> None:

@@ -18,5 +18,9 @@ class Firings(Protocol):
         ...
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[str]:
-        """Return flows that have planned times waiting for a running cycle, up to `limit` of each partition."""
+        """Return flows that have planned times waiting which may begin, up to `limit` of each partition.
+
+        A flow whose next cycle could not begin, because another one runs, is left out until a cycle of it ends or it is
+        changed, and at most for 5 minutes.
+        """
         ...

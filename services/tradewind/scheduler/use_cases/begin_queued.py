@@ -10,13 +10,13 @@ from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, CycleRequest
 from tradewind.scheduler.use_cases.definitions import PlannedRun
 
 _MOST = 10_000
-"""The most flows of a partition to look at; so many that those which wait for long do not keep others waiting."""
+"""The most flows of a partition to look at; so many that those which cannot begin yet do not keep others waiting."""
 _AT_ONCE = 500
 """The most cycles to begin together."""
 
 
 class BeginQueued:
-    """Level-triggered: it goes by the flows that have planned times waiting.
+    """Level-triggered: it goes by the flows that have planned times waiting, except those with a cycle in the way.
 
     Flows whose definitions take long to parse are passed to `learn`, and begin when it is called again after that.
     """

@@ -2,6 +2,8 @@
 --!include backfilling
 -- Begins a cycle of a flow.
 local LOG_CYCLES = 100
+-- How long a flow is left alone whose planned times wait for an open cycle, ms. The end of a cycle makes it sooner.
+local BLOCKED = 300000
 local STOP = {'stop_by', 'stop_reason', 'stop_at', 'stop_timeout', 'stop_request', 'stop_forced'}
 
 -- What this script has read of flows, as long as nothing but the number of their last cycle has changed.
@@ -89,6 +91,7 @@ local function admit(flow, plan, backfill, parent, planned, same_revision, input
   -- The only firing of a flow that runs once is not skipped: it comes again until its cycle can begin, or it is too
   -- late.
   if open and (not plan or plan.queued or plan.once and flow.overlap == 'skip') then
+    if plan and plan.queued then call('ZADD', base .. 'queued', 'XX', time + BLOCKED, flow.id) end
     return refusal('overlap', flow.revision, request, payload, {cycle = tonumber(string.match(open, '^%d+'))})
   end
   if plan then return due.settle(flow, plan, planned, blocked, open, inputs) end

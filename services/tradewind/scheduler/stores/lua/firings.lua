@@ -50,7 +50,7 @@ end
 function firings.queue(key, flow_id, planned, reason, label, run_id, inputs)
   call('ZADD', key .. ':queued', planned, (label or digits('%d', planned)) .. ' ' .. run_id
     .. (label and ' ' .. inputs or ''))
-  call('ZADD', base .. 'queued', time, flow_id)
+  call('ZADD', base .. 'queued', 'NX', 0, flow_id)
   firings.settle(key, planned, 'queued', reason, label)
 end
 

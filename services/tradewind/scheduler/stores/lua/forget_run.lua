@@ -8,6 +8,7 @@ if status ~= 'running' then
   close(args.flow_id .. ':' .. name)
   conclude()
   call('ZREM', flow_key(args.flow_id) .. ':filling', name)
+  call('ZADD', base .. 'queued', 'XX', 0, args.flow_id)
   if status then call('ZADD', cycles, 'XX', args.cycle * RUNS + args.run, name) else call('ZREM', cycles, name) end
 end
 return cmsgpack.pack(true)

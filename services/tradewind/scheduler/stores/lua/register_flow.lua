@@ -93,6 +93,8 @@ local function register()
   if status and digest == args.digest and user_id == user then return remember('same', revision) end
   local first_cycle = tonumber(last_cycle or -1) + 1
   if status then supersede(revision, first_cycle) else create() end
+  -- The new overlap policy may let begin what waits.
+  call('ZADD', base .. 'queued', 'XX', 0, args.flow_id)
   call('HSET', flow, 'user_id', user, 'config', args.config, 'structure', args.structure, 'labels', args.labels,
     'digest', args.digest, 'schedule', args.schedule, 'overlap', args.overlap, 'keep_cycles', args.keep,
     'pause_after', args.pause_after, 'revision', revision + 1, 'updated_at', time)

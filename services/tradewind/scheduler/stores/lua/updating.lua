@@ -53,7 +53,9 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
   local next_at = tonumber(status == 'paused' and call('HGET', flow, 'paused_next') or known[2])
   end_flow_that_is_over(flow, status, next_at, flow_status)
   if of_backfill then backfills.ended(flow, flow_id, backfill, name, ending) end
-  return (of_backfill or status == 'running' and has_queue(flow)) and follow_up + ADVANCE_QUEUE or follow_up
+  local queue = status == 'running' and has_queue(flow)
+  if queue then call('ZADD', base .. 'queued', 0, flow_id) end
+  return (of_backfill or queue) and follow_up + ADVANCE_QUEUE or follow_up
 end
 
 local function update(flow_id, name, cycle, run, run_id, start, expected, fields, check_in, ending, keep, keep_for,

@@ -23,7 +23,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import Tidied
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.stores.memory.backfills import add_run, advance
-from tradewind.scheduler.stores.memory.data import LOG_CYCLES, Data, Flow, Run, Waiting
+from tradewind.scheduler.stores.memory.data import BLOCKED_MS, LOG_CYCLES, Data, Flow, Run, Waiting
 from tradewind.scheduler.stores.memory.firings import apply_overlap, end_flow_that_is_over, record_firing, settle_event
 from tradewind.scheduler.stores.memory.trimming import trim
 from tradewind.server.partitions import partition_of
@@ -130,7 +130,7 @@ class MemoryCycles:
         if request.backfill is not None:
             outcome = advance(flow, request.backfill, self._data.now())
             return None if outcome is BeginOutcome.BEGUN else BeginAnswer(outcome, revision=flow.revision)
-        return _overlap_refusal(request, flow)
+        return _overlap_refusal(request, flow, self._data.now())
 
     def _first_answer(self, request: BeginRequest, flow: Flow) -> BeginAnswer | None:
         """Return the answer to a client's request that was made before."""
@@ -256,7 +256,7 @@ def _event_id(request: BeginRequest) -> str:
     return request.event.event_id if request.event is not None else ""
 
 
-def _overlap_refusal(request: BeginRequest, flow: Flow) -> BeginAnswer | None:
+def _overlap_refusal(request: BeginRequest, flow: Flow, now: int) -> BeginAnswer | None:
     """Refuse a request that open cycles, or planned times that wait, stand in the way of."""
     allowed = flow.overlap is OverlapPolicy.ALLOW
     if request.ahead and not allowed and (flow.blocking_runs or flow.queued):
@@ -265,6 +265,8 @@ def _overlap_refusal(request: BeginRequest, flow: Flow) -> BeginAnswer | None:
         # The only firing of a flow that runs once is not skipped: it comes again until it can begin, or it is too late.
         once = request.shape.schedule.once and flow.overlap is OverlapPolicy.SKIP
         if request.queued or not request.scheduled or once:
+            if request.queued:
+                flow.retry_ms = now + BLOCKED_MS
             not_stopping = [name for name in flow.blocking_runs if not flow.open[name]]
             blocking = max(not_stopping or flow.blocking_runs)
             return BeginAnswer(BeginOutcome.OVERLAP, blocking, revision=flow.revision)

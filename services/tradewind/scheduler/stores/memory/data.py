@@ -25,6 +25,8 @@ LOG_CYCLES = 100
 LOG_LINES = 1000
 FIRINGS = 1000
 QUEUE = 100
+BLOCKED_MS = 300_000
+"""How long a flow is left alone whose planned times wait for an open cycle; the end of a cycle makes it sooner."""
 RECENT, REMEMBERED_MS = 50, 24 * 3600 * 1000
 """Among how many of a flow's newest firings, and for how long, an event is known that comes again at another time."""
 RETENTION_MS = 7 * 24 * 3600 * 1000
@@ -59,9 +61,10 @@ class Flow:
     """A flow; `runs` holds its chain states, `open` the runs that have not ended and whether they are stopping.
 
     `revisions` holds earlier definitions, `history` the facts about them and the current one. `firings` holds the
-    outcomes of planned times, `queued` the planned times that wait. `fired` counts the cycles of its schedule that have
-    begun or wait since the flow was started; that start raised the schedule epoch to `started_epoch`. `failures` counts
-    failed cycles in a row. `filling` maps open runs to their backfills, or to 0 if they run for a node of another flow.
+    outcomes of planned times, `queued` the planned times that wait, to be tried from `retry_ms` on. `fired` counts the
+    cycles of its schedule that have begun or wait since the flow was started; that start raised the schedule epoch to
+    `started_epoch`. `failures` counts failed cycles in a row. `filling` maps open runs to their backfills, or to 0 if
+    they run for a node of another flow.
     """
 
     flow_id: str
@@ -86,6 +89,7 @@ class Flow:
     open: dict[RunName, bool] = field(default_factory=dict)
     firings: dict[int, Firing] = field(default_factory=dict)
     queued: list[Waiting] = field(default_factory=list)
+    retry_ms: int = 0
     fired: int = 0
     started_epoch: int = 0
     failures: int = 0

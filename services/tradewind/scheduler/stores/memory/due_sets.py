@@ -56,6 +56,7 @@ class MemoryOpenRuns:
         if flow is not None:
             flow.open.pop(run, None)
             flow.filling.pop(run, None)
+            flow.retry_ms = 0
 
 
 class MemoryOutbox:

@@ -34,10 +34,10 @@ class MemoryFirings:
         return [line for line in lines if not before_ms or line.planned_ms < before_ms][:limit]
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[str]:
-        found: list[str] = []
+        now, found = self._data.now(), list[str]()
+        ready = [name for name, flow in self._data.flows.items() if flow.queued and flow.retry_ms <= now]
         for partition in partitions:
-            mine = [name for name, flow in self._data.flows.items() if flow.queued and partition_of(name) == partition]
-            found += mine[:limit]
+            found += [name for name in ready if partition_of(name) == partition][:limit]
         return found
 
 
@@ -135,6 +135,8 @@ def apply_overlap(data: Data, flow: Flow, waiting: Waiting, now: int) -> tuple[b
 
 
 def _queue(flow: Flow, now: int, waiting: Waiting, reason: str) -> None:
+    if not flow.queued:
+        flow.retry_ms = 0
     flow.queued = sorted([*flow.queued, waiting])
     _settle(flow, now, waiting, FiringOutcome.QUEUED, reason)
 

@@ -110,6 +110,7 @@ class MemoryFlows:
         flow.schedule = registration.schedule
         flow.pause_after_failures = registration.pause_after_failures
         flow.overlap = registration.overlap
+        flow.retry_ms = 0
         flow.keep_cycles = registration.keep_cycles
         flow.revision += 1
         flow.updated_ms = now

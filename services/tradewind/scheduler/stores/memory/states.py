@@ -111,6 +111,7 @@ class MemoryStates:
         counted = not name.run and not facts.backfill_id and facts.parent is None
         if counted and count_failures(self._data, flow, now, name.cycle, ending):
             follow_up |= FollowUp.SETTLE_OUTBOX
+        flow.retry_ms = 0
         if facts.backfill_id or flow.queued:
             follow_up |= FollowUp.ADVANCE_QUEUE
         end_flow_that_is_over(flow, now, FLOW_AFTER[ending])

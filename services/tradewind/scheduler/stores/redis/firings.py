@@ -22,5 +22,6 @@ class RedisFirings:
         return [firing_of(line.decode()) for line in lines]
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[str]:
-        found = await self._scripted.first_of([self._keys.queued(each) for each in partitions], limit)
+        keys = [self._keys.queued(each) for each in partitions]
+        found = await self._scripted.first_of(keys, limit, up_to=self._scripted.now_ms())
         return [flow_id.decode() for flows in found for flow_id in flows]

@@ -1,5 +1,6 @@
 """What all calls of the scheduler's scripts have in common."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -90,16 +91,20 @@ class Scripted:
                     answers[index] = at_ms, answer
         return answers
 
-    async def first_of(self, sorted_sets: Sequence[str], count: int, *, scores: bool = False) -> list[list[bytes]]:
+    async def first_of(
+        self, sorted_sets: Sequence[str], count: int, *, up_to: float = math.inf, scores: bool = False
+    ) -> list[list[bytes]]:
         """Return up to `count` members of each of these sorted sets, each followed by its score if `scores`.
 
-        Takes a single command if none of the sets exists, as when the system is idle.
+        Members that score more than `up_to` are left out. Takes a single command if none of the sets exists, as when
+        the system is idle.
         """
         if not sorted_sets or not (self._one_slot or await self.client.exists(*sorted_sets)):
             return [[] for _ in sorted_sets]
         pipeline = self.client.pipeline(transaction=False)
         for key in sorted_sets:
-            pipeline.execute_command("ZRANGE", key, 0, count - 1, *(["WITHSCORES"] if scores else []))
+            bounds = "-inf", up_to, "LIMIT", 0, count
+            pipeline.execute_command("ZRANGEBYSCORE", key, *bounds, *(["WITHSCORES"] if scores else []))
         return await pipeline.execute()
 
     async def call_for_partition(
