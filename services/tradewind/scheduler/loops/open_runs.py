@@ -11,6 +11,7 @@ from tradewind.scheduler.use_cases.wake_owners import WakeOwners
 from tradewind.server.clock import Clock
 
 _RUNS_AT_ONCE = 500
+"""The most runs to look after together, of all partitions: as many are read each time, however few of them are due."""
 _RETRY_S = 1.0
 
 
@@ -20,7 +21,7 @@ def open_runs_loop(
     """Return the loop that looks after open runs, and sleeps until the earliest check is due."""
 
     async def work(epochs: Epochs) -> float:
-        checks = await open_runs.check(list(epochs), _RUNS_AT_ONCE)
+        checks = await open_runs.check(list(epochs), _RUNS_AT_ONCE // max(1, len(epochs)))
         due = [run for check in checks.values() for run in check.due]
         await supervise(due, epochs)
         upcoming = [check.next_ms for check in checks.values() if check.next_ms is not None]
