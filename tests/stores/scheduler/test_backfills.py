@@ -6,7 +6,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from tests.servers import RedisServer
-from tests.stores.scheduler.bench import MINUTE, Bench, backfill_draft, request_of, shape
+from tests.stores.scheduler.bench import MINUTE, Bench, backfill_draft, redis_stores, request_of, shape
 from tradewind.scheduler.domain.backfill import BackfillOutcome, BackfillStatus, BackfillStep
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin, FollowUp
@@ -16,6 +16,7 @@ from tradewind.scheduler.domain.flow_record import StatusOutcome
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.stores.keys import Keys
+from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
 
 HERE = [partition_of("f")]
@@ -226,6 +227,53 @@ async def test_backfill_waits_while_its_flow_is_paused_and_is_cancelled_by_a_sto
     await bench.end(structs.replace(second, version=2), CycleStatus.CANCELLED)
     ended = await bench.find_backfill(backfill_id)
     assert (ended.status, ended.running, ended.failed) == (BackfillStatus.CANCELLED, 0, 1)
+
+
+async def test_backfill_is_left_alone_while_as_many_cycles_run_as_may(bench: Bench) -> None:
+    await bench.register()
+    backfill_id = await bench.backfill(T - 3 * MINUTE, T)
+    first = await begin_next(bench, backfill_id)
+    assert await bench.stores.backfills.active(HERE, 9) == []
+    bench.clock.advance(5 * MINUTE)
+    assert await bench.stores.backfills.active(HERE, 9) == [("f", backfill_id)], "in case that an end went unnoticed"
+    await bench.end(first)
+    second = await begin_next(bench, backfill_id)
+    assert await bench.stores.backfills.active(HERE, 9) == []
+    await bench.end(second)
+    assert await bench.stores.backfills.active(HERE, 9) == [("f", backfill_id)]
+
+
+async def test_backfill_is_left_alone_once_its_last_time_has_begun(bench: Bench) -> None:
+    await bench.register()
+    backfill_id = await bench.backfill(T - 2 * MINUTE, T, 9)
+    first = await begin_next(bench, backfill_id)
+    assert await bench.stores.backfills.active(HERE, 9) == [("f", backfill_id)]
+    await begin_next(bench, backfill_id)
+    await bench.end(first)
+    assert await bench.stores.backfills.active(HERE, 9) == []
+
+
+async def test_backfill_is_left_alone_once_its_flow_was_found_paused_until_it_is_resumed(bench: Bench) -> None:
+    await bench.register()
+    await bench.change_status(FlowStatus.RUNNING)
+    backfill_id = await bench.backfill(T - 2 * MINUTE, T)
+    await bench.change_status(FlowStatus.PAUSED)
+    (step, *_) = (await bench.find_backfill(backfill_id)).steps()
+    assert (await bench.begin(bench.backfill_request(step))).outcome is BeginOutcome.SETTLED
+    assert await bench.stores.backfills.active(HERE, 9) == []
+    await bench.change_status(FlowStatus.RUNNING)
+    assert await bench.stores.backfills.active(HERE, 9) == [("f", backfill_id)]
+
+
+async def test_backfill_goes_on_once_a_lost_run_of_it_is_forgotten(redis_server: RedisServer) -> None:
+    clock = ManualClock()
+    bench = Bench(redis_stores(redis_server, clock), clock)
+    await bench.register()
+    backfill_id = await bench.backfill(T - 3 * MINUTE, T)
+    lost = await begin_next(bench, backfill_id)
+    await redis_server.connect().execute_command("DEL", Keys().run("f", lost.name.cycle, 0))
+    await bench.stores.open_runs.forget(lost.name)
+    assert await bench.stores.backfills.active(HERE, 9) == [("f", backfill_id)]
 
 
 async def test_stopping_a_stopped_flow_cancels_its_backfill(bench: Bench) -> None:

@@ -14,6 +14,7 @@ from tests.stores.machines import run_histories, together
 from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Stores, with_ends
 from tests.stores.scheduler.random_beginnings import RandomBeginnings
 from tests.stores.scheduler.random_flows import IDS, SETTLE_MS, ids, offsets, picks
+from tradewind.scheduler.domain.backfill import BackfillStatus
 from tradewind.scheduler.domain.chain_state import (
     ERROR,
     MEMORY,
@@ -29,6 +30,7 @@ from tradewind.scheduler.domain.chain_state import (
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.memory import Memory, MemoryChange
 from tradewind.scheduler.domain.run_name import RunName
@@ -36,6 +38,7 @@ from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.server.partitions import PARTITIONS, partition_of
 
 EVERYWHERE = range(PARTITIONS)
+_CARRY_OUT_BACKFILLS = (FlowStatus.REGISTERED, FlowStatus.RUNNING)
 
 endings = st.sampled_from([status for status in CycleStatus if status is not CycleStatus.RUNNING])
 ends = st.builds(ComponentEnd, *(st.integers(0, 3) for _ in range(5)))
@@ -191,6 +194,20 @@ class Twins(RandomBeginnings):
         free = {flow.flow_id for flow in flows if flow.overlap is OverlapPolicy.ALLOW or not flow.blocking_runs}
         waiting = {flow.flow_id for flow in flows if flow.queued}
         assert free & waiting <= set(self.run(self.memory.firings.waiting(EVERYWHERE, 50)))
+
+    @invariant()
+    def backfills_that_may_go_on_are_found(self) -> None:
+        """Check that no backfill is left alone that may begin a cycle, unless its flow was paused when it was over."""
+        flows = [each for each in self.memory.data.flows.values() if each.status in _CARRY_OUT_BACKFILLS]
+        under_way = {
+            (flow.flow_id, backfill_id)
+            for flow in flows
+            for backfill_id, record in flow.backfills.items()
+            if record.backfill.status is BackfillStatus.RUNNING
+            and record.backfill.position_ms
+            and list(flow.filling.values()).count(backfill_id) < record.backfill.draft.max_running
+        }
+        assert under_way <= set(self.run(self.memory.backfills.active(EVERYWHERE, 50)))
 
     @invariant()
     def stores_hold_the_same(self) -> None:

@@ -27,7 +27,11 @@ class Backfills(Protocol):
         ...
 
     async def active(self, partitions: Collection[int], limit: int) -> list[tuple[str, int]]:
-        """Return backfills that are under way, as flow and id, up to `limit` of each partition, oldest first."""
+        """Return backfills that may begin cycles, as flow and id, up to `limit` of each partition.
+
+        A backfill is left out while as many of its cycles run as may, none is left to begin, or an attempt found its
+        flow paused; but at most for 5 minutes after the last change.
+        """
         ...
 
     async def cancel(self, flow_id: str, backfill_id: int, reason: str) -> bool:

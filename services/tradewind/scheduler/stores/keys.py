@@ -19,7 +19,7 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     open                                zset      runs `<id>:<n>:<run>` that have not ended, by their next check
     ends                                zset      ends of runs to publish, up to 10 000
     returns                             zset      ends of runs that nodes of other flows wait for, up to 10 000
-    backfills                           zset      backfills `<flow>:<id>` that are under way
+    backfills                           zset      backfills `<flow>:<id>` that are under way, by when to look at them
     queued                              zset      flows with planned times that wait, by next try
     outbox                              zset      flows whose schedule must reach the trigger service, by next try
     request:<user>:<request_id>         string    first answer to a client's request; as long as it says, up to 24 h

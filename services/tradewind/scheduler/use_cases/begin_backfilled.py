@@ -12,13 +12,13 @@ from tradewind.scheduler.use_cases.definitions import PlannedRun
 from tradewind.server.schedules.unknown_zones import log_unknown_zone
 
 _MOST = 10_000
-"""The most backfills of a partition to look at; so many that those of paused flows, say, do not keep others waiting."""
+"""The most backfills of a partition to look at; so many that those which cannot go on do not keep others waiting."""
 _AT_ONCE = 100
 """The most cycles to begin together."""
 
 
 class BeginBackfilled:
-    """Level-triggered: it goes by the backfills that are under way, and their positions.
+    """Level-triggered: it goes by the backfills that have room for more cycles, and their positions.
 
     Flows whose definitions take long to parse are passed to `learn`, and begin when it is called again after that.
     """
@@ -29,7 +29,7 @@ class BeginBackfilled:
         self._learn = learn
 
     async def __call__(self, epochs: Epochs) -> list[PlannedRun]:
-        """Begin as many cycles of every backfill under way as there is room for; return the runs to hand over."""
+        """Begin as many cycles of every backfill as there is room for; return the runs to hand over."""
         runs: list[PlannedRun] = []
         for flow_id, backfill_id in await self._backfills.active(list(epochs), _MOST):
             runs += await self.one(flow_id, backfill_id, epochs, wait=False)

@@ -3,9 +3,20 @@
 -- backfills, each scored by its backfill's id, and those that run for a node of another flow, scored 0. `key` is the
 -- flow's hash.
 local FILLED = 10000
+-- How long a backfill is left alone that can begin no cycle, ms. The end of one of its cycles, or of a pause of its
+-- flow, makes it sooner.
+local IDLE = 300000
 local backfills = {}
 
 function backfills.key(key, id) return key .. ':backfill:' .. id end
+
+-- Sets when to look at a backfill again, if it is under way: now, unless it can begin no cycle now.
+function backfills.look_again(key, flow_id, id, paused)
+  local known = call('HMGET', backfills.key(key, id), 'position', 'max_running')
+  local idle = paused or not known[1] or known[1] == '0'
+    or call('ZCOUNT', key .. ':filling', id, id) >= tonumber(known[2])
+  call('ZADD', base .. 'backfills', 'XX', idle and time + IDLE or 0, flow_id .. ':' .. id)
+end
 
 local function record_time(key, id, planned, outcome, reason, name, run_id, count, last)
   firings.note(backfills.key(key, id), planned, outcome, reason, name, run_id, count, last, FILLED)
@@ -43,6 +54,7 @@ end
 function backfills.advance(key, flow_id, flow_status, id, planned, following)
   local record = backfills.key(key, id)
   local known = call('HMGET', record, 'status', 'position', 'max_running')
+  if flow_status == 'paused' then backfills.look_again(key, flow_id, id, true) end
   if known[1] ~= 'running' or tonumber(known[2]) ~= planned or flow_status == 'paused'
     or call('ZCOUNT', key .. ':filling', id, id) >= tonumber(known[3]) then return 'settled' end
   call('HSET', record, 'position', following)
@@ -61,15 +73,17 @@ function backfills.advance(key, flow_id, flow_status, id, planned, following)
     end
   end
   record_time(key, id, planned, 'skipped', reason)
+  backfills.look_again(key, flow_id, id)
   backfills.finish_if_over(key, flow_id, id)
   return 'duplicate'
 end
 
 -- Notes that a run has begun for a backfill.
-function backfills.begun(key, id, planned, name, run_id)
+function backfills.begun(key, flow_id, id, planned, name, run_id)
   call('ZADD', key .. ':filling', id, name)
   firings.note(key, planned, 'fired', 'backfill ' .. id, name, run_id)
   record_time(key, id, planned, 'fired', '', name, run_id)
+  backfills.look_again(key, flow_id, id)
 end
 
 -- Notes that a run of a backfill has ended.
@@ -77,6 +91,7 @@ function backfills.ended(key, flow_id, id, name, ending)
   call('ZREM', key .. ':filling', name)
   if call('EXISTS', backfills.key(key, id)) == 0 then return end
   call('HINCRBY', backfills.key(key, id), ending == 'completed' and 'completed' or 'failed', 1)
+  backfills.look_again(key, flow_id, id)
   backfills.finish_if_over(key, flow_id, id)
 end
 

@@ -154,7 +154,7 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   end
   if backfill then
     add(fields, 'backfill', backfill[1])
-    backfills.begun(flow.key, backfill[1], planned, name, run_id)
+    backfills.begun(flow.key, flow_id, backfill[1], planned, name, run_id)
   end
   if stop and stop[1] then
     for at = 1, #stop, 2 do add(fields, stop[at], stop[at + 1]) end

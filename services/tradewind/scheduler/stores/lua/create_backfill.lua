@@ -43,7 +43,7 @@ local function create()
     args.max_running, 'schedule', args.schedule, 'anchor', args.anchor, 'by', args.by, 'created_at', time, 'keep_for',
     args.keep_for, 'begun', 0, 'skipped', 0, 'completed', 0, 'failed', 0, 'request', args.request)
   call('ZADD', flow .. ':backfills', id, id)
-  call('ZADD', base .. 'backfills', time, args.flow_id .. ':' .. id)
+  call('ZADD', base .. 'backfills', 0, args.flow_id .. ':' .. id)
   trim_backfills()
   if args.request ~= '' then
     call('SET', base .. 'request:' .. args.request, args.payload .. ' ' .. id, 'PX', args.request_ms)

@@ -7,6 +7,8 @@ local status = call('HGET', run_key(args.flow_id, args.cycle, args.run), 'status
 if status ~= 'running' then
   close(args.flow_id .. ':' .. name)
   conclude()
+  local filled = call('ZSCORE', flow_key(args.flow_id) .. ':filling', name)
+  if filled then call('ZADD', base .. 'backfills', 'XX', 0, args.flow_id .. ':' .. filled) end
   call('ZREM', flow_key(args.flow_id) .. ':filling', name)
   call('ZADD', base .. 'queued', 'XX', 0, args.flow_id)
   if status then call('ZADD', cycles, 'XX', args.cycle * RUNS + args.run, name) else call('ZREM', cycles, name) end

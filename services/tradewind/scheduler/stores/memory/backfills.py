@@ -16,7 +16,7 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.firing import Firing, FiringOutcome
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.stores.memory.data import RETENTION_MS, BackfillRecord, Data, Flow
+from tradewind.scheduler.stores.memory.data import BLOCKED_MS, RETENTION_MS, BackfillRecord, Data, Flow
 from tradewind.scheduler.stores.memory.firings import firing_of
 from tradewind.server.partitions import partition_of
 from tradewind.server.schedules.schedule import Span
@@ -69,13 +69,14 @@ class MemoryBackfills:
         return sorted(flow.backfills, reverse=True) if flow else []
 
     async def active(self, partitions: Collection[int], limit: int) -> list[tuple[str, int]]:
-        found: list[tuple[str, int]] = []
+        now, found = self._data.now(), list[tuple[str, int]]()
         for partition in partitions:
             mine = [
-                (each.backfill.created_ms, f"{flow.flow_id}:{backfill_id}", flow.flow_id, backfill_id)
+                (each.look_ms, f"{flow.flow_id}:{backfill_id}", flow.flow_id, backfill_id)
                 for flow in self._data.flows.values()
                 for backfill_id, each in flow.backfills.items()
                 if partition_of(flow.flow_id) == partition and each.backfill.status is BackfillStatus.RUNNING
+                if each.look_ms <= now
             ]
             found += [(flow_id, backfill_id) for _, _, flow_id, backfill_id in sorted(mine)[:limit]]
         return found
@@ -89,7 +90,10 @@ class MemoryBackfills:
 def advance(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
     """Move a backfill on from a planned time, and return the outcome of that time."""
     record = flow.backfills.get(step.backfill_id)
-    if record is None or record.backfill.status is not BackfillStatus.RUNNING or flow.status is FlowStatus.PAUSED:
+    if record is None or record.backfill.status is not BackfillStatus.RUNNING:
+        return BeginOutcome.SETTLED
+    if flow.status is FlowStatus.PAUSED:
+        record.look_ms = now + BLOCKED_MS
         return BeginOutcome.SETTLED
     backfill = record.backfill
     full = _running(flow, step.backfill_id) >= backfill.draft.max_running
@@ -107,6 +111,7 @@ def advance(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
         reason += ", and is no longer on record" if expired else ""
     record.backfill = replace(backfill, skipped=backfill.skipped + 1, expired=backfill.expired + expired)
     _record_firing(record, now, step.position_ms, FiringOutcome.SKIPPED, reason)
+    look_again(flow, step.backfill_id, now)
     _end_if_over(flow, step.backfill_id, now)
     return BeginOutcome.DUPLICATE
 
@@ -128,6 +133,7 @@ def add_run(flow: Flow, backfill_id: int, planned_ms: int, name: RunName, run_id
     record = flow.backfills.get(backfill_id)
     if record is not None:
         _record_firing(record, now, planned_ms, FiringOutcome.FIRED, "", (name, run_id))
+        look_again(flow, backfill_id, now)
 
 
 def end_run(flow: Flow, backfill_id: int, name: RunName, ending: CycleStatus, now: int) -> None:
@@ -139,6 +145,7 @@ def end_run(flow: Flow, backfill_id: int, name: RunName, ending: CycleStatus, no
     done = ending is CycleStatus.COMPLETED
     backfill = record.backfill
     record.backfill = replace(backfill, completed=backfill.completed + done, failed=backfill.failed + (not done))
+    look_again(flow, backfill_id, now)
     _end_if_over(flow, backfill_id, now)
 
 
@@ -164,6 +171,13 @@ def _with_running(flow: Flow, backfill_id: int) -> Backfill | None:
 
 def _running(flow: Flow, backfill_id: int) -> int:
     return list(flow.filling.values()).count(backfill_id)
+
+
+def look_again(flow: Flow, backfill_id: int, now: int) -> None:
+    """Set when to look at a backfill again: now, unless it can begin no cycle now."""
+    record = flow.backfills[backfill_id]
+    full = _running(flow, backfill_id) >= record.backfill.draft.max_running
+    record.look_ms = now + BLOCKED_MS if full or not record.backfill.position_ms else 0
 
 
 def _end_if_over(flow: Flow, backfill_id: int, now: int) -> None:

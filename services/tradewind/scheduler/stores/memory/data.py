@@ -26,7 +26,10 @@ LOG_LINES = 1000
 FIRINGS = 1000
 QUEUE = 100
 BLOCKED_MS = 300_000
-"""How long a flow is left alone whose planned times wait for an open cycle; the end of a cycle makes it sooner."""
+"""How long a flow is left alone whose planned times wait for an open cycle; the end of a cycle makes it sooner.
+
+Likewise a backfill that can begin no cycle.
+"""
 RECENT, REMEMBERED_MS = 50, 24 * 3600 * 1000
 """Among how many of a flow's newest firings, and for how long, an event is known that comes again at another time."""
 RETENTION_MS = 7 * 24 * 3600 * 1000
@@ -35,12 +38,16 @@ TOMBSTONE_MS = 3600 * 1000
 
 @dataclass(slots=True)
 class BackfillRecord:
-    """A backfill, the outcomes of its planned times, and when the record expires (0 while it is under way)."""
+    """A backfill, the outcomes of its planned times, and when the record expires (0 while it is under way).
+
+    Nobody looks at it before `look_ms`.
+    """
 
     backfill: Backfill
     request: RememberedRequest | None = None
     firings: dict[int, Firing] = field(default_factory=dict)
     expires_ms: int = 0
+    look_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -55,7 +55,9 @@ class MemoryOpenRuns:
         self._data.open.pop(run, None)
         if flow is not None:
             flow.open.pop(run, None)
-            flow.filling.pop(run, None)
+            backfill = flow.backfills.get(flow.filling.pop(run, 0))
+            if backfill is not None:
+                backfill.look_ms = 0
             flow.retry_ms = 0
 
 

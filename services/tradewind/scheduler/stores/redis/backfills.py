@@ -60,7 +60,8 @@ class RedisBackfills:
         return [int(each) for each in found]
 
     async def active(self, partitions: Collection[int], limit: int) -> list[tuple[str, int]]:
-        found = await self._scripted.first_of([self._keys.active_backfills(each) for each in partitions], limit)
+        keys = [self._keys.active_backfills(each) for each in partitions]
+        found = await self._scripted.first_of(keys, limit, up_to=self._scripted.now_ms())
         members = [name.decode().rpartition(":") for names in found for name in names]
         return [(flow_id, int(backfill_id)) for flow_id, _, backfill_id in members]
 
