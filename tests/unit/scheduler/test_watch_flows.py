@@ -9,6 +9,7 @@ from msgspec import structs
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler
 from tests.unit.scheduler.test_update_state import FACTS
+from tests.waiting import until
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
@@ -141,3 +142,32 @@ async def test_a_quiet_second_allows_a_burst_of_messages() -> None:
     waits = [pace.next_in() for _ in range(100)]
     assert waits == sorted(waits)
     assert waits[-1] > 0.05
+
+
+async def test_a_watch_of_several_flows_rests_after_one_of_them_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def counted(watch: _Watch) -> bool:
+        nonlocal looks
+        looks += 1
+        return bool(watch._backlog)
+
+    monkeypatch.setattr(_Watch, "has_changes", property(counted))
+    scheduler = MemoryScheduler()
+    for flow_id in ("f-1", "f-2"):
+        await scheduler.register(flow_id)
+    stores = scheduler.stores
+    nobody: Any = None
+    hub = ChangeHub(stores.changes, stores.cycles, stores.states)
+    changes = WatchFlows(stores.flows, stores.cycles, nobody, hub)(["f-1", "f-2"], None, {})
+    following = asyncio.ensure_future(anext(changes))
+    await until(lambda: looks, "the watch has begun")
+    hub._notify("f-1", None)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert looks <= 3
+    state = (await scheduler.run("f-2")).state
+    hub._publish(state)
+    assert await following == [state]
+    await changes.aclose()  # type: ignore[attr-defined]
+    await hub.stop()

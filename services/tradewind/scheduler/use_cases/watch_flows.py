@@ -43,11 +43,14 @@ class WatchFlows:
         self._read = read
         self._hub = hub
         self._draining = asyncio.Event()
+        self._watches: set[_Watch] = set()
         self._pace = WatchPace()
 
     def drain(self) -> None:
         """End every watch, and end new watches at once."""
         self._draining.set()
+        for watch in self._watches:
+            watch.ready.set()
 
     async def __call__(
         self, flow_ids: Sequence[str], cycle: int | None, after: Mapping[str, LastSeen]
@@ -66,6 +69,7 @@ class WatchFlows:
                     raise await self._read.not_found(flow_id)
                 latest[flow_id] = record.last_cycle
         watch = _Watch(set(flow_ids), cycle)
+        self._watches.add(watch)
         try:
             for flow_id in watch.open_flows:
                 await self._hub.listen(flow_id, watch.receive)
@@ -78,9 +82,13 @@ class WatchFlows:
                     yield watch.pop()
                 elif not watch.open_flows:
                     return
-                elif not await self._wait_for(watch.ready):
+                elif self._draining.is_set():
                     raise Unavailable("DRAINING", "this server is shutting down; watch again")
+                else:
+                    watch.ready.clear()
+                    await watch.ready.wait()
         finally:
+            self._watches.discard(watch)
             for flow_id in set(flow_ids):
                 self._hub.leave(flow_id, watch.receive)
 
@@ -126,16 +134,6 @@ class WatchFlows:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._draining.wait()
-
-    async def _wait_for(self, ready: asyncio.Event) -> bool:
-        """Wait for news; False when the server drains."""
-        waiting = [asyncio.ensure_future(ready.wait()), asyncio.ensure_future(self._draining.wait())]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
-        return not self._draining.is_set()
 
 
 class _Watch:
@@ -189,7 +187,4 @@ class _Watch:
 
     def pop(self) -> list[ChainState]:
         """Return the states to send now, as many as one message holds."""
-        changes = self._backlog.pop()
-        if not self._backlog:
-            self.ready.clear()
-        return changes
+        return self._backlog.pop()
