@@ -16,7 +16,7 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc.watch_mapping import event, last_seen
-from tradewind.scheduler.use_cases import watch_pace
+from tradewind.scheduler.use_cases import watch_flows, watch_pace
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows, _Watch
 from tradewind.scheduler.use_cases.watch_pace import WatchPace
@@ -64,6 +64,22 @@ async def test_resumed_watch_receives_another_end_of_the_last_run_seen() -> None
     ):
         record.state = on_record
         assert await first_after(seen) == expected
+
+
+async def test_watcher_remembers_a_bounded_number_of_runs_the_newest_among_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch_flows, "_REMEMBERED", 4)
+    scheduler = MemoryScheduler()
+    await scheduler.register("f-1")
+    states = [(await scheduler.run("f-1")).state for _ in range(20)]
+    watch = _Watch({"f-1"}, None)
+    watch.begin(states)
+    assert watch.pop() == states
+    assert len(watch._ranks) <= 4
+    for state in states[-2:]:
+        watch.receive("f-1", state)
+    assert not watch.has_changes
 
 
 async def test_many_flows_are_read_twenty_at_a_time() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -174,7 +175,8 @@ class _Watch:
             return
         self._ranks[key] = state.rank
         if len(self._ranks) > _REMEMBERED:
-            del self._ranks[next(iter(self._ranks))]
+            # Half of them at once: to find the first entry of a dict, those removed before it are passed one by one.
+            self._ranks = dict(islice(self._ranks.items(), _REMEMBERED // 2, None))
         self._backlog.add(state)
         if self._cycle is not None and is_terminal(state.status):
             self.open_flows.discard(flow_id)
