@@ -1,6 +1,6 @@
 """The root of the command line: the options that apply to every command, and the commands."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -34,9 +34,6 @@ from tradewind.cli import (
 from tradewind.cli.examples import add_examples
 from tradewind.cli.failures import exit_on_errors
 from tradewind.cli.session import Session
-
-if TYPE_CHECKING:
-    from tradewind.tls import TlsFiles
 
 
 class _Root(TyperGroup):
@@ -91,15 +88,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _tls(ca: str | None, cert: str | None, key: str | None, server_name: str | None) -> "TlsFiles | None":
-    if not any((ca, cert, key, server_name)):
-        # Clients and workers read the environment themselves, and plain text must not pay for the import below.
-        return None
-    from tradewind.tls import TlsFiles
-
-    return TlsFiles.find(ca, cert, key, server_name)
-
-
 @app.callback()
 def root(
     context: typer.Context,
@@ -133,7 +121,7 @@ def root(
     ] = False,
 ) -> None:
     """Take the options that apply to every command."""
-    context.obj = Session(address, tls=_tls(tls_ca, tls_cert, tls_key, tls_server_name), codec=codec)
+    context.obj = Session.of(context.params)
 
 
 app.command("init")(init.init)

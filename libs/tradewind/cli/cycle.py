@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tradewind.cli import completion
 from tradewind.cli.failures import WRONG_INPUT, fail
 from tradewind.cli.parameters import (
     Inputs,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Show, approve, stop and rerun cycles.", rich_markup_mode=None)
 
-Flow = Annotated[str, typer.Argument(metavar="FLOW", help="Name of the flow.")]
+Flow = Annotated[str, typer.Argument(metavar="FLOW", help="Name of the flow.", autocompletion=completion.flows)]
 Cycle = Annotated[int | None, typer.Argument(metavar="CYCLE", help="Number of the cycle; defaults to the latest.")]
 
 
@@ -39,11 +40,23 @@ async def show(
     flow: Flow,
     cycle: Cycle = None,
     node: Annotated[
-        str | None, typer.Option("--output", metavar="NODE", help="Print what this node emitted, as JSON by handle.")
+        str | None,
+        typer.Option(
+            "--output",
+            metavar="NODE",
+            help="Print what this node emitted, as JSON by handle.",
+            autocompletion=completion.nodes,
+        ),
     ] = None,
     run: Annotated[int | None, typer.Option("--run", min=0, help="Run of the cycle; defaults to the latest.")] = None,
     items_of: Annotated[
-        str | None, typer.Option("--items", metavar="NODE", help="Show the items of this node, which runs over a list.")
+        str | None,
+        typer.Option(
+            "--items",
+            metavar="NODE",
+            help="Show the items of this node, which runs over a list.",
+            autocompletion=completion.nodes,
+        ),
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -102,7 +115,12 @@ async def approve(
     flow: Flow,
     cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="Number of the cycle.")],
     node: Annotated[
-        str, typer.Argument(metavar="NODE", help="The node that waits for an answer; NODE:ITEM for one item of a list.")
+        str,
+        typer.Argument(
+            metavar="NODE",
+            help="The node that waits for an answer; NODE:ITEM for one item of a list.",
+            autocompletion=completion.nodes,
+        ),
     ],
     reject: Annotated[bool, typer.Option("--reject", help="Reject instead of approving.")] = False,
     value: Annotated[
@@ -191,7 +209,10 @@ async def rerun(
     from_nodes: Annotated[
         list[str] | None,
         typer.Option(
-            "--from", metavar="NODE", help="Also rerun this node and everything downstream of it; may be repeated."
+            "--from",
+            metavar="NODE",
+            help="Also rerun this node and everything downstream of it; may be repeated.",
+            autocompletion=completion.nodes,
         ),
     ] = None,
     input: Inputs = None,
@@ -237,7 +258,9 @@ async def stop(
     session: Session,
     flow: Flow,
     cycle: Cycle = None,
-    node: Annotated[str | None, typer.Option(metavar="NODE", help="Stop this node only.")] = None,
+    node: Annotated[
+        str | None, typer.Option(metavar="NODE", help="Stop this node only.", autocompletion=completion.nodes)
+    ] = None,
     component: Annotated[str | None, typer.Option(metavar="ID", help="Stop this component only.")] = None,
     reason: ReasonOption = "",
     output: Output = Format.TEXT,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tradewind.cli import completion
 from tradewind.cli.parameters import Output
 from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
@@ -19,11 +20,18 @@ _NODES = 5
 @asynchronous
 async def explain(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="FLOW", help="Name of the flow, or the id of a node task.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="FLOW", help="Name of the flow, or the id of a node task.", autocompletion=completion.flows
+        ),
+    ],
     where: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[CYCLE] NODE", help="A node of the latest cycle, or of CYCLE; NODE:ITEM for one item of a list."
+            metavar="[CYCLE] NODE",
+            help="A node of the latest cycle, or of CYCLE; NODE:ITEM for one item of a list.",
+            autocompletion=completion.nodes,
         ),
     ] = None,
     run: Annotated[int | None, typer.Option(min=0, help="Run of the cycle; defaults to the latest.")] = None,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tradewind.cli import completion
 from tradewind.cli.failures import WRONG_INPUT, fail
 from tradewind.cli.parameters import (
     Definition,
@@ -190,7 +191,9 @@ async def status(session: Session, name: FlowName, output: Output = Format.TEXT)
 @asynchronous
 async def watch(
     session: Session,
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of flows.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME", help="Names of flows.", autocompletion=completion.flows)
+    ],
     cycles: Annotated[
         int, typer.Option(min=0, help="Exit after this many cycles have ended; 0 runs until Ctrl-C.")
     ] = 0,
@@ -236,7 +239,7 @@ async def logs(
     session: Session,
     name: FlowName,
     cycle: Annotated[int | None, typer.Option(min=0, help="Only this cycle.")] = None,
-    node: Annotated[str, typer.Option(metavar="NODE", help="Only this node.")] = "",
+    node: Annotated[str, typer.Option(metavar="NODE", help="Only this node.", autocompletion=completion.nodes)] = "",
     level: Annotated[
         str,
         typer.Option(metavar="debug|info|warning|error|critical", help="Only lines of at least this level."),

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tradewind.cli import completion
 from tradewind.cli.failures import FAILED
 from tradewind.cli.parameters import Newest, Output, ReasonOption, RequestId, StartedAfter, StartedBefore, take
 from tradewind.cli.parsing import parse_statuses
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Rerun or stop many cycles.", rich_markup_mode=None)
 
-Flows = Annotated[list[str], typer.Argument(metavar="FLOW", help="Names of flows, or patterns with * and ?.")]
+Flows = Annotated[
+    list[str],
+    typer.Argument(metavar="FLOW", help="Names of flows, or patterns with * and ?.", autocompletion=completion.flows),
+]
 Statuses = Annotated[
     list[str] | None,
     typer.Option(

@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from tradewind.cli import completion
 from tradewind.cli.parsing import parse_duration, parse_time
 from tradewind.cli.screen import Format, Screen
 
@@ -14,7 +15,7 @@ Record = TypeVar("Record")
 IN_UTC = ", in UTC unless it has an offset"
 """What the help of every option that takes a time says of it."""
 
-FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="NAME")]
+FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="NAME", autocompletion=completion.flows)]
 Definition = Annotated[
     str,
     typer.Argument(
@@ -62,7 +63,10 @@ Patience = Annotated[
 ]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for it to end and print its outputs.")]
 
-NodeTypeName = Annotated[str, typer.Argument(metavar="TYPE", help="A node type that workers offer.")]
+NodeTypeName = Annotated[
+    str,
+    typer.Argument(metavar="TYPE", help="A node type that workers offer.", autocompletion=completion.node_types),
+]
 RequireWorker = Annotated[
     bool, typer.Option("--require-worker", help="Fail if no live worker offers the type, instead of waiting for one.")
 ]

@@ -3,8 +3,8 @@
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self
 
 import typer
 
@@ -23,6 +23,18 @@ class Session:
 
     patience = 60.0
     """Seconds that a long-running command, such as a watch, waits for a server to come back once it has answered."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Return the session of the options that apply to every command, by name."""
+        tls = None
+        # Without any, clients and workers read the environment themselves, and plain text must not pay for the import.
+        files = [options[f"tls_{part}"] for part in ("ca", "cert", "key", "server_name")]
+        if any(files):
+            from tradewind.tls import TlsFiles
+
+            tls = TlsFiles.find(*files)
+        return cls(options["address"], tls=tls, codec=options["codec"])
 
     def __init__(self, address: str | None = None, tls: "TlsFiles | None" = None, codec: str | None = None) -> None:
         """Use these certificates and the codec of this name; None leaves either to the environment."""

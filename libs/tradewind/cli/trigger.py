@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tradewind.cli import completion
 from tradewind.cli.parameters import IN_UTC, Limit, Output, take
 from tradewind.cli.parsing import parse_duration, parse_json, parse_object, parse_time
 from tradewind.cli.screen import Format, Screen, planned
@@ -21,7 +22,9 @@ app = typer.Typer(
 )
 
 Queue = Annotated[str, typer.Option("--queue", "-q", metavar="QUEUE", help="Queue from which triggers are received.")]
-TriggerName = Annotated[str, typer.Argument(metavar="ID", help="Id of the trigger.")]
+TriggerName = Annotated[
+    str, typer.Argument(metavar="ID", help="Id of the trigger.", autocompletion=completion.triggers)
+]
 PayloadJson = Annotated[
     str | None, typer.Option("--payload-json", metavar="JSON", help="Payload for the receiver; - reads stdin.")
 ]
@@ -82,7 +85,9 @@ async def save(
     on_finished: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FLOW", help='Fire when a cycle of this flow has ended, "*" for any flow; may be repeated.'
+            metavar="FLOW",
+            help='Fire when a cycle of this flow has ended, "*" for any flow; may be repeated.',
+            autocompletion=completion.flows,
         ),
     ] = None,
     status: Annotated[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.core import TyperGroup
 
+from tradewind.cli import completion
 from tradewind.cli.failures import WRONG_INPUT, fail
 from tradewind.cli.parameters import Labels, Limit, Output, take
 from tradewind.cli.parsing import parse_duration, parse_pairs
@@ -173,7 +174,9 @@ def _is_disconnected(worker: "WorkerRecord", since: "Collection[str]") -> bool:
 @asynchronous
 async def drain(
     session: Session,
-    worker_id: Annotated[str, typer.Argument(metavar="WORKER", help="Id of the worker.")],
+    worker_id: Annotated[
+        str, typer.Argument(metavar="WORKER", help="Id of the worker.", autocompletion=completion.workers)
+    ],
     output: Output = Format.TEXT,
 ) -> None:
     """Ask a worker to take no new work, finish what it runs, and leave.

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.cli.app import _tls as tls_from_flags
 from tradewind.cli.bench.command import worker_command, worker_environment
 from tradewind.cli.session import Session
 from tradewind.cli.stored_tokens import store_token
@@ -57,5 +56,6 @@ def test_tls_flags_are_completed_by_environment(monkeypatch: pytest.MonkeyPatch)
     for name in ("CERT", "KEY", "SERVER_NAME"):
         monkeypatch.delenv(f"TRADEWIND_TLS_{name}", raising=False)
     monkeypatch.setenv("TRADEWIND_TLS_CA", "ca.pem")
-    assert tls_from_flags(None, None, None, None) is None
-    assert tls_from_flags(None, None, None, "stack") == TlsFiles(ca="ca.pem", server_name="stack")
+    options = dict.fromkeys(("address", "codec", "tls_ca", "tls_cert", "tls_key", "tls_server_name"))
+    assert Session.of(options).tls is None
+    assert Session.of(options | {"tls_server_name": "stack"}).tls == TlsFiles(ca="ca.pem", server_name="stack")

@@ -195,6 +195,11 @@ class FakeTrigger(trigger_service_pb2_grpc.TriggerServiceServicer):
         self.saved.append(request.trigger)
         return trigger_service_pb2.SaveTriggerResponse(trigger=request.trigger)
 
+    async def ListTriggers(
+        self, request: trigger_service_pb2.ListTriggersRequest, context: Context
+    ) -> trigger_service_pb2.ListTriggersResponse:
+        return trigger_service_pb2.ListTriggersResponse(triggers=self.saved)
+
     async def FireTrigger(
         self, request: trigger_service_pb2.FireTriggerRequest, context: Context
     ) -> trigger_service_pb2.FireTriggerResponse:
