@@ -385,4 +385,19 @@ async def test_node_that_asks_a_person_is_explained_by_the_question_rather_than_
     await ntm.submit(asking)
     ((code, text, facts),) = await explained(ntm)
     assert (code, facts["signal"]) == ("suspended", "approval")
-    assert text == f'has been suspended since {facts["since"]} and waits for an answer to "Release it?"'
+    assert text == (
+        f'has been suspended since {facts["since"]} and waits for an answer to "Release it?"; '
+        "answer it with: tradewind cycle approve flow 0 a"
+    )
+
+
+async def test_node_that_waits_for_a_signal_is_explained_by_how_to_send_it(ntm: Ntm) -> None:
+    await ntm.submit(CHAIN)
+    (given,) = await claim(ntm)
+    waits = work_pb2.NodeTaskCompletion(token=given.token, wait=work_pb2.WaitOrder(signal="paid"))
+    await ntm.stub.CompleteNodeTasks(pb2.CompleteNodeTasksRequest(worker_id="u1", completions=[waits]))
+    ((_, text, facts),) = await explained(ntm)
+    assert text == (
+        f'has been suspended since {facts["since"]} and waits for the signal "paid"; '
+        "send it with: tradewind task signal flow:0:0:a"
+    )

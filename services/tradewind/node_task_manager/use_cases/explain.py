@@ -198,8 +198,19 @@ def _suspended(task: NodeTask) -> Reason:
     if until:
         ways.append(f"until {until}")
     since = iso(wait.since)
-    facts: dict[str, Fact] = {"since": since, "signal": wait.signal, "title": wait.title, "until": until}
-    return Reason("suspended", f"has been suspended since {since} and waits {' or '.join(ways)}", facts)
+    text = f"has been suspended since {since} and waits {' or '.join(ways)}"
+    if wait.title or wait.signal:
+        text += f"; {'answer' if wait.title else 'send'} it with: {_answering(task.task_id, bool(wait.title))}"
+    return Reason("suspended", text, {"since": since, "signal": wait.signal, "title": wait.title, "until": until})
+
+
+def _answering(task_id: str, asks: bool) -> str:
+    """Return the command that ends the wait of a node task, which may ask a person."""
+    flow_id, *place = task_id.split(":", 3)
+    if not asks or len(place) < 3:
+        return f"tradewind task signal {task_id}"
+    cycle, _, node = place
+    return f"tradewind cycle approve {flow_id} {cycle} {node}"
 
 
 def _sub_flow_wait(wait: Wait, child: str) -> Reason:
