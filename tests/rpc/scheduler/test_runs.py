@@ -179,6 +179,7 @@ async def test_overlap_skip_refuses_and_names_the_running_cycle(scheduler: Clien
     await scheduler.run(wait=0)
     error = await refused(scheduler.run(wait=0), grpc.StatusCode.ABORTED, "OVERLAP_SKIPPED")
     assert error.metadata == {"flow_id": "f", "cycle": "0"}
+    assert error.message.endswith("or let cycles run side by side: tradewind flow update f overlap=allow")
 
 
 async def test_an_unknown_flow_is_not_found(scheduler: Client) -> None:

@@ -250,8 +250,8 @@ def overlap_skipped(flow_id: str, running: RunName | None) -> Aborted:
     metadata = {"flow_id": flow_id} | ({"cycle": str(running.cycle)} if running else {})
     return Aborted(
         "OVERLAP_SKIPPED",
-        f'{subject} of flow "{flow_id}" is still running and its overlap is not "allow"; wait for it, or register the '
-        'flow with overlap "allow"',
+        f'{subject} of flow "{flow_id}" is still running and its overlap is not "allow"; wait for it, or let cycles '
+        f"run side by side: tradewind flow update {flow_id} overlap=allow",
         metadata,
     )
 
