@@ -39,6 +39,22 @@ async def test_init_overwrites_no_file(processes: Processes, tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.glob("*.py")) == ["test_nodes.py"]
 
 
+async def test_init_refuses_file_for_a_directory(processes: Processes, tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine", encoding="utf-8")
+
+    for name in ("notes", "notes/hello"):
+        refused = processes.start("init", name, cwd=tmp_path)
+        assert await refused.wait_for_exit() == 2
+        assert "error: notes is not a directory: name another one" in refused.output
+
+
+async def test_directory_that_looks_like_an_option_can_be_entered_as_told(processes: Processes, tmp_path: Path) -> None:
+    written = processes.start("init", "--", "-hello", cwd=tmp_path)
+
+    assert await written.wait_for_exit() == 0
+    assert "\n  cd ./-hello\n" in written.output
+
+
 async def test_up_outside_the_repository_points_to_init(processes: Processes, tmp_path: Path) -> None:
     up = processes.start("up", "--port", "0", "--data", str(tmp_path / "data"), cwd=tmp_path)
 

@@ -64,7 +64,8 @@ def _completed(message: str, refusal: Any) -> str:
     if message.startswith("No such command") and message.endswith("."):
         # Nothing is spelled nearly like it.
         return f"{message} There are {', '.join(refusal.ctx.command.commands)}."
-    return message.removeprefix("Value error, ")
+    said = message.removeprefix("Value error, ").replace("Input should be", "it must be")
+    return said.partition(", unable to parse")[0]
 
 
 # Plain help instead of rich panels: those take longer to import than most commands take to run.

@@ -1,6 +1,7 @@
 """How a command ends when something went wrong: a clear line on stderr, and an exit code that scripts can test."""
 
 import errno
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,13 @@ UNREACHABLE = 3
 INTERRUPTED = 130
 TERMINATED = 143
 
+_TOO_MANY_FILES = errno.EMFILE, errno.ENFILE
 _FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
+_UNDECODED = re.compile("[\udc80-\udcff]")
+"""What Python makes of a byte of an argument that is no text in the encoding of the locale."""
+_ENCODING = (
+    "an argument is not in the encoding of the locale: give it in UTF-8, and set a locale such as LC_ALL=C.UTF-8"
+)
 _LOG_IN = "log in with a token: tradewind login; an admin can create one: tradewind token create"
 
 
@@ -48,7 +55,9 @@ def exit_on_errors() -> Iterator[None]:
                 # What stdout still holds would not fit either.
                 sys.stdout = None
             raise fail(f"{error.filename or 'cannot write'}: {error.strerror}") from None
-        raise fail(_system_error_text(error), WRONG_INPUT) from None
+        if isinstance(error, OSError) and error.errno in _TOO_MANY_FILES:
+            raise fail("too many open files: allow more of them, as in: ulimit -n 1024") from None
+        raise fail(_text_of(error), WRONG_INPUT) from None
     except Exception as error:
         failure = _client_failure(error)
         if failure is None:
@@ -77,7 +86,9 @@ def _client_failure(error: Exception) -> typer.Exit | None:
     return None
 
 
-def _system_error_text(error: ValueError | OSError) -> str:
+def _text_of(error: ValueError | OSError) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, ValueError) and _UNDECODED.search("".join(sys.argv)):
+        return f"{error}\n{_ENCODING}"
     return str(error)

@@ -31,6 +31,9 @@ def init(
     """
     starter = resources.files("tradewind.cli") / "starter"
     texts = {directory / file.name.removesuffix(".txt"): file.read_text(encoding="utf-8") for file in starter.iterdir()}
+    for place in (directory, *directory.parents):
+        if place.exists() and not place.is_dir():
+            raise ValueError(f"{place} is not a directory: name another one")
     for path in texts:
         if path.exists():
             raise ValueError(f"{path} exists already, and nothing was written: name another directory")
@@ -39,6 +42,8 @@ def init(
         path.write_text(text, encoding="utf-8")
         session.screen.line(f"wrote {path}")
     session.screen.line("\nNext:")
-    steps = _NEXT if directory == Path() else (f"cd {shlex.quote(str(directory))}", *_NEXT)
+    # A name that begins with a dash would be an option of cd.
+    where = shlex.quote(f"./{directory}" if str(directory).startswith("-") else str(directory))
+    steps = _NEXT if directory == Path() else (f"cd {where}", *_NEXT)
     for step in steps:
         session.screen.line(f"  {step}")

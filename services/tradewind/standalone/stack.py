@@ -1,6 +1,7 @@
 """The whole stack: an embedded store and all services on one server."""
 
 import asyncio
+import errno
 import json
 import secrets
 from pathlib import Path
@@ -115,6 +116,8 @@ class Standalone:
             await self._start()
         except BaseException as error:
             await self.stop()
+            if isinstance(error, OSError) and error.errno == errno.EMFILE:
+                raise StandaloneError("too many open files: allow more of them, as in: ulimit -n 1024") from error
             if isinstance(error, OSError) and error.filename is not None:
                 raise StandaloneError(f"cannot use {error.filename}: {error.strerror}") from error
             if isinstance(error, EmbeddedStoreError | SettingsError | StartError | Fault | OSError | ValueError):

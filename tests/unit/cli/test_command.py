@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import grpc
 import pytest
@@ -106,6 +107,9 @@ def test_usage_errors_are_reported(shell: Shell) -> None:
     assert "No such command 'flw'. Did you mean 'flow'?" in shell("flw", ends=2).err
     assert "No such command 'show'. There are register, analyze, start, " in shell("flow", "show", ends=2).err
     assert "Invalid value for '-o' / '--format': 'xml' is not one of" in shell("flow", "list", "-o", "xml", ends=2).err
+    limit = "Invalid value for '--limit': it must be "
+    assert f"{limit}greater than or equal to 1\n" in shell("flow", "list", "--limit", "0", ends=2).err
+    assert f"{limit}a valid integer\n" in shell("flow", "list", "--limit", "x", ends=2).err
     assert "Missing argument 'NAME'" in shell("flow", "start", ends=2).err
     assert "Invalid value" in shell("flow", "list", "-o", "xml", ends=2).err
 
@@ -163,6 +167,21 @@ def test_characters_outside_stdout_encoding_are_escaped(stack: FakeStack) -> Non
     ended = subprocess.run(command, capture_output=True, check=True, env=environment)
 
     assert ended.stdout.decode("latin-1").rstrip().endswith("\\u65e5\\u672c is é")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["flow", "status", "gr\udcfcn"], 2, "an argument is not in the encoding of the locale: give it in UTF-8"),
+        (["up", "--port", "0", "--data", "here"], 1, "too many open files: allow more of them, as in: ulimit -n"),
+    ],
+)
+def test_error_of_the_system_says_what_to_do(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    command = ["sh", "-c", 'ulimit -n 20; exec "$@"', "sh", *COMMAND, *words]
+
+    ended = subprocess.run(command, capture_output=True, cwd=tmp_path, timeout=60)
+
+    assert (ended.returncode, said in ended.stderr.decode()) == (code, True), ended.stderr.decode()
 
 
 def test_ctrl_c_during_startup_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
