@@ -273,7 +273,10 @@ class Flow:
             if not isinstance(node, Node):
                 raise FlowError(f'"{node}" is {kind_of(node)}: write flow["{node}"]', field)
             self._require_own(node, field)
-        self._fields.setdefault(field, []).extend(node.id for node in nodes)
+        named = self._fields.setdefault(field, [])
+        if not isinstance(named, list):
+            raise FlowError(f"must be a list of texts, is {kind_of(named)}", field)
+        named.extend(node.id for node in nodes)
 
     def _require_own(self, node: Node, path: str = "") -> None:
         if node._join != self._join:

@@ -330,6 +330,14 @@ def test_option_of_wrong_type_is_refused() -> None:
     assert flow.to_weather() == {"nodes": [], "edges": []}
 
 
+@pytest.mark.parametrize(("given", "kind"), [("a", "text"), (None, "null"), ({}, "an object")])
+def test_handlers_of_outcome_that_were_read_and_are_no_list_are_refused(given: Any, kind: str) -> None:
+    flow = Flow.from_weather("f", {"nodes": [{"id": "a", "type": "t"}], "finally": given})
+
+    with pytest.raises(FlowError, match=f"^finally: must be a list of texts, is {kind}$"):
+        flow.finally_(flow["a"])
+
+
 @pytest.mark.parametrize(
     ("argument", "hint"),
     [
