@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,9 +29,13 @@ async def test_node_and_its_test_run() -> None:
     await scope["test_the_average"]()
 
 
-async def test_client_code_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_client_code_prints_what_it_shows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     import examples.momentum.nodes as nodes
 
+    # Not the ledger of whoever works here and follows the README.
+    monkeypatch.setenv("MOMENTUM_LEDGER", str(tmp_path / "ledger.jsonl"))
     _, _, shown, _ = blocks("python")
     body = shown.split("async with Client() as client:\n")[1]
     scope: dict[str, Any] = {}
