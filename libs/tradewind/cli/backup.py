@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.failures import TERMINATED, WRONG_INPUT, fail
+from tradewind.cli.failures import TERMINATED, WRONG_INPUT, fail, text_of
 from tradewind.cli.parameters import Output
 from tradewind.cli.screen import Format, counted
 from tradewind.cli.session import Session, asynchronous, blocking
@@ -34,7 +34,10 @@ class Persistence(Enum):
 @asynchronous
 async def create(
     session: Session,
-    target: Annotated[Path, typer.Argument(metavar="BACKUPS", help="Directory for backups; each gets a subdirectory.")],
+    target: Annotated[
+        Path,
+        typer.Argument(metavar="BACKUPS", file_okay=False, help="Directory for backups; each gets a subdirectory."),
+    ],
     data: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Copy the append-only files of this directory, such as .tradewind."),
@@ -89,7 +92,7 @@ async def create(
             raise fail("nothing to back up: give a directory with --data, or a store with --store", WRONG_INPUT)
         removed = remove_old(target, keep, backup)
     except (BackupError, SnapshotError, OSError) as error:
-        raise fail(str(error)) from None
+        raise fail(text_of(error)) from None
     text = f"{backup.path}: {backup.kind}, {backup.bytes} bytes; removed {counted(len(removed), 'old backup')}"
     session.screen.result(output, _record(backup), text)
 
@@ -104,6 +107,8 @@ def list_(
     """List backups, the oldest first; what is broken is named on stderr."""
     from tradewind.server.redis.backup import broken_backups, list_backups
 
+    if not target.is_dir():
+        raise fail(f"no directory {target}: give one that `tradewind backup create` has written to", WRONG_INPUT)
     backups = list_backups(target)
     session.screen.notes(broken_backups(target))
     rows = [(str(each.path), each.kind, session.screen.when(each.taken_at), str(each.bytes)) for each in backups]
@@ -129,7 +134,7 @@ async def verify(session: Session, backup: Place, output: Output = Format.TEXT) 
         found, broken = find_backup(backup), broken_backups(backup)
         keys = await count_keys(found)
     except (BackupError, EmbeddedStoreError, OSError) as error:
-        raise fail(str(error)) from None
+        raise fail(text_of(error)) from None
     session.screen.result(
         output, {"path": str(found.path), "keys": keys}, f"{found.path} is intact: a store loads {keys} keys from it"
     )
@@ -142,7 +147,10 @@ async def verify(session: Session, backup: Place, output: Output = Format.TEXT) 
 def restore(
     session: Session,
     backup: Place,
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Data directory of the store, which must be stopped.")],
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="DATA", file_okay=False, help="Data directory of the store, which must be stopped."),
+    ],
     replace: Annotated[bool, typer.Option("--replace", help="Move existing data aside, into a subdirectory.")] = False,
     persistence: Annotated[
         Persistence, typer.Option(help="How the store persists its data.")
@@ -161,7 +169,7 @@ def restore(
         session.screen.notes(broken_backups(backup))
         aside = restoring.restore(found, data, replace=replace, persistence=persistence.value)
     except (BackupError, OSError) as error:
-        raise fail(str(error)) from None
+        raise fail(text_of(error)) from None
     if output is Format.JSON:
         session.screen.json({"path": str(found.path), "data": str(data), "aside": str(aside) if aside else None})
         return

@@ -57,7 +57,7 @@ def exit_on_errors() -> Iterator[None]:
             raise fail(f"{error.filename or 'cannot write'}: {error.strerror}") from None
         if isinstance(error, OSError) and error.errno in _TOO_MANY_FILES:
             raise fail("too many open files: allow more of them, as in: ulimit -n 1024") from None
-        raise fail(_text_of(error), WRONG_INPUT) from None
+        raise fail(text_of(error), WRONG_INPUT) from None
     except Exception as error:
         failure = _client_failure(error)
         if failure is None:
@@ -86,7 +86,8 @@ def _client_failure(error: Exception) -> typer.Exit | None:
     return None
 
 
-def _text_of(error: ValueError | OSError) -> str:
+def text_of(error: Exception) -> str:
+    """Return what to tell a person about an error of the system or of a value."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, ValueError) and _UNDECODED.search("".join(sys.argv)):

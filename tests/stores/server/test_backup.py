@@ -346,3 +346,18 @@ def test_directory_without_a_store_is_refused(tmp_path: Path) -> None:
         backups.back_up_directory(tmp_path, tmp_path / "backups", NOW)
     with pytest.raises(BackupError, match="no backup in"):
         backups.find_backup(tmp_path)
+
+
+def test_what_is_no_directory_is_named(copied: backups.Backup, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    target, data, file = (str(tmp_path / name) for name in ("backups", "data", "file"))
+
+    for words, code, said in (
+        (["list", f"{target}s"], 2, f"error: no directory {target}s: give one that"),
+        (["list", file], 2, f"error: no directory {file}: give one that"),
+        (["create", file, "--data", data], 2, f"dir '{file}' is a file"),
+        (["restore", target, file], 2, f"dir '{file}' is a file"),
+        (["create", f"{file}/new", "--data", data], 1, f"error: {file}/new: Not a directory\n"),
+    ):
+        result = CliRunner().invoke(app, ["backup", *words])
+        assert (result.exit_code, said in result.stderr) == (code, True), result.stderr
