@@ -17,7 +17,9 @@ def up(
     host: Annotated[
         str | None, typer.Option(metavar="HOST", help="Address to serve on; 0.0.0.0 for every interface.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for all data. [.tradewind]")] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", file_okay=False, help="Directory for all data. [.tradewind]")
+    ] = None,
     store: Annotated[
         str | None, typer.Option(metavar="URL", help="Use this Redis or Valkey instead of an embedded store.")
     ] = None,

@@ -241,7 +241,7 @@ def _stored_shards(path: Path, requested: int | None) -> int:
         ) from None
     if requested is not None and requested != stored:
         raise StandaloneError(
-            f"the data in {path.parent} has {stored} shards of node tasks, not {requested}: leave the number out, "
-            "or choose another directory"
+            f"the data in {path.parent} has {stored} shard{'s' * (stored != 1)} of node tasks, not {requested}: "
+            "leave the number out, or choose another directory"
         )
     return stored

@@ -170,6 +170,12 @@ def test_characters_outside_stdout_encoding_are_escaped(stack: FakeStack) -> Non
     assert ended.stdout.decode("latin-1").rstrip().endswith("\\u65e5\\u672c is é")
 
 
+def test_up_refuses_file_for_its_data(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    assert f"dir '{tmp_path / 'file'}' is a file" in shell("up", "--data", str(tmp_path / "file"), ends=2).err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
