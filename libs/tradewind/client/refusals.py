@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import grpc
-from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from tradewind.client.errors import (
@@ -23,7 +22,7 @@ from tradewind.client.errors import (
     Violation,
     WrongStatus,
 )
-from tradewind.server.statuses import STATUS_KEY
+from tradewind.server.statuses import code_of, status_from, status_in
 from tradewind.tls import tls_explanation
 
 _TOO_LARGE = "SERVER: Received message larger than max"
@@ -49,7 +48,7 @@ class _Details:
 def error_from(error: grpc.aio.AioRpcError, address: str, method: str) -> TradewindError:
     """Return the error for a failed call of `method` at `address`."""
     message = error.details() or error.code().name.lower().replace("_", " ")
-    details = _read(error)
+    details = _details(status_in(error))
     if error.code() is grpc.StatusCode.UNAVAILABLE and not details.reason:
         return Unreachable(address, _cause(message))
     if not details.reason and (error.code() is grpc.StatusCode.CANCELLED or error.details() == _STREAM_ENDED):
@@ -75,23 +74,9 @@ def error_of_reason(reason: str, message: str) -> TradewindError:
 
 def error_of_status(serialized: bytes) -> TradewindError:
     """Return the error for a `google.rpc.Status` that came as data."""
-    status = _status(serialized)
-    make = _ERRORS.get(_CODES.get(status.code, grpc.StatusCode.UNKNOWN), _server_fault)
+    status = status_from(serialized)
+    make = _ERRORS.get(code_of(status), _server_fault)
     return make(status.message, _details(status))
-
-
-def _read(error: grpc.aio.AioRpcError) -> _Details:
-    for key, value in error.trailing_metadata() or ():
-        if key == STATUS_KEY and isinstance(value, bytes):
-            return _details(_status(value))
-    return _Details()
-
-
-def _status(serialized: bytes) -> status_pb2.Status:
-    try:
-        return status_pb2.Status.FromString(serialized)
-    except DecodeError:
-        return status_pb2.Status()
 
 
 def _details(status: status_pb2.Status) -> _Details:
@@ -178,8 +163,6 @@ _ERRORS: dict[grpc.StatusCode, _Make] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: _timed_out,
     grpc.StatusCode.CANCELLED: _timed_out,
 }
-
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 _REASONS: dict[str, _Make] = {
     "INVALID_INPUT": _invalid_input,

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2 as details_pb2
 from google.rpc.status_pb2 import Status
 
@@ -50,6 +50,28 @@ async def abort(context: Context, status: Status) -> None:
 def code_of(status: Status) -> grpc.StatusCode:
     """Return the code of a status; UNKNOWN if it has no valid one."""
     return next((code for code in grpc.StatusCode if code.value[0] == status.code), grpc.StatusCode.UNKNOWN)
+
+
+def status_in(error: grpc.aio.AioRpcError) -> Status:
+    """Return the status that came with a failed call; an empty one if none did, or one that cannot be read."""
+    for key, value in error.trailing_metadata() or ():
+        if key == STATUS_KEY and isinstance(value, bytes):
+            return status_from(value)
+    return Status()
+
+
+def status_from(serialized: bytes) -> Status:
+    """Return a status; an empty one if it cannot be read."""
+    try:
+        return Status.FromString(serialized)
+    except DecodeError:
+        return Status()
+
+
+def reason_of(error: grpc.aio.AioRpcError) -> str:
+    """Return the reason that came with a failed call, a name in ErrorReason without its prefix; "" for none."""
+    info = details_pb2.ErrorInfo()
+    return next((info.reason for detail in status_in(error).details if detail.Unpack(info)), "")
 
 
 def status_with(

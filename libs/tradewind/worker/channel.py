@@ -3,11 +3,10 @@
 import re
 
 import grpc
-from google.protobuf import any_pb2
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc import error_details_pb2
 
 from tradewind.grpc_engine import CONNECT_WITHIN_MS
-from tradewind.server.statuses import STATUS_KEY
+from tradewind.server.statuses import status_in
 from tradewind.tls import Security, tls_explanation
 from tradewind.tls.channels import open_channel as open_secured
 from tradewind.tls.channels import target_of
@@ -26,20 +25,11 @@ def open_channel(address: str, security: Security = None) -> grpc.aio.Channel:
     return open_secured(target_of(address), security, _OPTIONS)
 
 
-def reason_of(error: grpc.aio.AioRpcError) -> str:
-    """Return the reason that a Tradewind server gave (a name in `ErrorReason` without its prefix), or ""."""
-    for detail in _details(error):
-        info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info):
-            return info.reason
-    return ""
-
-
 def explain(error: grpc.aio.AioRpcError) -> str:
     """Return, for a person, why a call failed, with every violation that the server listed."""
     details = error.details() or "no details"
     parts: list[str] = []
-    for detail in _details(error):
+    for detail in status_in(error).details:
         request = error_details_pb2.BadRequest()
         if detail.Unpack(request):
             parts.extend(f"{each.field}: {each.description}" for each in request.field_violations)
@@ -48,11 +38,3 @@ def explain(error: grpc.aio.AioRpcError) -> str:
         return f'nobody answers at {refused[1]}: is "tradewind up" running?'
     # If violations are listed, the details only repeat the first of them.
     return f"{error.code().name}: " + ("; ".join(parts) or tls_explanation(details) or details)
-
-
-def _details(error: grpc.aio.AioRpcError) -> list[any_pb2.Any]:
-    status = status_pb2.Status()
-    for key, value in error.trailing_metadata() or ():
-        if key == STATUS_KEY and isinstance(value, bytes):
-            status.ParseFromString(value)
-    return list(status.details)

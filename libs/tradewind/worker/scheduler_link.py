@@ -6,7 +6,8 @@ from concurrent.futures import Future
 import grpc
 
 from tradewind.server.backoff import Backoff
-from tradewind.worker.channel import explain, reason_of
+from tradewind.server.statuses import reason_of
+from tradewind.worker.channel import explain
 from tradewind.worker.errors import MemoryFault
 
 _SERVICE = "/tradewind.api.scheduler.v1.SchedulerService/"

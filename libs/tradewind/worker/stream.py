@@ -12,7 +12,7 @@ import grpc
 
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.server.backoff import Backoff
-from tradewind.worker.channel import reason_of
+from tradewind.server.statuses import reason_of
 from tradewind.worker.errors import SessionReplaced
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 import grpc
 import pytest
 from google.rpc import error_details_pb2
-from google.rpc.status_pb2 import Status
 
-from tradewind.server.statuses import STATUS_KEY
+from tradewind.server.statuses import status_in
 
 
 @dataclass
@@ -28,15 +27,12 @@ async def refused(call: Awaitable[object], code: grpc.StatusCode, reason: str) -
     assert error.code() is code, error.details()
     found = Refusal(error.details() or "")
     reasons = []
-    for key, value in error.trailing_metadata() or ():
-        if key != STATUS_KEY or not isinstance(value, bytes):
-            continue
-        for detail in Status.FromString(value).details:
-            info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
-            if detail.Unpack(info):
-                reasons.append(info.reason)
-                found.metadata = dict(info.metadata)
-            elif detail.Unpack(bad):
-                found.violations = [(each.field, each.description) for each in bad.field_violations]
+    for detail in status_in(error).details:
+        info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+        if detail.Unpack(info):
+            reasons.append(info.reason)
+            found.metadata = dict(info.metadata)
+        elif detail.Unpack(bad):
+            found.violations = [(each.field, each.description) for each in bad.field_violations]
     assert reasons == [reason]
     return found

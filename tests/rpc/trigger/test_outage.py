@@ -18,10 +18,10 @@ from tests.rpc.trigger.queues import save
 from tests.rpc.trigger.receiving import KEY, Receiver, Replica, now_ms, once
 from tests.waiting import until
 from tradewind.api.trigger.v1 import trigger_pb2
-from tradewind.scheduler.peers.calls import reason_of
 from tradewind.server.bootstrap import Server
 from tradewind.server.partitions import partition_of
 from tradewind.server.redis.embedded import EmbeddedStore
+from tradewind.server.statuses import reason_of
 from tradewind.trigger.app import TriggerService
 from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.keys import ACL

@@ -16,8 +16,8 @@ from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2 import ReportNodeTasksResponse
 from tradewind.api.worker.v1 import worker_service_pb2 as pb2
 from tradewind.api.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
+from tradewind.server.statuses import reason_of
 from tradewind.worker import Context, Worker, WorkerError, node
-from tradewind.worker.channel import reason_of
 
 if TYPE_CHECKING:
     from tradewind.api.worker.v1.worker_service_pb2_grpc import WorkerServiceAsyncStub

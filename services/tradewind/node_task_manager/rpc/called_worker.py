@@ -11,7 +11,6 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import RetryInfo
-from google.rpc.status_pb2 import Status
 
 from tradewind.api.worker.v1 import worker_service_pb2 as pb2
 from tradewind.api.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
@@ -22,7 +21,7 @@ from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.node_task_manager.rpc.times import timestamp
 from tradewind.server.channels import open_channel
 from tradewind.server.clock import Clock
-from tradewind.server.statuses import STATUS_KEY
+from tradewind.server.statuses import status_in
 from tradewind.tls import SYSTEM, Security, TlsFiles
 
 CONNECT_S = 2.0
@@ -135,11 +134,9 @@ def _target(api_url: str) -> tuple[str, str]:
 
 def _retry_after_s(error: grpc.aio.AioRpcError) -> float:
     """Return for how many seconds a worker asks to be left alone, 0 when it does not say so in readable form."""
+    info = RetryInfo()
     with suppress(DecodeError):
-        for key, value in error.trailing_metadata() or ():
-            if key == STATUS_KEY and isinstance(value, bytes):
-                info = RetryInfo()
-                for detail in Status.FromString(value).details:
-                    if detail.Unpack(info):
-                        return info.retry_delay.seconds + info.retry_delay.nanos / 1e9
+        for detail in status_in(error).details:
+            if detail.Unpack(info):
+                return info.retry_delay.seconds + info.retry_delay.nanos / 1e9
     return 0.0

@@ -1,11 +1,8 @@
 """What all calls to other services have in common."""
 
 import grpc
-from google.rpc.error_details_pb2 import ErrorInfo
-from google.rpc.status_pb2 import Status
 
 from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
-from tradewind.server.statuses import STATUS_KEY
 from tradewind.tls import tls_explanation
 
 _REFUSALS = frozenset(
@@ -44,14 +41,3 @@ def unavailable(peer: str, code: grpc.StatusCode, details: str) -> PeerUnavailab
     """Return PeerUnavailable for a call to a peer that ended with this status."""
     answered = code not in _AWAY
     return PeerUnavailable(peer, f"{code.name}: {tls_explanation(details) or details}", answered=answered)
-
-
-def reason_of(error: grpc.aio.AioRpcError) -> str:
-    """Return the name of the error reason that came with a status, "" for none."""
-    for key, value in error.trailing_metadata() or ():
-        if key == STATUS_KEY and isinstance(value, bytes):
-            for detail in Status.FromString(value).details:
-                info = ErrorInfo()
-                if detail.Unpack(info):
-                    return info.reason
-    return ""

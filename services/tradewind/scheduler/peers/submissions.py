@@ -5,14 +5,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from google.rpc.status_pb2 import Status
-
 from tradewind.api.node_task_manager.v1 import component_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.scheduler.peers.calls import failure
 from tradewind.scheduler.peers.stream import PeerStream
 from tradewind.scheduler.ports.peers import PeerUnavailable
-from tradewind.server.statuses import code_of
+from tradewind.server.statuses import code_of, status_from
 
 _TIMEOUT_S = 10.0
 _USE_S = 1.0
@@ -44,7 +42,7 @@ class SubmissionStream:
         except TimeoutError:
             raise PeerUnavailable(self._peer, f"no answer within {_TIMEOUT_S:g} s") from None
         if response.HasField("error_status"):
-            status = Status.FromString(response.error_status)
+            status = status_from(response.error_status)
             raise failure(self._peer, code_of(status), status.message)
         return response.response.results
 

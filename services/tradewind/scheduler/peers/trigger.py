@@ -6,9 +6,10 @@ from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.api.trigger.v1.trigger_pb2 import Schedule, Trigger
 from tradewind.api.trigger.v1.trigger_service_pb2_grpc import TriggerServiceStub
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
-from tradewind.scheduler.peers.calls import calling, reason_of
+from tradewind.scheduler.peers.calls import calling
 from tradewind.scheduler.peers.due_stream import DueStreamPeer
 from tradewind.scheduler.ports.peers import StaleSchedule
+from tradewind.server.statuses import reason_of
 from tradewind.server.timestamps import set_timestamp
 
 NAME = "trigger service"
