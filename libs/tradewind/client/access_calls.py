@@ -33,7 +33,7 @@ class AccessCalls:
 
     async def who_am_i(self) -> UserRecord:
         """Return the calling user. Raises Unauthenticated."""
-        answer = await self._connection.to_access.call(self._connection.access.WhoAmI, pb.WhoAmIRequest())
+        answer = await self._connection.call(self._connection.access.WhoAmI, pb.WhoAmIRequest())
         return UserRecord(answer.user_id, role_from(answer.role))
 
     async def log_in(self, *, label: str = "") -> NewToken:
@@ -42,15 +42,15 @@ class AccessCalls:
         The client never repeats this call: each call would begin another session.
         """
         request = build(pb.CreateSessionRequest, label=label)
-        answer = await self._connection.to_access.once(self._connection.access.CreateSession, request)
+        answer = await self._connection.once(self._connection.access.CreateSession, request)
         return NewToken(answer.token, session_from(answer.session))
 
     async def log_out(self) -> None:
         """End the session of the token that this client carries."""
         to = self._connection
-        me = await to.to_access.call(to.access.WhoAmI, pb.WhoAmIRequest())
+        me = await to.call(to.access.WhoAmI, pb.WhoAmIRequest())
         request = build(pb.RevokeSessionRequest, session_id=me.session_id)
-        await to.to_access.call_or_done(to.access.RevokeSession, request, NotFound, Unauthenticated)
+        await to.call_or_done(to.access.RevokeSession, request, NotFound, Unauthenticated)
 
     async def create_token(
         self, user_id: str = "", *, role: Role | str | None = None, label: str = "", lifetime: Seconds = 0.0
@@ -68,13 +68,13 @@ class AccessCalls:
             label=label,
             lifetime=duration(seconds_of(lifetime)),
         )
-        answer = await self._connection.to_access.once(self._connection.access.CreateToken, request)
+        answer = await self._connection.once(self._connection.access.CreateToken, request)
         return NewToken(answer.token, session_from(answer.session))
 
     async def list_sessions(self, user_id: str = "") -> AsyncIterator[SessionRecord]:
         """Yield the sessions and tokens of the caller, or for an operator, of any user; newest first."""
         request = build(pb.ListSessionsRequest, user_id=user_id)
-        answer = await self._connection.to_access.call(self._connection.access.ListSessions, request)
+        answer = await self._connection.call(self._connection.access.ListSessions, request)
         for each in answer.sessions:
             yield session_from(each)
 
@@ -101,7 +101,7 @@ class AccessCalls:
         """Return the answer, or None when an earlier attempt revoked the sessions, perhaps the caller's own."""
         # A token that is known now, but not when the call is repeated, has been revoked.
         await self.who_am_i()
-        return await self._connection.to_access.call_or_done(method, request, *done, Unauthenticated)
+        return await self._connection.call_or_done(method, request, *done, Unauthenticated)
 
     async def set_user(self, user_id: str, role: Role | str, *, time_zone: str = "") -> UserRecord:
         """Add a user, or change the role of one at once, and the time zone in which their days begin, if given.
@@ -112,7 +112,7 @@ class AccessCalls:
             pb.SetUserRequest,
             user=build(session_pb2.User, user_id=user_id, role=number_of(session_pb2.Role, role), time_zone=time_zone),
         )
-        return user_from((await self._connection.to_access.call(self._connection.access.SetUser, request)).user)
+        return user_from((await self._connection.call(self._connection.access.SetUser, request)).user)
 
     async def list_quotas(self, user_id: str = "") -> AsyncIterator[QuotaRecord]:
         """Yield how much of each daily quota the caller, or for an operator any user, has used today, by endpoint.
@@ -120,13 +120,13 @@ class AccessCalls:
         None for users whose calls are not counted. Raises NotFound, PermissionDenied.
         """
         request = build(pb.ListQuotasRequest, user_id=user_id)
-        answer = await self._connection.to_access.call(self._connection.access.ListQuotas, request)
+        answer = await self._connection.call(self._connection.access.ListQuotas, request)
         for each in answer.quotas:
             yield quota_from(each)
 
     async def list_users(self) -> AsyncIterator[UserRecord]:
         """Yield all users, in the service's own order."""
         request = pb.ListUsersRequest(page_size=PAGE)
-        async for page in self._connection.to_access.pages(self._connection.access.ListUsers, request):
+        async for page in self._connection.pages(self._connection.access.ListUsers, request):
             for user in page.users:
                 yield user_from(user)

@@ -34,16 +34,14 @@ class AdHocCalls:
     async def get_task(self, task_id: str, *, include_outputs: bool = True) -> NodeTaskRecord:
         """Return an ad-hoc task by its id, `task:<id>`; while it waits, `reason` says why. Raises NotFound."""
         request = build(pb.GetTaskRequest, task_id=task_id, user_id=self._user_id, include_outputs=include_outputs)
-        answer = await self._connection.to_node_task_manager.call(self._connection.node_task_manager.GetTask, request)
+        answer = await self._connection.call(self._connection.node_task_manager.GetTask, request)
         return node_task_from(answer.task)
 
     async def list_tasks(self, *, statuses: Iterable[NodeTaskStatus | str] = ()) -> AsyncIterator[NodeTaskRecord]:
         """Yield the user's ad-hoc tasks, newest first; with `statuses`, only tasks in one of them."""
         numbers = numbers_of(node_task_pb2.NodeTaskStatus, statuses)
         request = build(pb.ListTasksRequest, user_id=self._user_id, statuses=numbers, page_size=PAGE)
-        async for page in self._connection.to_node_task_manager.pages(
-            self._connection.node_task_manager.ListTasks, request
-        ):
+        async for page in self._connection.pages(self._connection.node_task_manager.ListTasks, request):
             for task in page.tasks:
                 yield node_task_from(task)
 
@@ -53,9 +51,7 @@ class AdHocCalls:
         Raises NotFound.
         """
         request = build(pb.CancelTaskRequest, task_id=task_id, user_id=self._user_id, reason=reason, by=self._user_id)
-        answer = await self._connection.to_node_task_manager.call(
-            self._connection.node_task_manager.CancelTask, request
-        )
+        answer = await self._connection.call(self._connection.node_task_manager.CancelTask, request)
         return node_task_from(answer.task)
 
     def watch_task(self, task_id: str, *, after: str = "") -> AsyncGenerator[WatchedTask, None]:
@@ -73,7 +69,7 @@ class AdHocCalls:
             request.after_event_id = response.event.event_id or request.after_event_id or "0-0"
 
         return follow(
-            self._connection.to_node_task_manager,
+            self._connection,
             lambda: self._connection.node_task_manager.WatchTask,
             build(
                 pb.WatchTaskRequest, task_id=task_id, user_id=self._user_id, include_outputs=True, after_event_id=after
@@ -86,16 +82,14 @@ class AdHocCalls:
     async def get_batch(self, batch_id: str) -> BatchRecord:
         """Return a batch; while items wait, `reason` says why. Raises NotFound."""
         request = build(pb.GetBatchRequest, batch_id=batch_id, user_id=self._user_id)
-        answer = await self._connection.to_node_task_manager.call(self._connection.node_task_manager.GetBatch, request)
+        answer = await self._connection.call(self._connection.node_task_manager.GetBatch, request)
         return batch_from(answer.batch, answer.reason)
 
     async def list_batches(self, *, statuses: Iterable[BatchStatus | str] = ()) -> AsyncIterator[BatchRecord]:
         """Yield the user's batches, newest first; with `statuses`, only batches in one of them."""
         numbers = numbers_of(pb.BatchStatus, statuses)
         request = build(pb.ListBatchesRequest, user_id=self._user_id, statuses=numbers, page_size=PAGE)
-        async for page in self._connection.to_node_task_manager.pages(
-            self._connection.node_task_manager.ListBatches, request
-        ):
+        async for page in self._connection.pages(self._connection.node_task_manager.ListBatches, request):
             for batch in page.batches:
                 yield batch_from(batch)
 
@@ -104,23 +98,19 @@ class AdHocCalls:
         request = build(
             pb.CancelBatchRequest, batch_id=batch_id, user_id=self._user_id, reason=reason, by=self._user_id
         )
-        answer = await self._connection.to_node_task_manager.call(
-            self._connection.node_task_manager.CancelBatch, request
-        )
+        answer = await self._connection.call(self._connection.node_task_manager.CancelBatch, request)
         return batch_from(answer.batch)
 
     async def delete_batch(self, batch_id: str) -> None:
         """Remove a batch that has ended, with its results and logs. Raises NotFound, WrongStatus while it is open."""
         request = build(pb.DeleteBatchRequest, batch_id=batch_id, user_id=self._user_id)
-        await self._connection.to_node_task_manager.call_or_done(
-            self._connection.node_task_manager.DeleteBatch, request, NotFound
-        )
+        await self._connection.call_or_done(self._connection.node_task_manager.DeleteBatch, request, NotFound)
 
     def watch_batch(self, batch_id: str) -> AsyncGenerator[BatchRecord, None]:
         """Yield a batch as it is now and after every change, until it has ended; otherwise like `watch_task`."""
         request = build(pb.WatchBatchRequest, batch_id=batch_id, user_id=self._user_id)
         return follow(
-            self._connection.to_node_task_manager,
+            self._connection,
             lambda: self._connection.node_task_manager.WatchBatch,
             request,
             lambda response: batch_from(response.batch),
@@ -138,9 +128,7 @@ class AdHocCalls:
             page_size=PAGE,
             include_parameters=include_parameters,
         )
-        async for page in self._connection.to_node_task_manager.pages(
-            self._connection.node_task_manager.ListBatchResults, request
-        ):
+        async for page in self._connection.pages(self._connection.node_task_manager.ListBatchResults, request):
             for item in page.items:
                 yield node_task_from(item)
 
@@ -157,9 +145,7 @@ class AdHocCalls:
                 page_size=PAGE,
                 after_log_id=after,
             )
-            page = await self._connection.to_node_task_manager.call(
-                self._connection.node_task_manager.ListTaskLogs, request
-            )
+            page = await self._connection.call(self._connection.node_task_manager.ListTaskLogs, request)
             for line in page.logs:
                 yield node_line_from(line)
             if not page.more:
@@ -177,7 +163,7 @@ class AdHocCalls:
             request_id=request_id or new_request_id(),
             options=options,
         )
-        return await self._connection.to_node_task_manager.call(self._connection.node_task_manager.SubmitTask, request)
+        return await self._connection.call(self._connection.node_task_manager.SubmitTask, request)
 
     async def _submit_batch(
         self,
@@ -186,14 +172,14 @@ class AdHocCalls:
         request_id: str | None,
         options: pb.TaskOptions,
     ) -> pb.SubmitBatchResponse:
-        calls = self._connection.to_node_task_manager
+        connection = self._connection
         if isinstance(parameters, Mapping | str) or not isinstance(parameters, Iterable):
             raise TypeError(
                 f"parameters must be a list, one for each item; {describe_value(parameters)} "
                 "(submit_task takes a single one)"
             )
         # Encoded before they are cut into parts: a codec makes them larger.
-        whole = calls.encode(pb.SubmitBatchRequest(parameters_json=_texts(parameters)))
+        whole = connection.encode(pb.SubmitBatchRequest(parameters_json=_texts(parameters)))
         if not whole.parameters_json:
             raise InvalidInput("", [Violation("parameters", "must have 1 to 10000 items, but has none")])
         head = build(
@@ -205,7 +191,7 @@ class AdHocCalls:
             options=options,
         )
         parts = list(_parts(head, whole.parameters_json))
-        return await calls.upload(self._connection.node_task_manager.SubmitBatch, parts)
+        return await connection.upload(connection.node_task_manager.SubmitBatch, parts)
 
 
 def _texts(parameters: Iterable[Parameters | None]) -> list[str]:

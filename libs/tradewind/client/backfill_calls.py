@@ -37,20 +37,20 @@ class BackfillCalls:
             request_id=request_id or new_request_id(),
             by=self._user_id,
         )
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.BackfillFlow, request)
+        answer = await self._connection.call(self._connection.scheduler.BackfillFlow, request)
         return backfill_from(answer.backfill)
 
     async def list_backfills(self, flow_id: str) -> AsyncIterator[BackfillRecord]:
         """Yield the backfills of a flow, newest first; they are kept for 7 days after they end. Raises NotFound."""
         request = build(pb.ListBackfillsRequest, flow_id=flow_id, page_size=_PAGE)
-        async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListBackfills, request):
+        async for page in self._connection.pages(self._connection.scheduler.ListBackfills, request):
             for backfill in page.backfills:
                 yield backfill_from(backfill)
 
     async def get_backfill(self, flow_id: str, backfill_id: int) -> BackfillRecord:
         """Return a backfill of a flow as it is now. Raises NotFound."""
         request = build(pb.GetBackfillRequest, flow_id=flow_id, backfill_id=backfill_id)
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetBackfill, request)
+        answer = await self._connection.call(self._connection.scheduler.GetBackfill, request)
         return backfill_from(answer.backfill)
 
     async def cancel_backfill(self, flow_id: str, backfill_id: int, *, reason: str = "") -> BackfillRecord:
@@ -58,5 +58,5 @@ class BackfillCalls:
         request = build(
             pb.CancelBackfillRequest, flow_id=flow_id, backfill_id=backfill_id, reason=reason, by=self._user_id
         )
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.CancelBackfill, request)
+        answer = await self._connection.call(self._connection.scheduler.CancelBackfill, request)
         return backfill_from(answer.backfill)

@@ -58,13 +58,13 @@ class BulkJobCalls:
             by=self._user_id,
             reason=reason,
         )
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.StartBulkJob, request)
+        answer = await self._connection.call(self._connection.scheduler.StartBulkJob, request)
         return job_from(answer.job)
 
     async def get_bulk_job(self, job_id: str) -> BulkJob:
         """Return a job. Raises NotFound."""
         request = build(job_pb2.GetBulkJobRequest, job_id=job_id)
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetBulkJob, request)
+        answer = await self._connection.call(self._connection.scheduler.GetBulkJob, request)
         return job_from(answer.job)
 
     async def wait_bulk_job(self, job_id: str, timeout: Seconds | None = None) -> BulkJob:
@@ -83,12 +83,12 @@ class BulkJobCalls:
     async def list_bulk_jobs(self) -> AsyncIterator[BulkJob]:
         """Yield the jobs on record, newest first."""
         request = job_pb2.ListBulkJobsRequest(page_size=_PAGE)
-        async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListBulkJobs, request):
+        async for page in self._connection.pages(self._connection.scheduler.ListBulkJobs, request):
             for job in page.jobs:
                 yield job_from(job)
 
     async def cancel_bulk_job(self, job_id: str) -> BulkJob:
         """Cancel a job; what it has done stays done. Raises NotFound, and Aborted when the job kept changing."""
         request = build(job_pb2.CancelBulkJobRequest, job_id=job_id)
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.CancelBulkJob, request)
+        answer = await self._connection.call(self._connection.scheduler.CancelBulkJob, request)
         return job_from(answer.job)

@@ -1,4 +1,4 @@
-"""Calls to one server: deadlines, repetition while it is away, and errors as exceptions of the client."""
+"""Calls to servers: deadlines, repetition while one is away, and errors as exceptions of the client."""
 
 import asyncio
 import os
@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from tradewind.client.addresses import Addresses
 from tradewind.client.errors import TradewindError, Unavailable
 from tradewind.client.refusals import error_from
 from tradewind.client.traces import traceparent
@@ -67,10 +68,10 @@ def new_request_id() -> str:
 
 
 class Calls:
-    """Makes the calls to one server, with the client's deadline and patience, in seconds, and its codec."""
+    """Makes calls, with the client's deadline and patience, in seconds, and its codec."""
 
-    def __init__(self, address: str, timeout: float, patience: float, codec: Codec | None = None) -> None:
-        self.address = address
+    def __init__(self, addresses: Addresses, timeout: float, patience: float, codec: Codec | None = None) -> None:
+        self.addresses = addresses
         self.timeout = timeout
         self.patience = patience
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -110,7 +111,7 @@ class Calls:
         request = self.encode(request)
 
         async def once() -> Response:
-            with self._translated_errors(method):
+            with self._translated_errors(request):
                 return await method(request, timeout=self.timeout + extra, metadata=_trace())
 
         return await self.repeated(once, on_repeat, patience)
@@ -152,7 +153,7 @@ class Calls:
         Raises TradewindError.
         """
         self.own_loop()
-        with self._translated_errors(method):
+        with self._translated_errors(request):
             return await method(request, timeout=self.timeout, metadata=_trace())
 
     async def repeated(
@@ -182,13 +183,16 @@ class Calls:
                 on_repeat()
 
     @contextmanager
-    def _translated_errors(self, method: object) -> Iterator[None]:
-        """Turn what gRPC raises into errors of the client."""
+    def _translated_errors(self, request: Message) -> Iterator[None]:
+        """Turn what gRPC raises into errors of the client, which name the server and the method."""
         try:
             with self.until_closed():
                 yield
         except grpc.aio.AioRpcError as error:
-            raise error_from(error, self.address, _name(method)) from None
+            # Each method has a request of its own, in the package of its service.
+            kind = request.DESCRIPTOR
+            address: str = getattr(self.addresses, kind.file.package.split(".")[2])
+            raise error_from(error, address, kind.name.removesuffix("Request")) from None
 
     @contextmanager
     def until_closed(self) -> Iterator[None]:
@@ -223,7 +227,7 @@ class Calls:
         pause = 0.0
 
         async def once() -> Response:
-            with self._translated_errors(method):
+            with self._translated_errors(parts[0]):
                 return await method(_paced(parts, pause), timeout=self.timeout, metadata=_trace())
 
         def lengthen_pause() -> None:
@@ -240,7 +244,7 @@ class Calls:
         self.own_loop()
         call = method(request, metadata=_trace())
         try:
-            with self._translated_errors(method):
+            with self._translated_errors(request):
                 async for response in call:
                     yield response
         finally:
@@ -251,11 +255,6 @@ async def _paced(parts: Sequence[Request], pause: float) -> AsyncGenerator[Reque
     for part in parts:
         yield part
         await asyncio.sleep(pause)
-
-
-def _name(method: object) -> str:
-    raw = getattr(method, "_method", b"")
-    return raw.decode().rpartition("/")[2] if isinstance(raw, bytes) else str(raw)
 
 
 def _trace() -> grpc.aio.Metadata | None:

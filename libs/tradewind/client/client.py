@@ -160,11 +160,11 @@ class Client(
     @property
     def patience(self) -> float:
         """How many seconds a call is repeated while its server is away."""
-        return self._connection.to_scheduler.patience
+        return self._connection.patience
 
     @patience.setter
     def patience(self, seconds: Seconds) -> None:
-        self._connection.set_patience(seconds_of(seconds))
+        self._connection.patience = seconds_of(seconds)
 
     async def wait_ready(self, timeout: Seconds = 10.0) -> None:
         """Return once every server that runs flows reports that it is ready.

@@ -35,8 +35,8 @@ OpenChannel = Callable[[str, Security], grpc.aio.Channel]
 Stub = TypeVar("Stub")
 
 
-class Connection:
-    """Opens each channel when it is first needed; usable in one event loop only."""
+class Connection(Calls):
+    """Makes calls over channels, each opened when it is first needed; usable in one event loop only."""
 
     def __init__(
         self,
@@ -45,20 +45,13 @@ class Connection:
         timeout: float,
         patience: float,
         credentials: Security,
-        codec: Codec | None = None,
-        token: str | None = None,
+        codec: Codec | None,
+        token: str | None,
         open_channel: OpenChannel,
     ) -> None:
-        self.addresses = addresses
-        self.to_scheduler = Calls(addresses.scheduler, timeout, patience, codec)
-        self.to_registry = Calls(addresses.registry, timeout, patience, codec)
-        self.to_node_task_manager = Calls(addresses.node_task_manager, timeout, patience, codec)
-        self.to_trigger = Calls(addresses.trigger, timeout, patience, codec)
-        self.to_access = Calls(addresses.access, timeout, patience, codec)
-        self._all = (self.to_scheduler, self.to_registry, self.to_node_task_manager, self.to_trigger, self.to_access)
+        super().__init__(addresses, timeout, patience, codec)
         self._token = token
         self._credentials = credentials
-        self._codec = codec
         self._open_channel = open_channel
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._stubs: dict[object, Any] = {}
@@ -97,11 +90,6 @@ class Connection:
         """The access service's methods."""
         return self._stub(self.addresses.access, AccessServiceStub)
 
-    def set_patience(self, seconds: float) -> None:
-        """Change how long calls are repeated while a server is away."""
-        for calls in self._all:
-            calls.patience = seconds
-
     async def wait_ready(self, timeout: float) -> None:
         """Return once every server that runs flows reports that it is ready.
 
@@ -113,10 +101,10 @@ class Connection:
             stub: Any = HealthStub(self._channel(address))
             request = health_pb2.HealthCheckRequest(service="readiness")
             while True:
-                self.to_scheduler.own_loop()
+                self.own_loop()
                 remaining = deadline - time.monotonic()
                 try:
-                    with self.to_scheduler.until_closed():
+                    with self.until_closed():
                         answer = await stub.Check(request, timeout=max(0.1, remaining))
                     if answer.status == health_pb2.HealthCheckResponse.SERVING:
                         break
@@ -129,8 +117,7 @@ class Connection:
 
     async def close(self) -> None:
         """Close every channel for good; calls under way fail."""
-        for calls in self._all:
-            calls.closed = True
+        self.closed = True
         await self.runs.close()
         channels = list(self._channels.values())
         # Forgotten before they are closed: a process forked while they are remembered could open no others.
@@ -148,7 +135,7 @@ class Connection:
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         # Checked first: gRPC crashes when a closed channel is asked for a method.
-        self.to_scheduler.own_loop()
+        self.own_loop()
         if address not in self._channels:
             channel = with_token(self._open_channel(address, self._credentials), self._token)
             self._channels[address] = channel if self._codec is None else DecodingChannel(channel, self._codec)

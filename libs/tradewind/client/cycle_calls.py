@@ -45,7 +45,7 @@ class CycleCalls:
         """
         seconds = seconds_of(wait)
         request = build(pb.GetCycleRequest, flow_id=flow_id, cycle=cycle, run=run, wait=duration(seconds))
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetCycle, request, extra=seconds)
+        answer = await self._connection.call(self._connection.scheduler.GetCycle, request, extra=seconds)
         return cycle_from(answer.cycle)
 
     async def _end_of_cycle(self, flow_id: str, cycle: int, run: int | None, patience: float) -> Started:
@@ -53,7 +53,7 @@ class CycleCalls:
         wait = duration(_LONG_POLL_S)
         request = build(pb.GetCycleRequest, flow_id=flow_id, cycle=cycle, run=run, wait=wait, include_outputs=True)
         while True:
-            answer = await self._connection.to_scheduler.call(
+            answer = await self._connection.call(
                 self._connection.scheduler.GetCycle, request, extra=_LONG_POLL_S, patience=patience
             )
             if answer.cycle.status != cycle_pb2.CYCLE_STATUS_RUNNING:
@@ -78,7 +78,7 @@ class CycleCalls:
             started_after=timestamp(started_after),
             started_before=timestamp(started_before),
         )
-        async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListCycles, request):
+        async for page in self._connection.pages(self._connection.scheduler.ListCycles, request):
             for cycle in page.cycles:
                 yield cycle_from(cycle)
 
@@ -104,7 +104,7 @@ class CycleCalls:
                 omit_logs=not include_logs,
                 page_token=token,
             )
-            page = await self._connection.to_scheduler.call(self._connection.scheduler.DescribeCycle, request)
+            page = await self._connection.call(self._connection.scheduler.DescribeCycle, request)
             nodes = tuple(node_task_from(node) for node in page.nodes)
             signals = signals_from(page.signals)
             if whole is None:
@@ -127,7 +127,7 @@ class CycleCalls:
     async def cycle_statistics(self, flow_id: str, cycle: int | None = None, run: int | None = None) -> CycleStatistics:
         """Return how many nodes of a cycle, the latest if None, have each status. Raises NotFound."""
         request = build(pb.DescribeCycleRequest, flow_id=flow_id, cycle=cycle, run=run, omit_logs=True, page_size=1)
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.DescribeCycle, request)
+        answer = await self._connection.call(self._connection.scheduler.DescribeCycle, request)
         return statistics_from(answer.statistics)
 
     def watch_flows(self, *flow_ids: str) -> AsyncGenerator[CycleRecord, None]:
@@ -150,7 +150,7 @@ class CycleCalls:
     ) -> AsyncIterator[LogLine]:
         """Yield the log of a cycle, or of the flow's newest 5 cycles, oldest line first. Raises NotFound."""
         request = _logs_request(flow_id, cycle, node_id, min_level)
-        async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListLogs, request):
+        async for page in self._connection.pages(self._connection.scheduler.ListLogs, request):
             for line in page.lines:
                 yield log_line_from(line)
 
@@ -172,7 +172,7 @@ class CycleCalls:
 
         async def page(token: str) -> tuple[list[LogLine], str]:
             request.page_token = token
-            answer = await self._connection.to_scheduler.call(self._connection.scheduler.ListLogs, request)
+            answer = await self._connection.call(self._connection.scheduler.ListLogs, request)
             return [log_line_from(line) for line in answer.lines], answer.next_page_token
 
         async def ended() -> bool:
@@ -180,7 +180,7 @@ class CycleCalls:
 
         async def newest() -> int:
             cycles = build(pb.ListCyclesRequest, flow_id=flow_id, page_size=1)
-            answer = await self._connection.to_scheduler.call(self._connection.scheduler.ListCycles, cycles)
+            answer = await self._connection.call(self._connection.scheduler.ListCycles, cycles)
             return answer.cycles[0].cycle if answer.cycles else -1
 
         def lines_of(one: int) -> AsyncIterator[LogLine]:

@@ -20,9 +20,7 @@ class DeadLetterCalls:
     async def list_dead_letters(self) -> AsyncIterator[NodeTaskRecord]:
         """Yield the user's node tasks that were given up, newest first, with their history."""
         request = build(pb.ListDeadLettersRequest, user_id=self._user_id, page_size=PAGE)
-        async for page in self._connection.to_node_task_manager.pages(
-            self._connection.node_task_manager.ListDeadLetters, request
-        ):
+        async for page in self._connection.pages(self._connection.node_task_manager.ListDeadLetters, request):
             for node_task in page.node_tasks:
                 yield node_task_from(node_task)
 
@@ -34,7 +32,5 @@ class DeadLetterCalls:
         submitted.
         """
         request = build(pb.RedriveDeadLettersRequest, user_id=self._user_id, node_task_ids=as_list(node_task_ids))
-        answer = await self._connection.to_node_task_manager.call(
-            self._connection.node_task_manager.RedriveDeadLetters, request
-        )
+        answer = await self._connection.call(self._connection.node_task_manager.RedriveDeadLetters, request)
         return {each.node_task_id: each.task_id for each in answer.redriven}

@@ -27,16 +27,14 @@ class DoctorCalls:
         """
         to = self._connection
         streams: dict[str, AsyncIterator[Any]] = {
-            "scheduler": to.to_scheduler.stream(to.scheduler.RunDoctor, of_scheduler.RunDoctorRequest(mend=mend)),
-            "node_task_manager": to.to_node_task_manager.stream(
-                to.node_task_manager.RunDoctor, of_node_tasks.RunDoctorRequest(mend=mend)
-            ),
-            "trigger": to.to_trigger.stream(to.trigger.RunDoctor, of_trigger.RunDoctorRequest(mend=mend)),
-            "registry": to.to_registry.stream(to.registry.RunDoctor, of_registry.RunDoctorRequest(mend=mend)),
+            "scheduler": to.stream(to.scheduler.RunDoctor, of_scheduler.RunDoctorRequest(mend=mend)),
+            "node_task_manager": to.stream(to.node_task_manager.RunDoctor, of_node_tasks.RunDoctorRequest(mend=mend)),
+            "trigger": to.stream(to.trigger.RunDoctor, of_trigger.RunDoctorRequest(mend=mend)),
+            "registry": to.stream(to.registry.RunDoctor, of_registry.RunDoctorRequest(mend=mend)),
         }
         if to.may_have_access_service:
             request = of_access.RunDoctorRequest(mend=mend)
-            streams["access"] = _if_served(to.to_access.stream(to.access.RunDoctor, request))
+            streams["access"] = _if_served(to.stream(to.access.RunDoctor, request))
         findings: list[Finding] = []
         before: Counter[str] = Counter()
         examined = 0

@@ -185,7 +185,7 @@ class DueTriggers:
                 reading.result()
             except grpc.aio.AioRpcError as refusal:
                 await self._disconnect()
-                error = error_from(refusal, self._calls.address, "ReceiveDue")
+                error = error_from(refusal, self._calls.addresses.trigger, "ReceiveDue")
                 if not isinstance(error, Unavailable) or self._absence.broken_for(self._calls.patience):
                     self._absence = Absence()
                     raise error from None

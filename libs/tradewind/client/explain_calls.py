@@ -16,7 +16,7 @@ class ExplainCalls:
     async def explain_flow(self, flow_id: str) -> tuple[Reason, ...]:
         """Return why a flow begins no cycle now, and when it will; the most decisive reason first. Raises NotFound."""
         request = build(pb.ExplainFlowRequest, flow_id=flow_id)
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.ExplainFlow, request)
+        answer = await self._connection.call(self._connection.scheduler.ExplainFlow, request)
         return reasons_from(answer.reasons)
 
     async def explain_node(
@@ -28,7 +28,7 @@ class ExplainCalls:
         Raises NotFound.
         """
         request = build(pb.ExplainNodeRequest, flow_id=flow_id, node_id=node_id, cycle=cycle, run=run)
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.ExplainNode, request)
+        answer = await self._connection.call(self._connection.scheduler.ExplainNode, request)
         return reasons_from(answer.reasons)
 
     async def explain_node_task(self, node_task_id: str) -> tuple[Reason, ...]:
@@ -37,7 +37,5 @@ class ExplainCalls:
         Returns only what the node task manager knows. Raises NotFound.
         """
         request = of_node_tasks.ExplainNodeTaskRequest(node_task_id=node_task_id, user_id=self._user_id)
-        answer = await self._connection.to_node_task_manager.call(
-            self._connection.node_task_manager.ExplainNodeTask, request
-        )
+        answer = await self._connection.call(self._connection.node_task_manager.ExplainNodeTask, request)
         return reasons_from(answer.reasons)

@@ -92,13 +92,13 @@ class FlowCalls:
             by=self._user_id,
             etag=etag,
         )
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.RegisterFlow, request)
+        answer = await self._connection.call(self._connection.scheduler.RegisterFlow, request)
         return RegisteredFlow(flow_from(answer.flow), answer.changed, violations_from(answer.warnings))
 
     async def analyze_flow(self, definition: Definition) -> FlowAnalysis:
         """Return the components, faults and warnings of a definition, without registering it."""
         request = pb.AnalyzeFlowRequest(definition=flow_pb2.FlowDefinition(weather_json=weather_json(definition)))
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.AnalyzeFlow, request)
+        answer = await self._connection.call(self._connection.scheduler.AnalyzeFlow, request)
         return FlowAnalysis(
             components_from(answer.structure), violations_from(answer.violations), violations_from(answer.warnings)
         )
@@ -106,7 +106,7 @@ class FlowCalls:
     async def get_flow(self, flow_id: str) -> FlowDescription:
         """Return a flow and its latest cycle. Raises NotFound."""
         request = build(pb.GetFlowRequest, flow_id=flow_id)
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetFlow, request)
+        answer = await self._connection.call(self._connection.scheduler.GetFlow, request)
         cycle = cycle_from(answer.current_cycle) if answer.HasField("current_cycle") else None
         return FlowDescription(flow_from(answer.flow), cycle)
 
@@ -128,7 +128,7 @@ class FlowCalls:
             created_after=timestamp(created_after),
             created_before=timestamp(created_before),
         )
-        async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListFlows, request):
+        async for page in self._connection.pages(self._connection.scheduler.ListFlows, request):
             for flow in page.flows:
                 yield flow_from(flow)
 
@@ -138,13 +138,13 @@ class FlowCalls:
         A running flow is unchanged. Raises NotFound.
         """
         request = build(pb.StartFlowRequest, flow_id=flow_id, start_at=timestamp(at))
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.StartFlow, request)
+        answer = await self._connection.call(self._connection.scheduler.StartFlow, request)
         return flow_from(answer.flow)
 
     async def stop_flow(self, flow_id: str, *, reason: str = "") -> FlowRecord:
         """Begin no more cycles until the flow is started, stop running nodes, skip waiting ones. Raises NotFound."""
         request = build(pb.StopFlowRequest, flow_id=flow_id, reason=reason, by=self._user_id)
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopFlow, request)
+        answer = await self._connection.call(self._connection.scheduler.StopFlow, request)
         return flow_from(answer.flow)
 
     async def delete_flow(self, flow_id: str, *, wait: Seconds = 30.0) -> bool:
@@ -154,7 +154,7 @@ class FlowCalls:
         """
         seconds = seconds_of(wait)
         request = build(pb.DeleteFlowRequest, flow_id=flow_id, wait=duration(seconds))
-        answer = await self._connection.to_scheduler.call_or_done(
+        answer = await self._connection.call_or_done(
             self._connection.scheduler.DeleteFlow, request, NotFound, extra=seconds
         )
         return answer is None or answer.done
@@ -163,42 +163,42 @@ class FlowCalls:
         self, flow_id: str, inputs: Inputs | None = None, *, wait: Seconds = 0.0, request_id: str | None = None
     ) -> Started:
         """Run one cycle now, for Client.run_flow."""
-        seconds, calls = seconds_of(wait), self._connection.to_scheduler
+        seconds, connection = seconds_of(wait), self._connection
         request = build(
             pb.RunFlowRequest,
             flow_id=flow_id,
             inputs_json=object_json(inputs, "inputs"),
             wait=duration(seconds),
             include_outputs=seconds > 0,
-            **calls.request_id_fields(request_id, seconds),
+            **connection.request_id_fields(request_id, seconds),
         )
         # A message that is too large would end its stream, and with it all runs under way.
         if self._run_stream and len(request.inputs_json) <= STREAMED_INPUTS:
-            encoded = calls.encode(request)
-            answer = await calls.repeated(lambda: self._connection.runs.run(encoded, calls.timeout + seconds))
+            encoded = connection.encode(request)
+            answer = await connection.repeated(lambda: connection.runs.run(encoded, connection.timeout + seconds))
         else:
-            answer = await calls.call(self._connection.scheduler.RunFlow, request, extra=seconds)
+            answer = await connection.call(connection.scheduler.RunFlow, request, extra=seconds)
         return Started(answer, with_outputs=request.include_outputs)
 
     async def _start_cycles(
         self, requests: Iterable[RunRequest | str], *, wait: Seconds = 0.0
     ) -> list[Started | TradewindError]:
         """Run many cycles now, for Client.run_flows."""
-        seconds, calls = seconds_of(wait), self._connection.to_scheduler
+        seconds, connection = seconds_of(wait), self._connection
         with_outputs = seconds > 0
         results: list[Started | TradewindError] = []
         # Encoded before they are cut into messages: a codec makes inputs larger.
-        encoded = map(calls.encode, map(_item, as_list(requests, "requests")))
+        encoded = map(connection.encode, map(_item, as_list(requests, "requests")))
         for items in list(_batches(encoded)):
             request = build(
                 pb.RunFlowsRequest,
                 items=items,
                 wait=duration(seconds),
                 include_outputs=with_outputs,
-                **calls.request_id_fields(None, seconds),
+                **connection.request_id_fields(None, seconds),
             )
             try:
-                answer = await calls.call(self._connection.scheduler.RunFlows, request, extra=seconds)
+                answer = await connection.call(connection.scheduler.RunFlows, request, extra=seconds)
             except TradewindError as error:
                 # Once cycles may have begun, their handles must not be lost.
                 if not results:

@@ -23,7 +23,7 @@ class MemoryCalls:
         `run` is a run of that cycle, by default its latest. Raises NotFound.
         """
         request = build(pb.GetMemoryRequest, scope=_scope(flow_id, cycle, run))
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetMemory, request)
+        answer = await self._connection.call(self._connection.scheduler.GetMemory, request)
         return MemoryRecord(json_text.decode(answer.memory.variables_json), answer.memory.version)
 
     async def update_memory(
@@ -49,7 +49,7 @@ class MemoryCalls:
             expected_version=expected_version,
             request_id=new_request_id(),
         )
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.UpdateMemory, request)
+        answer = await self._connection.call(self._connection.scheduler.UpdateMemory, request)
         return answer.version
 
 

@@ -25,9 +25,7 @@ class NodeTaskCalls:
         request = build(
             pb.GetNodeTaskRequest, node_task_id=node_task_id, user_id=self._user_id, include_outputs=include_outputs
         )
-        answer = await self._connection.to_node_task_manager.call(
-            self._connection.node_task_manager.GetNodeTask, request
-        )
+        answer = await self._connection.call(self._connection.node_task_manager.GetNodeTask, request)
         return node_task_from(answer.node_task)
 
     async def terminate_node_task(self, node_task_id: str, *, reason: str = "") -> NodeTaskRecord:
@@ -42,9 +40,7 @@ class NodeTaskCalls:
             reason=reason,
             by=self._user_id,
         )
-        answer = await self._connection.to_node_task_manager.call(
-            self._connection.node_task_manager.TerminateNodeTask, request
-        )
+        answer = await self._connection.call(self._connection.node_task_manager.TerminateNodeTask, request)
         return node_task_from(answer.node_task)
 
     async def list_node_tasks(
@@ -73,9 +69,7 @@ class NodeTaskCalls:
             node_ids=as_list(node_ids),
             items_of=items_of,
         )
-        async for page in self._connection.to_node_task_manager.pages(
-            self._connection.node_task_manager.ListNodeTasks, request
-        ):
+        async for page in self._connection.pages(self._connection.node_task_manager.ListNodeTasks, request):
             for node_task in page.node_tasks:
                 yield node_task_from(node_task)
 
@@ -84,9 +78,7 @@ class NodeTaskCalls:
         since: dict[str, datetime] = {}
         for first in range(0, len(worker_ids), WORKERS):
             request = pb.ListConnectionsRequest(worker_ids=worker_ids[first : first + WORKERS])
-            answer = await self._connection.to_node_task_manager.call(
-                self._connection.node_task_manager.ListConnections, request
-            )
+            answer = await self._connection.call(self._connection.node_task_manager.ListConnections, request)
             for each in answer.connections:
                 since[each.worker_id] = each.connected_since.ToDatetime(UTC)
         return since
@@ -94,8 +86,6 @@ class NodeTaskCalls:
     async def list_worker_tasks(self, worker_id: str) -> AsyncIterator[NodeTaskRecord]:
         """Yield the node tasks that are leased to a worker, by id."""
         request = build(pb.ListWorkerTasksRequest, worker_id=worker_id, page_size=PAGE)
-        async for page in self._connection.to_node_task_manager.pages(
-            self._connection.node_task_manager.ListWorkerTasks, request
-        ):
+        async for page in self._connection.pages(self._connection.node_task_manager.ListWorkerTasks, request):
             for node_task in page.node_tasks:
                 yield node_task_from(node_task)

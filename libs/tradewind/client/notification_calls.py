@@ -23,18 +23,14 @@ class NotificationCalls:
     async def list_notifications(self) -> AsyncIterator[Notification]:
         """Yield the notifications that are kept, newest first."""
         request = build(pb.ListNotificationsRequest, user_id=self._user_id, page_size=PAGE)
-        async for page in self._connection.to_node_task_manager.pages(
-            self._connection.node_task_manager.ListNotifications, request
-        ):
+        async for page in self._connection.pages(self._connection.node_task_manager.ListNotifications, request):
             for message in page.notifications:
                 yield notification_from(message)
 
     async def count_unread_notifications(self) -> int:
         """Return how many notifications are unread."""
         request = build(pb.ListNotificationsRequest, user_id=self._user_id, page_size=1)
-        answer = await self._connection.to_node_task_manager.call(
-            self._connection.node_task_manager.ListNotifications, request
-        )
+        answer = await self._connection.call(self._connection.node_task_manager.ListNotifications, request)
         return answer.unread
 
     async def mark_notifications_read(self, through: str = "") -> int:
@@ -43,9 +39,7 @@ class NotificationCalls:
         Without an id, mark all of them.
         """
         request = build(pb.MarkNotificationsReadRequest, user_id=self._user_id, through_notification_id=through)
-        answer = await self._connection.to_node_task_manager.call(
-            self._connection.node_task_manager.MarkNotificationsRead, request
-        )
+        answer = await self._connection.call(self._connection.node_task_manager.MarkNotificationsRead, request)
         return answer.unread
 
     async def watch_notifications(self, *, after: str = "") -> AsyncGenerator[Notification, None]:
@@ -58,7 +52,7 @@ class NotificationCalls:
             request.after_notification_id = response.resume_from
 
         responses = follow(
-            self._connection.to_node_task_manager,
+            self._connection,
             lambda: self._connection.node_task_manager.WatchNotifications,
             build(pb.WatchNotificationsRequest, user_id=self._user_id, after_notification_id=after),
             lambda response: response,
@@ -97,7 +91,7 @@ class NotificationCalls:
             # Without a key, the server would accept the notification again when the call is repeated.
             key=key or new_request_id(),
         )
-        answer = await self._connection.to_node_task_manager.call(
+        answer = await self._connection.call(
             self._connection.node_task_manager.PublishNotifications,
             build(pb.PublishNotificationsRequest, notifications=[draft]),
         )

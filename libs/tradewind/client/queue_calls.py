@@ -22,14 +22,12 @@ class QueueCalls:
     async def queue_statistics(self, *, user_id: str = "", node_type: str = "") -> QueueStatistics:
         """Return what is waiting and running, by node type and user, and how many node tasks have ended."""
         request = build(pb.GetQueueStatsRequest, user_id=user_id, node_type=node_type)
-        answer = await self._connection.to_node_task_manager.call(
-            self._connection.node_task_manager.GetQueueStats, request
-        )
+        answer = await self._connection.call(self._connection.node_task_manager.GetQueueStats, request)
         return queue_statistics_from(answer)
 
     async def get_config(self) -> SystemConfig:
         """Return the system's configuration."""
-        answer = await self._connection.to_node_task_manager.call(
+        answer = await self._connection.call(
             self._connection.node_task_manager.GetConfig, config_pb2.GetConfigRequest()
         )
         return system_config_from(answer.config, answer.etag)
@@ -77,7 +75,5 @@ class QueueCalls:
             update_mask=FieldMask(paths=list(fields)),
             etag=etag,
         )
-        answer = await self._connection.to_node_task_manager.call(
-            self._connection.node_task_manager.UpdateConfig, request
-        )
+        answer = await self._connection.call(self._connection.node_task_manager.UpdateConfig, request)
         return system_config_from(answer.config, answer.etag)

@@ -35,9 +35,7 @@ class RerunCalls(NodeTaskCalls):
             by=self._user_id,
             request_id=new_request_id(),
         )
-        answer = await self._connection.to_scheduler.call_or_done(
-            self._connection.scheduler.StopCycle, request, WrongStatus
-        )
+        answer = await self._connection.call_or_done(self._connection.scheduler.StopCycle, request, WrongStatus)
         return cycle_from(answer.cycle if answer else await self._find(flow_id, found.cycle, found.run))
 
     async def stop_component(
@@ -57,9 +55,7 @@ class RerunCalls(NodeTaskCalls):
             reason=reason,
             by=self._user_id,
         )
-        answer = await self._connection.to_scheduler.call_or_done(
-            self._connection.scheduler.StopComponent, request, WrongStatus
-        )
+        answer = await self._connection.call_or_done(self._connection.scheduler.StopComponent, request, WrongStatus)
         return cycle_from(answer.cycle if answer else await self._find(flow_id, found.cycle, found.run))
 
     async def stop_node(
@@ -76,9 +72,7 @@ class RerunCalls(NodeTaskCalls):
             reason=reason,
             by=self._user_id,
         )
-        answer = await self._connection.to_scheduler.call_or_done(
-            self._connection.scheduler.StopNode, request, WrongStatus
-        )
+        answer = await self._connection.call_or_done(self._connection.scheduler.StopNode, request, WrongStatus)
         if answer is not None:
             return node_task_from(answer.node)
         return await self.get_node_task(f"{flow_id}:{found.cycle}:{found.run}:{node_id}", include_outputs=False)
@@ -86,7 +80,7 @@ class RerunCalls(NodeTaskCalls):
     async def _find(self, flow_id: str, cycle: int | None, run: int | None) -> cycle_pb2.Cycle:
         """Return a cycle, so that every attempt of a call has its number: the latest may be another one by then."""
         request = build(pb.GetCycleRequest, flow_id=flow_id, cycle=cycle, run=run)
-        return (await self._connection.to_scheduler.call(self._connection.scheduler.GetCycle, request)).cycle
+        return (await self._connection.call(self._connection.scheduler.GetCycle, request)).cycle
 
     async def _start_rerun(
         self,
@@ -100,7 +94,7 @@ class RerunCalls(NodeTaskCalls):
         request_id: str | None,
     ) -> Started:
         """Run a cycle again, for Client.rerun_cycle."""
-        seconds, calls = seconds_of(wait), self._connection.to_scheduler
+        seconds, connection = seconds_of(wait), self._connection
         request = build(
             pb.RerunCycleRequest,
             flow_id=flow_id,
@@ -111,7 +105,7 @@ class RerunCalls(NodeTaskCalls):
             include_outputs=seconds > 0,
             by=self._user_id,
             reason=reason,
-            **calls.request_id_fields(request_id, seconds),
+            **connection.request_id_fields(request_id, seconds),
         )
-        answer = await calls.call(self._connection.scheduler.RerunCycle, request, extra=seconds)
+        answer = await connection.call(connection.scheduler.RerunCycle, request, extra=seconds)
         return Started(answer, with_outputs=request.include_outputs)

@@ -61,7 +61,7 @@ class RevisionCalls:
             etag=etag,
             validate_only=True,
         )
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.RegisterFlow, request)
+        answer = await self._connection.call(self._connection.scheduler.RegisterFlow, request)
         return plan_from(flow_id, answer)
 
     async def update_flow(
@@ -87,20 +87,20 @@ class RevisionCalls:
             note=note,
             by=self._user_id,
         )
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.UpdateFlow, request)
+        answer = await self._connection.call(self._connection.scheduler.UpdateFlow, request)
         return _revised(answer)
 
     async def list_revisions(self, flow_id: str) -> AsyncIterator[RevisionRecord]:
         """Yield the revisions of a flow that are on record, newest first. Raises NotFound."""
         request = build(revision_pb.ListRevisionsRequest, flow_id=flow_id, page_size=_PAGE)
-        async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListRevisions, request):
+        async for page in self._connection.pages(self._connection.scheduler.ListRevisions, request):
             for revision in page.revisions:
                 yield revision_from(revision)
 
     async def get_revision(self, flow_id: str, revision: int | None = None) -> RevisionDefinition:
         """Return a revision of a flow, by default the current one, with its definition. Raises NotFound."""
         request = build(revision_pb.GetRevisionRequest, flow_id=flow_id, revision=revision or 0)
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetRevision, request)
+        answer = await self._connection.call(self._connection.scheduler.GetRevision, request)
         return RevisionDefinition(revision_from(answer.revision), answer.config_json)
 
     async def diff_revisions(self, flow_id: str, first: int | None = None, second: int | None = None) -> RevisionDiff:
@@ -112,7 +112,7 @@ class RevisionCalls:
         request = build(
             revision_pb.DiffRevisionsRequest, flow_id=flow_id, from_revision=first or 0, to_revision=second or 0
         )
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.DiffRevisions, request)
+        answer = await self._connection.call(self._connection.scheduler.DiffRevisions, request)
         return RevisionDiff(answer.from_revision, answer.to_revision, diff_from(answer.diff))
 
     async def roll_back_flow(
@@ -131,7 +131,7 @@ class RevisionCalls:
             etag=etag,
             request_id=request_id or new_request_id(),
         )
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.RollBackFlow, request)
+        answer = await self._connection.call(self._connection.scheduler.RollBackFlow, request)
         return _revised(answer)
 
 

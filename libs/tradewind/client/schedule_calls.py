@@ -26,7 +26,7 @@ class ScheduleCalls:
         Raises NotFound, WrongStatus for a flow that is not running.
         """
         request = build(pb.PauseFlowRequest, flow_id=flow_id, note=note, by=self._user_id)
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.PauseFlow, request)
+        answer = await self._connection.call(self._connection.scheduler.PauseFlow, request)
         return flow_from(answer.flow)
 
     async def resume_flow(self, flow_id: str) -> FlowRecord:
@@ -35,7 +35,7 @@ class ScheduleCalls:
         Raises NotFound, WrongStatus for a flow that is not paused or whose schedule plans nothing any more.
         """
         request = build(pb.ResumeFlowRequest, flow_id=flow_id)
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.ResumeFlow, request)
+        answer = await self._connection.call(self._connection.scheduler.ResumeFlow, request)
         return flow_from(answer.flow)
 
     async def list_firings(self, flow_id: str, *, backfill_id: int = 0) -> AsyncIterator[FiringRecord]:
@@ -44,7 +44,7 @@ class ScheduleCalls:
         With `backfill_id`, yield those of that backfill, all of which are kept as long as it is. Raises NotFound.
         """
         request = build(pb.ListFiringsRequest, flow_id=flow_id, page_size=_PAGE, backfill_id=backfill_id)
-        async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListFirings, request):
+        async for page in self._connection.pages(self._connection.scheduler.ListFirings, request):
             for firing in page.firings:
                 yield firing_from(firing)
 
@@ -55,5 +55,5 @@ class ScheduleCalls:
         events has none. Raises NotFound.
         """
         request = build(pb.ListNextExecutionsRequest, flow_id=flow_id, count=count)
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.ListNextExecutions, request)
+        answer = await self._connection.call(self._connection.scheduler.ListNextExecutions, request)
         return [planned.ToDatetime(tzinfo=UTC) for planned in answer.planned_times]

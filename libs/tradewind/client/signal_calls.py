@@ -48,9 +48,7 @@ class SignalCalls:
             request_id=request_id or new_request_id(),
             only_if_waiting=only_if_waiting,
         )
-        answer = await self._connection.to_node_task_manager.call(
-            self._connection.node_task_manager.SignalNode, request
-        )
+        answer = await self._connection.call(self._connection.node_task_manager.SignalNode, request)
         return node_task_from(answer.node_task)
 
     async def answer_node(

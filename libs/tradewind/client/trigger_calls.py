@@ -96,13 +96,13 @@ class TriggerCalls:
             epoch=epoch,
         )
         request = build(pb.SaveTriggerRequest, trigger=trigger)
-        answer = await self._connection.to_trigger.call(self._connection.trigger.SaveTrigger, request)
+        answer = await self._connection.call(self._connection.trigger.SaveTrigger, request)
         return trigger_from(answer.trigger)
 
     async def get_trigger(self, queue: str, trigger_id: str) -> TriggerRecord:
         """Return a trigger of a queue. Raises NotFound."""
         request = build(pb.FindTriggerRequest, queue=queue, trigger_id=trigger_id)
-        answer = await self._connection.to_trigger.call(self._connection.trigger.FindTrigger, request)
+        answer = await self._connection.call(self._connection.trigger.FindTrigger, request)
         return trigger_from(answer.trigger)
 
     async def remove_trigger(self, queue: str, trigger_id: str, *, epoch: int = 0) -> bool:
@@ -112,15 +112,13 @@ class TriggerCalls:
         """
         request = build(pb.RemoveTriggerRequest, queue=queue, trigger_id=trigger_id, epoch=epoch)
         repetition = asyncio.Event()
-        answer = await self._connection.to_trigger.call(
-            self._connection.trigger.RemoveTrigger, request, on_repeat=repetition.set
-        )
+        answer = await self._connection.call(self._connection.trigger.RemoveTrigger, request, on_repeat=repetition.set)
         return answer.removed or repetition.is_set()
 
     async def list_triggers(self, queue: str) -> AsyncIterator[TriggerRecord]:
         """Yield the triggers of a queue, in the order of their creation."""
         request = build(pb.ListTriggersRequest, queue=queue, page_size=PAGE)
-        async for page in self._connection.to_trigger.pages(self._connection.trigger.ListTriggers, request):
+        async for page in self._connection.pages(self._connection.trigger.ListTriggers, request):
             for trigger in page.triggers:
                 yield trigger_from(trigger)
 
@@ -138,46 +136,44 @@ class TriggerCalls:
             payload_json=object_json(payload, "payload"),
             request_id=request_id or new_request_id(),
         )
-        answer = await self._connection.to_trigger.call(self._connection.trigger.FireTrigger, request)
+        answer = await self._connection.call(self._connection.trigger.FireTrigger, request)
         return answer.fired or not request_id
 
     async def pause_trigger(self, queue: str, trigger_id: str, note: str = "") -> TriggerRecord:
         """Keep a trigger from firing; events in the meantime are not kept. Raises NotFound, WrongStatus."""
         request = build(pb.PauseTriggerRequest, queue=queue, trigger_id=trigger_id, note=note)
-        answer = await self._connection.to_trigger.call(self._connection.trigger.PauseTrigger, request)
+        answer = await self._connection.call(self._connection.trigger.PauseTrigger, request)
         return trigger_from(answer.trigger)
 
     async def resume_trigger(self, queue: str, trigger_id: str) -> TriggerRecord:
         """Let a paused trigger fire again, from its next planned time on. Raises NotFound."""
         request = build(pb.ResumeTriggerRequest, queue=queue, trigger_id=trigger_id)
-        answer = await self._connection.to_trigger.call(self._connection.trigger.ResumeTrigger, request)
+        answer = await self._connection.call(self._connection.trigger.ResumeTrigger, request)
         return trigger_from(answer.trigger)
 
     async def list_trigger_firings(self, queue: str, trigger_id: str = "") -> AsyncIterator[TriggerFiring]:
         """Yield how firings of a queue, or of one trigger, ended, newest first; the newest 1000 are kept."""
         request = build(pb.ListFiringsRequest, queue=queue, trigger_id=trigger_id, page_size=PAGE)
-        async for page in self._connection.to_trigger.pages(self._connection.trigger.ListFirings, request):
+        async for page in self._connection.pages(self._connection.trigger.ListFirings, request):
             for firing in page.firings:
                 yield trigger_firing_from(firing)
 
     async def list_dead_triggers(self, queue: str) -> AsyncIterator[TriggerRecord]:
         """Yield the triggers and firings that were refused too often, in the order in which they died."""
         request = build(pb.ListDeadTriggersRequest, queue=queue, page_size=PAGE)
-        async for page in self._connection.to_trigger.pages(self._connection.trigger.ListDeadTriggers, request):
+        async for page in self._connection.pages(self._connection.trigger.ListDeadTriggers, request):
             for trigger in page.triggers:
                 yield trigger_from(trigger)
 
     async def redrive_trigger(self, queue: str, trigger_id: str, firing_id: str = "") -> None:
         """Make a dead trigger, or one dead firing of it, due again. Raises NotFound, and WrongStatus if not dead."""
         request = build(pb.RedriveTriggerRequest, queue=queue, trigger_id=trigger_id, firing_id=firing_id)
-        await self._connection.to_trigger.call_or_done(
-            self._connection.trigger.RedriveTrigger, request, NotFound, WrongStatus
-        )
+        await self._connection.call_or_done(self._connection.trigger.RedriveTrigger, request, NotFound, WrongStatus)
 
     async def count_triggers(self, queue: str) -> TriggerCounts:
         """Return how many triggers of a queue have each status."""
         request = build(pb.CountTriggersRequest, queue=queue)
-        return counts_from(await self._connection.to_trigger.call(self._connection.trigger.CountTriggers, request))
+        return counts_from(await self._connection.call(self._connection.trigger.CountTriggers, request))
 
     async def publish_event(
         self, name: str, payload: Mapping[str, Any] | None = None, *, event_id: str = ""
@@ -193,7 +189,7 @@ class TriggerCalls:
             payload_json=object_json(payload, "payload"),
             event_id=event_id or new_request_id(),
         )
-        return published_from(await self._connection.to_trigger.call(self._connection.trigger.PublishEvent, request))
+        return published_from(await self._connection.call(self._connection.trigger.PublishEvent, request))
 
     def receive_due(self, queue: str, *, credits: int = 100, receiver: str = "") -> DueTriggers:
         """Return the triggers of a queue as they become due: `async for due in client.receive_due("reports"): ...`.
@@ -202,4 +198,4 @@ class TriggerCalls:
         unanswered. Use it with `async with`: on exit, answers have arrived and unanswered triggers are given back.
         """
         connection = self._connection
-        return DueTriggers(lambda: connection.trigger.ReceiveDue, connection.to_trigger, queue, credits, receiver)
+        return DueTriggers(lambda: connection.trigger.ReceiveDue, connection, queue, credits, receiver)

@@ -68,9 +68,9 @@ async def watch(
     def open_stream() -> AsyncGenerator[pb.WatchFlowResponse, None]:
         after = [known.position for known in seen.values() if known.position] if cycle is None else ()
         request = build(pb.WatchFlowRequest, flow_ids=flow_ids, cycle=cycle, after_event_ids=after)
-        return connection.to_scheduler.stream(connection.scheduler.WatchFlow, request)
+        return connection.stream(connection.scheduler.WatchFlow, request)
 
-    async with aclosing(reopened(connection.to_scheduler, open_stream)) as responses:
+    async with aclosing(reopened(connection, open_stream)) as responses:
         async for response in responses:
             for event in response.events:
                 record = cycle_from(event.cycle)

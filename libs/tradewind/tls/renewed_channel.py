@@ -85,8 +85,6 @@ class _Method:
     def __init__(
         self, owner: RenewedChannel, method: str, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        # As in grpcio's own objects, by which the client names the method of a failed call.
-        self._method = method.encode()
         self._owner = owner
         self._name = method
         self._kind = kind

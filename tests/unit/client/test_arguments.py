@@ -162,7 +162,7 @@ async def test_duration_is_given_as_number_text_or_timedelta(client: Client, sta
 async def test_client_options_accept_durations_in_any_form() -> None:
     async with Client("localhost:1", timeout="5s", patience=timedelta(minutes=1)) as client:
         assert client.patience == 60
-        assert client._connection.to_scheduler.timeout == 5
+        assert client._connection.timeout == 5
 
 
 @pytest.mark.parametrize("kind", [Client, SyncClient])

@@ -5,6 +5,7 @@ import gc
 import math
 import pickle
 import weakref
+from collections.abc import Awaitable
 
 import grpc
 import pytest
@@ -99,6 +100,23 @@ async def test_call_succeeds_once_server_starts(stack: FakeStack, patience: floa
         await stack.start(port)
 
         assert (await asking).flow.flow_id == "momentum"
+
+
+async def test_error_names_the_server_that_was_called() -> None:
+    addresses = Addresses("localhost:1", "localhost:2", "localhost:3", "localhost:4", "localhost:5")
+    async with Client(addresses=addresses, patience=0) as client, client.receive_due("reports") as due:
+        calls: dict[str, list[Awaitable[object]]] = {
+            addresses.scheduler: [client.get_flow("momentum"), client.run_flow("momentum")],
+            addresses.registry: [client.get_worker("w1"), anext(aiter(client.list_workers()))],
+            addresses.node_task_manager: [client.submit_batch("noop", [{}]), anext(client.watch_task("task:1"))],
+            addresses.trigger: [client.get_trigger("reports", "nightly"), anext(due)],
+            addresses.access: [client.who_am_i(), client.log_in()],
+        }
+        for address, calls_of_server in calls.items():
+            for call in calls_of_server:
+                with pytest.raises(Unreachable) as caught:
+                    await call
+                assert caught.value.address == address
 
 
 async def test_unreachable_server_fails_call_at_once_without_patience(stack: FakeStack) -> None:
@@ -212,7 +230,7 @@ async def test_call_times_out_without_answer(stack: FakeStack) -> None:
     stack.scheduler.ending = None
     async with Client(stack.address, timeout=1) as client:
         with pytest.raises(TimedOut, match=f"{stack.address} did not answer RunFlow in time"):
-            await client._connection.to_scheduler.call(
+            await client._connection.call(
                 client._connection.scheduler.RunFlow,
                 pb.RunFlowRequest(flow_id="momentum", wait=Duration(seconds=30)),
             )

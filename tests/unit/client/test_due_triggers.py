@@ -13,6 +13,7 @@ from tests.unit.client.clock import Clock
 from tests.waiting import until
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb
+from tradewind.client.addresses import Addresses
 from tradewind.client.calls import Calls
 from tradewind.client.due_triggers import DueTrigger, DueTriggers
 from tradewind.client.errors import Unreachable
@@ -76,7 +77,7 @@ def lost(*tokens: str) -> Step:
 def receiver(*steps: Step) -> DueTriggers:
     remaining = list(steps)
     method = cast(Any, lambda: Stream(remaining.pop(0)))
-    return DueTriggers(lambda: method, Calls("gate:7700", timeout=30, patience=10), "mine", 1, "r")
+    return DueTriggers(lambda: method, Calls(Addresses.find("gate:7700"), timeout=30, patience=10), "mine", 1, "r")
 
 
 async def test_receiver_reconnects_after_long_silence(clock: Clock) -> None:

@@ -8,12 +8,13 @@ from tests.unit.client.fake_stack import FakeStack
 from tests.waiting import until
 from tradewind.client import Client, Unavailable
 from tradewind.client import calls as calls_module
+from tradewind.client.addresses import Addresses
 from tradewind.client.calls import Calls
 
 
 async def test_patience_starts_when_server_goes_away_not_with_call() -> None:
     """A call that waits may already have waited for longer than the patience."""
-    calls = Calls("gate:7700", timeout=30, patience=0.5)
+    calls = Calls(Addresses.find("gate:7700"), timeout=30, patience=0.5)
     asked = 0
 
     async def once() -> str:
@@ -36,7 +37,7 @@ async def test_patience_lasts_from_the_first_failure_and_a_call_may_have_more(mo
         asked += 1
         raise Unavailable("away")
 
-    impatient, patient = (Calls("gate:7700", timeout=30, patience=patience) for patience in (0.0, 0.2))
+    impatient, patient = (Calls(Addresses.find("gate:7700"), timeout=30, patience=patience) for patience in (0.0, 0.2))
     async with asyncio.timeout(10):
         for calls, least, first in ((impatient, 0.0, True), (patient, 0.0, False), (impatient, 0.2, False)):
             asked = 0

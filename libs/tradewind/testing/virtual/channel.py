@@ -95,8 +95,6 @@ class _Method:
     def __init__(self, channel: LocalChannel, method: str, coders: Coders, *, requests: bool) -> None:
         self._channel = channel
         self._name = method
-        # As in grpcio's own objects, by which the client names the method of a failed call.
-        self._method = method.encode()
         self._coders = coders
         self._requests = requests
 
