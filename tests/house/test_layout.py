@@ -21,6 +21,7 @@ PURE = {
     "tradewind.server.built_in.forms",
     "tradewind.server.durations",
     "tradewind.server.faults",
+    "tradewind.server.hidden_values",
     "tradewind.server.identifiers",
     "tradewind.server.json_types",
     "tradewind.server.nearest_name",

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tradewind.api.registry.v1 import worker_pb2
-
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+from tradewind.server.identifiers import is_identifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def _maps_text(given: object) -> bool:
 
 
 def _is_id(given: object) -> bool:
-    return isinstance(given, str) and _ID.fullmatch(given) is not None
+    return isinstance(given, str) and is_identifier(given)
 
 
 def default_worker_id() -> str:

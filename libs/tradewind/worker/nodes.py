@@ -9,9 +9,10 @@ from typing import Any, Generic, Never, ParamSpec, TypeAlias, TypeVar
 from tradewind.api.node_task_manager.v1 import cache_pb2, work_pb2
 from tradewind.api.registry.v1 import node_type_pb2
 from tradewind.flow import Cache
+from tradewind.server.identifiers import is_identifier
 from tradewind.worker.binding import Binder
 from tradewind.worker.errors import NodeDefinitionError
-from tradewind.worker.parameters import HANDLE_PATTERN, read_signature
+from tradewind.worker.parameters import read_signature
 from tradewind.worker.returns import return_check
 from tradewind.worker.schema import check_readable, declare
 
@@ -161,7 +162,7 @@ def _check_outputs(outputs: object, type: str) -> None:
 
 def _check_names(type: str, outputs: Sequence[str], label: str) -> None:
     for what, name in (("node type", type), *(("output handle", handle) for handle in outputs)):
-        if not HANDLE_PATTERN.fullmatch(name):
+        if not is_identifier(name):
             raise NodeDefinitionError(
                 f'{label}: {what} "{name}" must begin with a letter or digit and have at most 128 letters, digits, '
                 "dots, dashes and underscores"

@@ -2,19 +2,17 @@
 
 import functools
 import inspect
-import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, TypeVar, Union
 
+from tradewind.server.identifiers import is_identifier
 from tradewind.worker.context import Context
 from tradewind.worker.errors import NodeDefinitionError
 from tradewind.worker.models import is_field, is_model
 from tradewind.worker.type_parts import meant_by
-
-HANDLE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class _Gathering:
@@ -103,7 +101,7 @@ def read_signature(function: Callable[..., Any], label: str) -> Signature:
         elif name == "config" and (_is_mapping(whole) or is_model(whole)):
             config_name, config_type = name, whole
         else:
-            if not HANDLE_PATTERN.fullmatch(name):
+            if not is_identifier(name):
                 raise NodeDefinitionError(
                     f"{label}: parameter {name} cannot be a handle; begin it with a letter, use letters, digits and _"
                 )

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
+from tradewind.server.hidden_values import SECRET_KEY
 from tradewind.worker.errors import NodeFault, invalid_input
 from tradewind.worker.failures import type_name
 from tradewind.worker.outputs import Ending
 
-SECRET_KEY = "$secret"
 ENVIRONMENT_PREFIX = "TRADEWIND_SECRET_"
 DIRECTORY_VARIABLE = "TRADEWIND_SECRETS_DIR"
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")

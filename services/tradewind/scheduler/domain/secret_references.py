@@ -5,10 +5,9 @@ from typing import Any
 
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.paths import join, join_all, shown
+from tradewind.server.hidden_values import SECRET_KEY
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.quoting import listed
-
-SECRET_KEY = "$secret"
 
 Keys = tuple[str | int, ...]
 """The place of a value in a config: `("window",)`, `("symbols", 0)`."""

@@ -13,7 +13,8 @@ from tradewind.scheduler.domain.node_definition import EdgeDefinition, NodeDefin
 from tradewind.scheduler.domain.node_timeouts import read_timeouts
 from tradewind.scheduler.domain.paths import join
 from tradewind.scheduler.domain.retry_definition import read_retry
-from tradewind.scheduler.domain.secret_references import SECRET_KEY, Keys, check_secrets
+from tradewind.scheduler.domain.secret_references import Keys, check_secrets
+from tradewind.server.hidden_values import SECRET_KEY
 
 LARGEST_CONFIG_BYTES = 256 * 1024
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -5, 5
