@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tradewind.cli.parsing import read_json, read_stdin
+from tradewind.cli.parsing import read_stdin
+from tradewind.flow.reading import read_json
 
 
 def read_items(file: str) -> list[str]:

@@ -1,11 +1,10 @@
 """How arguments and options are read: times, JSON, pairs of names and values."""
 
-import json
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import typer
 
@@ -68,7 +67,8 @@ def parse_time(text: str) -> datetime:
 
 def parse_values(given: Iterable[str] | None, option: str) -> dict[str, Any]:
     """Read KEY=VALUE options whose values are JSON or plain text. Raises typer.BadParameter."""
-    from tradewind.flow.reading import DuplicateKey
+    # Here, because the help of a command must not wait for it.
+    from tradewind.flow.reading import DuplicateKey, read_json
 
     values: dict[str, Any] = {}
     for key, text in parse_pairs(given, option).items():
@@ -91,21 +91,6 @@ def parse_object(text: str | None, option: str) -> dict[str, Any]:
     return read
 
 
-def read_json(text: str) -> Any:
-    """Read JSON by the standard, which has no NaN and no Infinity. Raises ValueError, DuplicateKey for a key twice."""
-    # Here, because the help of a command must not wait for it.
-    from tradewind.flow.reading import distinct_keys
-
-    try:
-        return json.loads(text, parse_constant=_refuse, object_pairs_hook=distinct_keys)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a JSON number")
-
-
 def check_patience(wait: bool, timeout: float | None) -> None:
     """Raise typer.BadParameter for a time to wait without --wait."""
     if timeout is not None and not wait:
@@ -114,6 +99,8 @@ def check_patience(wait: bool, timeout: float | None) -> None:
 
 def parse_json(text: str | None, option: str) -> Any:
     """Read JSON from `text`, or stdin if it is "-"; return None for None. Raises ValueError, typer.BadParameter."""
+    from tradewind.flow.reading import read_json
+
     if text is None:
         return None
     given = read_stdin() if text == "-" else text

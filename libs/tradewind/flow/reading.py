@@ -54,7 +54,7 @@ def _read(text: str, flow_id: str, file: str, language: str | None) -> Flow:
 
 def _parse_json(text: str, file: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=distinct_keys, parse_constant=_refuse)
+        return read_json(text)
     except json.JSONDecodeError as error:
         raise FlowFileError(file, f"is not JSON: {error.msg}", line=error.lineno, column=error.colno) from None
     except DuplicateKey as duplicate:
@@ -62,10 +62,8 @@ def _parse_json(text: str, file: str) -> Any:
 
         place = place_of_duplicate_key(text)
         raise FlowFileError(file, str(duplicate), line=place.line, column=place.column) from None
-    except RecursionError:
-        raise FlowFileError(file, "is not JSON: it is nested too deeply") from None
     except ValueError as error:
-        # NaN and infinities, or numbers that are too long.
+        # NaN and infinities, numbers that are too long, or what is nested too deeply.
         raise FlowFileError(file, f"is not JSON: {error}") from None
 
 
@@ -82,8 +80,15 @@ class DuplicateKey(ValueError):
     """A key occurs twice in one object."""
 
 
-def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON as a dict, for `json.loads`. Raises DuplicateKey."""
+def read_json(text: str) -> Any:
+    """Read JSON by the standard, which has no NaN and no Infinity. Raises ValueError, DuplicateKey for a key twice."""
+    try:
+        return json.loads(text, object_pairs_hook=_distinct_keys, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
