@@ -17,7 +17,7 @@ from tradewind.client.wire import span
 from tradewind.codec import Codec
 from tradewind.codec.channel import encoded
 from tradewind.server.backoff import Backoff
-from tradewind.tls.channels import Security, target_of
+from tradewind.tls.channels import Security
 from tradewind.tls.channels import open_channel as open_secured
 
 Request = TypeVar("Request", bound=Message)
@@ -59,7 +59,7 @@ def open_channel(address: str, security: Security = None) -> grpc.aio.Channel:
 
     Raises ValueError for an invalid address.
     """
-    return open_secured(target_of(address), security, _OPTIONS)
+    return open_secured(address, security, _OPTIONS)
 
 
 def new_request_id() -> str:

@@ -8,7 +8,7 @@ import grpc
 from tradewind.grpc_engine import CONNECT_WITHIN_MS
 from tradewind.server.settings import TlsSettings
 from tradewind.server.telemetry import TraceUnaryStreamInterceptor, TraceUnaryUnaryInterceptor
-from tradewind.tls.channels import Security, target_of
+from tradewind.tls.channels import Security
 from tradewind.tls.channels import open_channel as open_secured
 
 MESSAGE_BYTES = 4 * 1024 * 1024
@@ -57,7 +57,7 @@ def open_channel(address: str, *, traced: bool = True, security: Security = None
         ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
     ]
     interceptors = [TraceUnaryUnaryInterceptor(), TraceUnaryStreamInterceptor()] if traced else None
-    return open_secured(target_of(address), security, options, interceptors)
+    return open_secured(address, security, options, interceptors)
 
 
 def channels_of(settings: TlsSettings) -> OpenChannel:

@@ -81,15 +81,16 @@ def target_of(address: str) -> str:
 
 
 def open_channel(
-    target: str, security: Security, options: Options, interceptors: Interceptors = None
+    address: str, security: Security, options: Options, interceptors: Interceptors = None
 ) -> grpc.aio.Channel:
-    """Return a channel to a gRPC target.
+    """Return a channel to `host:port` or a gRPC target; it connects at its first call.
 
-    Raises TlsError when files are not good, RuntimeError in a process forked from one with open channels.
+    Raises ValueError for another address, TlsError when files are not good, RuntimeError in a process forked from one
+    with open channels.
     """
     if _forked_with_channels:
         raise RuntimeError(FORKED)
-    channel = _create_channel(target, security, [*_EVERY_CHANNEL, *options], interceptors)
+    channel = _create_channel(target_of(address), security, [*_EVERY_CHANNEL, *options], interceptors)
     _open.add(channel)
     return channel
 

@@ -9,7 +9,6 @@ from tradewind.grpc_engine import CONNECT_WITHIN_MS
 from tradewind.server.statuses import status_in
 from tradewind.tls import Security, tls_explanation
 from tradewind.tls.channels import open_channel as open_secured
-from tradewind.tls.channels import target_of
 
 _OPTIONS = (
     # An assignment may hold 3 MiB of inputs besides its config; servers keep their messages below 4 MiB.
@@ -22,7 +21,7 @@ _REFUSED = re.compile(r"(?:ipv[46]:|(?=unix:))(\S+): Failed to connect to remote
 
 def open_channel(address: str, security: Security = None) -> grpc.aio.Channel:
     """Return a channel to `host:port`: plain text without `security`, else TLS. Raises TlsError, ValueError."""
-    return open_secured(target_of(address), security, _OPTIONS)
+    return open_secured(address, security, _OPTIONS)
 
 
 def explain(error: grpc.aio.AioRpcError) -> str:
