@@ -16,7 +16,7 @@ from tradewind.server.connection_limits import MAX_IDLE_S, connection_options
 from tradewind.server.errors import ErrorAnswers, ErrorTable
 from tradewind.server.health import Health
 from tradewind.server.interception import CallInterceptor, Middleware
-from tradewind.server.listening import listen_error
+from tradewind.server.listening import listen_at
 from tradewind.server.metrics import SWITCH, CallMetrics
 from tradewind.server.peer_identity import AllowedCallers
 from tradewind.server.redis.checks import UnsafeStore
@@ -228,20 +228,10 @@ def _listen(
     credentials: grpc.ServerCredentials | None,
     variable: str = "TRADEWIND_PORT",
 ) -> int:
-    why_not = listen_error(host, port)
-    if why_not is not None:
-        raise StartError(f"{why_not} (set TRADEWIND_HOST and {variable})")
-    address = address_of(host, port)
     try:
-        if credentials is None:
-            bound = server.add_insecure_port(address)
-        else:
-            bound = server.add_secure_port(address, credentials)
-    except RuntimeError:
-        bound = 0
-    if not bound:
-        raise StartError(f"cannot listen on {address}: set {variable}")
-    return bound
+        return listen_at(server, address_of(host, port), credentials)
+    except OSError as error:
+        raise StartError(f"{error} (set TRADEWIND_HOST and {variable})") from None
 
 
 def _credentials(tls: TlsSettings) -> grpc.ServerCredentials | None:

@@ -1,4 +1,4 @@
-"""Whether a server can listen at an address, and if not, why: gRPC only says so in lines of its own, on stderr."""
+"""Listens at an address, or says why that is not possible: gRPC only says so in lines of its own, on stderr."""
 
 import contextlib
 import errno
@@ -6,7 +6,30 @@ import os
 import socket
 from pathlib import Path
 
+import grpc
+
 _LISTENING = "0A"
+
+
+def listen_at(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
+    """Have a server that is yet to start listen at `host:port`, in plain text without credentials; return the port.
+
+    Port 0 is any free one. Raises OSError with a sentence for people when it cannot.
+    """
+    host, _, number = address.rpartition(":")
+    why_not = listen_error(host.strip("[]"), int(number))
+    if why_not is not None:
+        raise OSError(why_not)
+    try:
+        if credentials is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, credentials)
+    except RuntimeError:
+        port = 0
+    if not port:
+        raise OSError(f"cannot listen on {address}")
+    return port
 
 
 def listen_error(host: str, port: int) -> str | None:

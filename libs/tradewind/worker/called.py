@@ -16,7 +16,7 @@ from tradewind.api.worker.v1.worker_service_pb2_grpc import WorkerServiceService
 from tradewind.server.backoff import Backoff
 from tradewind.server.connection_limits import connection_options
 from tradewind.server.interception import CallInterceptor
-from tradewind.server.listening import listen_error
+from tradewind.server.listening import listen_at
 from tradewind.server.side_tasks import SideTasks
 from tradewind.server.statuses import abort, status_with
 from tradewind.worker.call_answers import CallAnswers
@@ -70,10 +70,6 @@ class CalledLink(WorkerServiceServicer):
 
     async def start(self, listen: str) -> int:
         """Listen on `host:port` (port 0: a free one) and return the port. Raises WorkerError when it cannot."""
-        host, _, number = listen.rpartition(":")
-        why_not = listen_error(host.strip("[]"), int(number))
-        if why_not is not None:
-            raise WorkerError(why_not)
         options = (
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -86,14 +82,9 @@ class CalledLink(WorkerServiceServicer):
             (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name), server
         )
         try:
-            if self._credentials is None:
-                port = server.add_insecure_port(listen)
-            else:
-                port = server.add_secure_port(listen, self._credentials)
-        except RuntimeError:
-            port = 0
-        if not port:
-            raise WorkerError(f"cannot listen on {listen}")
+            port = listen_at(server, listen, self._credentials)
+        except OSError as error:
+            raise WorkerError(str(error)) from None
         await server.start()
         for name in ("", SERVICE):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
