@@ -56,12 +56,8 @@ async def backfill(
         while wait and not record.ended:
             await asyncio.sleep(_POLL_S)
             record = await client.get_backfill(name, record.backfill_id)
-    if output is Format.JSON:
-        session.screen.json(record)
-    else:
-        session.screen.line(
-            f"backfill {record.backfill_id} of {name}: {record.times} planned times, {_progress(record)}"
-        )
+    text = f"backfill {record.backfill_id} of {name}: {record.times} planned times, {_progress(record)}"
+    session.screen.result(output, record, text)
     if wait and (record.failed or record.status != "completed"):
         raise fail(f"backfill {record.backfill_id} is {record.status}; {record.failed} of its cycles did not complete")
 

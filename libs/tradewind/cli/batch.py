@@ -121,7 +121,7 @@ async def show(session: Session, batch_id: BatchId, output: Output = Format.TEXT
             ("cancelled", f'{batch.stop_reason} (by "{batch.stop_by}")' if batch.stop_by else ""),
             ("submitted", screen.when(batch.submitted_at)),
             ("ended", screen.when(batch.finished_at)),
-            ("took", length(batch.seconds) if batch.seconds is not None else ""),
+            ("took", length(batch.seconds)),
         ]
     )
 
@@ -174,7 +174,7 @@ async def list_(
             f"{batch.progress.ended} of {batch.progress.total}",
             str(batch.progress.failed or ""),
             session.screen.when(batch.submitted_at),
-            length(batch.seconds) if batch.seconds is not None else "",
+            length(batch.seconds),
         )
         for batch in batches
     ]

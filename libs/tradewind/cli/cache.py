@@ -48,7 +48,5 @@ async def clear(
     """Empty a cache for everybody; running nodes add nothing to it."""
     async with session.client() as client:
         removed = await client.clear_cache(name)
-    if output is Format.JSON:
-        session.screen.json({"cache": name, "removed": removed})
-    else:
-        session.screen.line(f"{name} is empty: removed {counted(removed, 'result')}")
+    text = f"{name} is empty: removed {counted(removed, 'result')}"
+    session.screen.result(output, {"cache": name, "removed": removed}, text)

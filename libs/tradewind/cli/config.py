@@ -8,15 +8,13 @@ import typer
 
 from tradewind.cli.failures import WRONG_INPUT, fail
 from tradewind.cli.parameters import Output
-from tradewind.cli.screen import Format, Screen
+from tradewind.cli.screen import Format, Screen, typed_length
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
     from tradewind.client import SystemConfig
 
 app = typer.Typer(no_args_is_help=True, help="Show and set the limits of the system.", rich_markup_mode=None)
-
-_UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1), "s": timedelta(seconds=1)}
 
 
 def _whole(text: str) -> int:
@@ -134,22 +132,15 @@ def _changed(current: "SystemConfig", settings: list[tuple[str, str, Any]]) -> d
     return changed
 
 
-def _length(time: timedelta) -> str:
-    """Return a length of time as `config set` takes it: 90s, 1h."""
-    for unit, size in _UNITS.items():
-        count, rest = divmod(time, size)
-        if not rest:
-            return f"{count}{unit}"
-    return f"{time / timedelta(milliseconds=1):.0f}ms"
-
-
 def _show(screen: Screen, config: "SystemConfig", output: Format) -> None:
     if output is Format.JSON:
         screen.json(config)
         return
     facts = [(name, str(getattr(config, name) or "none")) for name in _LIMITS]
-    facts += [("enable_cache", str(config.enable_cache).lower()), ("cache_ttl", _length(config.cache_ttl))]
-    facts += [(f"caches.{name}", _length(each.ttl or config.cache_ttl)) for name, each in sorted(config.caches.items())]
+    facts.append(("enable_cache", str(config.enable_cache).lower()))
+    lengths = {"cache_ttl": config.cache_ttl}
+    lengths |= {f"caches.{name}": each.ttl or config.cache_ttl for name, each in sorted(config.caches.items())}
+    facts += [(name, typed_length(each.total_seconds())) for name, each in lengths.items()]
     for name in ("max_running_per_node_type", "user_weights", "rates"):
         facts += [(f"{name}.{key}", str(value)) for key, value in sorted(getattr(config, name).items())]
     screen.facts(facts)

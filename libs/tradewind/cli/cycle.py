@@ -190,7 +190,7 @@ async def list_(
             f"{each.cycle}{f' run {each.run}' if each.run else ''}",
             each.status,
             session.screen.when(each.start_time),
-            length(each.seconds) if each.seconds is not None else "",
+            length(each.seconds),
             counts_text(each.counts),
             each.origin,
             each.reason,

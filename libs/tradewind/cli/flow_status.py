@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.cli.descriptions import cycle_text, stop_text
-from tradewind.cli.screen import Screen, counted
+from tradewind.cli.screen import Screen, counted, typed_length
 from tradewind.client import CycleStatistics, FlowDescription, Pause
 
 _KEEP_CYCLES = 100
 """How many ended cycles are kept unless the flow says otherwise."""
-_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-"""How many seconds the units of a definition have, the longest first."""
 
 
 def show_flow(screen: Screen, described: FlowDescription, statistics: CycleStatistics | None) -> None:
@@ -84,10 +82,7 @@ def _interval_text(interval: int | str) -> str:
 
 def _span(length: int | str) -> str:
     """Return a length of time as people write it in a definition: `10m` for 600."""
-    if isinstance(length, str):
-        return length
-    unit, size = next((unit, size) for unit, size in _UNITS.items() if length % size == 0)
-    return f"{length // size}{unit}"
+    return length if isinstance(length, str) else typed_length(length)
 
 
 def _pause_text(screen: Screen, pause: Pause | None) -> str:

@@ -113,7 +113,5 @@ async def send(
     parse_choice(severity, Severity, "--severity")
     async with session.client() as client:
         kept = await client.send_notification(title, message, user_id=user, severity=severity, key=key)
-    if output is Format.JSON:
-        session.screen.json({"kept": kept})
-    else:
-        session.screen.line("sent" if kept else "not sent: one with this key was sent within 24 h")
+    text = "sent" if kept else "not sent: one with this key was sent within 24 h"
+    session.screen.result(output, {"kept": kept}, text)

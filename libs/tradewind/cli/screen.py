@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 _NAMES = 5
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+"""How many seconds the units have in which people type lengths of time, the longest first."""
 
 STYLES = {
     "running": "cyan",
@@ -198,8 +200,19 @@ def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def length(seconds: float) -> str:
-    """Return a length of time in the unit that suits it."""
+def typed_length(seconds: float) -> str:
+    """Return a length of time as people type it: `90s`, `1h`, `500ms`."""
+    for unit, size in _UNITS.items():
+        count, rest = divmod(seconds, size)
+        if not rest:
+            return f"{count:.0f}{unit}"
+    return f"{seconds * 1000:.0f}ms"
+
+
+def length(seconds: float | None) -> str:
+    """Return a length of time in the unit that suits it, "" for None."""
+    if seconds is None:
+        return ""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
