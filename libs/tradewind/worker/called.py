@@ -23,7 +23,7 @@ from tradewind.worker.call_answers import CallAnswers
 from tradewind.worker.errors import WorkerError
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity
-from tradewind.worker.link import Troubles
+from tradewind.worker.link import Link
 from tradewind.worker.outbox import Outbox
 from tradewind.worker.times import seconds_of
 
@@ -42,7 +42,7 @@ _STOP_GRACE = 1.0
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class CalledLink(WorkerServiceServicer):
+class CalledLink(Link, WorkerServiceServicer):
     """A Link that listens from `start` on; it also serves health, which `drain` ends, and reflection."""
 
     def __init__(
@@ -53,20 +53,14 @@ class CalledLink(WorkerServiceServicer):
         outbox: Outbox,
         credentials: grpc.ServerCredentials | None,
     ) -> None:
-        self._stub = stub
-        self._identity = identity
-        self._executor = executor
-        self._outbox = outbox
+        trouble = "a report did not get through; nodes continue, and it will be sent again"
+        super().__init__(stub, identity, executor, outbox, trouble)
         self._credentials = credentials
         self._health = HealthServicer()
         self._server: grpc.aio.Server | None = None
-        self._draining = False
-        self._finishing = False
-        self._troubles = Troubles("a report did not get through; nodes continue, and it will be sent again")
         self._interval = _RENEW_INTERVAL
         self._renewal: asyncio.TimerHandle | None = None
         self._side_tasks = SideTasks()
-        self.connected = asyncio.Event()
 
     async def start(self, listen: str) -> int:
         """Listen on `host:port` (port 0: a free one) and return the port. Raises WorkerError when it cannot."""
@@ -103,11 +97,6 @@ class CalledLink(WorkerServiceServicer):
         self._draining = True
         for name in ("", SERVICE):
             self._side_tasks.begin(self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING))
-
-    async def finish(self) -> None:
-        await self._outbox.flushed()
-        self._finishing = True
-        self._outbox.wake()
 
     async def run(self) -> None:
         """Send reports as soon as there are any, and renew leases, until finished.

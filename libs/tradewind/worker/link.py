@@ -2,12 +2,19 @@
 
 import asyncio
 import logging
-from typing import Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import grpc
 
 from tradewind.worker.channel import explain
 from tradewind.worker.errors import WorkerRefused
+from tradewind.worker.executor import Executor
+from tradewind.worker.identity import Identity
+from tradewind.worker.outbox import Outbox
+
+if TYPE_CHECKING:
+    from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceAsyncStub
 
 logger = logging.getLogger("tradewind.worker")
 
@@ -22,23 +29,41 @@ _REFUSALS = (
 )
 
 
-class Link(Protocol):
+class Link(ABC):
     """Brings node tasks to an executor and sends what its outbox holds."""
 
-    connected: asyncio.Event
-    """Set while node tasks may come."""
+    def __init__(
+        self,
+        stub: "NodeTaskManagerServiceAsyncStub",
+        identity: Identity,
+        executor: Executor,
+        outbox: Outbox,
+        trouble: str,
+    ) -> None:
+        """`trouble` is the sentence to log when it does not get through, without the reason."""
+        self._stub = stub
+        self._identity = identity
+        self._executor = executor
+        self._outbox = outbox
+        self._draining = False
+        self._finishing = False
+        self._troubles = Troubles(trouble)
+        self.connected = asyncio.Event()
+        """Set while node tasks may come."""
 
+    @abstractmethod
     async def run(self) -> None:
         """Keep the link up until finished. Raises WorkerError when this worker is refused."""
-        ...
 
+    @abstractmethod
     def drain(self) -> None:
         """Take no more node tasks."""
-        ...
 
     async def finish(self) -> None:
         """End once everything is sent and acknowledged; `run` returns then."""
-        ...
+        await self._outbox.flushed()
+        self._finishing = True
+        self._outbox.wake()
 
 
 class Troubles:

@@ -16,7 +16,7 @@ from tradewind.server.statuses import reason_of
 from tradewind.worker.errors import SessionReplaced
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity
-from tradewind.worker.link import Troubles
+from tradewind.worker.link import Link
 from tradewind.worker.outbox import Outbox
 from tradewind.worker.times import seconds_of
 
@@ -33,7 +33,7 @@ NAMING_DELAY = 1.0
 _Call: TypeAlias = "grpc.aio.StreamStreamCall[work_pb2.WorkRequest, work_pb2.WorkResponse]"
 
 
-class WorkStream:
+class WorkStream(Link):
     """Connects an executor and its outbox to a node task manager, through any number of streams one after another.
 
     When a stream ends, another is opened after a pause of 50 ms to 5 s; nodes go on meanwhile, and unacknowledged
@@ -49,34 +49,21 @@ class WorkStream:
         offers: Sequence[work_pb2.OfferedType],
     ) -> None:
         """`offers` is what to tell the node task manager about node types besides their names."""
-        self._stub = stub
-        self._identity = identity
-        self._executor = executor
-        self._outbox = outbox
+        trouble = "not connected; nodes continue, and the stream will be reopened"
+        super().__init__(stub, identity, executor, outbox, trouble)
         self._offers = offers
-        self._draining = False
-        self._finishing = False
-        self._troubles = Troubles("not connected; nodes continue, and the stream will be reopened")
         self._naming: asyncio.TimerHandle | None = None
         self._renewal: asyncio.TimerHandle | None = None
         self._warned: set[str] = set()
         self._lease = math.inf
         self._last_seen = 0.0
         self._paused = False
-        self.connected = asyncio.Event()
-        """Set while a node task manager has welcomed this worker."""
 
     def drain(self) -> None:
         """Take no more node tasks: those that are still assigned are given back at once."""
         self._draining = True
         self._executor.eager_enabled = False
         self._outbox.drain(connected=self.connected.is_set())
-
-    async def finish(self) -> None:
-        """End the stream once everything is sent and acknowledged; `run` returns then."""
-        await self._outbox.flushed()
-        self._finishing = True
-        self._outbox.wake()
 
     async def run(self) -> None:
         """Stay connected until finished. Raises SessionReplaced, and WorkerRefused when no stream can be opened."""
