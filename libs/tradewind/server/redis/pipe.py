@@ -147,7 +147,7 @@ class ReconnectingPipe:
         connection: Callable[[], StoreConnection],
         socket_timeout_s: float,
         connect_timeout_s: float,
-        on_loss: Callable[[], None] = lambda: None,
+        on_loss: Callable[[], None],
     ) -> None:
         """Get connections, not yet connected, from `connection`; `on_loss` is called whenever one is lost."""
         self._connection = connection
