@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.server.sizes import size_of
 from tradewind.worker.eager import UnconfirmedTokens
 
 _MAX_ITEMS = 500
@@ -88,14 +89,14 @@ class Notes:
                     self._withheld_progress[token] = (percent, message, step)
                     continue
                 request.progress.add(token=token, progress=percent, message=message, current_step=step)
-                size += len(message.encode()) + len(step.encode())
+                size += size_of(message) + size_of(step)
             while self._lines and len(lines) < _MAX_ITEMS and size < _MAX_BYTES:
                 line = self._lines.popleft()
                 if line.token in self._unconfirmed:
                     self._withheld_lines.append(line)
                     continue
                 lines.append(line)
-                size += len(line.message.encode())
+                size += size_of(line.message)
             if not self._lines:
                 now_ns = time.time_ns()
                 for token, count in self._dropped.items():

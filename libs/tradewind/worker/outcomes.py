@@ -22,7 +22,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     def size(self) -> int:
         """Return the bytes of the texts that it holds."""
         if not isinstance(self.ending, list):
-            return len(self.ending.form_json.encode())
+            return size_of(self.ending.form_json)
         size = 0
         for _, text in self.ending:
             size += size_of(text)
