@@ -126,6 +126,7 @@ _SHARED_RULES: dict[type[Exception], ErrorRule] = {
     faults.FailedPrecondition: ErrorRule(grpc.StatusCode.FAILED_PRECONDITION, details=_precondition),
     faults.Unauthenticated: ErrorRule(grpc.StatusCode.UNAUTHENTICATED),
     faults.PermissionDenied: ErrorRule(grpc.StatusCode.PERMISSION_DENIED),
+    faults.Unreadable: ErrorRule(grpc.StatusCode.DATA_LOSS),
     faults.Exhausted: ErrorRule(grpc.StatusCode.RESOURCE_EXHAUSTED, details=_retry_later),
     faults.Unavailable: ErrorRule(grpc.StatusCode.UNAVAILABLE, details=_retry_later),
     MethodUnknown: ErrorRule(grpc.StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN"),

@@ -8,6 +8,7 @@
     +-- FailedPrecondition    its current status forbids this
     +-- Unauthenticated       nobody knows who calls
     +-- PermissionDenied      the caller is known, and may not do this
+    +-- Unreadable            its record in the store has been changed by hand so that it cannot be read
     +-- Temporary
         +-- Exhausted         a limit is reached; later may work
         +-- Unavailable       this server, its store or a peer is away; it will work later, or elsewhere
@@ -87,6 +88,15 @@ class Unauthenticated(Fault):
 
 class PermissionDenied(Fault):
     """The caller is known and has no right to this."""
+
+
+class Unreadable(Fault):
+    """Somebody has changed the record under `key` in the store by hand so that it cannot be read; `why` says more."""
+
+    def __init__(self, key: str, why: str) -> None:
+        what_to_do = "put it right, remove the key, or restore a backup"
+        super().__init__("RECORD_UNREADABLE", f"the record {key} cannot be read: {why}; {what_to_do}", {"key": key})
+        self.key = key
 
 
 class Temporary(Fault):

@@ -313,10 +313,12 @@ async def test_what_cannot_be_read_is_reported_and_the_rest_mended(ward: Ward) -
     await ward.do("ZADD", "flow:f:cycles", 0, "gone")
     await ward.do("ZADD", "open", 0, "gone")
     await ward.do("ZADD", "flows", 0, "gone")
+    await ward.do("SET", "flow:f:backfills", "text")
     assert sorted(await ward.found(mend=True)) == [
+        ("index-without-record", "cycles f:gone"),
         ("index-without-record", "flows gone"),
+        ("index-without-record", "open gone"),
         ("unreadable", "flows f"),
-        ("unreadable", "open gone"),
     ]
     assert {check for check, _ in await ward.found()} == {"unreadable"}
 
@@ -334,6 +336,7 @@ async def submitted_cycle(ward: Ward) -> None:
         (("HSET", "flow:f:cycle:0:0", "facts", "[]"), ["run f:0:0"]),
         (("HDEL", "flow:f:cycle:0:0", "run_id"), ["run f:0:0"]),
         (("HSET", "flow:f:cycle:0:0", "component:0", "1,2,3,4,5,6"), ["run f:0:0"]),
+        (("COPY", "open", f"{BASE}flow:f:cycle:0:0", "REPLACE"), ["run f:0:0"]),
         (("HDEL", "flow:f", "schedule_epoch"), ["flows f"]),
         (("HDEL", "flow:f", "status"), ["flows f"]),
         (("HDEL", "flow:f", "config"), ["flow f"]),

@@ -18,9 +18,11 @@ from tradewind.scheduler.domain.chain_state import (
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.handlers import HANDLERS_MS, Phase
+from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import ComponentView, StopOrder
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
+from tradewind.server.partitions import partition_of
 
 UNAVAILABLE = PeerUnavailable("node task manager", "down")
 AFTERWARDS: dict[str, Any] = {"finally": ["n1"]}
@@ -178,6 +180,24 @@ async def test_handlers_of_a_cycle_that_met_its_timeout_are_checked_when_they_ar
         scheduler.clock.advance(wait_ms)
         await supervise(scheduler)([run.name], {})
         assert scheduler.stores.data.open[run.name] == scheduler.clock.now_ms() + next_ms
+
+
+async def test_run_that_cannot_be_read_keeps_no_other_from_being_looked_after() -> None:
+    scheduler = MemoryScheduler(RunningNodeTasks())
+    await scheduler.register()
+    broken, whole = await scheduler.run(), await scheduler.run()
+    read = scheduler.stores.states.load_many
+
+    async def load_many(runs: Sequence[RunName]) -> list[ChainState | None]:
+        return [None if run == broken.state.name else (await read([run]))[0] for run in runs]
+
+    scheduler.stores.states.load_many = load_many  # type: ignore[method-assign]
+    await supervise(scheduler)([broken.state.name, whole.state.name], {})
+    state = await scheduler.stores.states.load(whole.state.name)
+    assert state is not None
+    assert state.submitted_ms
+    check = (await scheduler.stores.open_runs.check([partition_of("f")], 9))[partition_of("f")]
+    assert check.next_ms == scheduler.clock.now_ms() + 2_000, "the broken one stays among the open ones"
 
 
 async def test_runs_with_large_inputs_are_looked_after_in_portions() -> None:

@@ -81,11 +81,11 @@ class ChainStateRepository(Protocol):
     """
 
     async def load(self, run: RunName) -> ChainState | None:
-        """Return a copy of the state on record, None when there is none."""
+        """Return a copy of the state on record, None when there is none. Raises Unreadable."""
         ...
 
     async def load_many(self, runs: Sequence[RunName]) -> list[ChainState | None]:
-        """Return states in the order asked for."""
+        """Return states in the order asked for, None also for one that cannot be read: the others must not suffer."""
         ...
 
     async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:

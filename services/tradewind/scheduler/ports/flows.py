@@ -31,11 +31,11 @@ class FlowRecords(Protocol):
         ...
 
     async def find(self, flow_ids: Sequence[str]) -> list[FlowRecord | None]:
-        """Return flows in the order asked for, None where there is none."""
+        """Return flows in the order asked for, None where there is none. Raises Unreadable."""
         ...
 
     async def owners(self, flow_ids: Sequence[str]) -> list[str | None]:
-        """Return the owners of flows, in the order asked for, None where there is no flow."""
+        """Return the owners of flows, in the order asked for, None where there is no flow that can be read."""
         ...
 
     async def list_ids(self, after: str, limit: int) -> list[str]:

@@ -1,35 +1,32 @@
 """Looks through partitions for broken invariants, including invariants between services."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-import msgspec
 import structlog
 
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.ended_run import MAX_KEPT
+from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.doctor import PartitionDoctor, PartitionReport
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable, Triggers
 from tradewind.scheduler.ports.stores import Stores
 from tradewind.scheduler.ports.sub_flows import SubFlowNodes
 from tradewind.scheduler.ports.waking import WakeOwner, Work
+from tradewind.scheduler.use_cases.find_readable import find_readable
+from tradewind.scheduler.use_cases.load_portion import portions
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.server.clock import Clock
 from tradewind.server.doctor import UNREADABLE, Examined, Examiner, Finding
+from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import PARTITIONS, partition_of
 
 _ASKED_AT_ONCE = 20
 _LATE_MS = 120_000
 """A cycle that has not begun this long after its planned time and jitter will not begin by itself."""
-_FAULTS = (ValueError, LookupError, TypeError, msgspec.MsgspecError)
-"""What decoding a record raises that somebody has changed by hand."""
-
-Name = TypeVar("Name")
-Record = TypeVar("Record")
 
 _log = structlog.get_logger(__name__)
 
@@ -70,12 +67,14 @@ class CheckPeers:
 
     async def __call__(self, report: PartitionReport, recheck: Collection[str] | None, mend: bool) -> list[Finding]:
         """Return findings of what the services do not know; with `recheck`, only those among it, mended if `mend`."""
-        open_states, found = await _read(self._stores.states.load_many, report.submitted, "run")
-        found += await self._missing_triggers(report.running)
-        try:
-            found += await self._unknown_runs(open_states) + await self._undelivered_ends(open_states)
-        except PeerUnavailable:
-            _log.debug("node_task_manager_unavailable", runs=len(open_states))
+        found = await self._missing_triggers(report.running)
+        async for loaded in portions(self._stores.states, report.submitted):
+            open_states = [state for state in loaded.values() if state is not None]
+            found += await self._unreadable_runs(loaded)
+            try:
+                found += await self._unknown_runs(open_states) + await self._undelivered_ends(open_states)
+            except PeerUnavailable:
+                _log.debug("node_task_manager_unavailable", runs=len(open_states))
         late = [flow_id for flow_id, _, late_ms in report.running if late_ms > _LATE_MS]
         found += await self._silent_triggers(late, {finding.subject for finding in found})
         if recheck is None:
@@ -85,7 +84,7 @@ class CheckPeers:
 
     async def _silent_triggers(self, flow_ids: Sequence[str], explained: Collection[str]) -> list[Finding]:
         unexplained = [flow_id for flow_id in flow_ids if flow_id not in explained]
-        flows, found = await _read(self._stores.flows.find, unexplained, "flow")
+        flows, found = await self._read_flows(unexplained)
         for flow in flows:
             # A flow that runs once may be late while a cycle runs: its only firing is retried until none does.
             if flow.running_cycles:
@@ -121,7 +120,7 @@ class CheckPeers:
 
         A change that is under way does not explain that: the trigger service is told of it later.
         """
-        flows, _ = await _read(self._stores.flows.find, [flow_id], "flow")
+        flows, _ = await self._read_flows([flow_id])
         return any(flow.schedule_epoch < epoch for flow in flows)
 
     async def _unknown_runs(self, states: Sequence[ChainState]) -> list[Finding]:
@@ -142,8 +141,11 @@ class CheckPeers:
                 async for wait in self._sub_flow_nodes.waits(state.name, state.facts.user_id):
                     if wait.child is not None and wait.run_id == state.facts.run_id:
                         waiting[wait.child] = f"{state.name}:{wait.node}"
-        children, found = await _read(self._stores.states.load_many, list(waiting), "run")
-        ended = [child.name for child in children if is_terminal(child.status)]
+        found: list[Finding] = []
+        ended: list[RunName] = []
+        async for children in portions(self._stores.states, list(waiting)):
+            ended += [name for name, child in children.items() if child is not None and is_terminal(child.status)]
+            found += await self._unreadable_runs(children)
         partitions = sorted({partition_of(name.flow_id) for name in ended})
         in_delivery = {end.run for end in await self._stores.returns.waiting(partitions, MAX_KEPT)} if ended else set()
         return found + [
@@ -155,6 +157,23 @@ class CheckPeers:
             for name in ended
             if name not in in_delivery
         ]
+
+    async def _unreadable_runs(self, loaded: Mapping[RunName, ChainState | None]) -> list[Finding]:
+        """Find the runs that cannot be read; those that are gone are no concern of this."""
+        found: list[Finding] = []
+        for run, state in loaded.items():
+            if state is None:
+                try:
+                    await self._stores.states.load(run)
+                except Unreadable as error:
+                    found.append(Finding(UNREADABLE, f"run {run}", str(error)))
+        return found
+
+    async def _read_flows(self, flow_ids: Sequence[str]) -> tuple[list[FlowRecord], list[Finding]]:
+        """Return the flows that are there, and a finding for each that cannot be read."""
+        flows, unreadable = await find_readable(self._stores.flows, flow_ids)
+        found = [Finding(UNREADABLE, f"flow {flow_id}", str(error)) for flow_id, error in unreadable.items()]
+        return [flow for flow in flows.values() if flow is not None], found
 
     async def _mended(self, finding: Finding) -> Finding:
         if finding.check == UNREADABLE:
@@ -171,23 +190,6 @@ class CheckPeers:
             await self._stores.outbox.add(finding.subject)
             self._wake(Work.OUTBOX, finding.subject, 0)
         return replace(finding, mended=True)
-
-
-async def _read(
-    read: Callable[[Sequence[Name]], Awaitable[list[Record | None]]], names: Sequence[Name], kind: str
-) -> tuple[list[Record], list[Finding]]:
-    """Return the records that are there, and a finding for each that somebody has changed so that it cannot be read."""
-    try:
-        return [record for record in await read(names) if record is not None], []
-    except _FAULTS as error:
-        if len(names) == 1:
-            return [], [Finding(UNREADABLE, f"{kind} {names[0]}", f"it cannot be read: {error!r}")]
-    records, found = list[Record](), list[Finding]()
-    for name in names:
-        some, broken = await _read(read, [name], kind)
-        records += some
-        found += broken
-    return records, found
 
 
 class ExaminePartitions:

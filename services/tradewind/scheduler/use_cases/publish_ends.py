@@ -11,6 +11,7 @@ from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.ends import Ends, Events
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
+from tradewind.scheduler.use_cases.load_portion import load_portion
 
 _AT_ONCE = 100
 _CALLS_AT_ONCE = 20
@@ -51,7 +52,8 @@ class PublishEnds:
         recognizes it.
         """
         while ends := await self._ends.waiting(partitions, _AT_ONCE):
-            states = await self._states.load_many([end.run for end in ends])
+            states = await load_portion(self._states, [end.run for end in ends])
+            ends = ends[: len(states)]
             # Flows begin on ends of the same user's flows only, so an end says whose it is even if its record is gone.
             gone = [end.run.flow_id for end, state in zip(ends, states, strict=True) if not end.is_of(state)]
             owners = dict(zip(gone, await self._flows.owners(gone), strict=True))

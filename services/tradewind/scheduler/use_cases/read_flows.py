@@ -11,6 +11,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.faults import no_such_cycle
+from tradewind.scheduler.use_cases.find_readable import find_readable
 from tradewind.scheduler.use_cases.similar_flows import no_such_flow, similar_flow
 from tradewind.scheduler.use_cases.watch_backlog import weight_of
 from tradewind.scheduler.use_cases.whole_flows import pieces
@@ -139,7 +140,8 @@ class ReadFlows:
 
     async def _still(self, wanted: FlowFilter, flow_ids: Sequence[str]) -> list[FlowRecord]:
         """Return those of these flows that are wanted still: since they were outlined, others may have taken ids."""
-        return [flow for flow in await self._flows.find(flow_ids) if flow is not None and wanted.matches(flow)]
+        found, _ = await find_readable(self._flows, flow_ids)
+        return [flow for flow in found.values() if flow is not None and wanted.matches(flow)]
 
     async def any(self) -> bool:
         """Say whether any flow is on record."""

@@ -15,6 +15,7 @@ from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
 from tradewind.scheduler.ports.sub_flows import SubFlowNodes
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedRun
 from tradewind.scheduler.use_cases.failed_nodes import failed_nodes, failure_text
+from tradewind.scheduler.use_cases.load_portion import load_portion
 from tradewind.scheduler.use_cases.sink_outputs import Outputs, SinkOutputs
 from tradewind.server.sizes import size_of
 
@@ -49,7 +50,8 @@ class ReturnEnds:
     async def __call__(self, partitions: Collection[int]) -> None:
         """Report the ends that wait in partitions that the caller owns. Raises PeerUnavailable."""
         while ends := await self._returns.waiting(partitions, _AT_ONCE):
-            states = await self._states.load_many([end.run for end in ends])
+            states = await load_portion(self._states, [end.run for end in ends])
+            ends = ends[: len(states)]
             # If a run's record is gone, the owner of the node finds out by itself.
             ended = [s for end, s in zip(ends, states, strict=True) if s is not None and s.facts.run_id == end.run_id]
             try:

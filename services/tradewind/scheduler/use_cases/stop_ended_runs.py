@@ -6,9 +6,11 @@ import structlog
 
 from tradewind.scheduler.domain.chain_state import ChainState, StopRequest
 from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import OpenComponentEvent, StopOrder
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
+from tradewind.scheduler.use_cases.load_portion import portions
 from tradewind.scheduler.use_cases.stop_orders import stop_all
 from tradewind.server.clock import Clock
 
@@ -33,12 +35,17 @@ class StopEndedRuns:
 
     async def __call__(self, events: Sequence[OpenComponentEvent]) -> None:
         """Stop the components whose runs have ended. Raises PeerUnavailable and errors of the store."""
+        by_run: dict[RunName, list[OpenComponentEvent]] = {}
+        for event in events:
+            by_run.setdefault(event.run, []).append(event)
         orders: list[StopOrder] = []
-        for event, state in zip(events, await self._states.load_many([event.run for event in events]), strict=True):
-            # Another run may have been given its name.
-            mine = state if state is not None and state.facts.run_id == event.run_id else None
-            if self._is_over(event, mine):
-                orders.append(_order(event, mine))
+        async for loaded in portions(self._states, list(by_run)):
+            for run, state in loaded.items():
+                for event in by_run[run]:
+                    # Another run may have been given its name.
+                    mine = state if state is not None and state.facts.run_id == event.run_id else None
+                    if self._is_over(event, mine):
+                        orders.append(_order(event, mine))
         if not orders:
             return
         _log.info("ended_runs_stopped", components=len(orders))

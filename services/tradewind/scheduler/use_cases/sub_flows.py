@@ -16,6 +16,7 @@ from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.sub_flows import SubFlowNodes
 from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
+from tradewind.scheduler.use_cases.load_portion import portions
 from tradewind.scheduler.use_cases.return_ends import ReturnEnds
 from tradewind.scheduler.use_cases.run_cycles import RunCycles, RunResult
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
@@ -67,26 +68,27 @@ class SubFlows:
         Begins cycles that have not begun, and reports those that have ended.
         """
         nodes: list[str] = []
-        known: list[tuple[SubFlowWait, RunName]] = []
+        known: dict[RunName, SubFlowWait] = {}
         async for wait in self._nodes.waits(state.name, state.facts.user_id):
             if wait.run_id != state.facts.run_id:
                 continue
             if wait.child is None:
                 nodes.append(wait.node)
             else:
-                known.append((wait, wait.child))
+                known[wait.child] = wait
         await self._begin(state.name, state.facts.run_id, state.facts.user_id, nodes)
-        lost: list[SubFlowReport] = []
-        ended: list[ChainState] = []
-        for (wait, name), child in zip(known, await self._states.load_many([name for _, name in known]), strict=True):
-            parent = Parent(state.name, state.facts.run_id, wait.node, wait.attempt)
-            if child is None or child.facts.parent is None or child.facts.parent.task_id != parent.task_id:
-                error = f'cycle {name.cycle} of flow "{name.flow_id}" is no longer on record'
-                lost.append(SubFlowReport(parent, state.facts.user_id, name, error_code=FAILED, error=error))
-            elif is_terminal(child.status):
-                ended.append(child)
-        await self._report(lost)
-        await self._return_ends.report(ended)
+        async for children in portions(self._states, list(known)):
+            lost: list[SubFlowReport] = []
+            ended: list[ChainState] = []
+            for name, child in children.items():
+                parent = Parent(state.name, state.facts.run_id, known[name].node, known[name].attempt)
+                if child is None or child.facts.parent is None or child.facts.parent.task_id != parent.task_id:
+                    error = f'cycle {name.cycle} of flow "{name.flow_id}" is no longer on record'
+                    lost.append(SubFlowReport(parent, state.facts.user_id, name, error_code=FAILED, error=error))
+                elif is_terminal(child.status):
+                    ended.append(child)
+            await self._report(lost)
+            await self._return_ends.report(ended)
 
     async def stop_unwanted(self, children: Sequence[ChainState]) -> None:
         """Stop those of these open cycles whose nodes no longer wait for them. Raises PeerUnavailable."""

@@ -74,17 +74,21 @@ class SuperviseRuns:
 
     async def _look_after(self, loaded: Mapping[RunName, ChainState | None], epochs: Epochs) -> None:
         states: list[ChainState] = []
+        waits_ms: dict[RunName, int] = {}
         for run, state in loaded.items():
             if state is None or is_terminal(state.status):
                 await self._open_runs.forget(run)
                 self._open_states.drop(run)
+                # One that cannot be read stays open.
+                waits_ms[run] = _SOON_MS
             else:
                 states.append(state)
+                waits_ms[run] = self._wait_ms(state, _SOON_MS)
         self._open_states.put(states)
+        # Whatever goes wrong from here on, the runs are checked again.
+        await self._open_runs.postpone(waits_ms)
         if not states:
             return
-        # Whatever goes wrong from here on, the runs are checked again.
-        await self._open_runs.postpone({state.name: self._wait_ms(state, _SOON_MS) for state in states})
         overdue = await self._overdue_runs(states)
         states = [await self._mark_overdue(state, epochs) if state.name in overdue else state for state in states]
         # Repeated until the runs have ended.

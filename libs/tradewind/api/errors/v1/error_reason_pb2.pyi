@@ -62,6 +62,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: a newer epoch is known; the caller is no longer the owner."""
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 19
     """INTERNAL: a fault of the server; metadata holds the correlation_id that finds the details in its log."""
+    ERROR_REASON_RECORD_UNREADABLE: _ErrorReason.ValueType  # 140
+    """DATA_LOSS: somebody has changed a record in the store by hand so that it cannot be read. The message says what to do,
+    and metadata has the record's `key`.
+    """
     ERROR_REASON_OVERLAP_SKIPPED: _ErrorReason.ValueType  # 20
     """ABORTED: the overlap policy is skip, and a cycle of the flow is still running."""
     ERROR_REASON_FLOW_DELETING: _ErrorReason.ValueType  # 21
@@ -133,7 +137,8 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     Methods name the reasons that are about themselves. Besides these, any call may be refused because of who calls
     (TOKEN_MISSING, TOKEN_INVALID, TOKEN_EXPIRED, ROLE_TOO_SMALL, NOT_OWNER, METHOD_CLOSED, CALLER_NOT_ALLOWED) or how
     often (RATE_LIMITED, QUOTA_EXCEEDED), because something is away (STORE_UNAVAILABLE, PEER_UNAVAILABLE, DRAINING), with
-    INVALID_INPUT when its bytes are no request of the method, and with CALL_ENDED, METHOD_UNKNOWN or INTERNAL.
+    INVALID_INPUT when its bytes are no request of the method, and with CALL_ENDED, METHOD_UNKNOWN, RECORD_UNREADABLE or
+    INTERNAL.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
@@ -176,6 +181,10 @@ ERROR_REASON_STALE_EPOCH: ErrorReason.ValueType  # 18
 """FAILED_PRECONDITION: a newer epoch is known; the caller is no longer the owner."""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 19
 """INTERNAL: a fault of the server; metadata holds the correlation_id that finds the details in its log."""
+ERROR_REASON_RECORD_UNREADABLE: ErrorReason.ValueType  # 140
+"""DATA_LOSS: somebody has changed a record in the store by hand so that it cannot be read. The message says what to do,
+and metadata has the record's `key`.
+"""
 ERROR_REASON_OVERLAP_SKIPPED: ErrorReason.ValueType  # 20
 """ABORTED: the overlap policy is skip, and a cycle of the flow is still running."""
 ERROR_REASON_FLOW_DELETING: ErrorReason.ValueType  # 21

@@ -1,6 +1,6 @@
 -- A doctor's findings: {check, subject, problem, mended} each. Uses args: recheck (names of findings to check a second
 -- time, or nil on a first pass), mend (whether the second pass repairs what it finds).
-local findings, found, examined
+local findings, found, examined, naming_call
 do
   local recheck
   fresh(function()
@@ -26,6 +26,14 @@ do
     if readable then return end
     -- Where the first pass could read it, mending it has failed.
     if recheck and not recheck['unreadable ' .. subject] then error(problem) end
-    found('unreadable', subject, 'it cannot be read: ' .. (type(problem) == 'table' and problem.err or problem))
+    local why = type(problem) == 'table' and problem.err or problem
+    found('unreadable', subject, 'it cannot be read: ' .. why .. '; put it right, remove it, or restore a backup')
+  end
+
+  -- Does as redis.call, and names the key in the error when it fails: it may be a key of another type.
+  function naming_call(verb, key, ...)
+    local reply = redis.pcall(verb, key, ...)
+    if type(reply) == 'table' and reply.err then error({err = key .. ': ' .. reply.err}) end
+    return reply
   end
 end

@@ -7,6 +7,7 @@
 --!include backfilling
 --!include findings
 --!include open_runs
+local call = naming_call
 local NEWEST, UNENDED, FILLING = 20, 50, 250
 local records, running, submitted = 0, {}, {}
 
@@ -22,6 +23,10 @@ end
 -- Compares a run's record with the indexes; `name` is <cycle>:<run>.
 local function examine_run(flow_id, name)
   local cycle, run = string.match(name, '^(%d+):(%d+)$')
+  if not cycle then
+    return found('index-without-record', 'cycles ' .. flow_id .. ':' .. name, 'it names no cycle',
+      function() call('ZREM', flow_key(flow_id) .. ':cycles', name) end)
+  end
   local key, subject = run_key(flow_id, cycle, run), flow_id .. ':' .. name
   local known = call('HMGET', key, 'status', 'submitted_at', 'run_id', 'backfill', 'parent')
   records = records + 1
@@ -80,6 +85,10 @@ local function examine_run(flow_id, name)
     found('no-time-to-live', 'request:' .. request, 'the answer to this request would be remembered for ever',
       function() call('PEXPIRE', base .. 'request:' .. request, args.request_ms) end)
   end
+end
+
+local function examine_run_apart(flow_id, name)
+  examined('run ' .. flow_id .. ':' .. name, examine_run, flow_id, name)
 end
 
 local function examine_backfill(flow_id, id)
@@ -174,8 +183,10 @@ local function examine_flow(flow_id)
     names[name] = true
   end
   for cycle = math.max(0, tonumber(known[4]) - NEWEST + 1), tonumber(known[4]) do names[cycle .. ':0'] = true end
-  for name in pairs(names) do examine_run(flow_id, name) end
-  for _, id in ipairs(call('ZRANGE', key .. ':backfills', 0, -1)) do examine_backfill(flow_id, id) end
+  for name in pairs(names) do examine_run_apart(flow_id, name) end
+  for _, id in ipairs(call('ZRANGE', key .. ':backfills', 0, -1)) do
+    examined('backfill ' .. flow_id .. ':' .. id, examine_backfill, flow_id, id)
+  end
   examine_filling(flow_id)
 end
 
@@ -202,12 +213,16 @@ local SECTIONS = {
   end,
   scan('open', function(member)
     local flow_id, name = string.match(member, '^(.-):(%d+:%d+)$')
+    if not flow_id then
+      return found('index-without-record', 'open ' .. member, 'it names no cycle',
+        function() call('ZREM', base .. 'open', member) end)
+    end
     if call('EXISTS', flow_key(flow_id)) == 1 then
       if not call('ZSCORE', base .. 'flows', flow_id) then
         found('flow-not-listed', flow_id, 'it is on record, but not in the index of flows',
           function() call('ZADD', base .. 'flows', 0, flow_id) end)
       end
-      examine_run(flow_id, name)
+      examine_run_apart(flow_id, name)
     else
       found('orphaned-chain-state', member, 'its flow is not on record', function()
         call('PEXPIRE', run_key(flow_id, string.match(name, '^(%d+)'), string.match(name, '(%d+)$')), args.retention_ms)

@@ -1,9 +1,10 @@
 -- Takes a run that has ended, or has no record, out of the open ones. One that is running stays: the store may have
--- lost its end since the caller read it.
+-- lost its end since the caller read it. A key of another type is no record.
 -- KEYS: 1 owner. args: base, epoch (0), now, flow_id, cycle, run.
 --!include partition
 local cycles, name = flow_key(args.flow_id) .. ':cycles', digits('%d:%d', args.cycle, args.run)
-local status = call('HGET', run_key(args.flow_id, args.cycle, args.run), 'status')
+local status = redis.pcall('HGET', run_key(args.flow_id, args.cycle, args.run), 'status')
+if type(status) == 'table' then status = nil end
 if status ~= 'running' then
   close(args.flow_id .. ':' .. name)
   conclude()

@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -24,7 +25,9 @@ from tradewind.scheduler.domain.schedule_definition import schedule_from_json
 from tradewind.scheduler.stores.redis.fields import fields_of
 from tradewind.scheduler.stores.redis.ranks import STOPPING
 from tradewind.scheduler.stores.redis.scripts import TOMBSTONE_MS, Scripted, request_args, script
+from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import PARTITIONS
+from tradewind.server.redis.records import read_each, reading
 
 _LEAST_OUTLINED = 8
 """How many flows of each partition are read at least, since few flows are not divided equally."""
@@ -84,20 +87,15 @@ class RedisFlows:
     async def find(self, flow_ids: Sequence[str]) -> list[FlowRecord | None]:
         if not flow_ids:
             return []
-        pipeline = self._client.pipeline(transaction=False)
-        for flow_id in flow_ids:
-            pipeline.hgetall(self._keys.flow(flow_id))
-            pipeline.execute_command("ZCOUNT", self._keys.cycles(flow_id), STOPPING, "+inf")
-        replies = await pipeline.execute()
-        return [
-            _record(fields_of(record), running) if record else None
-            for record, running in zip(replies[::2], replies[1::2], strict=True)
-        ]
+        keys, cycles = list(map(self._keys.flow, flow_ids)), list(map(self._keys.cycles, flow_ids))
+        records, running = await asyncio.gather(
+            read_each(self._client, keys, "HGETALL"), read_each(self._client, cycles, "ZCOUNT", STOPPING, "+inf")
+        )
+        return [_found(key, record, count) for key, record, count in zip(keys, records, running, strict=True)]
 
     async def owners(self, flow_ids: Sequence[str]) -> list[str | None]:
-        keys = map(self._keys.flow, flow_ids)
-        owners = await asyncio.gather(*(self._client.call(key, "HGET", key, "user_id") for key in keys))
-        return [None if owner is None else owner.decode() for owner in owners]
+        owners = await read_each(self._client, list(map(self._keys.flow, flow_ids)), "HGET", "user_id")
+        return [owner.decode(errors="replace") if isinstance(owner, bytes) else None for owner in owners]
 
     async def list_ids(self, after: str, limit: int) -> list[str]:
         pipeline = self._client.pipeline(transaction=False)
@@ -163,6 +161,14 @@ class RedisFlows:
 
     async def remove_step(self, flow_id: str, cycles: int = 100) -> bool:
         return await self._scripted.call_for_flow(_REMOVE, flow_id, cycles=cycles, tombstone_ms=TOMBSTONE_MS)
+
+
+def _found(key: str, record: Any, running: Any) -> FlowRecord | None:
+    for reply in (record, running):
+        if isinstance(reply, Unreadable):
+            raise reply
+    with reading(key):
+        return _record(fields_of(record), running) if record else None
 
 
 def _record(text: Mapping[str, str], running: int) -> FlowRecord:

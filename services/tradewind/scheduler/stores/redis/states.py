@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 import msgspec
+import structlog
 
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
 from tradewind.scheduler.domain.ended_run import MAX_KEPT
@@ -14,6 +15,9 @@ from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.stores.redis.fields import fields_of
 from tradewind.scheduler.stores.redis.run_codec import large_fields, state_of, update_fields
 from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, script
+from tradewind.server.faults import Unreadable
+from tradewind.server.incidents import IncidentLog
+from tradewind.server.redis.records import read_each, reading
 
 
 class _NotUpdated(msgspec.Struct, array_like=True):
@@ -27,6 +31,8 @@ _OVERTAKEN = UpdateResult(UpdateOutcome.OVERTAKEN)
 _FIELDS_AT_ONCE = 4000
 """How many names and values are converted before others have a turn: some 3 ms of work. A run may have over 2000."""
 
+_log = structlog.get_logger(__name__)
+
 
 class RedisStates:
     """Implements ChainStateRepository."""
@@ -37,18 +43,37 @@ class RedisStates:
         self._settle_ms = settle_ms
         self._client = scripted.client
         self._keys = scripted.keys
+        self._unreadable = IncidentLog(_log, "run_unreadable", "run_readable_again")
 
     async def load(self, run: RunName) -> ChainState | None:
-        return (await self.load_many([run]))[0]
+        (state,) = await self._read([run])
+        if isinstance(state, Unreadable):
+            raise state
+        return state
 
     async def load_many(self, runs: Sequence[RunName]) -> list[ChainState | None]:
-        keys = [self._keys.run(*run) for run in runs]
-        # Called as scripts are: there may be far more callers than connections in the pool.
-        records = await asyncio.gather(*(self._client.call(key, "HGETALL", key) for key in keys))
         states: list[ChainState | None] = []
+        for state in await self._read(runs):
+            if isinstance(state, Unreadable):
+                self._unreadable.note(state.key, error=state)
+                state = None
+            states.append(state)
+        return states
+
+    async def _read(self, runs: Sequence[RunName]) -> list[ChainState | Unreadable | None]:
+        keys = [self._keys.run(*run) for run in runs]
+        records = await read_each(self._client, keys, "HGETALL")
+        states: list[ChainState | Unreadable | None] = []
         fields = 0
-        for run, record in zip(runs, records, strict=True):
-            states.append(state_of(run, fields_of(record)) if record else None)
+        for run, key, record in zip(runs, keys, records, strict=True):
+            if isinstance(record, Unreadable):
+                states.append(record)
+                continue
+            try:
+                with reading(key):
+                    states.append(state_of(run, fields_of(record)) if record else None)
+            except Unreadable as error:
+                states.append(error)
             fields += len(record)
             if fields > _FIELDS_AT_ONCE:
                 await asyncio.sleep(0)
