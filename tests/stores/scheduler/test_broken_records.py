@@ -3,13 +3,20 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import Bench, redis_stores
+from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.chain_state import STATUS, UpdateOutcome
+from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.domain.weather import read_weather
 from tradewind.scheduler.stores.keys import Keys
+from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
 from tradewind.scheduler.use_cases.read_flows import FlowFilter, ReadFlows
 from tradewind.server.clock import ManualClock
 from tradewind.server.faults import Unreadable
@@ -80,3 +87,50 @@ async def test_broken_flow_hides_no_other_in_a_list(bench: Bench, redis_server: 
     for flow_id in ("f", "g"):
         with pytest.raises(Unreadable, match=f"flow:{flow_id} cannot be read"):
             await stores.flows.find([flow_id, "h"])
+
+
+INDEX = KEYS.cycles("f")
+
+
+async def test_broken_flow_keeps_no_other_from_beginning(bench: Bench, redis_server: RedisServer) -> None:
+    for flow_id in ("f", "g"):
+        await bench.register(flow_id)
+    await breaks(redis_server, ("SET", INDEX, "text"))
+    with capture_logs() as logs:
+        answers = await bench.stores.cycles.begin([bench.request("f"), bench.request("g"), bench.request("f")])
+    outcomes = [answer.outcome for answer in answers]
+    assert outcomes == [BeginOutcome.UNREADABLE, BeginOutcome.BEGUN, BeginOutcome.UNREADABLE]
+    assert [(line["event"], line["what"]) for line in logs] == [("flow_unreadable", KEYS.flow("f"))]
+    assert (await bench.state(RunName("g", 0))).version == 1
+    await breaks(redis_server, ("DEL", INDEX))
+    assert (await bench.begin(bench.request("f"))).outcome is BeginOutcome.BEGUN
+
+
+async def test_broken_flow_keeps_no_other_from_ending(bench: Bench, redis_server: RedisServer) -> None:
+    for flow_id in ("f", "g", "h"):
+        await bench.register(flow_id)
+    states = [await bench.begun(bench.request(flow_id)) for flow_id in ("f", "g", "h")]
+    for key in (INDEX, KEYS.cycles("h")):
+        await breaks(redis_server, ("DEL", key), ("SET", key, "text"))
+    ended = [structs.replace(state, status=CycleStatus.COMPLETED) for state in states]
+    results = await bench.stores.states.update_many([RunUpdate(state, (STATUS,)) for state in ended[:2]])
+    assert [result.outcome for result in results] == [UpdateOutcome.UNREADABLE, UpdateOutcome.OK]
+    assert (await bench.state(states[1].name)).status is CycleStatus.COMPLETED
+    with pytest.raises(Unreadable, match="flow:h cannot be read"):
+        await bench.stores.states.try_update(ended[2], (STATUS,))
+
+
+async def test_unreadable_definition_is_told_apart_from_a_flow_that_is_not_there(
+    bench: Bench, redis_server: RedisServer
+) -> None:
+    whole = read_weather({"interval": 60, "nodes": [{"id": "n", "type": "t"}]}).definition
+    assert whole is not None
+    for flow_id in ("f", "g"):
+        await bench.register(flow_id, config_json=whole.to_json())
+    await breaks(redis_server, ("HSET", KEYS.flow("f"), "config", whole.to_json()[:20]))
+    loaded = await Definitions(bench.stores.flows).load(["f", "g", "h"])
+    assert {flow_id: type(found) for flow_id, found in loaded.items()} == {
+        "f": Unreadable,
+        "g": PlannedFlow,
+        "h": type(None),
+    }

@@ -1,27 +1,13 @@
 """Reads records of which some may have been changed by hand so that they cannot be read."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from redis.exceptions import ResponseError
 
 from tradewind.server.faults import Unreadable
 from tradewind.server.redis.client import Client, Value
-
-_FAULTS = (ValueError, LookupError, TypeError, msgspec.MsgspecError)
-"""What decoding such a record raises."""
-
-
-@contextmanager
-def reading(key: str) -> Iterator[None]:
-    """Raise Unreadable instead of what decoding the record under `key` raises."""
-    try:
-        yield
-    except _FAULTS as error:
-        raise Unreadable(key, repr(error)) from error
 
 
 async def read_each(client: Client, keys: Sequence[str], verb: str, *more: Value) -> list[Any]:

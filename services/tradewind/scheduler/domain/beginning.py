@@ -147,6 +147,7 @@ class BeginOutcome(StrEnum):
     NOT_LATEST = "not_latest"
     EARLY = "early"
     UNKNOWN_ZONE = "unknown_zone"
+    UNREADABLE = "unreadable"
 
 
 class BeginAnswer(msgspec.Struct, frozen=True, gc=False):
@@ -159,7 +160,8 @@ class BeginAnswer(msgspec.Struct, frozen=True, gc=False):
     `state` is set when the cycle has begun, `stopping` when running cycles were asked to make way. A rerun is refused
     when the source run has `not_ended` or is `not_latest`; in the latter case `run` names the latest run. `not_found`
     means that there is no such flow, or no such run to replace any more, `unknown_zone` that the times of its schedule
-    cannot be computed here.
+    cannot be computed here, `unreadable` that somebody has changed a record of the flow by hand so that it cannot be
+    read.
     """
 
     outcome: BeginOutcome

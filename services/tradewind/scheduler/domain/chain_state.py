@@ -170,13 +170,17 @@ class ChainState(msgspec.Struct, frozen=True, gc=False):
 
 
 class UpdateOutcome(StrEnum):
-    """The outcome of a compare-and-set. An outage of the store is not an outcome: it is raised."""
+    """The outcome of a compare-and-set. An outage of the store is not an outcome: it is raised.
+
+    `unreadable` means that a record it needs has been changed by hand so that it cannot be read.
+    """
 
     OK = "ok"
     CONFLICT = "conflict"
     MISSING = "missing"
     TERMINAL = "terminal"
     OVERTAKEN = "overtaken"
+    UNREADABLE = "unreadable"
 
 
 class FollowUp(IntFlag):

@@ -93,7 +93,7 @@ class ChainStateRepository(Protocol):
 
         Answers `conflict` when the record has another version, `missing` when there is no record with this run_id,
         `terminal` when the run has ended. A terminal status ends the run: it leaves the open runs, its end time is set,
-        and its records expire.
+        and its records expire. Raises Unreadable.
         """
         ...
 

@@ -61,7 +61,7 @@ class FlowRecords(Protocol):
         ...
 
     async def definition(self, flow_id: str, revision: int) -> str | None:
-        """Return the definition of a revision, None when it is not on record."""
+        """Return the definition of a revision, None when it is not on record. Raises Unreadable."""
         ...
 
     async def raise_schedule_epoch(self, flow_id: str) -> int:

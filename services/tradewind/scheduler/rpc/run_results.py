@@ -14,7 +14,7 @@ from tradewind.scheduler.use_cases.faults import (
 )
 from tradewind.scheduler.use_cases.run_cycles import RunResult
 from tradewind.scheduler.use_cases.sink_outputs import LARGEST_OUTPUTS, Outputs
-from tradewind.server.faults import Aborted, Fault
+from tradewind.server.faults import Aborted, Fault, Unreadable
 from tradewind.server.sizes import size_of
 
 WithOutputs: TypeAlias = pb2.RunFlowResponse | pb2.RunFlowResult | pb2.RerunCycleResponse | pb2.GetCycleResponse
@@ -40,6 +40,8 @@ def refusal(flow_id: str, result: RunResult, request_id: str) -> Fault | None:
             return flow_deleting(flow_id)
         case BeginOutcome.REUSED:
             return request_id_reused(request_id)
+        case BeginOutcome.UNREADABLE:
+            return Unreadable(f"flow:{flow_id}", "it, or a part of it; tradewind doctor says which")
         case _:
             return Aborted("VERSION_CONFLICT", f'flow "{flow_id}" kept being registered again; try again')
 

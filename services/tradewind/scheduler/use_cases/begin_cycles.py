@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
+import structlog
 
 from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.beginning import (
@@ -25,10 +26,12 @@ from tradewind.scheduler.ports.cycles import CycleRecords
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.begun_numbers import BegunNumbers
-from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
+from tradewind.scheduler.use_cases.definitions import Definitions, Loaded, PlannedFlow, PlannedRun
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
+from tradewind.server.faults import Unreadable
 from tradewind.server.identifiers import new_run_ids, run_id_of
+from tradewind.server.incidents import IncidentLog
 from tradewind.server.schedules.grids import UnknownZone
 from tradewind.server.schedules.schedule import Verdict
 from tradewind.server.schedules.unknown_zones import log_unknown_zone
@@ -77,6 +80,9 @@ class BeginResult(msgspec.Struct, frozen=True, gc=False):
 _NOT_FOUND = BeginResult(BeginAnswer(BeginOutcome.NOT_FOUND))
 _NOT_PARSED = BeginResult(BeginAnswer(BeginOutcome.REVISION_CHANGED))
 _UNKNOWN_ZONE = BeginResult(BeginAnswer(BeginOutcome.UNKNOWN_ZONE))
+_UNREADABLE = BeginResult(BeginAnswer(BeginOutcome.UNREADABLE))
+
+_log = structlog.get_logger(__name__)
 
 
 class BeginCycles:
@@ -99,6 +105,7 @@ class BeginCycles:
         self._traces = traces
         self._wake = wake
         self._check_in_ms = check_in_ms
+        self._unreadable = IncidentLog(_log, "flow_unreadable", "flow_readable_again")
 
     async def __call__(
         self, requests: Sequence[CycleRequest], epochs: Epochs = NOT_OWNER, *, wait: bool = True
@@ -119,9 +126,7 @@ class BeginCycles:
                 break
         return results
 
-    async def _definitions_of(
-        self, flow_ids: Collection[str], *, anew: bool, wait: bool
-    ) -> Mapping[str, PlannedFlow | None]:
+    async def _definitions_of(self, flow_ids: Collection[str], *, anew: bool, wait: bool) -> Mapping[str, Loaded]:
         """Return definitions, those at hand unless they are to be read `anew`; None for a flow that does not exist."""
         current = self._definitions.current
         known = {} if anew else {each: planned for each in flow_ids if (planned := current(each)) is not None}
@@ -134,7 +139,7 @@ class BeginCycles:
         self,
         requests: Sequence[CycleRequest],
         places: Sequence[int],
-        definitions: Mapping[str, PlannedFlow | None],
+        definitions: Mapping[str, Loaded],
         results: list[BeginResult],
         epochs: Epochs,
     ) -> list[int]:
@@ -142,7 +147,10 @@ class BeginCycles:
         begin_requests: list[tuple[int, PlannedFlow, BeginRequest]] = []
         for place, new_id in zip(places, new_run_ids(len(places)), strict=True):
             planned = definitions.get(requests[place].flow_id)
-            if planned is not None:
+            if isinstance(planned, Unreadable):
+                self._unreadable.note(planned.key, error=planned)
+                results[place] = _UNREADABLE
+            elif planned is not None:
                 try:
                     begin_requests.append((place, planned, self._begin_request(requests[place], planned, new_id)))
                 except UnknownZone:

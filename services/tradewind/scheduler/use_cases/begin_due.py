@@ -14,6 +14,7 @@ from tradewind.server.schedules.unknown_zones import RETRY_MS
 
 _ONCE_RETRY_MS = 1_000
 _CHANGED_RETRY_MS = 100
+_UNREADABLE_RETRY_MS = 5_000
 
 _SUPERSEDED = {BeginOutcome.NOT_RUNNING, BeginOutcome.STALE_EPOCH, BeginOutcome.NOT_FOUND, BeginOutcome.DELETING}
 """A newer schedule is already with the trigger service, or on its way there."""
@@ -88,6 +89,8 @@ def _answer(flow: DueFlow, begun: BeginResult) -> DueAnswer:
         return DueAnswer(flow.token, retry_ms=_ONCE_RETRY_MS, error="a cycle of the flow is still running")
     if outcome is BeginOutcome.REVISION_CHANGED:
         return DueAnswer(flow.token, retry_ms=_CHANGED_RETRY_MS, error="the flow kept being registered again")
+    if outcome is BeginOutcome.UNREADABLE:
+        return DueAnswer(flow.token, retry_ms=_UNREADABLE_RETRY_MS, error="a record of the flow cannot be read")
     if outcome is BeginOutcome.UNKNOWN_ZONE:
         return DueAnswer(flow.token, retry_ms=RETRY_MS, error="a scheduler does not know the flow's time zone")
     return DueAnswer(flow.token, next_ms)

@@ -5,7 +5,7 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -17,8 +17,11 @@ from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.weather import definition_from_json
 from tradewind.scheduler.ports.flows import FlowRecords
+from tradewind.scheduler.use_cases.find_readable import find_readable
 from tradewind.server.built_in import FLOW
+from tradewind.server.faults import Unreadable
 from tradewind.server.large_work import LARGE_BYTES, in_thread_if
+from tradewind.server.reading import reading
 
 _INPUT_BYTES = 2048
 """How many bytes of inputs weigh as much as one node: 1 MiB weighs as much as the 500 nodes of a batch."""
@@ -96,6 +99,10 @@ def planned_flow(flow_id: str, user_id: str, revision: int, digest: str, definit
     )
 
 
+Loaded: TypeAlias = PlannedFlow | Unreadable | None
+"""A flow's current revision; why there is none if its record cannot be read, None if there is no record."""
+
+
 class _Current(NamedTuple):
     """The revision of a flow that was current when the record was read; `reading` numbers the readings of records."""
 
@@ -130,40 +137,47 @@ class Definitions:
         self._touch((flow_id, planned.shape.revision, planned.shape.digest))
         return planned
 
-    async def load(self, flow_ids: Sequence[str], *, large: bool = True) -> Mapping[str, PlannedFlow | None]:
+    async def load(self, flow_ids: Sequence[str], *, large: bool = True) -> Mapping[str, Loaded]:
         """Learn and return the current revisions of flows, None for a flow that is not on record.
 
         Those that take long to parse come last; without `large`, they are left out.
         """
         if not large:
             flow_ids = [each for each in flow_ids if each not in self._long]
-        found: dict[str, PlannedFlow | None] = {}
+        records, unreadable = await find_readable(self._flows, flow_ids)
+        found: dict[str, Loaded] = dict(unreadable)
         long: list[tuple[FlowRecord, int]] = []
-        for flow_id, record in zip(flow_ids, await self._flows.find(flow_ids), strict=True):
+        for flow_id, record in records.items():
             if record is None:
                 self._current.pop(flow_id, None)
                 found[flow_id] = None
             elif _is_large(record.config_json) and not self._is_known(record):
                 long.append((record, next(self._readings)))
             else:
-                found[flow_id] = await self.learn(record)
+                found[flow_id] = await self._learned(record)
         if not large:
             return found
         self._long.update(record.flow_id for record, _ in long)
         try:
-            for record, reading in long:
-                found[record.flow_id] = await self.learn(record, reading=reading)
+            for record, at in long:
+                found[record.flow_id] = await self._learned(record, at)
                 self._long.discard(record.flow_id)
         finally:
             self._long.difference_update(record.flow_id for record, _ in long)
         return found
+
+    async def _learned(self, record: FlowRecord, reading: int | None = None) -> PlannedFlow | Unreadable:
+        try:
+            return await self.learn(record, reading=reading)
+        except Unreadable as error:
+            return error
 
     async def learn(
         self, record: FlowRecord, definition: FlowDefinition | None = None, *, reading: int | None = None
     ) -> PlannedFlow:
         """Take the definition in a record as the current one; it need not be parsed if it is given as well.
 
-        The record was just read, unless `reading` says when.
+        The record was just read, unless `reading` says when. Raises Unreadable.
         """
         reading = next(self._readings) if reading is None else reading
         planned = await self._planned(_key(record), record.user_id, record.config_json, definition)
@@ -173,7 +187,7 @@ class Definitions:
         return planned
 
     async def of_run(self, run: ChainState) -> PlannedFlow | None:
-        """Return the revision that a run began with, None when it is no longer on record."""
+        """Return the revision that a run began with, None when it is no longer on record. Raises Unreadable."""
         flow_id, facts = run.name.flow_id, run.facts
         key = (flow_id, facts.revision, facts.digest)
         known = self._touch(key)
@@ -228,4 +242,5 @@ def _is_large(config_json: str) -> bool:
 
 def _parsed(key: _Key, user_id: str, config_json: str, definition: FlowDefinition | None) -> PlannedFlow:
     flow_id, revision, digest = key
-    return planned_flow(flow_id, user_id, revision, digest, definition or definition_from_json(config_json))
+    with reading(f"flow:{flow_id}, revision {revision}"):
+        return planned_flow(flow_id, user_id, revision, digest, definition or definition_from_json(config_json))

@@ -25,6 +25,8 @@ from tradewind.scheduler.use_cases.release_handlers import ReleaseHandlers
 from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_orders
 from tradewind.scheduler.use_cases.sub_flows import SubFlows
 from tradewind.server.clock import Clock
+from tradewind.server.faults import Unreadable
+from tradewind.server.incidents import IncidentLog
 from tradewind.server.partitions import partition_of
 
 _STOP_AGAIN_MS = 2_000
@@ -63,6 +65,7 @@ class SuperviseRuns:
         self._clock = clock
         self._compare_ms = compare_ms
         self._release_handlers = ReleaseHandlers(node_tasks)
+        self._unreadable = IncidentLog(_log, "flow_unreadable", "flow_readable_again")
 
     async def __call__(self, runs: Sequence[RunName], epochs: Epochs) -> None:
         """Look after runs that are due for a check; each becomes due again when there is reason to look.
@@ -204,7 +207,11 @@ class SuperviseRuns:
     async def _submit_again(self, states: Sequence[ChainState], epochs: Epochs) -> None:
         runs: list[PlannedRun] = []
         for state in states:
-            planned = await self._definitions.of_run(state)
+            try:
+                planned = await self._definitions.of_run(state)
+            except Unreadable as error:
+                self._unreadable.note(error.key, run=str(state.name), error=error)
+                continue
             if planned is None:
                 reason = f"revision {state.facts.revision} of the flow is no longer on record"
                 await self._fold.give_up(state, reason, epochs)

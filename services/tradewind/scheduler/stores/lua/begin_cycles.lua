@@ -14,10 +14,10 @@
 --   event, `planned` and `due` are when it came, `next_at` is the value below 0 in the flow's record, and the schedule
 --   epoch is the one under which it came.
 -- A backfill skips a planned time for which a cycle has begun before: `duplicate`.
--- Returns the time, and for each group its answers, none when another replica owns the partition by now. The answer is
--- the number of the cycle when an item without `rare` has begun as asked for, else {outcome, revision, cycle, start,
--- planned, next planned time, inputs (of a queued event), run, run_id, stopping, stop}. `stop` has the fields that ask
--- a run which replaces another to stop, as the other one was asked. Otherwise the last five are left out when a cycle
--- has begun, except for a queued time, whose run_id is the one that was asked for when it was due.
+-- Returns what answers_of does. The answer is the number of the cycle when an item without `rare` has begun as asked
+-- for, else {outcome, revision, cycle, start, planned, next planned time, inputs (of a queued event), run, run_id,
+-- stopping, stop}. `stop` has the fields that ask a run which replaces another to stop, as the other one was asked.
+-- Otherwise the last five are left out when a cycle has begun, except for a queued time, whose run_id is the one that
+-- was asked for when it was due.
 --!include beginning
 return answers_of(args.groups, 13, begin)

@@ -99,15 +99,25 @@ end
 -- The offset of the next item of a group, below 0 at the end.
 local following
 
-local function act_on(act, next_at, ...)
+-- The flows of items that have no answer, each with why: a record that the item needs has been changed by hand so that
+-- it cannot be read. The other items must not suffer.
+local unreadable = {}
+fresh(function() if next(unreadable) then unreadable = {} end end)
+
+local function act_on(act, next_at, flow_id, ...)
   following = next_at
-  return act(...)
+  local readable, answer = pcall(act, flow_id, ...)
+  if readable then return answer end
+  local why = type(answer) == 'table' and answer.err or answer
+  if answer ~= why and not string.find(why, '^WRONGTYPE') then error(answer) end
+  unreadable[#unreadable + 1] = {flow_id, why}
+  return {'unreadable', 0, -1, 0, 0, 0}
 end
 
 -- Runs act(...) for every item of `groups`, which has base, epoch, first and items of each partition. `items` is itself
 -- MessagePack: an array of `width` values for each item, the first of which begins at `first`. Items are read one at a
 -- time, since a table of all of them would cost more than the items. KEYS: the owner of each group's partition. Returns
--- the time, and for each group the results of its items, none when it is overtaken.
+-- the time, for each group the results of its items, none when it is overtaken by now, and what is `unreadable`.
 local function answers_of(groups, width, act)
   local replies, listeners = {}, listeners_of(groups)
   for g = 1, #KEYS do
@@ -125,5 +135,5 @@ local function answers_of(groups, width, act)
     end
     replies[g] = answers
   end
-  return cmsgpack.pack({time, replies})
+  return cmsgpack.pack({time, replies, unreadable})
 end

@@ -10,8 +10,7 @@
 --   `rare` holds fields that few items need, or is false: {backfill (the run's, 0 for none), parent (whether it runs
 --   for a node of another flow), large (fields, flat, that are not announced with the change, or false), level and text
 --   of a log line}.
--- Returns the time, and for each group its results, none when another replica owns the partition by now. A result is
--- what follows the write (a sum, see domain/chain_state.py), or {outcome (conflict, missing, terminal), version on
--- record}.
+-- Returns what answers_of does. A result is what follows the write (a sum, see domain/chain_state.py), or {outcome
+-- (conflict, missing, terminal), version on record}.
 --!include updating
 return answers_of(args.groups, 14, update)

@@ -22,7 +22,7 @@ from tradewind.scheduler.stores.redis.run_codec import (
     rerun_text,
     state_after,
 )
-from tradewind.scheduler.stores.redis.scripts import Scripted, request_args, script
+from tradewind.scheduler.stores.redis.scripts import Replies, Scripted, request_args, script
 from tradewind.scheduler.stores.redis.states import RedisStates
 
 
@@ -40,7 +40,7 @@ class _Begun(msgspec.Struct, array_like=True):
     stop: tuple[Field, ...] = ()
 
 
-_BEGIN = script("begin_cycles", tuple[int, list[list[int | _Begun]]])
+_BEGIN = script("begin_cycles", Replies[int | _Begun])
 _RERUN = script("begin_rerun", _Begun)
 _TIDY = script("tidy_flows", tuple[str, bool, int, int])
 _TIDIED_FLOWS, _TIDIED_RUNS = 50, 50

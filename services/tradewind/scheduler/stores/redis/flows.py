@@ -27,7 +27,8 @@ from tradewind.scheduler.stores.redis.ranks import STOPPING
 from tradewind.scheduler.stores.redis.scripts import TOMBSTONE_MS, Scripted, request_args, script
 from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import PARTITIONS
-from tradewind.server.redis.records import read_each, reading
+from tradewind.server.reading import reading
+from tradewind.server.redis.records import read_each
 
 _LEAST_OUTLINED = 8
 """How many flows of each partition are read at least, since few flows are not divided equally."""
@@ -149,12 +150,20 @@ class RedisFlows:
             allowed_from = []
 
     async def definition(self, flow_id: str, revision: int) -> str | None:
-        pipeline = self._client.pipeline(transaction=False)
-        pipeline.hmget(self._keys.flow(flow_id), ["revision", "config"])
-        pipeline.hget(self._keys.revisions(flow_id), str(revision))
-        (current, config), older = await pipeline.execute()
-        text = config if current is not None and int(current) == revision else older
-        return None if text is None else text.decode()
+        key, revisions = self._keys.flow(flow_id), self._keys.revisions(flow_id)
+        (flow,), (older,) = await asyncio.gather(
+            read_each(self._client, [key], "HMGET", "revision", "config"),
+            read_each(self._client, [revisions], "HGET", str(revision)),
+        )
+        with reading(key):
+            if isinstance(flow, Unreadable):
+                raise flow
+            is_current = flow[0] is not None and int(flow[0]) == revision
+        text = flow[1] if is_current else older
+        if isinstance(text, Unreadable):
+            raise text
+        with reading(key if is_current else revisions):
+            return None if text is None else text.decode()
 
     async def raise_schedule_epoch(self, flow_id: str) -> int:
         return await self._scripted.call_for_flow(_RAISE_EPOCH, flow_id)

@@ -2,20 +2,32 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
+import structlog
 from redis.asyncio import RedisCluster
 
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.stores.keys import Keys
 from tradewind.server.clock import Clock, SystemClock
+from tradewind.server.faults import Unreadable
+from tradewind.server.incidents import IncidentLog
 from tradewind.server.partitions import partition_of
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 
 Reply = TypeVar("Reply")
+
+
+class Replies(msgspec.Struct, Generic[Reply], array_like=True):
+    """What `answers_of` in `partition.lua` returns; `unreadable` pairs flows with why an item about them has failed."""
+
+    at_ms: int
+    groups: list[list[Reply]]
+    unreadable: list[tuple[str, str]]
+
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -25,6 +37,8 @@ RETENTION_MS = 7 * 24 * 3600 * 1000
 """How long an ended run stays on record."""
 TOMBSTONE_MS = 3600 * 1000
 """How long a deleted flow's schedule epoch is remembered."""
+
+_log = structlog.get_logger(__name__)
 
 
 def script(name: str, reply: type[Reply]) -> Script[Reply]:
@@ -51,6 +65,7 @@ class Scripted:
         self.clock = clock
         self._store_clock = store_clock or SystemClock()
         self._one_slot = isinstance(client, RedisCluster)
+        self._unreadable = IncidentLog(_log, "flow_unreadable", "flow_readable_again")
 
     def now_ms(self) -> int:
         """Return the time that a script would see."""
@@ -62,7 +77,7 @@ class Scripted:
 
     async def call_in_groups(
         self,
-        script: "Script[tuple[int, list[list[Reply]]]]",
+        script: Script[Replies[Reply]],
         items: Sequence[Sequence[object]],
         flow_ids: Sequence[str],
         epochs: Epochs,
@@ -71,7 +86,7 @@ class Scripted:
         """Run a script over items in one round trip; each item holds the values for one of the flows.
 
         All items have the same length. Returns, for each item in order, the time of the call and the answer; None for
-        items whose partition has a later owner.
+        items whose partition has a later owner. An answer whose outcome is `unreadable` is logged here.
         """
         calls = list(_split_into_calls(map(partition_of, flow_ids), self._one_slot))
         blobs: list[tuple[Sequence[str], dict[str, Any]]] = []
@@ -85,10 +100,13 @@ class Scripted:
             blobs.append((keys, {"now": self.clock(), "cluster": self._one_slot, "groups": group_args, **more}))
         replies = [await script(self.client, *blobs[0])] if len(blobs) == 1 else await script.many(self.client, blobs)
         answers: list[tuple[int, Reply] | None] = [None] * len(items)
-        for groups, (at_ms, reply) in zip(calls, replies, strict=True):
-            for (_, indexes), found in zip(groups, reply, strict=True):
+        for groups, reply in zip(calls, replies, strict=True):
+            for (_, indexes), found in zip(groups, reply.groups, strict=True):
                 for index, answer in zip(indexes, found, strict=False):
-                    answers[index] = at_ms, answer
+                    answers[index] = reply.at_ms, answer
+            for flow_id, why in reply.unreadable:
+                error = Unreadable(self.keys.flow(flow_id), f"a script fails on it, or on a part of it: {why}")
+                self._unreadable.note(error.key, error=error)
         return answers
 
     async def first_of(

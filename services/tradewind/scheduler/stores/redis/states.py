@@ -14,10 +14,11 @@ from tradewind.scheduler.metrics import CONFLICTS
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.stores.redis.fields import fields_of
 from tradewind.scheduler.stores.redis.run_codec import large_fields, state_of, update_fields
-from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, script
+from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Replies, Scripted, script
 from tradewind.server.faults import Unreadable
 from tradewind.server.incidents import IncidentLog
-from tradewind.server.redis.records import read_each, reading
+from tradewind.server.reading import reading
+from tradewind.server.redis.records import read_each
 
 
 class _NotUpdated(msgspec.Struct, array_like=True):
@@ -25,7 +26,7 @@ class _NotUpdated(msgspec.Struct, array_like=True):
     version: int
 
 
-_UPDATE = script("update_runs", tuple[int, list[list[int | _NotUpdated]]])
+_UPDATE = script("update_runs", Replies[int | _NotUpdated])
 
 _OVERTAKEN = UpdateResult(UpdateOutcome.OVERTAKEN)
 _FIELDS_AT_ONCE = 4000
@@ -82,6 +83,8 @@ class RedisStates:
 
     async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
         (result,) = await self.update_many([RunUpdate(state, fields)])
+        if result.outcome is UpdateOutcome.UNREADABLE:
+            raise Unreadable(self._keys.flow(state.name.flow_id), "it, or a part of it, is of another type")
         return result
 
     async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
