@@ -126,10 +126,8 @@ class NodeTaskManagerHandlers(
 
     async def GetComponents(self, request: pb2.GetComponentsRequest, context: Context) -> pb2.GetComponentsResponse:
         checks.runs(request.runs)
-        found = []
-        for run in request.runs:
-            name = RunName(run.flow_id, run.cycle, run.run)
-            found += await self.records.components(name, run.user_id, run.component_ids)
+        runs = ((RunName(run.flow_id, run.cycle, run.run), run.user_id, run.component_ids) for run in request.runs)
+        found = await self.records.components_of(runs)
         return pb2.GetComponentsResponse(components=[mapping.component(each) for each in found])
 
     async def GetNodeTask(self, request: pb2.GetNodeTaskRequest, context: Context) -> pb2.GetNodeTaskResponse:

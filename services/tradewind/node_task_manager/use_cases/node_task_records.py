@@ -1,7 +1,7 @@
 """Reading node tasks, components, signals and logs."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
@@ -52,10 +52,16 @@ class NodeTaskRecords:
 
     async def components(self, run: RunName, user_id: str, ids: Sequence[str] = ()) -> list[Component]:
         """Return a run's components, all if `ids` is empty; unknown ones are left out."""
-        reader = self.shard(user_id).reader
-        wanted = ids or await reader.component_ids(run)
-        found = await reader.components([(run, component_id) for component_id in wanted])
-        return [component for component in found if component is not None]
+        return await self.components_of([(run, user_id, ids)])
+
+    async def components_of(self, runs: Iterable[tuple[RunName, str, Sequence[str]]]) -> list[Component]:
+        """Do so for many runs, each given with its user and ids, with few round trips to each shard."""
+        wanted: list[tuple[int, tuple[RunName, str]]] = []
+        for run, user_id, ids in runs:
+            shard = self.shard(user_id)
+            wanted += [(shard.number, (run, each)) for each in ids or await shard.reader.component_ids(run)]
+        reads = (self._shards[number].reader.components(names) for number, names in by_shard(wanted).items())
+        return [component for found in await asyncio.gather(*reads) for component in found if component is not None]
 
     async def node_task(self, task_id: str, user_id: str, *, outputs: bool = False) -> TaskView:
         """Return one node task. Raises NotFound."""
