@@ -11,6 +11,7 @@ from tradewind.scheduler.domain.ended_run import EndedRun
 from tradewind.scheduler.domain.event_schedule import EventSchedule
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.loops.publishing import PublishEndsLoop
+from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.publish_ends import PublishEnds
 from tradewind.server.schedules.event_filter import EventFilter
@@ -95,7 +96,7 @@ class Tell:
 
     async def __call__(self, partitions: Sequence[int]) -> bool:
         self.published.append(partitions)
-        if partitions == [0]:
+        if partitions == [0] and not self.has_listeners:
             self._ownership.epochs[1] = 1
             self._ownership.gained()
         return True
@@ -115,8 +116,30 @@ async def test_ends_that_were_not_published_are_published_later() -> None:
     """Not because somebody listens: a predecessor has left them."""
     ownership: Any = Ownership()
     publish: Any = Stumble(ownership)
-    telling = asyncio.ensure_future(PublishEndsLoop(publish, ownership, Alarm(), 0.01).run())
+    telling = asyncio.ensure_future(PublishEndsLoop(publish, ownership, Alarm(), 3600).run())
     await until(lambda: len(publish.published) == 3, "they are published", 5)
+    telling.cancel()
+
+
+class Away(Tell):
+    """Ends are listened for, and the trigger service is away for the first two questions."""
+
+    has_listeners = True
+    asked = 0
+
+    async def poll_listeners(self) -> None:
+        self.asked += 1
+        if self.asked <= 2:
+            raise PeerUnavailable("trigger service", "away")
+
+
+async def test_ends_are_published_soon_after_the_trigger_service_is_back() -> None:
+    ownership: Any = Ownership()
+    publish: Any = Away(ownership)
+    loop = PublishEndsLoop(publish, ownership, Alarm(), 3600)
+    loop._pending = False
+    telling = asyncio.ensure_future(loop.run())
+    await until(lambda: publish.published == [[0]], "they are published", 5)
     telling.cancel()
 
 
