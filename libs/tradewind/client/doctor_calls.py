@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable
 from typing import Any
 
 from tradewind.api.access.v1 import doctor_pb2 as of_access
@@ -23,23 +23,25 @@ class DoctorCalls:
     async def run_doctor(self, *, mend: bool = False) -> Diagnosis:
         """Check the records of all services for broken invariants; with `mend`, repair what can be repaired.
 
-        This includes the access service if there is one. Raises Unavailable when a service is away.
+        This includes the access service if there is one. A service that goes away is asked again from the beginning;
+        what it had mended by then is not among the findings. Raises Unavailable when it stays away.
         """
         to = self._connection
-        streams: dict[str, AsyncIterator[Any]] = {
-            "scheduler": to.stream(to.scheduler.RunDoctor, of_scheduler.RunDoctorRequest(mend=mend)),
-            "node_task_manager": to.stream(to.node_task_manager.RunDoctor, of_node_tasks.RunDoctorRequest(mend=mend)),
-            "trigger": to.stream(to.trigger.RunDoctor, of_trigger.RunDoctorRequest(mend=mend)),
-            "registry": to.stream(to.registry.RunDoctor, of_registry.RunDoctorRequest(mend=mend)),
+        asked: dict[str, Awaitable[list[Any]]] = {
+            "scheduler": _collect(to, to.scheduler.RunDoctor, of_scheduler.RunDoctorRequest(mend=mend)),
+            "node_task_manager": _collect(
+                to, to.node_task_manager.RunDoctor, of_node_tasks.RunDoctorRequest(mend=mend)
+            ),
+            "trigger": _collect(to, to.trigger.RunDoctor, of_trigger.RunDoctorRequest(mend=mend)),
+            "registry": _collect(to, to.registry.RunDoctor, of_registry.RunDoctorRequest(mend=mend)),
         }
         if to.may_have_access_service:
             request = of_access.RunDoctorRequest(mend=mend)
-            streams["access"] = _if_served(to.stream(to.access.RunDoctor, request))
+            asked["access"] = _if_served(_collect(to, to.access.RunDoctor, request))
         findings: list[Finding] = []
         before: Counter[str] = Counter()
         examined = 0
-        answers = await asyncio.gather(*(_collect(each) for each in streams.values()))
-        for service, service_answers in zip(streams, answers, strict=True):
+        for service, service_answers in zip(asked, await asyncio.gather(*asked.values()), strict=True):
             for answer in service_answers:
                 examined += answer.examined
                 findings += [
@@ -49,15 +51,18 @@ class DoctorCalls:
         return Diagnosis(tuple(findings), examined, dict(before))
 
 
-async def _if_served(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
+async def _collect(to: Connection, method: Any, request: Any) -> list[Any]:
+    async def once() -> list[Any]:
+        return [answer async for answer in to.stream(method, request)]
+
+    return await to.repeated(once)
+
+
+async def _if_served(answers: Awaitable[list[Any]]) -> list[Any]:
     try:
-        async for answer in stream:
-            yield answer
+        return await answers
     except ServerFault as error:
         if error.reason != "METHOD_UNKNOWN":
             raise
         # A stack at one address whose calls need no token has no access service.
-
-
-async def _collect(stream: AsyncIterator[Any]) -> list[Any]:
-    return [answer async for answer in stream]
+        return []

@@ -1,12 +1,16 @@
 """How long a call may take, and how long it is repeated while its server is away."""
 
 import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
 
 import pytest
+from google.protobuf.message import Message
 
 from tests.unit.client.fake_stack import FakeStack
 from tests.waiting import until
-from tradewind.client import Client, Unavailable
+from tradewind.api.trigger.v1.doctor_pb2 import RunDoctorResponse
+from tradewind.client import Client, Unavailable, Unreachable
 from tradewind.client import calls as calls_module
 from tradewind.client.addresses import Addresses
 from tradewind.client.calls import Calls
@@ -44,6 +48,26 @@ async def test_patience_lasts_from_the_first_failure_and_a_call_may_have_more(mo
             with pytest.raises(Unavailable):
                 await calls.repeated(once, patience=least)
             assert (asked == 1) is first
+
+
+async def test_doctor_of_a_service_that_goes_away_is_asked_again_from_the_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: Counter[str] = Counter()
+
+    async def stream(_: Calls, method: object, request: Message) -> AsyncIterator[RunDoctorResponse]:
+        service = type(request).__module__
+        asked[service] += 1
+        yield RunDoctorResponse(examined=7)
+        if asked[service] == 1:
+            raise Unreachable("gate:7700", "it restarts")
+
+    monkeypatch.setattr(calls_module, "_BACKOFF_S", (0.01, 0.02))
+    monkeypatch.setattr(Calls, "stream", stream)
+    async with Client("gate:7700") as client:
+        diagnosis = await client.run_doctor()
+    assert set(asked.values()) == {2}
+    assert diagnosis.examined == 7 * len(asked)
 
 
 @pytest.mark.parametrize("streamed", [True, False])
