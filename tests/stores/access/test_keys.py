@@ -13,6 +13,7 @@ from tradewind.access.stores.keys import ACL, Keys
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import digest_of, new_token
 from tradewind.server.clock import ManualClock
+from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import partition_of
 
 KEYS = Keys(PREFIX)
@@ -135,6 +136,58 @@ async def test_user_with_a_broken_record_keeps_nobody_from_the_list_of_users(red
     listed = await bench.users.list(at, "", 10)
     assert [(each.user_id, each.updated_at) for each in listed] == [(others[0], 0), ("ann", 0)]
     assert await bench.users.find(others[0]) == listed[0]
+
+
+async def test_bytes_that_are_no_text_keep_nobody_from_being_read(redis_server: RedisServer) -> None:
+    bench = redis_bench(redis_server, ManualClock())
+    await bench.open("whole")
+    at, admin, noise = partition_of("ann"), redis_server.connect(), b"\xff\xfe["
+    other = next(name for name in map(str, range(10_000)) if partition_of(name) == at)
+    await bench.users.set("ann", Role.USER, "Europe/Paris")
+    await bench.users.set(other, Role.USER)
+    await admin.hset(KEYS.user("ann"), mapping={"time_zone": noise})
+    await admin.hset(KEYS.session(at, digest("whole")), mapping={"label": noise})
+    found = await bench.users.find("ann")
+    assert found is not None
+    assert found.time_zone == "??["
+    assert sorted(each.user_id for each in await bench.users.list(at, "", 10)) == sorted([other, "ann"])
+    assert await bench.labels() == ["??["]
+    assert isinstance(await bench.sessions.authorize(digest("whole")), Authorized)
+    await admin.hset(KEYS.user("ann"), mapping={"role": noise})
+    assert await bench.users.find("ann") is None
+    assert await bench.sessions.authorize(digest("whole")) is Refusal.UNKNOWN
+    assert [each.user_id for each in await bench.users.list(at, "", 10)] == [other]
+
+
+async def replaced(server: RedisServer, key: str) -> None:
+    """Put a key of another type in place of a record."""
+    await server.connect().delete(key)
+    await server.connect().set(key, "x")
+
+
+async def test_key_of_another_type_in_place_of_a_user_is_nobody_until_the_role_is_set_again(
+    redis_server: RedisServer,
+) -> None:
+    bench = redis_bench(redis_server, ManualClock())
+    await bench.open("a")
+    await replaced(redis_server, KEYS.user("ann"))
+    assert await bench.sessions.authorize(digest("a")) is Refusal.UNKNOWN
+    with pytest.raises(Unreadable, match="user:ann cannot be read"):
+        await bench.users.find("ann")
+    await bench.users.set("ann", Role.USER)
+    assert isinstance(await bench.sessions.authorize(digest("a")), Authorized)
+
+
+async def test_key_of_another_type_in_place_of_a_list_of_sessions_is_replaced_when_one_is_used(
+    redis_server: RedisServer,
+) -> None:
+    bench = redis_bench(redis_server, ManualClock())
+    await bench.open("a")
+    await replaced(redis_server, KEYS.sessions("ann"))
+    assert await bench.labels() == []
+    assert await bench.sessions.close_all("ann") == 0
+    assert isinstance(await bench.sessions.authorize(digest("a")), Authorized)
+    assert await bench.labels() == ["a"]
 
 
 @pytest.mark.parametrize("foreign", ["trading_flow:{registry}:workers:w", "trading_flow:{s0}:users", "else:{a1}:users"])

@@ -313,9 +313,11 @@ async def test_what_cannot_be_read_is_reported_and_the_rest_mended(ward: Ward) -
     await ward.do("ZADD", "flow:f:cycles", 0, "gone")
     await ward.do("ZADD", "open", 0, "gone")
     await ward.do("ZADD", "flows", 0, "gone")
+    await ward.do("ZADD", "flows", 0, b"\xff\xfe")
     await ward.do("SET", "flow:f:backfills", "text")
     assert sorted(await ward.found(mend=True)) == [
         ("index-without-record", "cycles f:gone"),
+        ("index-without-record", "flows ??"),
         ("index-without-record", "flows gone"),
         ("index-without-record", "open gone"),
         ("unreadable", "flows f"),

@@ -10,11 +10,13 @@ from tradewind.access.ports import Authorized, Refusal, Reserved
 from tradewind.access.stores.keys import Keys
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import partition_in, session_id_of
+from tradewind.server.faults import Unreadable
 from tradewind.server.incidents import IncidentLog
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import Rate
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.outages import outage_as_fault
+from tradewind.server.redis.records import read_each
 from tradewind.server.redis.script import Reply, Script
 from tradewind.server.redis.subscriber import Subscriber
 
@@ -67,9 +69,13 @@ class RedisAccess:
             return await script(self._client, keys, shared | args)
 
     async def read(self, key: str) -> list[bytes | None]:
-        """Read role, time of change and time zone of a user."""
+        """Read role, time of change and time zone of a user. Raises Unreadable."""
         with outage_as_fault(self._away):
-            return await self._client.hmget(key, ["role", "updated_at", "time_zone"])
+            (found,) = await read_each(self._client, [key], "HMGET", "role", "updated_at", "time_zone")
+        if isinstance(found, Unreadable):
+            raise found
+        fields: list[bytes | None] = found
+        return fields
 
     async def read_counts(self, key: str) -> dict[bytes, bytes]:
         """Read the counts of a user's day."""
@@ -139,14 +145,10 @@ class RedisUsers:
 
     async def find(self, user_id: str) -> User | None:
         role, updated_at, zone = await self._access.read(self._access.keys.user(user_id))
-        if not role or role.decode() not in ROLES:
+        if _text(role) not in ROLES:
             return None
-        return User(
-            user_id,
-            Role(role.decode()),
-            int(updated_at) if updated_at and updated_at.isdigit() else 0,
-            zone.decode() if zone else "UTC",
-        )
+        at_ms = int(updated_at) if updated_at and updated_at.isdigit() else 0
+        return User(user_id, Role(_text(role)), at_ms, _text(zone) or "UTC")
 
     async def list(self, partition: int, after: str, limit: int) -> Sequence[User]:
         keys = [self._access.keys.users(partition)]
@@ -211,6 +213,11 @@ class RedisChanges:
         return await self._subscriber.subscribe(
             self._keys.changes(), lambda _, message: on_change(message.decode()), on_gap
         )
+
+
+def _text(raw: bytes | None) -> str:
+    """Return a field as text, as the scripts do where somebody has put other bytes there."""
+    return (raw or b"").decode(errors="replace").replace("\ufffd", "?")
 
 
 def _session(row: _Row) -> Session:

@@ -1,6 +1,6 @@
 -- A doctor's findings: {check, subject, problem, mended} each. Uses args: recheck (names of findings to check a second
 -- time, or nil on a first pass), mend (whether the second pass repairs what it finds).
-local findings, found, examined, naming_call
+local findings, found, examined
 do
   local recheck
   fresh(function()
@@ -13,10 +13,11 @@ do
 
   -- Records a broken invariant. `mend` is a function that repairs it, nil if nothing can.
   function found(check, subject, problem, mend)
+    subject = plain(subject)
     if recheck and not recheck[check .. ' ' .. subject] then return end
     local mended = recheck ~= nil and args.mend and mend ~= nil
     if mended then mend() end
-    findings[#findings + 1] = {check, subject, problem, mended}
+    findings[#findings + 1] = {check, subject, plain(problem), mended}
   end
 
   -- Examines one record or entry of an index. If it cannot be read, because somebody has changed it by hand, that is
@@ -25,15 +26,8 @@ do
     local readable, problem = pcall(examine, ...)
     if readable then return end
     -- Where the first pass could read it, mending it has failed.
-    if recheck and not recheck['unreadable ' .. subject] then error(problem) end
+    if recheck and not recheck['unreadable ' .. plain(subject)] then error(problem) end
     local why = type(problem) == 'table' and problem.err or problem
     found('unreadable', subject, 'it cannot be read: ' .. why .. '; put it right, remove it, or restore a backup')
-  end
-
-  -- Does as redis.call, and names the key in the error when it fails: it may be a key of another type.
-  function naming_call(verb, key, ...)
-    local reply = redis.pcall(verb, key, ...)
-    if type(reply) == 'table' and reply.err then error({err = key .. ': ' .. reply.err}) end
-    return reply
   end
 end

@@ -7,6 +7,15 @@ local KEYS, args
 local resets = {}
 local function fresh(reset) resets[#resets + 1] = reset end
 
+-- Returns text as it is if it is UTF-8, as replies must be, else with '?' in place of its bytes beyond ASCII.
+local function plain(text)
+  if not string.find(text, '[\128-\255]') then return text end
+  local rest = string.gsub(text, '[\194-\223][\128-\191]', ' ')
+  rest = string.gsub(rest, '[\224-\239][\128-\191][\128-\191]', ' ')
+  rest = string.gsub(rest, '[\240-\244][\128-\191][\128-\191][\128-\191]', ' ')
+  return string.find(rest, '[\128-\255]') and string.gsub(text, '[\128-\255]', '?') or text
+end
+
 -- Returns now_ms as the caller passed it, or this server's own time in milliseconds when it is 0.
 local function now(now_ms)
   if now_ms ~= 0 then

@@ -1,5 +1,6 @@
 --!include sessions
 --!include findings
+--!include naming_call
 -- Looks for broken invariants among some users of a partition, and mends them on a second pass. KEYS: the index of
 -- users. args: as sessions.lua, and after (the user to begin after, "" at first), count (users at most), roles,
 -- endpoints (whose calls are counted), dates (the days for which calls may be counted), longest_ms (the longest period
@@ -45,7 +46,7 @@ end
 
 local function examine_sessions(user_id)
   local index, longest = sessions_key(user_id), 0
-  local entries = redis.call('ZRANGE', index, 0, -1, 'WITHSCORES')
+  local entries = naming_call('ZRANGE', index, 0, -1, 'WITHSCORES')
   for at = 1, #entries, 2 do
     longest = math.max(longest, examine_session(user_id, entries[at], tonumber(entries[at + 1])))
   end
@@ -62,10 +63,10 @@ end
 
 local function examine_user(id)
   checked, keys = checked + 1, keys + 1
-  local role = role_of(id)
+  local role = naming_call('HGET', user_key(id), 'role')
   if not role then
     found('index-without-record', 'users ' .. id, 'no such user is on record', function()
-      for _, digest in ipairs(redis.call('ZRANGE', sessions_key(id), 0, -1)) do remove(id, digest) end
+      for _, digest in ipairs(redis.pcall('ZRANGE', sessions_key(id), 0, -1)) do remove(id, digest) end
       redis.call('ZREM', KEYS[1], id)
       publish_change(id)
     end)

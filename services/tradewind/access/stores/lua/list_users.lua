@@ -10,8 +10,8 @@ while #rows < args.limit do
     args.limit - #rows)
   if #ids == 0 then break end
   for _, id in ipairs(ids) do
-    local row = redis.pcall('HMGET', args.base .. 'user:' .. id, 'role', 'updated_at', 'time_zone')
-    if row[1] and known[row[1]] then rows[#rows + 1] = {id, row[1], whole(row[2]) or 0, row[3] or ''} end
+    local row = redis.pcall('HMGET', user_key(id), 'role', 'updated_at', 'time_zone')
+    if row[1] and known[row[1]] then rows[#rows + 1] = {id, row[1], whole(row[2]) or 0, plain(row[3] or '')} end
   end
   after = ids[#ids]
 end

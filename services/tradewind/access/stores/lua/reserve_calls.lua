@@ -5,7 +5,7 @@
 -- period_ms}, or nil for none).
 -- Returns {the user's time zone if it differs, else "", whether the day is full, milliseconds until the rate would
 -- admit the calls}. The calls were counted if this is {"", false, 0}.
-local zone = redis.call('HGET', KEYS[1], 'time_zone') or 'UTC'
+local zone = plain(redis.call('HGET', KEYS[1], 'time_zone') or 'UTC')
 if zone ~= args.time_zone then return cmsgpack.pack({zone, false, 0}) end
 local key = KEYS[2]
 local used = tonumber(redis.call('HGET', key, args.endpoint) or 0)

@@ -17,8 +17,12 @@ local function sessions_key(user_id)
   return args.base .. 'sessions:' .. user_id
 end
 
+local function user_key(user_id) return args.base .. 'user:' .. user_id end
+
+-- Returns a user's role, nil when the user is not on record: a key of another type is no record.
 local function role_of(user_id)
-  return redis.call('HGET', args.base .. 'user:' .. user_id, 'role')
+  local role = redis.pcall('HGET', user_key(user_id), 'role')
+  return type(role) == 'string' and plain(role) or nil
 end
 
 local function expires_at(row)
@@ -41,6 +45,7 @@ local function row_of(digest)
   for place = 1, #FIELDS do
     if not row[place] then return nil end
   end
+  row[1], row[2], row[6] = plain(row[1]), plain(row[2]), plain(row[6])
   return KINDS[row[3]] and row
 end
 
@@ -56,7 +61,13 @@ end
 -- Adds a session to its user's index, and keeps the index for as long as the session may live.
 local function index_session(row)
   local index = sessions_key(row[2])
-  if redis.call('ZADD', index, text(row[7]), row[1]) == 0 then return end
+  local added = redis.pcall('ZADD', index, text(row[7]), row[1])
+  if added == 0 then return end
+  if added ~= 1 then
+    -- A key of another type leads to no session, and would keep its user from calling.
+    redis.call('DEL', index)
+    redis.call('ZADD', index, text(row[7]), row[1])
+  end
   if redis.call('PTTL', index) < row[4] + args.remembered_ms then
     redis.call('PEXPIRE', index, text(row[4] + args.remembered_ms))
   end
@@ -79,7 +90,7 @@ end
 -- index entries without a session.
 local function sessions_of(user_id)
   local open, ended, gone = {}, {}, {}
-  for _, digest in ipairs(redis.call('ZRANGE', sessions_key(user_id), 0, -1)) do
+  for _, digest in ipairs(redis.pcall('ZRANGE', sessions_key(user_id), 0, -1)) do
     local row = session(digest)
     if not row then
       gone[#gone + 1] = digest
@@ -98,7 +109,9 @@ local function index_user(user_id)
 end
 
 local function set_role(user_id, role)
-  redis.call('HSET', args.base .. 'user:' .. user_id, 'role', role, 'updated_at', text(time))
+  local key = user_key(user_id)
+  if type(redis.pcall('HLEN', key)) ~= 'number' then redis.call('DEL', key) end
+  redis.call('HSET', key, 'role', role, 'updated_at', text(time))
 end
 
 local function publish_change(user_id)

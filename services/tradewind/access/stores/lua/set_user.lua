@@ -5,4 +5,4 @@ set_role(args.user_id, args.role)
 index_user(args.user_id)
 if args.time_zone ~= '' then redis.call('HSET', KEYS[1], 'time_zone', args.time_zone) end
 publish_change(args.user_id)
-return cmsgpack.pack({time, redis.call('HGET', KEYS[1], 'time_zone') or ''})
+return cmsgpack.pack({time, plain(redis.call('HGET', KEYS[1], 'time_zone') or '')})

@@ -6,6 +6,7 @@
 --   submitted)}.
 --!include backfilling
 --!include findings
+--!include naming_call
 --!include open_runs
 local call = naming_call
 local NEWEST, UNENDED, FILLING = 20, 50, 250
