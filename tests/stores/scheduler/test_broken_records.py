@@ -7,7 +7,7 @@ from msgspec import structs
 from structlog.testing import capture_logs
 
 from tests.servers import RedisServer
-from tests.stores.scheduler.bench import Bench, redis_stores
+from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import STATUS, UpdateOutcome
 from tradewind.scheduler.domain.cycle_status import CycleStatus
@@ -20,6 +20,7 @@ from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
 from tradewind.scheduler.use_cases.read_flows import FlowFilter, ReadFlows
 from tradewind.server.clock import ManualClock
 from tradewind.server.faults import Unreadable
+from tradewind.server.partitions import partition_of
 
 KEYS = Keys()
 BROKEN, WHOLE = RunName("f", 0), RunName("f", 1)
@@ -57,7 +58,7 @@ async def test_broken_run_hides_no_other(
     with capture_logs() as logs:
         assert await bench.stores.states.load_many([BROKEN, WHOLE]) == [None, whole]
         assert await bench.stores.states.load_many([BROKEN]) == [None]
-    assert [(line["event"], line["what"]) for line in logs] == [("run_unreadable", RUN)]
+    assert [(line["event"], line["what"]) for line in logs] == [("record_unreadable", RUN)]
     with pytest.raises(Unreadable, match=r"cycle:0:0 cannot be read: .*; put it right, remove the key, or restore"):
         await bench.stores.states.load(BROKEN)
     assert await bench.stores.cycles.newest("f", None, 5) == [whole]
@@ -100,7 +101,7 @@ async def test_broken_flow_keeps_no_other_from_beginning(bench: Bench, redis_ser
         answers = await bench.stores.cycles.begin([bench.request("f"), bench.request("g"), bench.request("f")])
     outcomes = [answer.outcome for answer in answers]
     assert outcomes == [BeginOutcome.UNREADABLE, BeginOutcome.BEGUN, BeginOutcome.UNREADABLE]
-    assert [(line["event"], line["what"]) for line in logs] == [("flow_unreadable", KEYS.flow("f"))]
+    assert [(line["event"], line["what"]) for line in logs] == [("record_unreadable", KEYS.flow("f"))]
     assert (await bench.state(RunName("g", 0))).version == 1
     await breaks(redis_server, ("DEL", INDEX))
     assert (await bench.begin(bench.request("f"))).outcome is BeginOutcome.BEGUN
@@ -134,3 +135,36 @@ async def test_unreadable_definition_is_told_apart_from_a_flow_that_is_not_there
         "g": PlannedFlow,
         "h": type(None),
     }
+
+
+async def test_broken_index_of_a_partition_costs_that_partition_only(bench: Bench, redis_server: RedisServer) -> None:
+    for flow_id in ("f", "g"):
+        await bench.register(flow_id)
+        await bench.begun(bench.request(flow_id))
+    of_f, of_g = partition_of("f"), partition_of("g")
+    await breaks(redis_server, ("DEL", KEYS.open(of_f)), ("SET", KEYS.open(of_f), "text"))
+    bench.clock.advance(MINUTE)
+    with capture_logs() as logs:
+        checks = await bench.stores.open_runs.check([of_f, of_g], 9)
+    assert {partition: check.due for partition, check in checks.items()} == {of_f: (), of_g: (RunName("g", 0),)}
+    assert [(line["event"], line["what"]) for line in logs] == [("record_unreadable", KEYS.open(of_f))]
+
+
+async def test_keys_of_another_type_that_say_who_owns_what_are_replaced(
+    bench: Bench, redis_server: RedisServer
+) -> None:
+    await bench.register("g")
+    of_g = partition_of("g")
+    presence = await bench.stores.partitions.report_presence()
+    epoch = await bench.stores.partitions.acquire(of_g, presence)
+    for key in (KEYS.owner(of_g), KEYS.replicas()):
+        await breaks(redis_server, ("DEL", key), ("SET", key, "text"))
+    (answer,) = await bench.stores.cycles.begin([bench.request("g")], {of_g: epoch})
+    assert answer.outcome is BeginOutcome.OVERTAKEN
+    again = await bench.stores.partitions.report_presence()
+    assert again.replicas == presence.replicas
+    bench.clock.advance(1)
+    later = await bench.stores.partitions.acquire(of_g, again)
+    assert later > epoch
+    (answer,) = await bench.stores.cycles.begin([bench.request("g")], {of_g: later})
+    assert answer.outcome is BeginOutcome.BEGUN

@@ -105,7 +105,7 @@ class BeginCycles:
         self._traces = traces
         self._wake = wake
         self._check_in_ms = check_in_ms
-        self._unreadable = IncidentLog(_log, "flow_unreadable", "flow_readable_again")
+        self._unreadable = IncidentLog(_log, "record_unreadable", "record_readable_again")
 
     async def __call__(
         self, requests: Sequence[CycleRequest], epochs: Epochs = NOT_OWNER, *, wait: bool = True

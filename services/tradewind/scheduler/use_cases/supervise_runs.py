@@ -65,7 +65,7 @@ class SuperviseRuns:
         self._clock = clock
         self._compare_ms = compare_ms
         self._release_handlers = ReleaseHandlers(node_tasks)
-        self._unreadable = IncidentLog(_log, "flow_unreadable", "flow_readable_again")
+        self._unreadable = IncidentLog(_log, "record_unreadable", "record_readable_again")
 
     async def __call__(self, runs: Sequence[RunName], epochs: Epochs) -> None:
         """Look after runs that are due for a check; each becomes due again when there is reason to look.

@@ -4,8 +4,10 @@
 -- args: base, epoch (0), now, replica, here (names of the present replicas), at (when they were present).
 -- Returns the new epoch, 0 when a present replica owns the partition, or another one has taken it since `at`.
 --!include partition
-local known = call('HMGET', KEYS[1], 'replica', 'epoch')
-local holder, last = known[1] or '', tonumber(known[2] or 0)
+local known = redis.pcall('HMGET', KEYS[1], 'replica', 'epoch')
+-- A key of another type names no owner.
+if known.err then call('DEL', KEYS[1]) end
+local holder, last = known[1] or '', tonumber(known[2] or 0) or 0
 if holder ~= '' and holder ~= args.replica then
   if last > args.at then return cmsgpack.pack(0) end
   for _, name in ipairs(args.here) do

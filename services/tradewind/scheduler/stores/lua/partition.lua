@@ -32,11 +32,11 @@ local function request_of(run)
   return request ~= '' and request or nil
 end
 
--- Whether a replica with a higher epoch owns the partition by now.
+-- Whether a replica with a higher epoch owns the partition by now, or its key is of another type: then nobody does.
 local function overtaken()
   if epoch == 0 then return false end
-  local known = call('HGET', owner, 'epoch')
-  return known and tonumber(known) > epoch
+  local known = redis.pcall('HGET', owner, 'epoch')
+  return known and (type(known) == 'table' or (tonumber(known) or 0) > epoch)
 end
 
 -- Lines are `<ms> <LEVEL> <source> <text>`; beyond LINES, the oldest go. A flow's `logged` is its newest cycle with

@@ -3,8 +3,9 @@
 -- args: now, replica, keep (ms; 0 to leave), alone (no other replica runs).
 -- Returns {now, whether the replica had no entry, the names of all that are here}.
 local time = now(args.now)
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', time)
-if args.alone then redis.call('DEL', KEYS[1]) end
+-- A key of another type names no replica.
+local readable = type(redis.pcall('ZREMRANGEBYSCORE', KEYS[1], '-inf', time)) == 'number'
+if args.alone or not readable then redis.call('DEL', KEYS[1]) end
 local lapsed = false
 if args.keep > 0 then
   lapsed = redis.call('ZADD', KEYS[1], time + args.keep, args.replica) == 1

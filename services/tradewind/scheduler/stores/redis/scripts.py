@@ -16,6 +16,7 @@ from tradewind.server.faults import Unreadable
 from tradewind.server.incidents import IncidentLog
 from tradewind.server.partitions import partition_of
 from tradewind.server.redis.client import Client
+from tradewind.server.redis.records import read_each
 from tradewind.server.redis.script import Script
 
 Reply = TypeVar("Reply")
@@ -65,7 +66,7 @@ class Scripted:
         self.clock = clock
         self._store_clock = store_clock or SystemClock()
         self._one_slot = isinstance(client, RedisCluster)
-        self._unreadable = IncidentLog(_log, "flow_unreadable", "flow_readable_again")
+        self._unreadable = IncidentLog(_log, "record_unreadable", "record_readable_again")
 
     def now_ms(self) -> int:
         """Return the time that a script would see."""
@@ -105,8 +106,7 @@ class Scripted:
                 for index, answer in zip(indexes, found, strict=False):
                     answers[index] = reply.at_ms, answer
             for flow_id, why in reply.unreadable:
-                error = Unreadable(self.keys.flow(flow_id), f"a script fails on it, or on a part of it: {why}")
-                self._unreadable.note(error.key, error=error)
+                self._noted(Unreadable(self.keys.flow(flow_id), f"a script fails on it, or on a part of it: {why}"))
         return answers
 
     async def first_of(
@@ -115,15 +115,19 @@ class Scripted:
         """Return up to `count` members of each of these sorted sets, each followed by its score if `scores`.
 
         Members that score more than `up_to` are left out. Takes a single command if none of the sets exists, as when
-        the system is idle.
+        the system is idle. One whose key is of another type is logged, and has none.
         """
         if not sorted_sets or not (self._one_slot or await self.client.exists(*sorted_sets)):
             return [[] for _ in sorted_sets]
-        pipeline = self.client.pipeline(transaction=False)
-        for key in sorted_sets:
-            bounds = "-inf", up_to, "LIMIT", 0, count
-            pipeline.execute_command("ZRANGEBYSCORE", key, *bounds, *(["WITHSCORES"] if scores else []))
-        return await pipeline.execute()
+        options = ["WITHSCORES"] if scores else []
+        bounds = "-inf", up_to, "LIMIT", 0, count
+        found = await read_each(self.client, sorted_sets, "ZRANGEBYSCORE", *bounds, *options)
+        return [[] if isinstance(members, Unreadable) else members for members in map(self._noted, found)]
+
+    def _noted(self, reply: Any) -> Any:
+        if isinstance(reply, Unreadable):
+            self._unreadable.note(reply.key, error=reply)
+        return reply
 
     async def call_for_partition(
         self, script: Script[Reply], partition: int, *keys: str, epoch: int = 0, **more: Any

@@ -44,7 +44,7 @@ class RedisStates:
         self._settle_ms = settle_ms
         self._client = scripted.client
         self._keys = scripted.keys
-        self._unreadable = IncidentLog(_log, "run_unreadable", "run_readable_again")
+        self._unreadable = IncidentLog(_log, "record_unreadable", "record_readable_again")
 
     async def load(self, run: RunName) -> ChainState | None:
         (state,) = await self._read([run])
