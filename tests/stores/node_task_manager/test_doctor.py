@@ -160,15 +160,41 @@ async def test_what_cannot_be_read_is_reported_and_the_rest_mended(ward: Ward) -
     assert {check for check, _ in await ward.found()} == {"unreadable"}
 
 
-async def test_index_of_another_type_is_reported_and_the_others_examined(ward: Ward) -> None:
-    indexes = ["node_tasks_list", "start_deadlines", "blocked_of", "to_clean"]
+@pytest.mark.parametrize("kind", ["SET", "ZADD"])
+async def test_index_of_another_type_is_removed_and_the_others_are_mended(ward: Ward, kind: str) -> None:
+    """Mending anything else runs a script that needs all of them."""
+    indexes = ["start_deadlines", "blocked_of", "to_clean", "delayed", "ready_types", "parked"] if kind == "SET" else []
+    indexes.append("todo")
+    await queued(ward)
+    assert await ward.found() == []
     for index in indexes:
-        await ward.do("SET", index, "broken")
+        await ward.do("DEL", index)
+        await ward.do(*([kind, index, "broken"] if kind == "SET" else [kind, index, 0, "broken"]))
     await ward.do("ZADD", "inflight", 1e15, "flow:9:0:x")
-    for _ in range(2):
-        found = await ward.found(mend=True)
-        assert {subject for check, subject in found if check == "unreadable"} >= {BASE + index for index in indexes}
-    assert ("lease-without-task", "flow:9:0:x") not in await ward.found()
+    found = await ward.found(mend=True)
+    assert [subject for check, subject in found if check == "index-of-another-type"] == sorted(indexes, key=found_order)
+    assert ("lease-without-task", "flow:9:0:x") in found
+    await ward.found(mend=True)
+    assert await ward.found() == []
+
+
+def found_order(index: str) -> int:
+    """Return the place of an index among those that are examined."""
+    examined = ["start_deadlines", "delayed", "ready_types", "parked", "blocked_of", "to_clean", "todo"]
+    return examined.index(index)
+
+
+async def test_count_of_open_components_below_zero_is_mended(ward: Ward) -> None:
+    """As when scripts that fail half-way have been repeated."""
+    plans = [plan_of("a", digest="d0"), plan_of("b", digest="d1")]
+    for plan in plans:
+        await ward.shard.save(plan)
+    parts = tuple((str(at), plan.digest) for at, plan in enumerate(plans))
+    run = RunSubmission(RunName("flow", 0, 0), "r", "default", parts, 3, begun_ms=ward.clock())
+    await ward.shard.submit([run])
+    await ward.shard.stop(run.run, "r", "", "stopped", "ann", 1000)
+    await ward.do("HSET", "run:flow:0:0", "open", -5)
+    await check_mended(ward, "run-counts", "flow:0:0")
 
 
 async def test_doctor_reports_an_unmendable_finding_each_time(ward: Ward) -> None:

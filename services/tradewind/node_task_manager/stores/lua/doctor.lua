@@ -182,10 +182,10 @@ do
       found('open-run-expires', 'plan:' .. comp.plan, 'an open run needs it, but it would expire',
         function() call('PERSIST', base .. 'plan:' .. comp.plan) end)
     end
-    if parts and tonumber(call('HGET', comp.key, 'open')) ~= parts then
-      found('run-counts', comp.run, parts .. ' of its components are open, but it counts '
-        .. tostring(call('HGET', comp.key, 'open')),
-        parts > 0 and function() call('HSET', comp.key, 'open', parts) end or nil)
+    local counted = parts and tonumber(call('HGET', comp.key, 'open')) or 0
+    if parts and counted ~= parts then
+      found('run-counts', comp.run, parts .. ' of its components are open, but it counts ' .. counted,
+        (parts > 0 or counted < 0) and function() call('HSET', comp.key, 'open', parts) end or nil)
     end
   end
 
@@ -230,7 +230,8 @@ do
     if comp.status == 'finished' and is_being_removed(comp.run) then return end
     local ids = component_ids(comp.run)
     if #ids ~= (comp.parts or 1) then
-      found('component-without-run', comp.run .. ':' .. comp.id, 'its run is not on record')
+      found('component-without-run', comp.run .. ':' .. comp.id, 'its run does not list it, and would never end: '
+        .. 'remove the key ' .. comp.key .. ', and the run begins again')
       return
     end
     local open, parts = comp.status ~= 'finished', 0
@@ -426,6 +427,15 @@ do
           removal('worker_tasks:' .. worker, id))
       end
     end
+  end
+
+  -- Checks that an index of the shard has the type that scripts need: with another one most of them fail, those that
+  -- mend as well. What was in it is lost; other checks put back what the records tell.
+  function doctor.index(name, kind)
+    local actual = call('TYPE', base .. name).ok
+    if actual == kind or actual == 'none' then return end
+    found('index-of-another-type', name, 'it is a ' .. actual .. ' in place of a ' .. kind
+      .. ', so that scripts of the shard fail', function() call('DEL', base .. name) end)
   end
 
   function doctor.work_left(text)

@@ -81,6 +81,9 @@ if args.cleaner ~= '' and call('GET', base .. 'cleaner') ~= args.cleaner then
   return cmsgpack.pack({records = 0, findings = {}, at = '', effects = effects})
 end
 local at = ''
+if args.at == '' then
+  for _, name in ipairs(INDEXES) do doctor.index(name, name == 'todo' and 'list' or 'zset') end
+end
 repeat
   if #jobs > 0 then
     local job = table.remove(jobs)

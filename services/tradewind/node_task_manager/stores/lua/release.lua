@@ -290,7 +290,6 @@ do
   function todo.handler_of(kind) return stopping[kind] or keeping[kind] or fan_out[kind] end
 end
 
-local do_work
 do
   -- Does the work at a place of the list; returns true when it is done, else leaves the rest there.
   local function do_item(at)
@@ -317,7 +316,7 @@ do
 
   -- Does the work of this script, then what earlier ones left, as far as the budget goes; leaves the rest to later
   -- scripts.
-  function do_work()
+  function todo.do_all()
     local at, own = 1, true
     drained = false
     while budget > 0 do
@@ -373,7 +372,7 @@ function stored_plans.close(plan, count, ad_hoc)
 end
 
 local function settle()
-  do_work()
+  todo.do_all()
   if #finished == 0 then return end
   local closed, ad_hoc = {}, {}
   for i = 1, #finished do
