@@ -1,9 +1,12 @@
 --!include fan_out
 --!include findings
+--!include naming_call
 -- The invariants of the records and indexes of a shard, as docs/doctor.md lists them. Nothing is changed, except by
 -- mending what the second pass finds.
 local doctor = {}
 do
+  local call = naming_call
+
   local function score_of(set, member) return call('ZSCORE', base .. set, member) end
   local function ttl(key) return call('PTTL', base .. key) end
   local function removal(set, member) return function() remove(set, member) end end

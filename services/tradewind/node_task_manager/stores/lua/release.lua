@@ -348,20 +348,6 @@ function todo.begin_entries(comp)
   later('entries', comp, cmsgpack.unpack(call('HGET', base .. 'plan:' .. comp.plan, 'facts')).entries, 0)
 end
 
-local function finish_component(comp)
-  comp.status, comp.finished_at, comp.moved = 'finished', stamp, true
-  if comp.partition == NO_PARTITION then return end_ad_hoc(comp, comp.node_type or node(comp.plan, 0).type) end
-  -- What few events have is at their end, and left out together.
-  local failed, terminated, skipped, stop
-  if comp.eventful then
-    failed, terminated, skipped = comp.failed, comp.terminated, comp.skipped
-    stop = comp.stop and cmsgpack.unpack(comp.stop) or nil
-  end
-  scheduler.add_event(comp.partition, 'finished', {time, comp.run, comp.run_id, comp.id, comp.nodes, comp.completed,
-    comp.sinks, comp.sink or '', comp.outputs or {}, failed, terminated, skipped, stop})
-  if comp.failed > 0 or comp.stop and comp.early ~= 'unwanted' then notices.component_failed(comp) end
-end
-
 -- Gives a plan its time to live when no open component uses it; a plan outside flows expires soon after its run.
 function stored_plans.close(plan, count, ad_hoc)
   if not stored_plans.has(plan) then return end
@@ -371,16 +357,33 @@ function stored_plans.close(plan, count, ad_hoc)
   end
 end
 
-local function settle()
-  todo.do_all()
-  if #finished == 0 then return end
-  local closed, ad_hoc = {}, {}
-  for i = 1, #finished do
-    local comp = finished[i]
-    finish_component(comp)
-    closed[comp.plan] = (closed[comp.plan] or 0) + 1
-    ad_hoc[comp.plan] = comp.partition == NO_PARTITION
+local settle
+do
+  local function finish_component(comp)
+    comp.status, comp.finished_at, comp.moved = 'finished', stamp, true
+    if comp.partition == NO_PARTITION then return end_ad_hoc(comp, comp.node_type or node(comp.plan, 0).type) end
+    -- What few events have is at their end, and left out together.
+    local failed, terminated, skipped, stop
+    if comp.eventful then
+      failed, terminated, skipped = comp.failed, comp.terminated, comp.skipped
+      stop = comp.stop and cmsgpack.unpack(comp.stop) or nil
+    end
+    scheduler.add_event(comp.partition, 'finished', {time, comp.run, comp.run_id, comp.id, comp.nodes, comp.completed,
+      comp.sinks, comp.sink or '', comp.outputs or {}, failed, terminated, skipped, stop})
+    if comp.failed > 0 or comp.stop and comp.early ~= 'unwanted' then notices.component_failed(comp) end
   end
-  for plan, count in pairs(closed) do stored_plans.close(plan, count, ad_hoc[plan]) end
-  finished = {}
+
+  function settle()
+    todo.do_all()
+    if #finished == 0 then return end
+    local closed, ad_hoc = {}, {}
+    for i = 1, #finished do
+      local comp = finished[i]
+      finish_component(comp)
+      closed[comp.plan] = (closed[comp.plan] or 0) + 1
+      ad_hoc[comp.plan] = comp.partition == NO_PARTITION
+    end
+    for plan, count in pairs(closed) do stored_plans.close(plan, count, ad_hoc[plan]) end
+    finished = {}
+  end
 end
