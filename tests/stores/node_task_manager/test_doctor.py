@@ -197,6 +197,18 @@ async def test_count_of_open_components_below_zero_is_mended(ward: Ward) -> None
     await check_mended(ward, "run-counts", "flow:0:0")
 
 
+async def test_component_of_which_nothing_runs_or_waits_is_reported(ward: Ward) -> None:
+    """As when a script failed after it had put the end of a node on record, before it released the next one."""
+    await ward.submit(plan_of("a.out>b.in"))
+    (taken,) = await ward.take()
+    await ward.complete(taken, out="1")
+    assert await ward.found() == []
+    await ward.do("HDEL", "run:flow:0:0", "b:state", "b:input")
+    await ward.found(mend=True)
+    await ward.found(mend=True)
+    assert await ward.found(mend=True) == [("component-stalled", "flow:0:0:0")]
+
+
 async def test_doctor_reports_an_unmendable_finding_each_time(ward: Ward) -> None:
     await queued(ward)
     await ward.do("DEL", f"plan:{PLAN.digest}")

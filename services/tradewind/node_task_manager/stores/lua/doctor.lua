@@ -161,6 +161,10 @@ do
     elseif comp.open == 0 and comp.status == 'running' and all_done() then
       found('component-not-finished', run .. ':' .. id, 'all its nodes have ended, but no event says so',
         function() component_ended(comp) end)
+    elseif comp.status == 'running' and comp.early ~= 'held' and comp.early ~= 'keep' and all_done()
+      and not (counts.pending or counts.running or counts.suspended) then
+      found('component-stalled', run .. ':' .. id, comp.open .. ' of its nodes have not ended, but none of its nodes '
+        .. 'runs or waits for anything: stop the run, and run it again')
     end
     if comp.partition == NO_PARTITION and comp.nodes <= PIECES then
       local running = tonumber(stored(comp, 'running') or 0)

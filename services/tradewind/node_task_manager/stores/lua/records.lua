@@ -253,7 +253,8 @@ do
 
   function write_all()
     before_writing()
-    for name, count in pairs(totals) do call('HINCRBY', base .. 'queue:stats', name, count) end
+    -- Whatever somebody has made of these counts, node tasks go on.
+    for name, count in pairs(totals) do redis.pcall('HINCRBY', base .. 'queue:stats', name, count) end
     for _, record in pairs(records) do
       if record and (record.noted or record.signalled) then write_task(record) end
     end
