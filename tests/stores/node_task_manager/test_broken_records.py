@@ -1,5 +1,8 @@
 """Records that somebody has changed by hand, or that the store has lost, cost nothing but what depends on them."""
 
+from typing import Any
+
+import pytest
 from msgspec import structs
 
 from tests.stores.node_task_manager.shards import plan_of
@@ -29,3 +32,30 @@ async def test_statistics_of_another_type_do_not_keep_node_tasks_from_ending(war
     await ward.do("SET", "queue:stats", "x")
     assert await ward.complete(taken, out="1") == ""
     assert [each.task_id for each in await ward.take()] == [str(RUN) + ":b"]
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [[("DEL",), ("SET", "x")], [("HSET", "0/facts", b"\xff\xfe[", "a:state", b"\xff\xfe[")]],
+    ids=["another type", "undecodable"],
+)
+async def test_broken_run_keeps_no_other_from_going_on_and_makes_way_for_itself(
+    ward: Ward, commands: list[tuple[Any, ...]]
+) -> None:
+    plan = plan_of("a.out>b.in")
+    await ward.shard.save(plan)
+    runs = [
+        RunSubmission(RunName("flow", at, 0), f"r{at}", "default", (("0", plan.digest),), 3, begun_ms=ward.clock())
+        for at in range(2)
+    ]
+    await ward.shard.submit(runs)
+    taken = await ward.take(2)
+    for verb, *more in commands:
+        await ward.do(verb, "run:flow:0:0", *more)
+    found = await ward.shard.components([(run.run, "0") for run in runs])
+    assert [component is not None for component in found] == [False, True]
+    whole = next(each for each in taken if each.task_id == "flow:1:0:a")
+    assert await ward.complete(whole, out="1") == ""
+    again = await ward.shard.submit([runs[0], structs.replace(runs[1], run=RunName("flow", 2, 0), run_id="r2")])
+    assert [result.outcome for result in again.results] == ["accepted", "accepted"]
+    assert {each.task_id for each in await ward.take(9)} == {"flow:0:0:a", "flow:1:0:b", "flow:2:0:a"}

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import msgspec
+import structlog
 
 from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.names import RunName
@@ -24,10 +26,16 @@ from tradewind.node_task_manager.stores.redis_records import (
     task_of,
     text_of,
 )
+from tradewind.server.faults import Unreadable
+from tradewind.server.incidents import IncidentLog
+from tradewind.server.reading import reading
 from tradewind.server.redis.client import Client, Pipeline
+from tradewind.server.redis.records import read_all
 
 _PIECE = 500
 _WHOLE_PIECE = 64
+
+_log = structlog.get_logger(__name__)
 
 
 class _Node(msgspec.Struct, frozen=True):
@@ -45,6 +53,7 @@ class RedisNodeTaskReader:
     def __init__(self, client: Client, keys: Keys) -> None:
         self._client = client
         self._keys = keys
+        self._unreadable = IncidentLog(_log, "record_unreadable", "record_readable_again")
 
     async def tasks(self, ids: Sequence[str], *, inputs: bool = False, outputs: bool = False) -> list[NodeTask | None]:
         found: list[NodeTask | None] = []
@@ -127,13 +136,25 @@ class RedisNodeTaskReader:
         found: list[Component | None] = []
         for first in range(0, len(wanted), _PIECE):
             piece = wanted[first : first + _PIECE]
-            pipeline = self._client.pipeline(transaction=False)
-            for run, component_id in piece:
-                fields = [f"{component_id}/{field}" for field in COMPONENT_FIELDS]
-                pipeline.hmget(self._keys.run(str(run)), fields)
-            for (run, component_id), values in zip(piece, await pipeline.execute(), strict=True):
-                found.append(component_of(run, component_id, _present_fields(COMPONENT_FIELDS, values)))
+            commands = (
+                ("HMGET", self._keys.run(str(run)), *(f"{component_id}/{field}" for field in COMPONENT_FIELDS))
+                for run, component_id in piece
+            )
+            for (run, component_id), values in zip(piece, await read_all(self._client, commands), strict=True):
+                found.append(self._component(run, component_id, values))
         return found
+
+    def _component(self, run: RunName, component_id: str, values: Any) -> Component | None:
+        """Return a component, None for one that cannot be read: the others must not suffer."""
+        key = self._keys.run(str(run))
+        try:
+            if isinstance(values, Unreadable):
+                raise values
+            with reading(key):
+                return component_of(run, component_id, _present_fields(COMPONENT_FIELDS, values))
+        except Unreadable as error:
+            self._unreadable.note(key, error=error)
+            return None
 
     async def component_ids(self, run: RunName) -> tuple[str, ...]:
         packed, facts = await self._client.hmget(self._keys.run(str(run)), ["components", "0/facts"])

@@ -67,6 +67,7 @@ do
       edge = edge, comp = nil, entry = nil, outputs = nil, ended = ended}
   end
 
+  -- A key of another type in place of a run holds no node task.
   local function read(id, also)
     local run = run_of(id)
     if not run then return false end
@@ -74,19 +75,19 @@ do
     local state, sheet = at .. 'state', sheet_of(run, key)
     if not sheet.first then
       if not also then
-        v = call('HMGET', key, state, '0/facts', '0/state')
+        v = redis.pcall('HMGET', key, state, '0/facts', '0/state')
       elseif also == 'input' then
-        v = call('HMGET', key, state, '0/facts', '0/state', at .. 'input')
+        v = redis.pcall('HMGET', key, state, '0/facts', '0/state', at .. 'input')
       else
-        v = call('HMGET', key, state, '0/facts', '0/state', at .. 'waiting', at .. 'live')
+        v = redis.pcall('HMGET', key, state, '0/facts', '0/state', at .. 'waiting', at .. 'live')
       end
       sheet.first, extra = v, 4
     elseif not also then
-      v = call('HMGET', key, state)
+      v = redis.pcall('HMGET', key, state)
     elseif also == 'input' then
-      v = call('HMGET', key, state, at .. 'input')
+      v = redis.pcall('HMGET', key, state, at .. 'input')
     else
-      v = call('HMGET', key, state, at .. 'waiting', at .. 'live')
+      v = redis.pcall('HMGET', key, state, at .. 'waiting', at .. 'live')
     end
     local record = v[1] and new_task(id, run, key, at, sheet, cmsgpack.unpack(v[1]))
     if record and also == 'input' then
@@ -149,7 +150,8 @@ do
       if first then
         comp = component_from(id, at, run, sheet, first[2], first[3])
       else
-        comp = component_from(id, at, run, sheet, unpack(call('HMGET', sheet.key, at .. 'facts', at .. 'state')))
+        local fields = redis.pcall('HMGET', sheet.key, at .. 'facts', at .. 'state')
+        comp = component_from(id, at, run, sheet, fields[1], fields[2])
       end
       sheet[at] = comp
       if comp then components[#components + 1] = comp end
@@ -175,7 +177,8 @@ end
 -- Returns a run's id and the ids of its components; nil and none when there is no such run. Most runs have only
 -- component 0, whose facts have the run's id. Others have both in fields of their own.
 local function known_run(run)
-  local run_id, packed_ids, facts = unpack(call('HMGET', base .. 'run:' .. run, 'run_id', 'components', '0/facts'))
+  local run_id, packed_ids, facts = unpack(redis.pcall('HMGET', base .. 'run:' .. run, 'run_id',
+    'components', '0/facts'))
   if run_id then return run_id, cmsgpack.unpack(packed_ids) end
   if facts then return packing.facts_of(facts).run_id, {'0'} end
   return nil, {}

@@ -113,8 +113,16 @@ do
     return held
   end
 
+  -- Returns the run_id on record, nil for none. A record that somebody has changed so that it cannot be read makes way.
+  function submission.run_id_of(run)
+    local readable, run_id = pcall(known_run, run.run)
+    if readable and type(run_id) == 'string' then return run_id end
+    if run_id or type(redis.pcall('HLEN', run.key)) == 'table' then call('DEL', run.key) end
+  end
+
   function submission.refusal(run)
-    local run_id = begun[run.run] or existing_runs > 0 and known_run(run.run)
+    local run_id = begun[run.run]
+      or (existing_runs > 0 or obstacles and obstacles[run.key]) and submission.run_id_of(run)
     if run_id == run.run_id then return {outcome = 'duplicate'} end
     if run_id then
       if run.partition ~= NO_PARTITION then submission.end_lost_run(run) end
