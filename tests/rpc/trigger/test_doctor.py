@@ -46,6 +46,20 @@ async def test_broken_invariants_are_found_and_repaired(
     assert await found(replica) == []
 
 
+async def test_list_of_queues_of_another_type_is_reported_and_the_rest_mended(
+    replica: Replica, embedded: RedisServer
+) -> None:
+    await save(replica, "a", once(now_ms() + HOUR))
+    admin = embedded.connect()
+    await admin.delete(BASE + "triggers:queues")
+    await admin.set(BASE + "triggers:queues", "no list")
+    await admin.execute_command("ZADD", BASE + "triggers:due", 1e15, "gone")
+    assert sorted(await found(replica, mend=True)) == [
+        ("index-without-record", "due gone", True),
+        ("unreadable", BASE + "triggers:queues", False),
+    ]
+
+
 async def test_what_cannot_be_read_is_reported_and_the_rest_mended(replica: Replica, embedded: RedisServer) -> None:
     await save(replica, "a", once(now_ms() + HOUR))
     await embedded.connect().execute_command("HSET", BASE + OF_QUEUE + "trigger:a", "expires", "never")

@@ -321,6 +321,7 @@ async def test_what_cannot_be_read_is_reported_and_the_rest_mended(ward: Ward) -
         ("index-without-record", "flows gone"),
         ("index-without-record", "open gone"),
         ("unreadable", "flows f"),
+        ("unreadable", f"{BASE}flow:f:backfills"),
     ]
     assert {check for check, _ in await ward.found()} == {"unreadable"}
 
@@ -339,6 +340,8 @@ async def submitted_cycle(ward: Ward) -> None:
         (("HDEL", "flow:f:cycle:0:0", "run_id"), ["run f:0:0"]),
         (("HSET", "flow:f:cycle:0:0", "component:0", "1,2,3,4,5,6"), ["run f:0:0"]),
         (("COPY", "open", f"{BASE}flow:f:cycle:0:0", "REPLACE"), ["run f:0:0"]),
+        (("COPY", "flow:f", f"{BASE}flow:f:firings", "REPLACE"), [f"{BASE}flow:f:firings"]),
+        (("COPY", "flows", f"{BASE}flow:f:history", "REPLACE"), [f"{BASE}flow:f:history"]),
         (("HDEL", "flow:f", "schedule_epoch"), ["flows f"]),
         (("HDEL", "flow:f", "status"), ["flows f"]),
         (("HDEL", "flow:f", "config"), ["flow f"]),

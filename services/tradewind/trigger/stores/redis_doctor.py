@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from tradewind.server.doctor import Examined, Examiner, Finding
+from tradewind.server.doctor import UNREADABLE, Examined, Examiner, Finding
+from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.redis.script import Script
 from tradewind.trigger.stores.redis_queues import RedisQueueStore
@@ -38,6 +39,16 @@ class RedisIndexExaminer:
         return Examined(found.seen, tuple(Finding(*each) for each in found.findings), place)
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadableQueues:
+    """An Examiner that finds the list of the queues of a partition unreadable."""
+
+    error: Unreadable
+
+    async def __call__(self, at: str, records: int, recheck: Collection[str] | None, mend: bool) -> Examined:
+        return Examined(1, (Finding(UNREADABLE, self.error.key, str(self.error)),), "")
+
+
 class RedisTriggerExaminers:
     """The examiners of all indexes; every replica examines all of them."""
 
@@ -46,9 +57,16 @@ class RedisTriggerExaminers:
 
     async def examiners(self, everything: bool) -> Iterable[Examiner]:
         """Return an examiner for each index."""
-        return [
-            RedisIndexExaminer(self._queues, partition, queue, index)
-            for partition in range(PARTITIONS)
-            for queue in ("", *await self._queues.queues(partition))
-            for index in indexes_of(queue)
-        ]
+        examiners: list[Examiner] = []
+        for partition in range(PARTITIONS):
+            queues = [""]
+            try:
+                queues += await self._queues.queues(partition)
+            except Unreadable as error:
+                examiners.append(UnreadableQueues(error))
+            examiners += [
+                RedisIndexExaminer(self._queues, partition, queue, index)
+                for queue in queues
+                for index in indexes_of(queue)
+            ]
+        return examiners

@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 
+from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.redis.client import Client
+from tradewind.server.redis.records import read_each
 from tradewind.server.redis.script import Reply, Script
 from tradewind.trigger.domain.claim import Firing
 from tradewind.trigger.domain.event import Event, Outcome, firing_id, trigger_of
@@ -136,7 +138,9 @@ class RedisQueueStore:
         return reply.counts()
 
     async def queues(self, partition: int) -> Sequence[str]:
-        names = await self._client.execute_command("SMEMBERS", self._keys.queues(partition))
+        (names,) = await read_each(self._client, [self._keys.queues(partition)], "SMEMBERS")
+        if isinstance(names, Unreadable):
+            raise names
         return sorted(name.decode() for name in names)
 
     async def sweep(self, partition: int, queue: str, index: str, first: int) -> Swept:

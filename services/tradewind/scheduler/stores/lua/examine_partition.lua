@@ -146,8 +146,18 @@ local function examine_filling(flow_id)
   end
 end
 
+-- The parts of a flow, with their types.
+local PARTS = {cycles = 'zset', firings = 'zset', queued = 'zset', backfills = 'zset', filling = 'zset',
+  revisions = 'hash', history = 'hash', memory = 'hash'}
+
+local function examine_part(key, kind)
+  local actual = call('TYPE', key).ok
+  assert(actual == kind or actual == 'none', 'it is a ' .. actual .. ' in place of a ' .. kind)
+end
+
 local function examine_flow(flow_id)
   local key = flow_key(flow_id)
+  for part, kind in pairs(PARTS) do examined(key .. ':' .. part, examine_part, key .. ':' .. part, kind) end
   local known = call('HMGET', key, 'status', 'schedule_epoch', 'next_execution', 'last_cycle', 'request')
   records = records + 1
   if not known[1] then
