@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -15,7 +15,7 @@ from tradewind.api.worker.v1 import worker_service_pb2
 from tradewind.api.worker.v1.worker_service_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
 from tradewind.server.backoff import Backoff
 from tradewind.server.connection_limits import connection_options
-from tradewind.server.interception import CallInterceptor
+from tradewind.server.interception import CallInterceptor, Context
 from tradewind.server.listening import listen_at
 from tradewind.server.side_tasks import SideTasks
 from tradewind.server.statuses import abort, status_with
@@ -38,8 +38,6 @@ _REPORT_TIMEOUT = 10.0
 _RENEW_INTERVAL = 10.0
 _MIN_INTERVAL = 0.01
 _STOP_GRACE = 1.0
-
-_Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class CalledLink(Link, WorkerServiceServicer):
@@ -116,7 +114,7 @@ class CalledLink(Link, WorkerServiceServicer):
                 await backoff.pause()
 
     async def Execute(
-        self, request: worker_service_pb2.ExecuteRequest, context: _Context
+        self, request: worker_service_pb2.ExecuteRequest, context: Context
     ) -> worker_service_pb2.ExecuteResponse:
         if self._draining:
             await abort(context, status_with(grpc.StatusCode.UNAVAILABLE, "DRAINING", "this worker is leaving"))
@@ -141,7 +139,7 @@ class CalledLink(Link, WorkerServiceServicer):
         return worker_service_pb2.ExecuteResponse(accepted_tokens=accepted)
 
     async def Terminate(
-        self, request: worker_service_pb2.TerminateRequest, context: _Context
+        self, request: worker_service_pb2.TerminateRequest, context: Context
     ) -> worker_service_pb2.TerminateResponse:
         unknown = []
         for termination in request.terminations:

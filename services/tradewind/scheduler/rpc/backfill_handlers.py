@@ -1,9 +1,6 @@
 """The part of SchedulerService for backfills: parse, call the use case, answer."""
 
 from dataclasses import dataclass
-from typing import Any
-
-import grpc
 
 from tradewind.api.scheduler.v1 import backfill_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
@@ -16,11 +13,10 @@ from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.server.access.identity import request_owner
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import request_id_faults, require_identifiers
+from tradewind.server.interception import Context
 from tradewind.server.paging import page_token
 from tradewind.server.reasons import iso
 from tradewind.server.timestamps import set_timestamp
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 _STATUS = {
     BackfillStatus.RUNNING: pb2.BACKFILL_STATUS_RUNNING,

@@ -5,8 +5,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
-
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.api.scheduler.v1 import stop_pb2
@@ -23,9 +21,8 @@ from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
 from tradewind.server.access.identity import is_restricted, request_owner, require_own
 from tradewind.server.identifiers import require_identifiers
+from tradewind.server.interception import Context
 from tradewind.server.telemetry import current_traceparent
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 _NO_REASON = "no reason was given"
 

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
-
 from tradewind.api.scheduler.v1 import revision_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
@@ -20,10 +18,9 @@ from tradewind.scheduler.use_cases.store_definition import Author
 from tradewind.server.access.identity import is_restricted
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import require_identifiers
+from tradewind.server.interception import Context
 from tradewind.server.large_work import LARGE_BYTES, in_thread_if
 from tradewind.server.paging import page_token
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @dataclass(eq=False, kw_only=True)

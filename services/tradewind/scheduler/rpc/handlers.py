@@ -4,8 +4,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
-
 from tradewind.api.scheduler.v1 import cycle_pb2, doctor_pb2, explanation_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.log_line import LogLevel
@@ -33,11 +31,10 @@ from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import require_identifiers
+from tradewind.server.interception import Context
 from tradewind.server.paging import MAX_PAGE_SIZE, page_position, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
 from tradewind.server.timestamps import set_timestamp
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 MAX_WATCHED = 1000
 _UPCOMING = 10

@@ -1,9 +1,6 @@
 """The part of SchedulerService for bulk jobs."""
 
 from dataclasses import dataclass, replace
-from typing import Any
-
-import grpc
 
 from tradewind.api.scheduler.v1 import job_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
@@ -14,10 +11,9 @@ from tradewind.scheduler.rpc.times import ms_of
 from tradewind.scheduler.use_cases.manage_bulk_jobs import ManageBulkJobs
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import request_id_faults, require_identifiers
+from tradewind.server.interception import Context
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.timestamps import set_timestamp
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 MAX_PATTERNS = 1000
 LIMIT, MAX_CYCLES = 1000, 100_000

@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import grpc
 import msgspec
 
 from tradewind.api.scheduler.v1 import memory_pb2 as pb2
@@ -14,9 +12,8 @@ from tradewind.scheduler.rpc.checks import require
 from tradewind.scheduler.use_cases.manage_memory import ManageMemory, Scope
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults
+from tradewind.server.interception import Context
 from tradewind.server.json_depth import check_depth
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 LONGEST_NAME = 128
 _encode = msgspec.json.Encoder().encode

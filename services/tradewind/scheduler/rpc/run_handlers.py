@@ -1,9 +1,6 @@
 """The part of SchedulerService that runs flows: one, many, or a stream of runs."""
 
 from dataclasses import dataclass
-from typing import Any
-
-import grpc
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.beginning import BeginOutcome
@@ -16,10 +13,9 @@ from tradewind.server.access.identity import is_restricted, require_own
 from tradewind.server.access.metering import counted_calls
 from tradewind.server.errors import ErrorAnswers
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.interception import Context
 from tradewind.server.streams import OpenStreams
 from tradewind.server.telemetry import current_traceparent
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @dataclass(eq=False, kw_only=True)

@@ -3,12 +3,12 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import grpc
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.server.errors import ErrorAnswers
+from tradewind.server.interception import Context
 from tradewind.server.side_tasks import SideTasks
 from tradewind.server.streams import run_both
 from tradewind.server.telemetry import valid_traceparent
@@ -36,7 +36,7 @@ class RunStream:
         self._room = asyncio.Event()
         self._last_came = False
 
-    async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def serve(self, context: Context) -> None:
         """Read and write until the last answer is sent or the client has gone; cycles that have begun go on."""
         try:
             await run_both(context, self._read(context), self._write(context))
@@ -44,7 +44,7 @@ class RunStream:
             for task in self._open:
                 task.cancel()
 
-    async def _read(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def _read(self, context: Context) -> None:
         while (message := await context.read()) is not grpc.aio.EOF:
             for place, run in enumerate(message.runs, 1):
                 if place % _AT_ONCE == 0:
@@ -59,7 +59,7 @@ class RunStream:
         # The writer ends the call, with the last answer.
         await asyncio.Event().wait()
 
-    async def _write(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def _write(self, context: Context) -> None:
         while self._open or self._answers or not self._last_came:
             if not self._answers:
                 self._answered.clear()
