@@ -265,6 +265,19 @@ async def test_backfill_is_left_alone_once_its_flow_was_found_paused_until_it_is
     assert await bench.stores.backfills.active(HERE, 9) == [("f", backfill_id)]
 
 
+async def test_backfill_goes_on_once_its_paused_flow_is_over(bench: Bench) -> None:
+    await bench.register(schedule=ScheduleDefinition(times_ms=(T,)))
+    await bench.change_status(FlowStatus.RUNNING, start_at_ms=T)
+    last = await bench.begun(await bench.scheduled_request(T))
+    backfill_id = await bench.backfill(T - 2 * MINUTE, T)
+    await bench.change_status(FlowStatus.PAUSED)
+    (step, *_) = (await bench.find_backfill(backfill_id)).steps()
+    assert (await bench.begin(bench.backfill_request(step))).outcome is BeginOutcome.SETTLED
+    await bench.end(last)
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
+    assert await bench.stores.backfills.active(HERE, 9) == [("f", backfill_id)]
+
+
 async def test_backfill_goes_on_once_a_lost_run_of_it_is_forgotten(redis_server: RedisServer) -> None:
     clock = ManualClock()
     bench = Bench(redis_stores(redis_server, clock), clock)

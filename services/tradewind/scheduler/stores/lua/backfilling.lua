@@ -18,6 +18,11 @@ function backfills.look_again(key, flow_id, id, paused)
   call('ZADD', base .. 'backfills', 'XX', idle and time + IDLE or 0, flow_id .. ':' .. id)
 end
 
+-- Does so for all backfills of a flow that is no longer paused.
+function backfills.look_again_at_all(key, flow_id)
+  for _, id in ipairs(call('ZRANGE', key .. ':backfills', 0, -1)) do backfills.look_again(key, flow_id, id) end
+end
+
 local function record_time(key, id, planned, outcome, reason, name, run_id, count, last)
   firings.note(backfills.key(key, id), planned, outcome, reason, name, run_id, count, last, FILLED)
 end

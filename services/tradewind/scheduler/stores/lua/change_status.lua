@@ -29,7 +29,7 @@ local function resume()
       args.passed[2])
   end
   forget_pause(flow)
-  for _, id in ipairs(call('ZRANGE', flow .. ':backfills', 0, -1)) do backfills.look_again(flow, args.flow_id, id) end
+  backfills.look_again_at_all(flow, args.flow_id)
   return paused[3] == '0'
 end
 

@@ -69,10 +69,13 @@ local function forget_pause(key)
 end
 
 -- Ends a flow with the status `ended` if its schedule plans nothing more (`next_at` is 0) and none of it runs or waits.
+-- Returns whether it did.
 local function end_flow_that_is_over(key, status, next_at, ended)
   if (status == 'running' or status == 'paused') and next_at == 0
     and call('ZCOUNT', key .. ':cycles', STOPPING, '+inf') == 0 and call('EXISTS', key .. ':queued') == 0 then
     call('HSET', key, 'status', ended, 'next_execution', 0, 'updated_at', time)
     forget_pause(key)
+    return true
   end
+  return false
 end

@@ -51,7 +51,8 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
     follow_up, status = follow_up + SETTLE_OUTBOX, 'paused'
   end
   local next_at = tonumber(status == 'paused' and call('HGET', flow, 'paused_next') or known[2])
-  end_flow_that_is_over(flow, status, next_at, flow_status)
+  local over = end_flow_that_is_over(flow, status, next_at, flow_status)
+  if over and status == 'paused' then backfills.look_again_at_all(flow, flow_id) end
   if of_backfill then backfills.ended(flow, flow_id, backfill, name, ending) end
   local queue = status == 'running' and has_queue(flow)
   if queue then call('ZADD', base .. 'queued', 0, flow_id) end

@@ -180,6 +180,12 @@ def look_again(flow: Flow, backfill_id: int, now: int) -> None:
     record.look_ms = now + BLOCKED_MS if full or not record.backfill.position_ms else 0
 
 
+def look_again_at_all(flow: Flow, now: int) -> None:
+    """Do so for all backfills of a flow that is no longer paused."""
+    for backfill_id in flow.backfills:
+        look_again(flow, backfill_id, now)
+
+
 def _end_if_over(flow: Flow, backfill_id: int, now: int) -> None:
     record = flow.backfills[backfill_id]
     over = not record.backfill.position_ms and not _running(flow, backfill_id)

@@ -19,7 +19,7 @@ from tradewind.scheduler.domain.flow_record import (
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogSource
 from tradewind.scheduler.domain.revision import Revision
-from tradewind.scheduler.stores.memory.backfills import cancel_backfill, look_again
+from tradewind.scheduler.stores.memory.backfills import cancel_backfill, look_again_at_all
 from tradewind.scheduler.stores.memory.data import TOMBSTONE_MS, Data, Flow
 from tradewind.scheduler.stores.memory.firings import (
     drop_queued,
@@ -168,8 +168,7 @@ class MemoryFlows:
             if change.passed is not None:
                 record_firing(flow, now, change.passed, FiringOutcome.SKIPPED, pause_text(flow.pause))
             flow.pause = None
-            for backfill_id in flow.backfills:
-                look_again(flow, backfill_id, now)
+            look_again_at_all(flow, now)
         elif change.status is FlowStatus.RUNNING:
             flow.fired = flow.failures = 0
             flow.started_epoch = max(flow.schedule_epoch + 1, now)

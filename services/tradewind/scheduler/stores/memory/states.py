@@ -26,7 +26,7 @@ from tradewind.scheduler.domain.log_line import LogSource
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import FLOW_AFTER, RunUpdate
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
-from tradewind.scheduler.stores.memory.backfills import end_run
+from tradewind.scheduler.stores.memory.backfills import end_run, look_again_at_all
 from tradewind.scheduler.stores.memory.data import RETENTION_MS, Data, Flow, Run
 from tradewind.scheduler.stores.memory.ends import add_end
 from tradewind.scheduler.stores.memory.firings import count_failures, end_flow_that_is_over
@@ -114,7 +114,10 @@ class MemoryStates:
         flow.retry_ms = 0
         if facts.backfill_id or flow.queued:
             follow_up |= FollowUp.ADVANCE_QUEUE
+        was_paused = flow.pause is not None
         end_flow_that_is_over(flow, now, FLOW_AFTER[ending])
+        if was_paused and flow.pause is None:
+            look_again_at_all(flow, now)
         if facts.backfill_id:
             end_run(flow, facts.backfill_id, name, ending, now)
         return follow_up
