@@ -11,7 +11,9 @@ from msgspec import structs
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores, request_of
 from tests.stores.scheduler.test_reruns import rerun
+from tests.stores.scheduler.test_schedules import blocked
 from tests.unit.scheduler.memory_scheduler import wakes_nobody
+from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import SUBMITTED, ChainState, ComponentEnd, CycleOrigin
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.parent import Parent
@@ -212,6 +214,25 @@ async def test_broken_invariant_is_found_and_mended(
         (each.check, each.subject, each.mended) for each in await ward.findings(mend=True)
     ]
     assert await ward.found() == []
+
+
+async def test_planned_time_that_waits_is_tried_again_once_a_lost_run_in_its_way_is_taken_out(ward: Ward) -> None:
+    first = await blocked(ward)
+    await ward.do("DEL", f"flow:f:cycle:{first.name.cycle}:0")
+    await ward.do("ZREM", "open", str(first.name))
+    await ward.found(mend=True)
+    assert await ward.stores.firings.waiting([partition_of("f")], 9) == ["f"]
+
+
+async def test_planned_time_that_waits_is_tried_again_once_a_run_in_its_way_counts_for_a_node(ward: Ward) -> None:
+    first = await blocked(ward)
+    await ward.begun(structs.replace(ward.request(), run_id="child", origin=CycleOrigin.SUB_FLOW, parent=PARENT))
+    await ward.do("ZREM", "flow:f:filling", "1:0")
+    await ward.end(first)
+    assert (await ward.begin(ward.queued_request())).outcome is BeginOutcome.OVERLAP
+    assert await ward.stores.firings.waiting([partition_of("f")], 9) == []
+    await ward.found(mend=True)
+    assert await ward.stores.firings.waiting([partition_of("f")], 9) == ["f"]
 
 
 async def test_forgotten_deletion_is_resumed(ward: Ward) -> None:

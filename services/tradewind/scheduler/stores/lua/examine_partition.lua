@@ -12,12 +12,16 @@ local call = naming_call
 local NEWEST, UNENDED, FILLING = 20, 50, 250
 local records, running, submitted = 0, {}, {}
 
+-- Lets planned times be tried again that may have waited for a run which no longer counts.
+local function try_queued(flow_id) call('ZADD', base .. 'queued', 'XX', 0, flow_id) end
+
 -- Returns a function that takes a run out of the open ones; `rank` is its score as an ended run, nil without a record.
 local function forget_open(flow_id, name, rank)
   return function()
     local cycles = flow_key(flow_id) .. ':cycles'
     if rank then call('ZADD', cycles, rank, name) else call('ZREM', cycles, name) end
     call('ZREM', base .. 'open', flow_id .. ':' .. name)
+    try_queued(flow_id)
   end
 end
 
@@ -77,7 +81,10 @@ local function examine_run(flow_id, name)
     end
     if known[5] and not call('ZSCORE', filling, name) then
       found('sub-flow-in-the-way', subject, 'it runs for a node of another flow, but counts as a cycle of the schedule',
-        function() call('ZADD', filling, 0, name) end)
+        function()
+          call('ZADD', filling, 0, name)
+          try_queued(flow_id)
+        end)
     end
     if args.section == 2 and tonumber(known[2] or 0) > 0 then submitted[#submitted + 1] = subject end
   end
