@@ -13,8 +13,9 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.ended_run import EndedRun
 from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.domain.sub_flow import MAX_OUTPUT_BYTES, TOO_LARGE, SubFlowReport
+from tradewind.scheduler.domain.sub_flow import FAILED, MAX_OUTPUT_BYTES, TOO_LARGE, SubFlowReport
 from tradewind.scheduler.use_cases.return_ends import ReturnEnds
+from tradewind.server.faults import Unreadable
 
 PARENT = Parent(RunName("above", 0), "above-run", "sub", 1)
 
@@ -80,3 +81,18 @@ async def test_end_of_a_run_whose_name_another_run_has_is_not_told() -> None:
 
     await ReturnEnds(Returns(), cast(Any, States()), nothing, nothing, cast(Any, nodes), nothing)([0])
     assert [len(reports) for reports in nodes.told] == [1]
+
+
+async def test_node_fails_whose_cycle_has_outputs_that_only_an_unreadable_record_names() -> None:
+    readable, other, nodes, nothing = await ended("1"), await ended(""), Nodes(), cast(Any, None)
+
+    class Definitions:
+        async def of_run(self, run: ChainState) -> None:
+            raise Unreadable("flow:f", "it is of another type")
+
+    await ReturnEnds(nothing, nothing, cast(Any, Definitions()), nothing, cast(Any, nodes), nothing).report(
+        [other, readable]
+    )
+    ((failed, told),) = nodes.told
+    assert (failed.error_code, told.output_json) == (FAILED, "1")
+    assert failed.error.startswith('cycle 0 of flow "f" completed, but the record flow:f cannot be read')

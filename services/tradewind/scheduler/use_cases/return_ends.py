@@ -17,6 +17,7 @@ from tradewind.scheduler.use_cases.definitions import Definitions, PlannedRun
 from tradewind.scheduler.use_cases.failed_nodes import failed_nodes, failure_text
 from tradewind.scheduler.use_cases.load_portion import load_portion
 from tradewind.scheduler.use_cases.sink_outputs import Outputs, SinkOutputs
+from tradewind.server.faults import Unreadable
 from tradewind.server.sizes import size_of
 
 _AT_ONCE = 100
@@ -88,7 +89,12 @@ class ReturnEnds:
             return SubFlowReport(parent, facts.user_id, state.name, error_code=FAILED, error=error_text)
         output = state.notes.result_json
         if not output:
-            planned = await self._definitions.of_run(state)
+            try:
+                planned = await self._definitions.of_run(state)
+            except Unreadable as error:
+                # Other ends must not wait behind this one.
+                error_text = f'cycle {state.name.cycle} of flow "{state.name.flow_id}" completed, but {error}'
+                return SubFlowReport(parent, facts.user_id, state.name, error_code=FAILED, error=error_text)
             sinks = await self._outputs([PlannedRun(state, planned)]) if planned is not None else [[]]
             output = _as_object(sinks[0])
         if size_of(output) > MAX_OUTPUT_BYTES:
