@@ -1,6 +1,6 @@
 """What nodes that wait for cycles of other flows are told of their ends, and how many are told at once."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -13,8 +13,9 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.ended_run import EndedRun
 from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.domain.sub_flow import FAILED, MAX_OUTPUT_BYTES, TOO_LARGE, SubFlowReport
+from tradewind.scheduler.domain.sub_flow import FAILED, MAX_OUTPUT_BYTES, TOO_LARGE, SubFlowReport, SubFlowWait
 from tradewind.scheduler.use_cases.return_ends import ReturnEnds
+from tradewind.scheduler.use_cases.sub_flows import SubFlows
 from tradewind.server.faults import Unreadable
 
 PARENT = Parent(RunName("above", 0), "above-run", "sub", 1)
@@ -96,3 +97,25 @@ async def test_node_fails_whose_cycle_has_outputs_that_only_an_unreadable_record
     ((failed, told),) = nodes.told
     assert (failed.error_code, told.output_json) == (FAILED, "1")
     assert failed.error.startswith('cycle 0 of flow "f" completed, but the record flow:f cannot be read')
+
+
+async def test_node_whose_lost_cycle_gave_its_number_to_the_cycle_of_another_node_is_told() -> None:
+    """The store may have lost that a cycle began, and give its number to another one."""
+    child = structs.replace(await ended(""), status=CycleStatus.RUNNING)
+    parent = structs.replace(child, name=PARENT.run, facts=structs.replace(child.facts, run_id=PARENT.run_id))
+
+    class Waits(Nodes):
+        async def waits(self, run: RunName, user_id: str) -> AsyncIterator[SubFlowWait]:
+            for node in ("lost", PARENT.node):
+                yield SubFlowWait(node, PARENT.run_id, 1, "f", child=child.name)
+
+    class States:
+        async def load_many(self, runs: Sequence[RunName]) -> list[ChainState]:
+            return [child for _ in runs]
+
+    nodes, nothing = Waits(), cast(Any, None)
+    returns = ReturnEnds(nothing, nothing, nothing, nothing, cast(Any, nodes), nothing)
+    await SubFlows(cast(Any, nodes), nothing, cast(Any, States()), nothing, nothing, returns).check(parent)
+    assert [[(report.parent.node, report.error_code) for report in reports] for reports in nodes.told] == [
+        [("lost", FAILED)]
+    ]

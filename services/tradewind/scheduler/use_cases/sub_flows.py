@@ -68,25 +68,27 @@ class SubFlows:
         Begins cycles that have not begun, and reports those that have ended.
         """
         nodes: list[str] = []
-        known: dict[RunName, SubFlowWait] = {}
+        # A store that has lost the cycle of one node may have given its number to the cycle of another one.
+        known: dict[RunName, list[SubFlowWait]] = {}
         async for wait in self._nodes.waits(state.name, state.facts.user_id):
             if wait.run_id != state.facts.run_id:
                 continue
             if wait.child is None:
                 nodes.append(wait.node)
             else:
-                known[wait.child] = wait
+                known.setdefault(wait.child, []).append(wait)
         await self._begin(state.name, state.facts.run_id, state.facts.user_id, nodes)
         async for children in portions(self._states, list(known)):
             lost: list[SubFlowReport] = []
             ended: list[ChainState] = []
             for name, child in children.items():
-                parent = Parent(state.name, state.facts.run_id, known[name].node, known[name].attempt)
-                if child is None or child.facts.parent is None or child.facts.parent.task_id != parent.task_id:
-                    error = f'cycle {name.cycle} of flow "{name.flow_id}" is no longer on record'
-                    lost.append(SubFlowReport(parent, state.facts.user_id, name, error_code=FAILED, error=error))
-                elif is_terminal(child.status):
-                    ended.append(child)
+                for wait in known[name]:
+                    parent = Parent(state.name, state.facts.run_id, wait.node, wait.attempt)
+                    if child is None or child.facts.parent is None or child.facts.parent.task_id != parent.task_id:
+                        error = f'cycle {name.cycle} of flow "{name.flow_id}" is no longer on record'
+                        lost.append(SubFlowReport(parent, state.facts.user_id, name, error_code=FAILED, error=error))
+                    elif is_terminal(child.status):
+                        ended.append(child)
             await self._report(lost)
             await self._return_ends.report(ended)
 
