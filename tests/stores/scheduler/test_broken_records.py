@@ -25,6 +25,7 @@ from tradewind.server.partitions import partition_of
 KEYS = Keys()
 BROKEN, WHOLE = RunName("f", 0), RunName("f", 1)
 RUN = KEYS.run(*BROKEN)
+IN_ONE_PARTITION = [f"f{at}" for at in range(99) if partition_of(f"f{at}") == 3][:3]
 
 
 @pytest.fixture
@@ -90,7 +91,56 @@ async def test_broken_flow_hides_no_other_in_a_list(bench: Bench, redis_server: 
             await stores.flows.find([flow_id, "h"])
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("SET", "text"),
+        ("HDEL", "status"),
+        ("HSET", "status", "nonsense"),
+        ("HSET", "labels", "{"),
+        ("HSET", "user_id", b"\xff"),
+        ("HDEL", "created_at"),
+    ],
+    ids=lambda command: " ".join(map(str, command)),
+)
+async def test_broken_flow_hides_no_other_in_a_list_of_some(
+    bench: Bench, redis_server: RedisServer, command: tuple[Any, ...]
+) -> None:
+    for flow_id in IN_ONE_PARTITION:
+        await bench.register(flow_id)
+    broken, *others = IN_ONE_PARTITION
+    verb, *rest = command
+    if verb == "SET":
+        await breaks(redis_server, ("DEL", KEYS.flow(broken)))
+    await breaks(redis_server, (verb, KEYS.flow(broken), *rest))
+    stores = bench.stores
+    read = ReadFlows(stores.flows, stores.cycles, stores.states)
+    for limit in (1, 9):
+        found, after = list[str](), ""
+        for _ in range(9):
+            flows, left = await read.flows(FlowFilter(user_id="default"), after, limit)
+            found += [flow.flow_id for flow in flows]
+            if left is None:
+                break
+            after = left
+        assert found == others
+
+
 INDEX = KEYS.cycles("f")
+
+
+async def test_broken_flow_keeps_no_other_from_being_tidied(bench: Bench, redis_server: RedisServer) -> None:
+    for flow_id in IN_ONE_PARTITION:
+        await bench.register(flow_id, keep_cycles=1)
+        for _ in range(2):
+            await bench.end(await bench.begun(bench.request(flow_id)))
+    broken, *others = IN_ONE_PARTITION
+    index = KEYS.cycles(broken)
+    await breaks(redis_server, ("DEL", index), ("SET", index, "text"))
+    with capture_logs() as logs:
+        step = await bench.stores.cycles.tidy(partition_of(broken), "", 0)
+    assert (step.done, step.trimmed) == (True, len(others))
+    assert [(line["event"], line["what"]) for line in logs] == [("record_unreadable", KEYS.flow(broken))]
 
 
 async def test_broken_flow_keeps_no_other_from_beginning(bench: Bench, redis_server: RedisServer) -> None:

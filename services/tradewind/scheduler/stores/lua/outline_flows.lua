@@ -8,10 +8,12 @@ local outlines, after = {}, args.after
 local ids = call('ZRANGE', base .. 'flows', after == '' and '-' or '(' .. after, '+', 'BYLEX', 'LIMIT', 0, args.flows)
 for _, flow_id in ipairs(ids) do
   local key = flow_key(flow_id)
-  local known = call('HMGET', key, 'user_id', 'status', 'labels', 'created_at')
+  -- A key of another type is no flow.
+  local known = redis.pcall('HMGET', key, 'user_id', 'status', 'labels', 'created_at')
   if known[1] then
     local size = call('HSTRLEN', key, 'config') + call('HSTRLEN', key, 'structure')
-    outlines[#outlines + 1] = {flow_id, known[1], known[2], known[3], tonumber(known[4]), size}
+    outlines[#outlines + 1] = {flow_id, plain(known[1]), plain(known[2] or ''), plain(known[3] or ''),
+      tonumber(known[4]) or 0, size}
   end
 end
 return cmsgpack.pack({outlines, #ids == args.flows and ids[#ids] or ''})

@@ -99,18 +99,23 @@ end
 -- The offset of the next item of a group, below 0 at the end.
 local following
 
--- The flows of items that have no answer, each with why: a record that the item needs has been changed by hand so that
--- it cannot be read. The other items must not suffer.
+-- The flows for which nothing was done, each with why: a record that this needs has been changed by hand so that it
+-- cannot be read. The other flows must not suffer.
 local unreadable = {}
 fresh(function() if next(unreadable) then unreadable = {} end end)
+
+-- Notes that a flow is unreadable if that is why something has failed; else raises the error again.
+local function note_unreadable(flow_id, problem)
+  local why = type(problem) == 'table' and problem.err or problem
+  if problem ~= why and not string.find(why, '^WRONGTYPE') then error(problem) end
+  unreadable[#unreadable + 1] = {flow_id, why}
+end
 
 local function act_on(act, next_at, flow_id, ...)
   following = next_at
   local readable, answer = pcall(act, flow_id, ...)
   if readable then return answer end
-  local why = type(answer) == 'table' and answer.err or answer
-  if answer ~= why and not string.find(why, '^WRONGTYPE') then error(answer) end
-  unreadable[#unreadable + 1] = {flow_id, why}
+  note_unreadable(flow_id, answer)
   return {'unreadable', 0, -1, 0, 0, 0}
 end
 

@@ -4,7 +4,7 @@
 -- KEYS: 1 owner. args: base, epoch, now, after (flow id to go on after, "" for the first), flows (how many), most
 -- (removed of each), settle (ms for which an ended run stays).
 -- Returns {after (flow id to go on after, if not done), done (no flows are left, or the caller is overtaken), trimmed,
--- forgotten}.
+-- forgotten, unreadable (flows that were left as they are, each with why)}.
 --!include trimming
 --!include firings
 local trimmed, forgotten = 0, 0
@@ -30,17 +30,27 @@ local function end_window(flow_id, status, next_at)
   end_flow_that_is_over(flow_key(flow_id), status, 0, 'completed')
 end
 
+-- Tidies a flow; returns whether there is more to remove.
+local function tidy_flow(flow_id)
+  local gone = forget_expired(flow_id, args.most)
+  local known = call('HMGET', flow_key(flow_id), 'keep_cycles', 'status', 'next_execution', 'last_cycle')
+  end_window(flow_id, known[2], tonumber(known[3] or 0))
+  local dropped, more = trim(flow_id, tonumber(known[1] or 1), tonumber(known[4] or 0), 1, args.most)
+  trimmed, forgotten = trimmed + dropped, forgotten + gone
+  return gone == args.most or more
+end
+
 local function tidy()
   if overtaken() then return '', true end
   local after = args.after
   local ids = call('ZRANGE', base .. 'flows', after == '' and '-' or '(' .. after, '+', 'BYLEX', 'LIMIT', 0, args.flows)
   for _, flow_id in ipairs(ids) do
-    local gone = forget_expired(flow_id, args.most)
-    local known = call('HMGET', flow_key(flow_id), 'keep_cycles', 'status', 'next_execution', 'last_cycle')
-    end_window(flow_id, known[2], tonumber(known[3] or 0))
-    local dropped, more = trim(flow_id, tonumber(known[1] or 1), tonumber(known[4] or 0), 1, args.most)
-    trimmed, forgotten = trimmed + dropped, forgotten + gone
-    if gone == args.most or more then return after, false end
+    local readable, more = pcall(tidy_flow, flow_id)
+    if not readable then
+      note_unreadable(flow_id, more)
+    elseif more then
+      return after, false
+    end
     after = flow_id
   end
   local done = #ids < args.flows
@@ -48,4 +58,4 @@ local function tidy()
 end
 
 local after, done = tidy()
-return cmsgpack.pack({after, done, trimmed, forgotten})
+return cmsgpack.pack({after, done, trimmed, forgotten, unreadable})

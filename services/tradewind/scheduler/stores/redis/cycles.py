@@ -42,7 +42,7 @@ class _Begun(msgspec.Struct, array_like=True):
 
 _BEGIN = script("begin_cycles", Replies[int | _Begun])
 _RERUN = script("begin_rerun", _Begun)
-_TIDY = script("tidy_flows", tuple[str, bool, int, int])
+_TIDY = script("tidy_flows", tuple[str, bool, int, int, list[tuple[str, str]]])
 _TIDIED_FLOWS, _TIDIED_RUNS = 50, 50
 """The most flows to tidy in one step, and how many runs removed from one of them end the step."""
 
@@ -103,7 +103,9 @@ class RedisCycles:
 
     async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
         bounds = {"flows": _TIDIED_FLOWS, "most": _TIDIED_RUNS, "settle": self._settle_ms}
-        return Tidied(*await self._scripted.call_for_partition(_TIDY, partition, epoch=epoch, after=after, **bounds))
+        reply = await self._scripted.call_for_partition(_TIDY, partition, epoch=epoch, after=after, **bounds)
+        self._scripted.note_unreadable(reply[4])
+        return Tidied(*reply[:4])
 
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
         found: list[ChainState] = []

@@ -3,7 +3,7 @@
 import asyncio
 import heapq
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -34,8 +34,11 @@ _LEAST_OUTLINED = 8
 """How many flows of each partition are read at least, since few flows are not divided equally."""
 
 
+_Row: TypeAlias = tuple[str, str, str, str, int, int]
+
+
 class _Outlines(msgspec.Struct, array_like=True):
-    outlines: list[tuple[str, str, str, str, int, int]]
+    outlines: list[_Row]
     after: str
 
 
@@ -117,11 +120,8 @@ class RedisFlows:
         # Beyond where a partition has more, flows of it may be missing.
         frontier = min((reply.after for reply in replies if reply.after), default="")
         rows = sorted(row for reply in replies for row in reply.outlines if not frontier or row[0] <= frontier)
-        found = [
-            FlowOutline(flow_id, user_id, FlowStatus(status), _labels(labels), created_ms, size)
-            for flow_id, user_id, status, labels, created_ms, size in rows[:limit]
-        ]
-        return found, found[-1].flow_id if len(rows) > limit else frontier
+        found = filter(None, map(_outline, rows[:limit]))
+        return list(found), rows[limit - 1][0] if len(rows) > limit else frontier
 
     async def change_status(self, change: StatusChange) -> StatusAnswer:
         answer: StatusAnswer | None = None
@@ -170,6 +170,16 @@ class RedisFlows:
 
     async def remove_step(self, flow_id: str, cycles: int = 100) -> bool:
         return await self._scripted.call_for_flow(_REMOVE, flow_id, cycles=cycles, tombstone_ms=TOMBSTONE_MS)
+
+
+def _outline(row: _Row) -> FlowOutline | None:
+    """Return what lists choose a flow by, None if its record cannot be read."""
+    flow_id, user_id, status, labels, created_ms, size = row
+    try:
+        with reading(flow_id):
+            return FlowOutline(flow_id, user_id, FlowStatus(status), _labels(labels), created_ms, size)
+    except Unreadable:
+        return None
 
 
 def _found(key: str, record: Any, running: Any) -> FlowRecord | None:

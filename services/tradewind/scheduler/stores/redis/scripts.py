@@ -105,9 +105,13 @@ class Scripted:
             for (_, indexes), found in zip(groups, reply.groups, strict=True):
                 for index, answer in zip(indexes, found, strict=False):
                     answers[index] = reply.at_ms, answer
-            for flow_id, why in reply.unreadable:
-                self._noted(Unreadable(self.keys.flow(flow_id), f"a script fails on it, or on a part of it: {why}"))
+            self.note_unreadable(reply.unreadable)
         return answers
+
+    def note_unreadable(self, flows: Iterable[tuple[str, str]]) -> None:
+        """Log flows that a script could not read, each given with why."""
+        for flow_id, why in flows:
+            self._noted(Unreadable(self.keys.flow(flow_id), f"a script fails on it, or on a part of it: {why}"))
 
     async def first_of(
         self, sorted_sets: Sequence[str], count: int, *, up_to: float = math.inf, scores: bool = False
