@@ -119,3 +119,27 @@ async def test_node_whose_lost_cycle_gave_its_number_to_the_cycle_of_another_nod
     assert [[(report.parent.node, report.error_code) for report in reports] for reports in nodes.told] == [
         [("lost", FAILED)]
     ]
+
+
+async def test_cycle_that_cannot_be_stopped_because_a_record_is_unreadable_keeps_no_other_from_being_stopped() -> None:
+    child = structs.replace(await ended(""), status=CycleStatus.RUNNING)
+    other = structs.replace(child, name=RunName("g", 0))
+    stopped: list[str] = []
+
+    class Unwanted:
+        async def report(self, reports: Sequence[SubFlowReport]) -> list[bool]:
+            return [False] * len(reports)
+
+    class States:
+        async def load_many(self, runs: Sequence[RunName]) -> list[ChainState]:
+            return [child, other]
+
+    async def stop(flow_id: str, *_: object, **__: object) -> None:
+        if flow_id == child.name.flow_id:
+            raise Unreadable("flow:f", "it is of another type")
+        stopped.append(flow_id)
+
+    nothing = cast(Any, None)
+    sub_flows = SubFlows(cast(Any, Unwanted()), nothing, cast(Any, States()), nothing, cast(Any, stop), nothing)
+    await sub_flows.stop_unwanted([child, other])
+    assert stopped == ["g"]

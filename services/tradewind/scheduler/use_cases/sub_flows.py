@@ -21,7 +21,7 @@ from tradewind.scheduler.use_cases.return_ends import ReturnEnds
 from tradewind.scheduler.use_cases.run_cycles import RunCycles, RunResult
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.server.built_in.flows import MAX_DEPTH, MAX_INPUT_BYTES
-from tradewind.server.faults import FailedPrecondition, NotFound
+from tradewind.server.faults import FailedPrecondition, NotFound, Unreadable
 
 _AT_ONCE = 100
 _NOT_AWAITED = "nothing waits for this cycle any longer: the node that it ran for has ended"
@@ -185,6 +185,9 @@ class SubFlows:
             await self._stop(*state.name, "scheduler", f"{_NOT_AWAITED}: {parent.task_id}", once=True, wait=True)
         except (NotFound, FailedPrecondition):
             return
+        except Unreadable as error:
+            # The other cycles must not wait for this one; the next check tries again.
+            _log.warning("sub_flow_not_stopped", run=str(state.name), error=error)
 
 
 def _refusal(parent: Parent, wait: SubFlowWait, owner: str | None, user_id: str) -> SubFlowReport | None:
@@ -216,5 +219,6 @@ def _begun(parent: Parent, flow_id: str, user_id: str, result: RunResult) -> Sub
     error = {
         BeginOutcome.NOT_FOUND: f'flow "{flow_id}" is not registered; register it, and run this again',
         BeginOutcome.DELETING: f'flow "{flow_id}" is being deleted; register it again, and run this again',
+        BeginOutcome.UNREADABLE: f'a record of flow "{flow_id}" cannot be read; tradewind doctor says which',
     }.get(result.outcome, f'no cycle of flow "{flow_id}" could begin: {result.outcome.value}')
     return SubFlowReport(parent, user_id, None, error_code=FAILED, error=error)
