@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
+import structlog
 
 from tradewind.server.faults import Unreadable
+from tradewind.server.incidents import IncidentLog
 
 _FAULTS = (ValueError, LookupError, TypeError, msgspec.MsgspecError)
 """What decoding such a record raises."""
@@ -18,3 +20,15 @@ def reading(key: str) -> Iterator[None]:
         yield
     except _FAULTS as error:
         raise Unreadable(key, repr(error)) from error
+
+
+class UnreadableLog:
+    """Logs each record that cannot be read once, by its key, and once more when that no longer happens."""
+
+    def __init__(self, name: str) -> None:
+        """Log to the logger of this name."""
+        self._incidents = IncidentLog(structlog.get_logger(name), "record_unreadable", "record_readable_again")
+
+    def note(self, error: Unreadable, **facts: object) -> None:
+        """Note that a record could not be read, perhaps again."""
+        self._incidents.note(error.key, error=error, **facts)

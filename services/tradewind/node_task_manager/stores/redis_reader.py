@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-import structlog
 
 from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.names import RunName
@@ -27,15 +26,12 @@ from tradewind.node_task_manager.stores.redis_records import (
     text_of,
 )
 from tradewind.server.faults import Unreadable
-from tradewind.server.incidents import IncidentLog
-from tradewind.server.reading import reading
+from tradewind.server.reading import UnreadableLog, reading
 from tradewind.server.redis.client import Client, Pipeline
 from tradewind.server.redis.records import read_all
 
 _PIECE = 500
 _WHOLE_PIECE = 64
-
-_log = structlog.get_logger(__name__)
 
 
 class _Node(msgspec.Struct, frozen=True):
@@ -53,7 +49,7 @@ class RedisNodeTaskReader:
     def __init__(self, client: Client, keys: Keys) -> None:
         self._client = client
         self._keys = keys
-        self._unreadable = IncidentLog(_log, "record_unreadable", "record_readable_again")
+        self._unreadable = UnreadableLog(__name__)
 
     async def tasks(self, ids: Sequence[str], *, inputs: bool = False, outputs: bool = False) -> list[NodeTask | None]:
         found: list[NodeTask | None] = []
@@ -153,7 +149,7 @@ class RedisNodeTaskReader:
             with reading(key):
                 return component_of(run, component_id, _present_fields(COMPONENT_FIELDS, values))
         except Unreadable as error:
-            self._unreadable.note(key, error=error)
+            self._unreadable.note(error)
             return None
 
     async def component_ids(self, run: RunName) -> tuple[str, ...]:

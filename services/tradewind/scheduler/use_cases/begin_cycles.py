@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
-import structlog
 
 from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.beginning import (
@@ -31,7 +30,7 @@ from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.faults import Unreadable
 from tradewind.server.identifiers import new_run_ids, run_id_of
-from tradewind.server.incidents import IncidentLog
+from tradewind.server.reading import UnreadableLog
 from tradewind.server.schedules.grids import UnknownZone
 from tradewind.server.schedules.schedule import Verdict
 from tradewind.server.schedules.unknown_zones import log_unknown_zone
@@ -82,8 +81,6 @@ _NOT_PARSED = BeginResult(BeginAnswer(BeginOutcome.REVISION_CHANGED))
 _UNKNOWN_ZONE = BeginResult(BeginAnswer(BeginOutcome.UNKNOWN_ZONE))
 _UNREADABLE = BeginResult(BeginAnswer(BeginOutcome.UNREADABLE))
 
-_log = structlog.get_logger(__name__)
-
 
 class BeginCycles:
     """Begins cycles; after `check_in_ms`, the owner that `wake` wakes looks after a run if nothing is heard of it."""
@@ -105,7 +102,7 @@ class BeginCycles:
         self._traces = traces
         self._wake = wake
         self._check_in_ms = check_in_ms
-        self._unreadable = IncidentLog(_log, "record_unreadable", "record_readable_again")
+        self._unreadable = UnreadableLog(__name__)
 
     async def __call__(
         self, requests: Sequence[CycleRequest], epochs: Epochs = NOT_OWNER, *, wait: bool = True
@@ -148,7 +145,7 @@ class BeginCycles:
         for place, new_id in zip(places, new_run_ids(len(places)), strict=True):
             planned = definitions.get(requests[place].flow_id)
             if isinstance(planned, Unreadable):
-                self._unreadable.note(planned.key, error=planned)
+                self._unreadable.note(planned)
                 results[place] = _UNREADABLE
             elif planned is not None:
                 try:

@@ -26,8 +26,8 @@ from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_orders
 from tradewind.scheduler.use_cases.sub_flows import SubFlows
 from tradewind.server.clock import Clock
 from tradewind.server.faults import Unreadable
-from tradewind.server.incidents import IncidentLog
 from tradewind.server.partitions import partition_of
+from tradewind.server.reading import UnreadableLog
 
 _STOP_AGAIN_MS = 2_000
 _SOON_MS = 2_000
@@ -65,7 +65,7 @@ class SuperviseRuns:
         self._clock = clock
         self._compare_ms = compare_ms
         self._release_handlers = ReleaseHandlers(node_tasks)
-        self._unreadable = IncidentLog(_log, "record_unreadable", "record_readable_again")
+        self._unreadable = UnreadableLog(__name__)
 
     async def __call__(self, runs: Sequence[RunName], epochs: Epochs) -> None:
         """Look after runs that are due for a check; each becomes due again when there is reason to look.
@@ -210,7 +210,7 @@ class SuperviseRuns:
             try:
                 planned = await self._definitions.of_run(state)
             except Unreadable as error:
-                self._unreadable.note(error.key, run=str(state.name), error=error)
+                self._unreadable.note(error, run=str(state.name))
                 continue
             if planned is None:
                 reason = f"revision {state.facts.revision} of the flow is no longer on record"

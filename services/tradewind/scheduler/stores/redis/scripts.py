@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
-import structlog
 from redis.asyncio import RedisCluster
 
 from tradewind.scheduler.domain.flow_record import RememberedRequest
@@ -13,8 +12,8 @@ from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.stores.keys import Keys
 from tradewind.server.clock import Clock, SystemClock
 from tradewind.server.faults import Unreadable
-from tradewind.server.incidents import IncidentLog
 from tradewind.server.partitions import partition_of
+from tradewind.server.reading import UnreadableLog
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.records import read_each
 from tradewind.server.redis.script import Script
@@ -38,8 +37,6 @@ RETENTION_MS = 7 * 24 * 3600 * 1000
 """How long an ended run stays on record."""
 TOMBSTONE_MS = 3600 * 1000
 """How long a deleted flow's schedule epoch is remembered."""
-
-_log = structlog.get_logger(__name__)
 
 
 def script(name: str, reply: type[Reply]) -> Script[Reply]:
@@ -66,7 +63,7 @@ class Scripted:
         self.clock = clock
         self._store_clock = store_clock or SystemClock()
         self._one_slot = isinstance(client, RedisCluster)
-        self._unreadable = IncidentLog(_log, "record_unreadable", "record_readable_again")
+        self._unreadable = UnreadableLog(__name__)
 
     def now_ms(self) -> int:
         """Return the time that a script would see."""
@@ -130,7 +127,7 @@ class Scripted:
 
     def _noted(self, reply: Any) -> Any:
         if isinstance(reply, Unreadable):
-            self._unreadable.note(reply.key, error=reply)
+            self._unreadable.note(reply)
         return reply
 
     async def call_for_partition(

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 import msgspec
-import structlog
 
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
 from tradewind.scheduler.domain.ended_run import MAX_KEPT
@@ -16,8 +15,7 @@ from tradewind.scheduler.stores.redis.fields import fields_of
 from tradewind.scheduler.stores.redis.run_codec import large_fields, state_of, update_fields
 from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Replies, Scripted, script
 from tradewind.server.faults import Unreadable
-from tradewind.server.incidents import IncidentLog
-from tradewind.server.reading import reading
+from tradewind.server.reading import UnreadableLog, reading
 from tradewind.server.redis.records import read_each
 
 
@@ -32,8 +30,6 @@ _OVERTAKEN = UpdateResult(UpdateOutcome.OVERTAKEN)
 _FIELDS_AT_ONCE = 4000
 """How many names and values are converted before others have a turn: some 3 ms of work. A run may have over 2000."""
 
-_log = structlog.get_logger(__name__)
-
 
 class RedisStates:
     """Implements ChainStateRepository."""
@@ -44,7 +40,7 @@ class RedisStates:
         self._settle_ms = settle_ms
         self._client = scripted.client
         self._keys = scripted.keys
-        self._unreadable = IncidentLog(_log, "record_unreadable", "record_readable_again")
+        self._unreadable = UnreadableLog(__name__)
 
     async def load(self, run: RunName) -> ChainState | None:
         (state,) = await self._read([run])
@@ -56,7 +52,7 @@ class RedisStates:
         states: list[ChainState | None] = []
         for state in await self._read(runs):
             if isinstance(state, Unreadable):
-                self._unreadable.note(state.key, error=state)
+                self._unreadable.note(state)
                 state = None
             states.append(state)
         return states
