@@ -369,6 +369,8 @@ async def submitted_cycle(ward: Ward) -> None:
         (("COPY", "flow:f", f"{BASE}queued", "REPLACE"), [f"{BASE}queued"]),
         (("COPY", "flow:f", f"{BASE}backfills", "REPLACE"), [f"{BASE}backfills"]),
         (("COPY", "flow:f", f"{BASE}returns", "REPLACE"), [f"{BASE}returns"]),
+        (("COPY", "flow:f", f"{BASE}ends", "REPLACE"), [f"{BASE}ends"]),
+        (("COPY", "flow:f", f"{BASE}jobs_open", "REPLACE"), [f"{BASE}jobs_open"]),
         (("COPY", "flow:f", f"{BASE}flows", "REPLACE"), [f"{BASE}flows", "open f:0:0"]),
     ],
     ids=lambda value: f"{value[0]}-{value[1]}-{value[2]}" if isinstance(value, tuple) else None,

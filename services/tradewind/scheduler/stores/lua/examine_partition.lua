@@ -208,6 +208,9 @@ local function examine_flow(flow_id)
   examine_filling(flow_id)
 end
 
+-- The indexes of a partition whose members are not examined: only their type is.
+local UNSCANNED = {'outbox', 'ends', 'jobs', 'jobs_open'}
+
 -- Returns a section that calls `examine` with each member of a sorted set of the partition.
 local function scan(set, examine)
   return function()
@@ -220,6 +223,9 @@ end
 
 local SECTIONS = {
   function()
+    if args.cursor == '' then
+      for _, name in ipairs(UNSCANNED) do examined(base .. name, examine_part, base .. name, 'zset') end
+    end
     local after, from = args.cursor, args.cursor == '' and '-' or '(' .. args.cursor
     local ids = call('ZRANGE', base .. 'flows', from, '+', 'BYLEX', 'LIMIT', 0, args.records)
     for _, flow_id in ipairs(ids) do
