@@ -3,14 +3,15 @@
 In the end:
 
 1. Each has got the end, or its task, batch or node is gone.
-2. Each has got events in order, without a gap, and nothing after the end. Items of a batch that have ended stay ended.
+2. Each has got events in order, without a gap unless its flow was deleted, and nothing after the end. Items of a batch
+   that have ended stay ended.
 3. Each watcher of an ad-hoc task has got every event from its first one on.
 
 Where the store of the node task managers loses writes, only 1 holds.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,14 +76,17 @@ class Followers:
                 task.cancel()
             await asyncio.gather(*self._following, return_exceptions=True)
 
-    async def violations(self, *, loses_writes: bool) -> list[str]:
-        """Return a sentence for everything that is not as it must be."""
+    async def violations(self, deleted: Collection[str], *, loses_writes: bool) -> list[str]:
+        """Return a sentence for everything that is not as it must be.
+
+        Of flows that were `deleted`, others may have taken the names of runs and of their nodes.
+        """
         followed: list[_Task | _Batch] = [*self._tasks, *self._batches]
         found = [f"the watcher of {each.id} has not got its end" for each in followed if not each.over]
         if loses_writes:
             return found
         for task in self._tasks:
-            found += _disorder_of_task(task)
+            found += _disorder_of_task(task, replaced=task.id.partition(":")[0] in deleted)
             if task.id.startswith("task:") and task.states:
                 found += await self._missed(task)
         for batch in self._batches:
@@ -111,11 +115,11 @@ class Followers:
                 await asyncio.sleep(1)
 
 
-def _disorder_of_task(task: _Task) -> Iterator[str]:
+def _disorder_of_task(task: _Task, *, replaced: bool) -> Iterator[str]:
     places = [place_of(event_id) for event_id in task.event_ids]
     if places != sorted(set(places)):
         yield f"the watcher of {task.id} got {task.event_ids}, which is out of order"
-    if any(state.gap for state in task.states):
+    if any(state.gap for state in task.states) and not replaced:
         yield f"the watcher of {task.id} got a gap"
     if any(state.status.ended for state in task.states[:-1]):
         yield f"the watcher of {task.id} got {[str(state.status) for state in task.states]}"

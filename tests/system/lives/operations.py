@@ -63,7 +63,7 @@ class Users:
 
         `forgets` says whether the store of the node task managers loses writes.
         """
-        found = await self.followers.violations(loses_writes=forgets)
+        found = await self.followers.violations(self._deletions, loses_writes=forgets)
         return found if forgets else found + await self.notified.violations(self.followers.redriven)
 
     def pick_operation(self) -> tuple[str, Awaitable[object]]:
