@@ -118,7 +118,7 @@ local function examine_backfill(flow_id, id)
   end
   if not listed then
     found('backfill-forgotten', subject, 'it is under way, but nobody would begin its cycles',
-      function() call('ZADD', base .. 'backfills', time, subject) end)
+      function() call('ZADD', base .. 'backfills', 0, subject) end)
   end
   if left >= 0 then
     found('open-backfill-expires', subject, 'it is under way, but would expire in ' .. left .. ' ms', function()
@@ -187,7 +187,7 @@ local function examine_flow(flow_id)
   end
   if call('EXISTS', key .. ':queued') == 1 and not call('ZSCORE', base .. 'queued', flow_id) then
     found('queue-forgotten', flow_id, 'planned times wait for a cycle to end, but nobody would begin theirs',
-      function() call('ZADD', base .. 'queued', time, flow_id) end)
+      function() call('ZADD', base .. 'queued', 0, flow_id) end)
   end
   local request = known[5] and base .. 'request:' .. known[5]
   if request and call('PTTL', request) == -1 then
