@@ -18,8 +18,9 @@ async def find_readable(
             return {}, {flow_ids[0]: error}
     found: dict[str, FlowRecord | None] = {}
     unreadable: dict[str, Unreadable] = {}
-    for flow_id in flow_ids:
-        some, broken = await find_readable(flows, [flow_id])
+    middle = len(flow_ids) // 2
+    for half in (flow_ids[:middle], flow_ids[middle:]):
+        some, broken = await find_readable(flows, half)
         found |= some
         unreadable |= broken
     return found, unreadable
