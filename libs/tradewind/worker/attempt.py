@@ -56,7 +56,7 @@ class StoppableProcess(Protocol):
         ...
 
     def force(self) -> None:
-        """End the process: SIGTERM now, SIGKILL a moment later. The attempt ends with it."""
+        """End the process: interrupt its node now, SIGKILL a moment later. The attempt ends with it."""
         ...
 
 

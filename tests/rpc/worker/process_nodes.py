@@ -245,10 +245,11 @@ async def waits(ctx: Context) -> None:
 
 
 @node("calculates", process=True)
-def calculates(ctx: Context, note: str) -> None:
-    """Never check for a stop; clean up all the same when SIGTERM raises it."""
+def calculates(ctx: Context, note: str, held_s: int = 0) -> None:
+    """Never check for a stop; clean up all the same when SIGTERM raises it. Let no other thread run for `held_s`."""
     try:
         ctx.progress(1, str(os.getpid()))
+        ctypes.PyDLL(None).sleep(held_s)
         while True:
             sum(range(1000))
     finally:

@@ -44,13 +44,14 @@ async def test_process_survives_node_that_obeys_stop(node_type: str) -> None:
         assert [line.message for line in run.logs] == ["stopped reason='market closed' source='ada'"]
 
 
+@pytest.mark.parametrize("held_s", [0, 1])
 async def test_busy_node_is_interrupted_after_grace_and_can_clean_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    held_s: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_process, "KILL_DELAY", 20.0)
     note = tmp_path / "note"
     async with process_bench(1) as bench:
-        bench.executor.start(bench.assignment("calculates", config_json=config(note=str(note))))
+        bench.executor.start(bench.assignment("calculates", config_json=config(note=str(note), held_s=held_s)))
         (pid,) = await pids(bench)
         bench.stop(grace=0.05)
         run = await bench.end("t1")

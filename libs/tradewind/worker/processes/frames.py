@@ -41,6 +41,10 @@ class Stop(msgspec.Struct, tag=True, frozen=True):
     source: str
 
 
+class Interrupt(msgspec.Struct, tag=True, frozen=True):
+    """To the child: raise the stop that came before this, wherever the node's code is."""
+
+
 class Begun(msgspec.Struct, tag=True, frozen=True):
     """From the child: the Run has arrived, and from here on the node may have had an effect."""
 
@@ -105,7 +109,7 @@ class Answer(msgspec.Struct, tag=True, frozen=True):
     message: str
 
 
-ToChild = Run | Stop | Answer
+ToChild = Run | Stop | Interrupt | Answer
 Reply = Completed | Failed | Stopped
 FromChild = Begun | Progress | Log | Question | Reply
 

@@ -25,7 +25,7 @@ logger = logging.getLogger("tradewind.worker")
 
 START = Path(__file__).with_name("start.py")
 KILL_DELAY = 1.0
-"""Seconds between SIGTERM and SIGKILL."""
+"""Seconds between interrupting a node and SIGKILL."""
 _ABANDONED = Stop(StopKind.LEASE_LOST, "the worker no longer waits for the node")
 LAST_WORDS = 1.0
 """Seconds for reading what a process sent before it ended: processes that it forked may hold its socket open."""
@@ -51,6 +51,7 @@ class NodeProcess:
         self._forced = False
         self._broken = ""
         self._killing: asyncio.TimerHandle | None = None
+        self._killed = asyncio.Event()
         self._ended = asyncio.Event()
         self._exit_code = 0
         self._reading = asyncio.create_task(self._read())
@@ -126,16 +127,21 @@ class NodeProcess:
             self._writer.write(frames.pack(frames.Stop(token, stop.reason, stop.source)))
 
     def force(self) -> None:
-        """End the process: SIGTERM now, SIGKILL a moment later. It takes no more nodes."""
+        """End the process: interrupt its node now, SIGKILL a moment later. It takes no more nodes."""
         if not self._forced:
             self._forced = True
-            self._signal(signal.SIGTERM)
+            if self._ending is None:
+                # The process sends itself SIGTERM: from here, the signal could overtake the stop that it is to raise.
+                self._writer.write(frames.pack(frames.Interrupt()))
             self._killing = self._loop.call_later(KILL_DELAY, self.kill)
 
     def kill(self) -> None:
         """End the process, and whatever it has started, at once."""
         self._forced = True
-        self._signal(signal.SIGKILL)
+        if self._ending is None:
+            self._kill_group()
+            self._process.kill()
+        self._killed.set()
 
     def release(self) -> None:
         """Let an idle process end by itself."""
@@ -145,6 +151,13 @@ class NodeProcess:
     async def wait(self) -> None:
         """Wait until the process has ended."""
         await self._ended.wait()
+
+    async def wait_killed(self, timeout: float) -> None:
+        """Wait until it has ended, `timeout` seconds at most from the moment in which it is killed."""
+        await self._killed.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self.wait()
 
     async def wait_for_reply(self, timeout: float) -> None:
         """Wait until it has replied or ended, `timeout` seconds at most."""
@@ -233,6 +246,7 @@ class NodeProcess:
         if self._reply is not None and not self._reply.done():
             self._reply.set_exception(self._death_error())
             self._reply.exception()  # possibly nobody waits any more
+        self._killed.set()
         self._ended.set()
 
     def _death_error(self) -> BaseException:
@@ -251,13 +265,6 @@ class NodeProcess:
             return f"ended with exit code {code}"
         hint = "; if nobody sent it, the machine may have run out of memory" if code == -signal.SIGKILL else ""
         return f"died of signal {_signal_name(-code)}{hint}"
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._ending is not None:
-            return
-        if number == signal.SIGKILL:
-            self._kill_group()
-        self._process.send_signal(number)
 
     def _kill_group(self) -> None:
         """Kill the process and everything that its nodes have started."""

@@ -1,7 +1,6 @@
 """The processes that a worker has for nodes, and how nodes share them."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Mapping
 
@@ -12,7 +11,7 @@ from tradewind.worker.errors import NodeFault
 from tradewind.worker.failures import fault_of
 from tradewind.worker.outputs import Ending
 from tradewind.worker.processes import frames
-from tradewind.worker.processes.node_process import KILL_DELAY, NodeProcess, NotBegun
+from tradewind.worker.processes.node_process import NodeProcess, NotBegun
 from tradewind.worker.processes.targets import Target
 from tradewind.worker.stopping import NodeStopExecution
 
@@ -125,9 +124,7 @@ class ProcessPool:
                 process.force()
             else:
                 process.kill()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(KILL_DELAY + EXIT_TIMEOUT):
-                    await process.wait()
+            await process.wait_killed(EXIT_TIMEOUT)
             if not process.ended:
                 logger.error("process %s does not end on SIGKILL; another one replaces it", process.pid)
             self._processes.discard(process)

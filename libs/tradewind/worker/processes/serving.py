@@ -217,6 +217,8 @@ class NodeServer:
                     self._jobs.put((attempt, frame))
                 elif isinstance(frame, frames.Answer):
                     self._handle_answer(frame)
+                elif isinstance(frame, frames.Interrupt):
+                    signal.pthread_kill(self._main, signal.SIGTERM)
                 else:
                     self._stop(frame)
         except (EOFError, OSError, msgspec.MsgspecError):
