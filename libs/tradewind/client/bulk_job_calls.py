@@ -10,6 +10,7 @@ from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleStatus
 from tradewind.client.errors import TimedOut
+from tradewind.client.following import PATIENCE
 from tradewind.client.messages import build
 from tradewind.client.wire import Seconds, as_list, number_of, numbers_of, seconds_of, timestamp
 
@@ -63,22 +64,25 @@ class BulkJobCalls:
 
     async def get_bulk_job(self, job_id: str) -> BulkJob:
         """Return a job. Raises NotFound."""
-        request = build(job_pb2.GetBulkJobRequest, job_id=job_id)
-        answer = await self._connection.call(self._connection.scheduler.GetBulkJob, request)
-        return job_from(answer.job)
+        return await self._job(job_id)
 
     async def wait_bulk_job(self, job_id: str, timeout: Seconds | None = None) -> BulkJob:
         """Return a job once it has ended. Raises NotFound, TimedOut when it has not ended after `timeout`."""
         seconds = None if timeout is None else seconds_of(timeout)
         try:
             async with asyncio.timeout(seconds):
-                while True:
-                    job = await self.get_bulk_job(job_id)
-                    if job.ended:
-                        return job
+                job = await self._job(job_id)
+                while not job.ended:
                     await asyncio.sleep(_POLL_S)
+                    job = await self._job(job_id, PATIENCE)
+                return job
         except TimeoutError:
             raise TimedOut(f"{job_id} is still running after {seconds:g} s and continues") from None
+
+    async def _job(self, job_id: str, patience: float = 0.0) -> BulkJob:
+        request = build(job_pb2.GetBulkJobRequest, job_id=job_id)
+        answer = await self._connection.call(self._connection.scheduler.GetBulkJob, request, patience=patience)
+        return job_from(answer.job)
 
     async def list_bulk_jobs(self) -> AsyncIterator[BulkJob]:
         """Yield the jobs on record, newest first."""

@@ -137,11 +137,11 @@ class Calls:
             raise
 
     async def pages(
-        self, method: grpc.aio.UnaryUnaryMultiCallable[Request, Page], request: Request
+        self, method: grpc.aio.UnaryUnaryMultiCallable[Request, Page], request: Request, patience: float = 0.0
     ) -> AsyncGenerator[Page, None]:
-        """Yield the answers to `request`, page after page. Raises TradewindError."""
+        """Yield the answers to `request`, page after page, each as `call` returns it. Raises TradewindError."""
         while True:
-            page = await self.call(method, request)
+            page = await self.call(method, request, patience=patience)
             yield page
             if not page.next_page_token:
                 return

@@ -149,8 +149,11 @@ class CycleCalls:
         self, flow_id: str, cycle: int | None = None, *, node_id: str = "", min_level: LogLevel | str = LogLevel.DEBUG
     ) -> AsyncIterator[LogLine]:
         """Yield the log of a cycle, or of the flow's newest 5 cycles, oldest line first. Raises NotFound."""
-        request = _logs_request(flow_id, cycle, node_id, min_level)
-        async for page in self._connection.pages(self._connection.scheduler.ListLogs, request):
+        async for line in self._lines(_logs_request(flow_id, cycle, node_id, min_level)):
+            yield line
+
+    async def _lines(self, request: pb.ListLogsRequest, patience: float = 0.0) -> AsyncIterator[LogLine]:
+        async for page in self._connection.pages(self._connection.scheduler.ListLogs, request, patience):
             for line in page.lines:
                 yield log_line_from(line)
 
@@ -168,23 +171,31 @@ class CycleCalls:
         Ends when `cycle` has ended; without one, never: then it goes on with the lines of all later cycles, or of the
         newest 100 after a long absence. Raises NotFound.
         """
+        connection = self._connection
         request = _logs_request(flow_id, cycle, node_id, min_level)
+        patience = 0.0
 
         async def page(token: str) -> tuple[list[LogLine], str]:
             request.page_token = token
-            answer = await self._connection.call(self._connection.scheduler.ListLogs, request)
+            answer = await connection.call(connection.scheduler.ListLogs, request, patience=patience)
             return [log_line_from(line) for line in answer.lines], answer.next_page_token
 
         async def ended() -> bool:
-            return (await self.get_cycle(flow_id, cycle)).ended
+            nonlocal patience
+            latest = build(pb.GetCycleRequest, flow_id=flow_id, cycle=cycle)
+            answer = await connection.call(connection.scheduler.GetCycle, latest, patience=patience)
+            patience = PATIENCE
+            return cycle_from(answer.cycle).ended
 
         async def newest() -> int:
+            nonlocal patience
             cycles = build(pb.ListCyclesRequest, flow_id=flow_id, page_size=1)
-            answer = await self._connection.call(self._connection.scheduler.ListCycles, cycles)
+            answer = await connection.call(connection.scheduler.ListCycles, cycles, patience=patience)
+            patience = PATIENCE
             return answer.cycles[0].cycle if answer.cycles else -1
 
         def lines_of(one: int) -> AsyncIterator[LogLine]:
-            return self.list_logs(flow_id, one, node_id=node_id, min_level=min_level)
+            return self._lines(_logs_request(flow_id, one, node_id, min_level), patience)
 
         if cycle is None:
             return follow_flow_logs(page, newest, lines_of, seconds_of(interval))

@@ -8,7 +8,9 @@ import pytest
 from google.protobuf.message import Message
 
 from tests.unit.client.fake_stack import FakeStack
+from tests.unit.client.refusal import AWAY
 from tests.waiting import until
+from tradewind.api.scheduler.v1 import job_pb2
 from tradewind.api.trigger.v1.doctor_pb2 import RunDoctorResponse
 from tradewind.client import Client, Unavailable, Unreachable
 from tradewind.client import calls as calls_module
@@ -82,6 +84,37 @@ async def test_wait_for_an_end_may_take_longer_than_the_timeout_of_a_call(stack:
         run = await waiting
     assert run.record is not None
     assert run.record.ended
+
+
+async def refuse_once(stack: FakeStack) -> None:
+    """Wait until the scheduler was asked something, and refuse what it is asked next."""
+    known = len(stack.scheduler.requests)
+    await until(lambda: len(stack.scheduler.requests) > known, "it was asked")
+    stack.scheduler.refusals.append(AWAY)
+    await until(lambda: not stack.scheduler.refusals, "it was asked again")
+
+
+async def test_wait_for_bulk_job_outlasts_an_absence_without_patience(stack: FakeStack) -> None:
+    stack.scheduler.job.status = job_pb2.BULK_JOB_STATUS_RUNNING
+    async with Client(stack.address, patience=0) as client:
+        waiting = asyncio.ensure_future(client.wait_bulk_job("job-1"))
+        await refuse_once(stack)
+        stack.scheduler.job.status = job_pb2.BULK_JOB_STATUS_COMPLETED
+        assert (await waiting).ended
+
+
+@pytest.mark.parametrize("cycle", [0, None])
+async def test_following_logs_outlasts_an_absence_without_patience(stack: FakeStack, cycle: int | None) -> None:
+    stack.scheduler.ending = None
+    async with Client(stack.address, patience=0) as client:
+        await client.run_flow("momentum")
+        lines = client.watch_logs("momentum", cycle, interval=0.01)
+        following = asyncio.ensure_future(anext(lines))
+        for _ in range(3):
+            await refuse_once(stack)
+        stack.scheduler.log("momentum", "it goes on")
+        assert (await following).message == "it goes on"
+        await lines.aclose()
 
 
 async def test_run_that_is_cancelled_before_it_was_sent_never_begins(client: Client, stack: FakeStack) -> None:
