@@ -177,8 +177,12 @@ class DueTriggers:
     async def __anext__(self) -> DueTrigger:
         """Return the next due trigger, as soon as there is one."""
         while self._stream is None or (due := self._stream.pop()) is None:
-            # A task of its own: cancelling a caller while it waits must not break the connection.
-            reading = self._reading = self._reading or asyncio.create_task(self._read())
+            if self._reading is None:
+                # A task of its own: cancelling a caller while it waits must not break the connection.
+                self._reading = asyncio.create_task(self._read())
+                # After that, perhaps nobody asks how it ended.
+                self._reading.add_done_callback(lambda read: read.cancelled() or read.exception())
+            reading = self._reading
             await asyncio.wait({reading})
             self._reading = None
             try:

@@ -92,6 +92,31 @@ async def test_patience_starts_anew_with_next_request(clock: Clock) -> None:
     assert (await anext(triggers)).token == "t1"
 
 
+async def test_connection_that_breaks_after_the_last_wait_is_no_news() -> None:
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    breaks, stream = asyncio.Event(), Stream()
+
+    async def read() -> object:
+        await breaks.wait()
+        return away()
+
+    async def wait_in_vain() -> None:
+        triggers = receiver()
+        method = cast(Any, lambda: stream)
+        triggers._method = lambda: method
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await anext(triggers)
+        breaks.set()
+        await until(lambda: triggers._reading is None or triggers._reading.done(), "it has learnt of the break")
+
+    cast(Any, stream).read = read
+    await wait_in_vain()
+    gc.collect()
+    assert complaints == []
+
+
 async def test_prefetched_triggers_are_dropped_with_their_connection() -> None:
     """The server delivers it again, so handling the old delivery would be in vain."""
     breaks = Stream(lambda: due_together("t1", "t2"), away)
