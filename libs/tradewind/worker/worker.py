@@ -279,6 +279,8 @@ class Worker:
             await asyncio.wait((self._background, ready), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             self._background.cancel()
+            # It holds its port and its threads until it has left.
+            await asyncio.gather(self._background, return_exceptions=True)
             raise
         finally:
             ready.cancel()

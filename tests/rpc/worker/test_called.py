@@ -10,6 +10,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from tests.ports import free_port
 from tests.rpc.worker.engine import Engine, assignment
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
@@ -214,6 +215,14 @@ async def test_listening_on_used_address_fails(engine: Engine) -> None:
 def test_inconsistent_addresses_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Worker([double], **options)
+
+
+async def test_worker_that_was_given_up_while_it_started_has_left() -> None:
+    port = free_port()
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3), Worker([double], address="127.0.0.1:1", listen=f"127.0.0.1:{port}"):
+                pass
 
 
 async def test_registered_address_may_differ_from_listening_one(engine: Engine) -> None:
