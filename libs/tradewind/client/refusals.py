@@ -23,7 +23,7 @@ from tradewind.client.errors import (
     WrongStatus,
 )
 from tradewind.server.statuses import code_of, status_from, status_in
-from tradewind.tls import tls_explanation
+from tradewind.tls import connection_explanation
 
 _TOO_LARGE = "SERVER: Received message larger than max"
 _STREAM_ENDED = "Internal error from Core"
@@ -100,7 +100,7 @@ def _details(status: status_pb2.Status) -> _Details:
 
 def _cause(message: str) -> str:
     """Return the last error in gRPC's list of attempts, without the addresses before it."""
-    if (explanation := tls_explanation(message)) is not None:
+    if (explanation := connection_explanation(message)) is not None:
         return explanation
     cause = message.rpartition("last error: ")[2].removeprefix("UNKNOWN: ").removeprefix("UNAVAILABLE: ")
     return cause.rpartition(": ")[2].partition(" (")[0] if "onnection refused" in cause else cause

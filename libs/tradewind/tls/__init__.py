@@ -2,7 +2,7 @@
 
 import tradewind.grpc_engine  # noqa: F401 - before grpc
 from tradewind.tls.channels import Security, security_of
-from tradewind.tls.explanations import tls_explanation
+from tradewind.tls.explanations import connection_explanation
 from tradewind.tls.files import SYSTEM, StoreTlsFiles, TlsError, TlsFiles
 from tradewind.tls.servers import server_credentials
 
@@ -12,7 +12,7 @@ __all__ = [
     "StoreTlsFiles",
     "TlsError",
     "TlsFiles",
+    "connection_explanation",
     "security_of",
     "server_credentials",
-    "tls_explanation",
 ]

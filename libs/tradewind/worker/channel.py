@@ -7,7 +7,7 @@ from google.rpc import error_details_pb2
 
 from tradewind.grpc_engine import CONNECT_WITHIN_MS
 from tradewind.server.statuses import status_in
-from tradewind.tls import Security, tls_explanation
+from tradewind.tls import Security, connection_explanation
 from tradewind.tls.channels import open_channel as open_secured
 
 _OPTIONS = (
@@ -36,4 +36,4 @@ def explain(error: grpc.aio.AioRpcError) -> str:
     if not parts and error.code() is grpc.StatusCode.UNAVAILABLE and (refused := _REFUSED.search(details)):
         return f'nobody answers at {refused[1]}: is "tradewind up" running?'
     # If violations are listed, the details only repeat the first of them.
-    return f"{error.code().name}: " + ("; ".join(parts) or tls_explanation(details) or details)
+    return f"{error.code().name}: " + ("; ".join(parts) or connection_explanation(details) or details)

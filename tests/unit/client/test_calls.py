@@ -4,6 +4,7 @@ import asyncio
 import gc
 import math
 import pickle
+import socket
 import weakref
 from collections.abc import Awaitable
 
@@ -128,6 +129,16 @@ async def test_unreachable_server_fails_call_at_once_without_patience(stack: Fak
     copied = pickle.loads(pickle.dumps(caught.value))
     assert caught.value.address == copied.address == stack.address
     assert str(copied) == str(caught.value)
+
+
+async def test_server_that_hangs_is_told_from_one_that_is_not_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with Client(address, patience=0) as client:
+            with pytest.raises(
+                Unreachable, match=f"^cannot reach {address}: it takes connections but does not answer:"
+            ):
+                await client.get_flow("momentum")
 
 
 async def test_call_fails_when_patience_runs_out(stack: FakeStack) -> None:

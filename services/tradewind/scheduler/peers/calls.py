@@ -3,7 +3,7 @@
 import grpc
 
 from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
-from tradewind.tls import tls_explanation
+from tradewind.tls import connection_explanation
 
 _REFUSALS = frozenset(
     {
@@ -40,4 +40,4 @@ def failure(peer: str, code: grpc.StatusCode, details: str) -> PeerRefused | Pee
 def unavailable(peer: str, code: grpc.StatusCode, details: str) -> PeerUnavailable:
     """Return PeerUnavailable for a call to a peer that ended with this status."""
     answered = code not in _AWAY
-    return PeerUnavailable(peer, f"{code.name}: {tls_explanation(details) or details}", answered=answered)
+    return PeerUnavailable(peer, f"{code.name}: {connection_explanation(details) or details}", answered=answered)
