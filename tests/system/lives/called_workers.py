@@ -109,8 +109,8 @@ class CalledVirtualWorker(VirtualWorker):
     """A worker that is called at an address."""
 
     def __init__(
-        self, nodes: Sequence[Node[..., Any]], worker_id: str, channel: LocalChannel, address: Address
+        self, nodes: Sequence[Node[..., Any]], worker_id: str, channel: LocalChannel, address: Address, **options: Any
     ) -> None:
-        super().__init__(nodes, worker_id, channel)
+        super().__init__(nodes, worker_id, channel, **options)
         self._listen = f"{worker_id}:1"
         self._called_type = partial(_Link, address)  # type: ignore[assignment]

@@ -9,11 +9,13 @@ from tradewind.flow.builder import RunIf
 from tradewind.flow.node import Node
 
 EVENT = "news"
+SECRET = "account"
+"""The name of the only secret that workers have."""
 OUTPUTS = {"branch": ("left", "right"), "approval": ("approved", "rejected")}
 RUN_IF: tuple[RunIf | None, ...] = (None, None, "all_succeeded", "any_succeeded", "all_done")
 TYPES = (
     *("work", "work", "work", "eager", "items", "large", "long", "signalled", "branch"),
-    *("delay", "approval", "each", "flow", "count", "join", "join"),
+    *("delay", "approval", "each", "flow", "count", "secretive", "join", "join"),
 )
 
 
@@ -88,8 +90,11 @@ class FlowMaker:
             }
             node, entry = flow.node(node_id, "approval", form, run_if=run_if), "input"
         else:
-            cache = Cache("analysis", scope="flow") if self._happens(0.1) else None
-            node, entry = flow.node(node_id, node_type, run_if=run_if, cache=cache, **self._rules()), "after"
+            config = {"key": {"$secret": draw.choice((SECRET, SECRET, SECRET, "other"))}}
+            node = flow.node(
+                node_id, node_type, config if node_type == "secretive" else None, run_if=run_if, **self._rules()
+            )
+            entry = "after"
         if node_type == "join":
             for source in draw.sample(earlier, min(len(earlier), 3)):
                 self._join(source, node, entry)
@@ -118,6 +123,7 @@ class FlowMaker:
                 (None, None, None, Timeouts(total=30), Timeouts(start_to_close=2), Timeouts(schedule_to_start=1))
             ),
             "priority": choice((None, None, -5, 5)),
+            "cache": Cache("analysis", scope=choice(("user", "flow", "global"))) if self._happens(0.15) else None,
         }
         if self._happens(0.15):
             when_full = choice(("wait", "drop_new", "cancel_oldest", "keep_newest"))

@@ -24,6 +24,7 @@ class _Task:
     """A node task that is followed, and what has come of it."""
 
     id: str
+    client: Client
     states: list[WatchedTask] = field(default_factory=list)
     over: bool = False
 
@@ -41,6 +42,7 @@ class _Batch:
     """A batch that is followed, and what has come of it."""
 
     id: str
+    client: Client
     states: list[BatchRecord] = field(default_factory=list)
     over: bool = False
 
@@ -48,23 +50,22 @@ class _Batch:
 class Followers:
     """All watchers of tasks, batches and nodes."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self) -> None:
         self._tasks: list[_Task] = []
         self._batches: list[_Batch] = []
         self._following: set[asyncio.Task[None]] = set()
         self.redriven: set[str] = set()
         """The runs of node tasks that were redriven: what had ended goes on."""
 
-    def follow_task(self, task_id: str) -> None:
-        """Follow an ad-hoc task, or a node of a cycle, from now on."""
-        self._tasks.append(task := _Task(task_id))
-        self._begin(self._follow(task, lambda: self._client.watch_task(task_id, after=task.position)))
+    def follow_task(self, task_id: str, client: Client) -> None:
+        """Follow an ad-hoc task of the client's user, or a node of a cycle, from now on."""
+        self._tasks.append(task := _Task(task_id, client))
+        self._begin(self._follow(task, lambda: client.watch_task(task_id, after=task.position)))
 
-    def follow_batch(self, batch_id: str) -> None:
-        """Follow a batch from now on."""
-        self._batches.append(batch := _Batch(batch_id))
-        self._begin(self._follow(batch, lambda: self._client.watch_batch(batch_id)))
+    def follow_batch(self, batch_id: str, client: Client) -> None:
+        """Follow a batch of the client's user from now on."""
+        self._batches.append(batch := _Batch(batch_id, client))
+        self._begin(self._follow(batch, lambda: client.watch_batch(batch_id)))
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -95,7 +96,7 @@ class Followers:
         return found
 
     async def _missed(self, task: _Task) -> list[str]:
-        events = [state.event_id async for state in self._client.watch_task(task.id, after="0-0") if state.event_id]
+        events = [state.event_id async for state in task.client.watch_task(task.id, after="0-0") if state.event_id]
         expected = [event_id for event_id in events if place_of(event_id) >= place_of(task.event_ids[0])]
         return [] if task.event_ids == expected else [f"the watcher of {task.id} got {task.event_ids} of {events}"]
 

@@ -15,6 +15,7 @@
 10. Before flows are paused, and once doctors have had time to mend what was lost, no doctor finds anything (`Life`):
    every running flow has its trigger, and fires in time; every submitted run is known where it runs.
 11. A node has run if its sources emitted what its `run_if` wants, and was skipped if they did not.
+12. No shard has the value of a secret on record (`told_secrets`), although nodes log it, fail with it, and return it.
 
 6, 7 and 11 do not hold where the store of the node task managers loses writes: what it has forgotten runs again, maybe
 with another outcome.
@@ -31,6 +32,7 @@ from tradewind.node_task_manager.domain.plan import FailurePolicy
 from tradewind.node_task_manager.stores.memory.records import run_of, task_name
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
 from tradewind.node_task_manager.use_cases.called_connection import CalledConnection
+from tradewind.node_task_manager.use_cases.shard import of_user
 from tradewind.scheduler.domain.backfill import BackfillStatus
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.stores.memory.data import Data, Flow, Run
@@ -40,7 +42,7 @@ from tradewind.trigger.stores.memory import MemoryTriggerStore
 
 def violations(world: World, *, counts: bool) -> list[str]:
     """Return a sentence for everything that is not as it must be. `counts` says whether to compare counts of nodes."""
-    data, shard = world.stores.data, world.stores.shard
+    data, shards = world.stores.data, world.stores.shards
     found: list[str] = []
     for flow in data.flows.values():
         found += _of_flow(flow)
@@ -48,12 +50,13 @@ def violations(world: World, *, counts: bool) -> list[str]:
         found += _of_events(flow)
         found += _of_backfills(flow)
         for run in flow.runs.values() if counts else ():
-            found += _of_counts(run, shard)
+            found += _of_counts(run, of_user(dict(enumerate(shards)), run.state.facts.user_id))
     found += [f"bulk job {id} has not ended" for id, (job, _) in data.jobs.items() if not job.ended_ms]
-    found += _of_debts(data, shard)
+    found += _of_debts(data)
     found += _of_triggers(world.stores.triggers)
-    found += _of_node_tasks(shard)
-    found += _of_conditions(shard) if counts else ()
+    for shard in shards:
+        found += _of_node_tasks(shard)
+        found += _of_conditions(shard) if counts else ()
     for replica in world.node_task_managers.all:
         assert isinstance(replica.service, NodeTaskManager)
         found += _of_memory(replica.service)
@@ -62,13 +65,20 @@ def violations(world: World, *, counts: bool) -> list[str]:
 
 def is_quiet(world: World) -> bool:
     """Whether all cycles have ended, no node runs and no trigger is due any more."""
-    return not (world.stores.data.open or world.stores.shard._leases or _waiting(world.stores.triggers))
+    leases = [lease for shard in world.stores.shards for lease in shard._leases]
+    return not (world.stores.data.open or leases or _waiting(world.stores.triggers))
 
 
 def ended_runs(world: World) -> list[str]:
     """Return the ids of the runs on record that have ended."""
     runs = [run for flow in world.stores.data.flows.values() for run in flow.runs.values()]
     return [run.state.facts.run_id for run in runs if is_terminal(run.state.status)]
+
+
+def told_secrets(world: World, secret: str) -> list[str]:
+    """Return a sentence for each shard whose records have the value of a secret."""
+    shards = enumerate(world.stores.shards)
+    return [f"shard {at} has the value of a secret on record" for at, shard in shards if secret in repr(vars(shard))]
 
 
 def _of_flow(flow: Flow) -> Iterator[str]:
@@ -128,11 +138,10 @@ def _of_counts(run: Run, shard: MemoryShard) -> Iterator[str]:
             yield f"cycle {name} counts {counted} {status} nodes, and {ended[status]} are on record"
 
 
-def _of_debts(data: Data, shard: MemoryShard) -> Iterator[str]:
+def _of_debts(data: Data) -> Iterator[str]:
     yield from _left(
         "the schedulers", open=data.open, outbox=data.outbox, returns=[at for at, ends in data.returns.items() if ends]
     )
-    yield from _left("the node task managers", events=[event for events in shard._events.values() for event in events])
 
 
 def _of_node_tasks(shard: MemoryShard) -> Iterator[str]:
@@ -145,6 +154,7 @@ def _of_node_tasks(shard: MemoryShard) -> Iterator[str]:
     queues, slots = shard._queues, shard._slots
     yield from _left(
         "the node task managers",
+        events=[event for events in shard._events.values() for event in events],
         leases=shard._leases,
         delayed=shard._delayed,
         offers=shard._offers,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from tests.system.lives import access_users
 from tests.system.lives.access_users import AccessUsers
 from tests.system.lives.faults import LONGEST_LOSS_S, Faults
-from tests.system.lives.invariants import ended_runs, is_quiet, violations
+from tests.system.lives.invariants import ended_runs, is_quiet, told_secrets, violations
 from tests.system.lives.nodes import Nodes
 from tests.system.lives.operations import FLOWS, Users
 from tests.system.lives.receivers import Receivers
@@ -57,9 +57,17 @@ class Life:
         """Everything that was done, with its time."""
         self.broken: list[str] = []
         """What was not as it must be in the end."""
-        self.world = World(loop, draw, self.replicas)
         self.nodes = Nodes(random.Random(f"nodes {seed}"))
-        self._users = Users(draw, self.world.client, loop.now_ms, loses_writes=self.loses_writes, workers=WORKERS)
+        shards = draw.choice((1, 2, 3))
+        self.world = World(loop, draw, self.replicas, shards=shards, secret=self.nodes.secret)
+        self._users = Users(
+            draw,
+            self.world.clients,
+            loop.now_ms,
+            loses_writes=self.loses_writes,
+            workers=WORKERS,
+            shards=shards,
+        )
         self._access_users = AccessUsers(draw, self.world.any_access, self.world.channel)
         self._users.add(self._access_users, access_users.WEIGHTS)
         self._receivers = Receivers(random.Random(f"receivers {seed}"), self.world.client)
@@ -123,6 +131,7 @@ class Life:
                 self.broken += await self._counted_too_much(flow_id)
             if not self.forgets_attempts:
                 self.broken += self.nodes.repeated()
+            self.broken += told_secrets(self.world, self.nodes.secret)
 
     async def _operate(self, words: str, operation: Awaitable[object]) -> None:
         self._note(words)

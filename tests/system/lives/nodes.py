@@ -18,6 +18,9 @@ class Nodes:
         self.counted: defaultdict[str, set[str]] = defaultdict(set)
         """The idempotency keys under which each flow's variable "count" may have been raised."""
 
+        self.secret = f"secret-{draw.getrandbits(64)}"
+        """What nodes are given by the workers, and must not be told by anybody."""
+
     def repeated(self) -> list[str]:
         """Return a sentence for each attempt that ran more than once."""
         return [f"attempt {attempt} ran {times} times" for attempt, times in self.attempts.items() if times > 1]
@@ -77,6 +80,15 @@ class Nodes:
             self.counted[ctx.flow_id].add(ctx.idempotency_key)
             return int(await ctx.flow_memory.update("count", lambda counted: counted + 1, 0, once=True))
 
+        @node("secretive")
+        async def secretive(ctx: Context, key: str, after: Any = None) -> str:
+            await self._attempt(ctx, fails=0.05)
+            assert key == self.secret
+            if self._draw.random() < 0.1:
+                raise ValueError(f"bad luck with {key}")
+            ctx.log.info(f"using {key}")
+            return key if self._draw.random() < 0.1 else "done"
+
         @node("join")
         async def join(ctx: Context, after: Gather[Any] = ()) -> int:  # type: ignore[assignment]
             await self._attempt(ctx, fails=0.1)
@@ -87,4 +99,4 @@ class Nodes:
             await self._attempt(ctx, fails=0.02)
             return Emit(left=1) if self._draw.random() < 0.5 else Emit(right=2)
 
-        return [work, eager, items, each, large, long, signalled, count, join, branch]
+        return [work, eager, items, each, large, long, signalled, count, secretive, join, branch]

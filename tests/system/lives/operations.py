@@ -25,20 +25,29 @@ class Users:
     """All users; each method does one thing, mostly to a random flow."""
 
     def __init__(
-        self, draw: random.Random, client: Client, now_ms: Callable[[], int], *, loses_writes: bool, workers: int
+        self,
+        draw: random.Random,
+        clients: Mapping[str, Client],
+        now_ms: Callable[[], int],
+        *,
+        loses_writes: bool,
+        workers: int,
+        shards: int,
     ) -> None:
         self._draw = draw
-        self._client = client
+        self._clients = list(clients.values())
+        self._client = client = self._clients[0]
         self._now_ms = now_ms
         self._loses_writes = loses_writes
         self._workers = workers
+        self._shards = shards
         self._numbers = itertools.count()
         self._deletions: Counter[str] = Counter()
         self._answered: set[str] = set()
         """Batches whose submission will not be repeated: a repetition after the deletion would be a new batch."""
         self._make_flow = FlowMaker(draw).make
         self.triggers = TriggerUsers(draw, client, now_ms, loses_writes=loses_writes)
-        self.followers = Followers(client)
+        self.followers = Followers()
         self.notified = Notified(draw, client)
         self.published: list[str] = []
         """The ids of the events that have certainly been published."""
@@ -72,8 +81,15 @@ class Users:
         return f"{operation.__name__} {flow_id}", operation(flow_id)
 
     async def register(self, flow_id: str) -> None:
-        """Register another definition of a flow, which may run flows before it."""
-        await self._client.register_flow(flow_id, self._make_flow(flow_id, FLOWS[: FLOWS.index(flow_id)]))
+        """Register another definition of a flow, which may run flows before it: mostly for its first user."""
+        of_one = self._draw.random() < 0.7
+        client = self._clients[FLOWS.index(flow_id) // 2] if of_one else self._any_client()
+        await client.register_flow(flow_id, self._make_flow(flow_id, FLOWS[: FLOWS.index(flow_id)]))
+
+    async def give(self, flow_id: str) -> None:
+        """Give a flow to somebody, as it is."""
+        flow = (await self._client.get_flow(flow_id)).flow
+        await self._any_client().register_flow(flow_id, flow.config)
 
     async def delete(self, flow_id: str) -> None:
         self._deletions[flow_id] += 1
@@ -147,6 +163,17 @@ class Users:
         past = timedelta(seconds=self._draw.choice((30, 120)))
         await self._client.backfill_flow(flow_id, now - past, now, max_running=self._draw.choice((1, 3)))
 
+    async def backfill_and_change(self, flow_id: str) -> None:
+        """Begin a long backfill, and do something to the flow while it runs."""
+        now = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
+        await self._client.backfill_flow(
+            flow_id, now - timedelta(seconds=600), now, max_running=self._draw.choice((1, 3))
+        )
+        for _ in range(2):
+            await asyncio.sleep(self._draw.choice((0, 1, 10)))
+            operations = (self.register, self.change, self.roll_back, self.pause, self.resume, self.stop, self.delete)
+            await self._draw.choice(operations)(flow_id)
+
     async def cancel_backfill(self, flow_id: str) -> None:
         async for backfill in self._client.list_backfills(flow_id):
             await self._client.cancel_backfill(flow_id, backfill.backfill_id)
@@ -198,16 +225,16 @@ class Users:
         self.published.append(event_id)
 
     async def signal(self, flow_id: str) -> None:
-        if task := await self._open_node_task(flow_id):
-            await self._client.signal_node(task.node_task_id, "go", 1)
+        async for client, task in self._open_node_task(flow_id):
+            await client.signal_node(task.node_task_id, "go", 1)
 
     async def answer(self, flow_id: str) -> None:
-        if task := await self._open_node_task(flow_id):
-            await self._client.answer_node(task.node_task_id, approved=self._draw.random() < 0.5)
+        async for client, task in self._open_node_task(flow_id):
+            await client.answer_node(task.node_task_id, approved=self._draw.random() < 0.5)
 
     async def terminate(self, flow_id: str) -> None:
-        if task := await self._open_node_task(flow_id):
-            await self._client.terminate_node_task(task.node_task_id)
+        async for client, task in self._open_node_task(flow_id):
+            await client.terminate_node_task(task.node_task_id)
 
     async def keep_note(self, flow_id: str) -> None:
         await self._client.update_memory(flow_id, {"note": next(self._numbers)})
@@ -221,10 +248,10 @@ class Users:
     async def set_limits(self, _: str) -> None:
         choice = self._draw.choice
         await self._client.update_config(
-            max_running=choice((0, 2, 5)),
+            max_running=choice((0, 3, 5)),
             max_running_per_user=choice((0, 0, 3)),
             max_running_per_flow=choice((0, 0, 1)),
-            max_running_per_node_type=choice(({}, {"work": 1})),
+            max_running_per_node_type=choice(({}, {"work": self._shards})),
             max_concurrent_tasks=choice((0, 2)),
             rates=choice(({}, {}, {"work": "20/m"})),
             user_weights=choice(({}, {"default": 3})),
@@ -242,16 +269,18 @@ class Users:
         )
 
     async def submit_task(self, _: str) -> None:
-        task = await self._client.submit_task(
+        client = self._any_client()
+        task = await client.submit_task(
             self._draw.choice(("work", "signalled")), request_id=f"task-{next(self._numbers)}"
         )
-        self.followers.follow_task(task.task_id)
+        self.followers.follow_task(task.task_id, client)
         if self._draw.random() < 0.3:
             await task.cancel()
 
     async def submit_batch(self, _: str) -> None:
         choice = self._draw.choice
-        batch = await self._client.submit_batch(
+        client = self._any_client()
+        batch = await client.submit_batch(
             "each",
             [{"item": at} for at in range(choice((1, 5, 20)))],
             retry=choice((None, Retry(3, initial=1))),
@@ -259,29 +288,32 @@ class Users:
             concurrency=choice((None, None, {"key": "a", "max": 2, "when_full": choice(("wait", "drop_new"))})),
             rate=choice((None, None, {"key": "r", "limit": "10/m"})),
         )
-        self.followers.follow_batch(batch.batch_id)
+        self.followers.follow_batch(batch.batch_id, client)
         self._answered.add(batch.batch_id)
 
     async def watch_node(self, flow_id: str) -> None:
-        if task := await self._open_node_task(flow_id):
-            self.followers.follow_task(task.node_task_id)
+        async for client, task in self._open_node_task(flow_id):
+            self.followers.follow_task(task.node_task_id, client)
 
     async def cancel_batch(self, _: str) -> None:
-        async for batch in self._client.list_batches():
-            await self._client.cancel_batch(batch.batch_id)
+        client = self._any_client()
+        async for batch in client.list_batches():
+            await client.cancel_batch(batch.batch_id)
             return
 
     async def delete_batch(self, _: str) -> None:
-        async for batch in self._client.list_batches():
+        client = self._any_client()
+        async for batch in client.list_batches():
             if batch.ended and batch.batch_id in self._answered:
-                await self._client.delete_batch(batch.batch_id)
+                await client.delete_batch(batch.batch_id)
                 return
 
     async def redrive(self, _: str) -> None:
-        ids = [task.node_task_id async for task in self._client.list_dead_letters()]
+        client = self._any_client()
+        ids = [task.node_task_id async for task in client.list_dead_letters()]
         if ids:
             self.followers.redriven.update(run_of(id) for id in ids[:5])
-            await self._client.redrive_dead_letters(ids[:5])
+            await client.redrive_dead_letters(ids[:5])
 
     async def quieten(self, flow_id: str) -> None:
         """Begin nothing more in a flow."""
@@ -292,13 +324,21 @@ class Users:
                 if backfill.status == "running":
                     await self._client.cancel_backfill(flow_id, backfill.backfill_id)
 
-    async def _open_node_task(self, flow_id: str) -> NodeTaskRecord | None:
-        """Return some node task of the latest cycle that has not ended."""
+    async def _open_node_task(self, flow_id: str) -> AsyncIterator[tuple[Client, NodeTaskRecord]]:
+        """Yield some node task of the latest cycle that has not ended, if there is one, and the client of its user."""
         async for cycle in self._client.list_cycles(flow_id):
-            tasks = [task async for task in self._client.list_node_tasks(flow_id, cycle.cycle)]
-            open_tasks = [task for task in tasks if task.status in ("pending", "running", "suspended")]
-            return self._draw.choice(open_tasks) if open_tasks else None
-        return None
+            open_tasks = [
+                (client, task)
+                for client in self._clients
+                async for task in client.list_node_tasks(flow_id, cycle.cycle)
+                if task.status in ("pending", "running", "suspended")
+            ]
+            if open_tasks:
+                yield self._draw.choice(open_tasks)
+            return
+
+    def _any_client(self) -> Client:
+        return self._draw.choice(self._clients)
 
 
 def _weighted(users: object, weights: Mapping[str, int]) -> list[Callable[[str], Awaitable[object]]]:
@@ -317,7 +357,9 @@ WEIGHTS = {
     "stop_node": 4,
     "answer": 3,
     "backfill": 3,
+    "backfill_and_change": 3,
     "delete": 2,
+    "give": 3,
     "pause": 3,
     "submit_batch": 3,
     "terminate": 3,

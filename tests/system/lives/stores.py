@@ -1,6 +1,6 @@
 """The stores in memory that all replicas of a service share, and how each replica sees them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,12 +28,13 @@ LEASE_S = 10
 class AllStores:
     """Everything on record."""
 
-    def __init__(self, clock: Callable[[], int], limits: Limits, disturbances: Disturbances) -> None:
+    def __init__(self, clock: Callable[[], int], limits: Limits, disturbances: Disturbances, *, shards: int) -> None:
         self._clock = clock
         self._disturbances = disturbances
         self._registry = MemoryRegistry(clock, lifetimes_of(RegistrySettings()))
         self._access = MemoryAccess(clock)
-        self._node_tasks = NodeTaskStores(limits, clock)
+        self._node_tasks = [NodeTaskStores(limits, clock) for _ in range(shards)]
+        """One for each shard; what shards have in common is in the first."""
         self.triggers = MemoryTriggerStore(
             clock, TriggerSettings(trigger_firings_kept=100_000, trigger_max_failures=4).policy()
         )
@@ -45,10 +46,10 @@ class AllStores:
 
         With `service`, that service has a store of its own, and no other store is restarted.
         """
-        of_node_tasks = self._node_tasks
+        of_node_tasks = self._node_tasks[0]
         records: dict[str, tuple[object, ...]] = {
             "node_task_manager": (
-                *(self.shard, of_node_tasks.caches, of_node_tasks.cache_statistics, of_node_tasks.config),
+                *(*self.shards, of_node_tasks.caches, of_node_tasks.cache_statistics, of_node_tasks.config),
                 *(of_node_tasks.replicas, of_node_tasks.connected),
             ),
             "trigger": (self.triggers,),
@@ -64,9 +65,9 @@ class AllStores:
         return restart
 
     @property
-    def shard(self) -> MemoryShard:
+    def shards(self) -> list[MemoryShard]:
         """The records of the node task managers."""
-        return self._node_tasks._shard
+        return [stores._shard for stores in self._node_tasks]
 
     def for_scheduler(self, process: Process, replica: str, publishes_ends: Callable[[], bool]) -> Any:
         """Return the stores as a scheduler sees them."""
@@ -111,14 +112,18 @@ class AllStores:
 
 class _OfNodeTaskManager(NoLink):
     def __init__(
-        self, stores: NodeTaskStores, process: Process, disturbances: Disturbances, seen: Callable[[Any], Any]
+        self,
+        of_shards: Sequence[NodeTaskStores],
+        process: Process,
+        disturbances: Disturbances,
+        seen: Callable[[Any], Any],
     ) -> None:
-        self._stores = stores
+        stores = of_shards[0]
+        self._of_shards = of_shards
         self._process = process
         self._disturbances = disturbances
-        shard = seen(stores.shards[0].tasks)
-        self.shards = {0: Shard(0, shard, shard, shard, shard, shard, shard)}
-        self.waits = {0: shard}
+        shards = {at: seen(each.shards[0].tasks) for at, each in enumerate(of_shards)}
+        self.shards = {at: Shard(at, each, each, each, each, each, each) for at, each in shards.items()}
         self.doctors = stores.doctors
         self.cache_doctors = stores.cache_doctors
         self.caches = seen(stores.caches)
@@ -129,7 +134,7 @@ class _OfNodeTaskManager(NoLink):
 
     async def publish(self, shard: int, message: str) -> None:
         await self._process.wait_until_runs()
-        await self._stores.publish(shard, message)
+        await self._of_shards[shard].publish(shard, message)
 
     async def listen(self, shard: int, on_message: Callable[[str], None], on_gap: Callable[[], None]) -> None:
         self._disturbances.gaps.append((self._process, on_gap))
@@ -138,4 +143,4 @@ class _OfNodeTaskManager(NoLink):
             if self._process.runs:
                 on_message(message)
 
-        await self._stores.listen(shard, receive, on_gap)
+        await self._of_shards[shard].listen(shard, receive, on_gap)

@@ -48,7 +48,7 @@ async def open_nodes(client: Client) -> dict[str, str]:
 
 def report_of(world: World) -> Component:
     """Return the component that is withheld until the others have ended."""
-    return world.stores.shard._components["f:0:0", "1"]
+    return world.stores.shards[0]._components["f:0:0", "1"]
 
 
 def test_stopped_cycle_that_comes_to_life_again_is_stopped_again() -> None:

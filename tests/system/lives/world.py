@@ -10,10 +10,12 @@ from typing import Any
 from pydantic import SecretStr
 
 from tests.system.lives.called_workers import Address, CalledVirtualWorker, WorkerChannel
+from tests.system.lives.flows import SECRET
 from tests.system.lives.process import Disturbances, Process
 from tests.system.lives.stores import LEASE_S, AllStores
 from tradewind.access.app import Access
 from tradewind.access.settings import AccessSettings
+from tradewind.client import Client
 from tradewind.node_task_manager.app import NodeTaskManager
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.registry.app import Registry
@@ -35,6 +37,8 @@ WORKERS = 2
 QUOTA = 12
 """How many tasks a user may submit in a day, where the access service is asked."""
 WEEK_S = 7 * 86_400
+USERS = ("default", "ann", "bob")
+"""Whose flows there are: of two shards, the last has one alone; of three, everybody has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +101,18 @@ class Replicas:
 class World:
     """Everything that a life takes place in."""
 
-    def __init__(self, loop: VirtualLoop, draw: random.Random, replicas: int) -> None:
+    def __init__(
+        self, loop: VirtualLoop, draw: random.Random, replicas: int, *, shards: int = 1, secret: str = ""
+    ) -> None:
         self._loop = loop
         self._draw = draw
         self._server = _AnyReplica(self)
         self._schedulers = 0
         self._node_task_manager_settings = NodeTaskManagerSettings(node_task_manager_clean_seconds=600)
         self.disturbances = Disturbances(loop, draw)
-        self.stores = AllStores(SystemClock(), self._node_task_manager_settings.limits(), self.disturbances)
+        limits = self._node_task_manager_settings.limits()
+        self.stores = AllStores(SystemClock(), limits, self.disturbances, shards=shards)
+        self._secrets = {SECRET: secret}
         self.channels: list[LocalChannel] = []
         self.workers: dict[str, VirtualWorker] = {}
         """The present worker of each id."""
@@ -122,7 +130,13 @@ class World:
         self.registries = all_of("registry", self._begin_registry)
         self.accesses = all_of("access", self._begin_access)
         self.services = (self.registries, self.triggers, self.node_task_managers, self.schedulers, self.accesses)
-        self.client = VirtualClient(self.channel())
+        self.clients = {user_id: VirtualClient(self.channel(), user_id) for user_id in USERS}
+        """Those of each user."""
+
+    @property
+    def client(self) -> Client:
+        """The client of the first user."""
+        return self.clients[USERS[0]]
 
     @property
     def seconds(self) -> float:
@@ -168,7 +182,8 @@ class World:
                 await replicas.start()
             for at in range(WORKERS):
                 await stack.enter_async_context(self._worker(f"w{at}", list(nodes)))
-            await stack.enter_async_context(self.client)
+            for client in self.clients.values():
+                await stack.enter_async_context(client)
             yield
 
     @asynccontextmanager
@@ -201,8 +216,11 @@ class World:
     def _begin_worker(self, worker_id: str, nodes: Sequence[Node[..., Any]]) -> VirtualWorker:
         address = self._addresses.get(f"{worker_id}:1")
         if address:
-            return CalledVirtualWorker(nodes, worker_id, self.channel(), address)
-        return VirtualWorker(nodes, worker_id, self.channel())
+            return CalledVirtualWorker(nodes, worker_id, self.channel(), address, secrets=self._secret)
+        return VirtualWorker(nodes, worker_id, self.channel(), secrets=self._secret)
+
+    async def _secret(self, name: str) -> str | None:
+        return self._secrets.get(name)
 
     def any_access(self) -> Access:
         """Return some replica of the access service."""

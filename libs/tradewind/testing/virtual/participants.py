@@ -10,6 +10,7 @@ from tradewind.client import Client
 from tradewind.testing.virtual.channel import LocalChannel
 from tradewind.worker import Node, Worker
 from tradewind.worker.scheduler_link import SchedulerLink
+from tradewind.worker.secrets import SecretSource
 from tradewind.worker.stream import WorkStream
 from tradewind.worker.threads import Call, ThreadPool
 
@@ -19,8 +20,8 @@ _HERE = "simulation:7700"
 class VirtualClient(Client):
     """A client of the simulation."""
 
-    def __init__(self, channel: LocalChannel) -> None:
-        super().__init__(_HERE)
+    def __init__(self, channel: LocalChannel, user_id: str = "default") -> None:
+        super().__init__(_HERE, user_id=user_id)
         self._channel = channel
 
     def _open_channel(self, address: str, security: object) -> Any:
@@ -39,8 +40,15 @@ class VirtualWorker(Worker):
 
     _stream_type = _Stream
 
-    def __init__(self, nodes: Sequence[Node[..., Any]], worker_id: str, channel: LocalChannel) -> None:
-        super().__init__(nodes, address=_HERE, worker_id=worker_id, process_capacity=0)
+    def __init__(
+        self,
+        nodes: Sequence[Node[..., Any]],
+        worker_id: str,
+        channel: LocalChannel,
+        *,
+        secrets: SecretSource | None = None,
+    ) -> None:
+        super().__init__(nodes, address=_HERE, worker_id=worker_id, process_capacity=0, secrets=secrets)
         self.channel = channel
         self._inline = _Inline()
 
