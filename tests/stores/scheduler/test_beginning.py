@@ -54,6 +54,21 @@ async def test_cycle_numbers_rise_and_are_never_reused(bench: Bench) -> None:
     assert await bench.stores.cycles.newest("none", None, 9) == []
 
 
+async def test_newest_open_run_is_found_below_another(bench: Bench) -> None:
+    await bench.register()
+    states = [await bench.begun() for _ in range(5)]
+    stop = StopRequest("ann", "enough", bench.now)
+    await bench.stores.states.try_update(structs.replace(states[3], stop=stop), {STOP})
+    for place in (0, 2, 4):
+        await bench.end(states[place])
+    cycles, found = bench.stores.cycles, []
+    below = RunName("f", 9)
+    while run := await cycles.newest_open("f", below):
+        found.append(below := run)
+    assert found == [RunName("f", 3), RunName("f", 1)]
+    assert await cycles.newest_open("none", RunName("none", 9)) is None
+
+
 async def test_requests_in_one_batch_are_judged_separately(bench: Bench) -> None:
     twins = [name for name in (f"flow{n}" for n in range(200)) if partition_of(name) == 3][:3]
     for flow_id in twins[:2]:

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.scheduler.memory_scheduler import wakes_nobody
+from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event, wakes_nobody
 from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob, BulkStatus
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.ports.owning import NOT_OWNER
+from tradewind.scheduler.use_cases.execute_jobs import ExecuteJobs
 from tradewind.scheduler.use_cases.manage_bulk_jobs import ManageBulkJobs
 from tradewind.server.clock import ManualClock
 from tradewind.server.faults import Aborted
@@ -61,3 +64,25 @@ async def test_cancelling_a_job_that_keeps_changing_is_aborted() -> None:
     with pytest.raises(Aborted, match='job "job-1" kept changing; try again') as refused:
         await cancelled(Contended(conflicts=1000))
     assert refused.value.reason == "VERSION_CONFLICT"
+
+
+async def test_job_for_running_cycles_passes_over_those_that_have_ended() -> None:
+    """A flow may have 10 000 ended cycles, and a step takes 20 ms."""
+    scheduler = MemoryScheduler()
+    await scheduler.register(keep_cycles=500)
+    begun = [(await scheduler.run()).state for _ in range(402)]
+    running = {begun[place].name.cycle for place in (0, 1, 200, 401)}
+    await scheduler.fold([event(state) for state in begun if state.name.cycle not in running], NOT_OWNER)
+    stopped: list[int] = []
+
+    async def stop(flow_id: str, cycle: int, run: int, *_: Any, **options: Any) -> None:
+        stopped.append(cycle)
+
+    stores, rerun = scheduler.stores, Any
+    wanted = BulkFilter(("f",), (CycleStatus.RUNNING,), 0, 2**50, 1000)
+    await stores.jobs.create(replace(JOB, filter=wanted), "")
+    execute = ExecuteJobs(stores.jobs, stores.flows, stores.cycles, rerun, stop, scheduler.clock)  # type: ignore[arg-type]
+    steps = 1
+    while await execute.step("job-1"):
+        steps += 1
+    assert (stopped, steps) == ([401, 200, 1, 0], 5)

@@ -219,3 +219,15 @@ async def test_missing_flow_suggests_the_nearest_of_a_thousand() -> None:
         await scheduler.register(f"flow-{number:04}")
     await scheduler.register("zebra")
     assert (await no_such_flow(scheduler.stores.flows, "zebrra")).message == 'no flow "zebrra"; did you mean "zebra"?'
+
+
+async def test_list_of_running_cycles_passes_over_those_that_have_ended() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register(keep_cycles=500)
+    begun = [(await scheduler.run()).state for _ in range(402)]
+    running = [begun[place].name for place in (401, 200, 1, 0)]
+    await scheduler.fold([event(state) for state in begun if state.name not in running], {})
+    counts, read = counted(scheduler)
+    found, below = await read.cycles("f", CycleFilter({CycleStatus.RUNNING}), None, 9)
+    assert ([state.name for state in found], below) == (running, None)
+    assert sum(counts) < 60

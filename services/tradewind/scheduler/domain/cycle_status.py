@@ -1,6 +1,6 @@
 """Where a run of a cycle stands, and where it may go from there."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -29,6 +29,11 @@ MOVES: Mapping[CycleStatus, frozenset[CycleStatus]] = MappingProxyType(
     }
 )
 """Every allowed move. Terminal is terminal, whatever arrives late."""
+
+
+def are_open(statuses: Collection[CycleStatus]) -> bool:
+    """Say whether only runs that have not ended have one of these statuses; empty means any status."""
+    return bool(statuses) and not any(map(is_terminal, statuses))
 
 
 def is_terminal(status: CycleStatus) -> bool:

@@ -69,6 +69,10 @@ class CycleRecords(Protocol):
         """Return up to `limit` runs on record, newest first, beginning below `below` (None: with the newest)."""
         ...
 
+    async def newest_open(self, flow_id: str, below: RunName) -> RunName | None:
+        """Return the newest run below `below` that has not ended, None if there is none."""
+        ...
+
     async def latest_run(self, flow_id: str, cycle: int) -> RunName | None:
         """Return the latest run of a cycle, None if the cycle has not begun or has been trimmed."""
         ...

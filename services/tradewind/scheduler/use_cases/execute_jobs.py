@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from tradewind.scheduler.domain.bulk_job import BulkAction, BulkJob, BulkStatus
 from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import are_open
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.bulk_jobs import BulkJobs
@@ -61,7 +62,18 @@ class ExecuteJobs:
             if state.name.cycle != job.cycle and not job.full:
                 job = await self._process(job, state)
             job = job.moved_to(state.name)
-        return replace(job, through=True) if len(states) < _PAGE else job
+        if len(states) < _PAGE:
+            return replace(job, through=True)
+        return await self._skip_ended(job) if are_open(job.filter.statuses) else job
+
+    async def _skip_ended(self, job: BulkJob) -> BulkJob:
+        """Return the job moved on to the next cycle with a run that has not ended, which its next step begins with.
+
+        A step that is repeated after a crash has to find again what it has stopped: so it goes on from there, although
+        nothing there may be open any more.
+        """
+        run = await self._cycles.newest_open(job.flow_id, RunName(job.flow_id, job.cycle))
+        return replace(job, through=True) if run is None else job.moved_to(RunName(job.flow_id, run.cycle + 1))
 
     async def _flow_after(self, job: BulkJob) -> str | None:
         exact_flow_ids = job.filter.exact_flow_ids

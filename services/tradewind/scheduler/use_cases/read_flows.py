@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tradewind.scheduler.domain.chain_state import ChainState
-from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.cycle_status import CycleStatus, are_open
 from tradewind.scheduler.domain.flow_record import FlowOutline, FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
@@ -181,6 +181,11 @@ class ReadFlows:
             if len(states) < size:
                 return page.items, None
             below = states[-1].name
+            if are_open(wanted.statuses):
+                following = await self._cycles.newest_open(flow_id, below)
+                if following is None:
+                    return page.items, None
+                below = RunName(flow_id, following.cycle, following.run + 1)
             examined += size
             if examined >= _MOST_CYCLES_EXAMINED:
                 return page.items, below

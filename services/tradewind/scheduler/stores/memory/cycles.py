@@ -246,6 +246,11 @@ class MemoryCycles:
         names = sorted(flow.runs, reverse=True) if flow else []
         return [flow.runs[name].state for name in names if flow and (below is None or name < below)][:limit]
 
+    async def newest_open(self, flow_id: str, below: RunName) -> RunName | None:
+        self._data.now()
+        flow = self._data.flows.get(flow_id)
+        return max((name for name in flow.open if name < below), default=None) if flow else None
+
     async def latest_run(self, flow_id: str, cycle: int) -> RunName | None:
         self._data.now()
         flow = self._data.flows.get(flow_id)

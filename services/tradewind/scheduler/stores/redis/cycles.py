@@ -118,18 +118,23 @@ class RedisCycles:
             highest = rank(runs[-1]) - 1
         return found[:limit]
 
+    async def newest_open(self, flow_id: str, below: RunName) -> RunName | None:
+        return next(iter(await self._highest(flow_id, 0, rank(below) - 1, 1, (OPEN, STOPPING))), None)
+
     async def latest_run(self, flow_id: str, cycle: int) -> RunName | None:
         first = rank(RunName(flow_id, cycle))
         return next(iter(await self._highest(flow_id, first, first + RUNS - 1, 1)), None)
 
-    async def _highest(self, flow_id: str, lowest: int, highest: int, limit: int) -> list[RunName]:
+    async def _highest(
+        self, flow_id: str, lowest: int, highest: int, limit: int, offsets: Sequence[int] = (OPEN, STOPPING, 0)
+    ) -> list[RunName]:
         """Return the runs of the highest ranks within bounds, highest first.
 
         It reads running, stopping and ended runs in that order: a run passes through them in the same order, so that
         none is missed.
         """
         pipeline = self._client.pipeline(transaction=False)
-        for offset in (OPEN, STOPPING, 0):
+        for offset in offsets:
             bounds = offset + highest, offset + lowest
             pipeline.execute_command("ZREVRANGEBYSCORE", self._keys.cycles(flow_id), *bounds, "LIMIT", 0, limit)
         names = {name.decode() for names in await pipeline.execute() for name in names}
