@@ -41,15 +41,21 @@ class AllStores:
         self.data = Data(clock)
         """The records of the schedulers."""
 
-    def snapshot(self, service: str = "") -> Callable[[], None]:
+    def snapshot(self, service: str = "", lost: Sequence[MemoryShard] | None = None) -> Callable[[], None]:
         """Return a function that restarts the store as it is now: it has lost what was written since.
 
-        With `service`, that service has a store of its own, and no other store is restarted.
+        With `service`, that service has a store of its own, and no other store is restarted; `lost` are the shards that
+        are restarted, by default all.
         """
         of_node_tasks = self._node_tasks[0]
         records: dict[str, tuple[object, ...]] = {
             "node_task_manager": (
-                *(*self.shards, of_node_tasks.caches, of_node_tasks.cache_statistics, of_node_tasks.config),
+                *(
+                    *(self.shards if lost is None else lost),
+                    of_node_tasks.caches,
+                    of_node_tasks.cache_statistics,
+                    of_node_tasks.config,
+                ),
                 *(of_node_tasks.replicas, of_node_tasks.connected),
             ),
             "trigger": (self.triggers,),

@@ -171,8 +171,10 @@ class World:
             self._crashes[worker_id].set_result(None)
 
     def lose_writes(self, seconds: float, service: str) -> None:
-        """Restart the store of a service, or "" of all, in a while, as it is now."""
-        self._loop.call_later(seconds, self.stores.snapshot(service))
+        """Restart the store of a service, or "" of all, in a while, as it is now; sometimes that of one shard alone."""
+        shards = self.stores.shards
+        lost = self._draw.sample(shards, 1) if service and self._draw.random() < 0.5 else shards
+        self._loop.call_later(seconds, self.stores.snapshot(service, lost))
 
     @asynccontextmanager
     async def run(self, nodes: Iterable[Node[..., Any]]) -> AsyncIterator[None]:
