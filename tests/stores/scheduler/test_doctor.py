@@ -11,7 +11,7 @@ from msgspec import structs
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores, request_of
 from tests.stores.scheduler.test_reruns import rerun
-from tests.stores.scheduler.test_schedules import blocked
+from tests.stores.scheduler.ticks import blocked
 from tests.unit.scheduler.memory_scheduler import wakes_nobody
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import SUBMITTED, ChainState, ComponentEnd, CycleOrigin
