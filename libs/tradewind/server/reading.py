@@ -14,8 +14,11 @@ _FAULTS = (ValueError, LookupError, TypeError, msgspec.MsgspecError)
 
 
 @contextmanager
-def reading(key: str) -> Iterator[None]:
-    """Raise Unreadable instead of what decoding the record under `key` raises."""
+def reading(key: str, *replies: object) -> Iterator[None]:
+    """Raise Unreadable instead of what decoding the record under `key` raises, or the one that a reply to it is."""
+    for reply in replies:
+        if isinstance(reply, Unreadable):
+            raise reply
     try:
         yield
     except _FAULTS as error:

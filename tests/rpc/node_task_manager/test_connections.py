@@ -7,8 +7,8 @@ import grpc
 import pytest
 
 from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, Start
+from tests.rpc.node_task_manager.explanations import CHAIN, codes, explained
 from tests.rpc.node_task_manager.test_calls import claim
-from tests.rpc.node_task_manager.test_explain import CHAIN, codes, explained
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 

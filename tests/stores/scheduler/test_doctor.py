@@ -1,7 +1,7 @@
 """Each invariant is broken by hand, found and mended, and everything is well again."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,90 +9,24 @@ import pytest_asyncio
 from msgspec import structs
 
 from tests.servers import RedisServer
-from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores, request_of
+from tests.stores.scheduler.bench import MINUTE, redis_stores, request_of
 from tests.stores.scheduler.test_reruns import rerun
 from tests.stores.scheduler.ticks import blocked
-from tests.unit.scheduler.memory_scheduler import wakes_nobody
+from tests.stores.scheduler.ward import BASE, Peers, Ward
 from tradewind.scheduler.domain.beginning import BeginOutcome
-from tradewind.scheduler.domain.chain_state import SUBMITTED, ChainState, ComponentEnd, CycleOrigin
+from tradewind.scheduler.domain.chain_state import SUBMITTED, ChainState, CycleOrigin
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import SubFlowWait
-from tradewind.scheduler.domain.submission import ComponentView
-from tradewind.scheduler.ports.peers import PeerUnavailable
-from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.scheduler.stores.redis.ranks import OPEN
-from tradewind.scheduler.use_cases.doctor import CheckPeers, ExaminePartitions
-from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.server.clock import ManualClock
-from tradewind.server.doctor import Doctor, Finding
 from tradewind.server.partitions import partition_of
-from tradewind.server.redis.client import Client
 
 FOREVER = 10**15
 T = 1_699_999_980_000
 """A full minute before the clock of these tests."""
 PARENT = Parent(RunName("above", 0), "r0", "sub", 1)
-BASE = f"trading_flow:{{f{partition_of('f')}}}:"
-
-
-@dataclass
-class Peers:
-    """The parts of the trigger service and the node task manager that a doctor calls."""
-
-    epochs: dict[str, int] = field(default_factory=dict)
-    known: set[str] = field(default_factory=set)
-    waiting: list[SubFlowWait] = field(default_factory=list)
-    away: bool = False
-
-    async def epoch_of(self, flow_id: str) -> int | None:
-        if self.away:
-            raise PeerUnavailable("trigger service", "away")
-        return self.epochs.get(flow_id)
-
-    async def components(self, runs: Sequence[ChainState]) -> list[ComponentView]:
-        if self.away:
-            raise PeerUnavailable("node task manager", "away")
-        return [
-            ComponentView(state.name, state.facts.run_id, "0", False, ComponentEnd())
-            for state in runs
-            if str(state.name) in self.known
-        ]
-
-    async def waits(self, run: RunName, user_id: str) -> AsyncIterator[SubFlowWait]:
-        for wait in self.waiting:
-            yield wait
-
-
-@dataclass
-class Ward(Bench):
-    """Stores in Redis, and the store as its operator sees it."""
-
-    admin: Client = None  # type: ignore[assignment]
-    peers: Peers = field(default_factory=Peers)
-
-    async def do(self, *command: Any) -> None:
-        """Break something; the second word of the command is a key without its prefix."""
-        verb, key, *rest = command
-        await self.admin.execute_command(verb, f"{BASE}{key}", *rest)
-
-    async def findings(self, *, mend: bool = False, everything: bool = True) -> list[Finding]:
-        stores, peers = self.stores, self.peers
-        assert isinstance(stores, RedisStores)
-        asked: Any = peers
-        ask = CheckPeers(asked, asked, asked, stores, wakes_nobody, self.clock)
-        own = OwnPartitions(stores.partitions, stores.wakes)
-        examiners = ExaminePartitions(stores.doctor, ask, own)
-        if not everything:
-            assert await examiners(False) == []
-            await own.acquire()
-            assert len(list(await examiners(False))) == 16
-        doctor = Doctor(examiners, recheck_s=0)
-        return [finding async for step in doctor.run(mend=mend) for finding in step.findings]
-
-    async def found(self, *, mend: bool = False) -> list[tuple[str, str]]:
-        return [(each.check, each.subject) for each in await self.findings(mend=mend)]
 
 
 @pytest_asyncio.fixture

@@ -144,9 +144,7 @@ class RedisNodeTaskReader:
         """Return a component, None for one that cannot be read: the others must not suffer."""
         key = self._keys.run(str(run))
         try:
-            if isinstance(values, Unreadable):
-                raise values
-            with reading(key):
+            with reading(key, values):
                 return component_of(run, component_id, _present_fields(COMPONENT_FIELDS, values))
         except Unreadable as error:
             self._unreadable.note(error)

@@ -155,14 +155,10 @@ class RedisFlows:
             read_each(self._client, [key], "HMGET", "revision", "config"),
             read_each(self._client, [revisions], "HGET", str(revision)),
         )
-        with reading(key):
-            if isinstance(flow, Unreadable):
-                raise flow
+        with reading(key, flow):
             is_current = flow[0] is not None and int(flow[0]) == revision
         text = flow[1] if is_current else older
-        if isinstance(text, Unreadable):
-            raise text
-        with reading(key if is_current else revisions):
+        with reading(key if is_current else revisions, text):
             return None if text is None else text.decode()
 
     async def raise_schedule_epoch(self, flow_id: str) -> int:
@@ -183,10 +179,7 @@ def _outline(row: _Row) -> FlowOutline | None:
 
 
 def _found(key: str, record: Any, running: Any) -> FlowRecord | None:
-    for reply in (record, running):
-        if isinstance(reply, Unreadable):
-            raise reply
-    with reading(key):
+    with reading(key, record, running):
         return _record(fields_of(record), running) if record else None
 
 

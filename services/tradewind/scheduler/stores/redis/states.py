@@ -63,15 +63,12 @@ class RedisStates:
         states: list[ChainState | Unreadable | None] = []
         fields = 0
         for run, key, record in zip(runs, keys, records, strict=True):
-            if isinstance(record, Unreadable):
-                states.append(record)
-                continue
             try:
-                with reading(key):
+                with reading(key, record):
                     states.append(state_of(run, fields_of(record)) if record else None)
+                    fields += len(record)
             except Unreadable as error:
                 states.append(error)
-            fields += len(record)
             if fields > _FIELDS_AT_ONCE:
                 await asyncio.sleep(0)
                 fields = 0
