@@ -39,7 +39,7 @@ async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
 @pytest_asyncio.fixture
 async def replica(store: EmbeddedStore) -> AsyncIterator[Replica]:
     """A trigger service over that store, which hardly ever polls it."""
-    settings = TriggerSettings(store_url=store.url_for(ACL.name), trigger_poll_seconds=60)
+    settings = TriggerSettings(store_url=store.url_for(ACL.name), trigger_poll_seconds=86_400)
     server = Server([TriggerService(settings)], drain_s=2)
     await server.start()
     replica = Replica(server)
