@@ -236,6 +236,15 @@ async def test_oldest_cycles_are_removed_in_batches_of_ten(bench: Bench) -> None
     assert len(await bench.stores.cycles.newest("f", None, 999)) == 100
 
 
+async def test_flow_is_trimmed_once_for_all_of_its_runs_that_end_together(bench: Bench) -> None:
+    await bench.register(keep_cycles=2)
+    states = [await bench.begun(bench.request(shape=shape(keep_cycles=2))) for _ in range(50)]
+    updates = [RunUpdate(structs.replace(state, status=CycleStatus.COMPLETED), (STATUS,)) for state in states]
+    results = await bench.stores.states.update_many(updates)
+    assert {result.outcome for result in results} == {UpdateOutcome.OK}
+    assert [state.name.cycle for state in await bench.stores.cycles.newest("f", None, 99)] == [49, 48]
+
+
 async def test_keep_cycles_holds_in_whatever_order_cycles_end(bench: Bench) -> None:
     await bench.register()
     for state in sorted([await bench.begun() for _ in range(150)], key=lambda state: -(state.name.cycle % 10 == 0)):

@@ -1,16 +1,18 @@
 """Planned times: their outcomes, overlap, the end of a schedule."""
 
 import pytest
+from msgspec import structs
 
 from tests.stores.scheduler.bench import MINUTE, Bench
 from tests.stores.scheduler.ticks import running, tick
 from tradewind.scheduler.domain.beginning import BeginOutcome
-from tradewind.scheduler.domain.chain_state import CycleOrigin
+from tradewind.scheduler.domain.chain_state import STATUS, CycleOrigin, UpdateOutcome
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.schedule_definition import CatchUp, ScheduleDefinition
 from tradewind.server.partitions import partition_of
 
@@ -264,6 +266,16 @@ async def test_flow_that_runs_once_ends_with_its_scheduled_cycle(
     assert (await bench.flow()).status is status
     await bench.change_status(FlowStatus.RUNNING)
     assert (await bench.flow()).status is FlowStatus.RUNNING
+
+
+async def test_flow_whose_last_cycles_end_together_ends_as_the_last_of_them(bench: Bench) -> None:
+    due = await running(bench, schedule=ONCE)
+    states = [await bench.begun(), await bench.begun(await bench.scheduled_request(due))]
+    endings = (CycleStatus.COMPLETED, CycleStatus.FAILED)
+    ended = [structs.replace(state, status=ending) for state, ending in zip(states, endings, strict=True)]
+    results = await bench.stores.states.update_many([RunUpdate(state, (STATUS,)) for state in ended])
+    assert {result.outcome for result in results} == {UpdateOutcome.OK}
+    assert (await bench.flow()).status is FlowStatus.FAILED
 
 
 async def test_a_stopped_flow_that_runs_once_stays_stopped(bench: Bench) -> None:

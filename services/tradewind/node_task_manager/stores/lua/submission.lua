@@ -3,12 +3,16 @@
 local submission = {}
 do
   local ACCEPTED = {outcome = 'accepted'}
+  -- What has yet to be written to the index of runs of the flow `indexed`: `entered` values of `entries`. The table is
+  -- kept, since growing a new one would be slower.
+  local indexed, entries, entered = nil, {}, 0
   local backlog, known_plans, opened, begun, existing_runs, queued, waiting_types, obstacles, confirm_at
 
   -- To be called first.
   function submission.open()
     backlog, known_plans, opened, begun, existing_runs = {}, {}, {}, {}, 0
-    queued, waiting_types, obstacles, confirm_at = {}, nil, nil, string.format('%.0f', time + limits.confirm_ms)
+    queued, waiting_types, obstacles, entered = {}, nil, nil, 0
+    confirm_at = string.format('%.0f', time + limits.confirm_ms)
   end
 
   local function plan_facts(digest)
@@ -203,6 +207,22 @@ do
     if #ids > 1 then call('HSET', sheets[run.run].key, 'open', #ids) end
   end
 
+  local function write_index()
+    if entered > 0 then call('ZADD', base .. 'flow_runs:' .. indexed, unpack(entries, 1, entered)) end
+    entered = 0
+  end
+
+  -- Enters a run in the index of its flow, together with others of that flow that begin next.
+  local function enter_in_index(run)
+    if run.flow_id ~= indexed then
+      write_index()
+      indexed = run.flow_id
+    end
+    local name = string.sub(run.run, #run.flow_id + 2)
+    entries[entered + 1], entries[entered + 2] = flow_runs.OPEN + flow_runs.number(name), name
+    entered = entered + 2
+  end
+
   function submission.begin(run)
     local held, rare, parts = withheld(run), run.rare, run.parts
     local kept = rare.source >= 0 and persist_source(run)
@@ -222,16 +242,16 @@ do
     if run.partition == NO_PARTITION then
       call('ZADD', base .. 'user_runs:' .. run.user_id .. ':' .. string.match(run.run, '^[^:]+'), stamp, run.run)
     else
-      local name = string.sub(run.run, #run.flow_id + 2)
-      -- Hardly two runs of a script are of one flow, so collecting entries would only take longer.
-      call('ZADD', base .. 'flow_runs:' .. run.flow_id, flow_runs.OPEN + flow_runs.number(name), name)
+      enter_in_index(run)
       put('to_clean', 'run:' .. run.run, confirm_at)
     end
     return ACCEPTED
   end
 
-  -- Takes the time to live off plans that are now in use.
-  function submission.persist_plans()
+  -- To be called last: writes what submission.begin has collected.
+  function submission.close()
+    write_index()
+    -- Plans that are now in use have no time to live.
     for digest, count in pairs(opened) do
       if call('HINCRBY', base .. 'plan:' .. digest, 'open', count) == count then
         call('PERSIST', base .. 'plan:' .. digest)

@@ -23,5 +23,5 @@ end
 submission.open()
 submission.load_obstacles(runs)
 for i = 1, args.count do results[i] = submission.refusal(runs[i]) or submission.begin(runs[i]) end
-submission.persist_plans()
+submission.close()
 return cmsgpack.pack({results = results, effects = conclude()})

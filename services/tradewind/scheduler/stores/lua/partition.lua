@@ -123,7 +123,8 @@ end
 -- MessagePack: an array of `width` values for each item, the first of which begins at `first`. Items are read one at a
 -- time, since a table of all of them would cost more than the items. KEYS: the owner of each group's partition. Returns
 -- the time, for each group the results of its items, none when it is overtaken by now, and what is `unreadable`.
-local function answers_of(groups, width, act)
+-- `finish`, if given, is called after the items of each group.
+local function answers_of(groups, width, act, finish)
   local replies, listeners = {}, listeners_of(groups)
   for g = 1, #KEYS do
     local at = 4 * g
@@ -136,6 +137,7 @@ local function answers_of(groups, width, act)
         -- Skip the first byte, which begins the array.
         answers[count] = act_on(act, unpack_limit(items, width, following + 1))
       end
+      if finish then finish() end
       conclude()
     end
     replies[g] = answers

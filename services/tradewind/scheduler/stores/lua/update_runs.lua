@@ -13,4 +13,4 @@
 -- Returns what answers_of does. A result is what follows the write (a sum, see domain/chain_state.py), or {outcome
 -- (conflict, missing, terminal), version on record}.
 --!include updating
-return answers_of(args.groups, 14, update)
+return answers_of(args.groups, 14, update, follow_up_on_flows)

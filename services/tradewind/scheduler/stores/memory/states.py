@@ -1,6 +1,6 @@
 """Chain states in memory."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import MappingProxyType
 
 from msgspec import structs
@@ -57,12 +57,29 @@ class MemoryStates:
         return (await self.update_many([RunUpdate(state, fields)]))[0]
 
     async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
-        return [
+        results = [
             UpdateResult(UpdateOutcome.OVERTAKEN)
             if self._data.overtaken(update.state.name.flow_id, epochs)
             else self._update(update)
             for update in updates
         ]
+        self._trim(
+            update.state
+            for update, result in zip(updates, results, strict=True)
+            if update.ending is not None and result.outcome is UpdateOutcome.OK
+        )
+        return results
+
+    def _trim(self, ended: Iterable[ChainState]) -> None:
+        """Trim the flows of runs that have ended, each once."""
+        by_flow: dict[str, list[ChainState]] = {}
+        for state in ended:
+            by_flow.setdefault(state.name.flow_id, []).append(state)
+        for flow_id, states in by_flow.items():
+            keep = states[-1].facts.keep_cycles
+            ended_until = self._data.now() - self._settle_ms
+            least = 1 if keep < _MANY_KEPT else _TRIM_BATCH
+            trim(self._data, self._data.flows[flow_id], keep, ended_until, least, len(states) * _MAX_TRIMMED)
 
     def _update(self, update: RunUpdate) -> UpdateResult:
         now = self._data.now()
@@ -106,8 +123,6 @@ class MemoryStates:
             flow.filling.pop(name, None)
             add_end(self._data.returns, end)
             follow_up |= FollowUp.RETURN_END
-        least = 1 if facts.keep_cycles < _MANY_KEPT else _TRIM_BATCH
-        trim(self._data, flow, facts.keep_cycles, now - self._settle_ms, least, _MAX_TRIMMED)
         counted = not name.run and not facts.backfill_id and facts.parent is None
         if counted and count_failures(self._data, flow, now, name.cycle, ending):
             follow_up |= FollowUp.SETTLE_OUTBOX
