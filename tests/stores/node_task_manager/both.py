@@ -295,7 +295,7 @@ class BothStores:
         size = self.cycle % 3 + 1
         while page := await shard.runs_of(user, kind, listed[-1] if listed else None, size):
             listed += page
-        return listed
+        return listed + await shard.runs_of(user, kind, None, 10_000, only_open=True)
 
 
 def _sorted_events(events: Sequence[NewEvent]) -> list[Event]:

@@ -188,12 +188,11 @@ def _check_counts(keys: Keys) -> None:
     for name, component in keys.components.items():
         owner = name.rpartition(":")[0]
         if component["partition"] == "-1":
-            # Listed while its records are kept; once it has ended, it is also in the index of runs that expire.
+            # Listed while its records are kept, on top until it ends; then it is also in the index of runs that expire.
             ended = f"{component['user_id']}:{owner}" in keys.sets.get("ended_runs", {})
             assert not (ended and owner in open_runs), owner
-            assert listed.get(owner) == (float(component["submitted_at"]) if ended or owner in open_runs else None), (
-                owner
-            )
+            score = int(component["submitted_at"]) + (OPEN if owner in open_runs else 0)
+            assert listed.get(owner) == (score if ended or owner in open_runs else None), owner
             assert int(component.get("running", 0)) == counts[name]["running"], (name, component)
 
 

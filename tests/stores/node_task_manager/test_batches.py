@@ -126,6 +126,12 @@ async def test_runs_of_a_user_are_listed_newest_first_until_their_records_expire
         after = page[-1]
     assert pages == [[batches[4], batches[3]], [batches[2], batches[1]], [batches[0]]]
     assert [name for _, name in await bench.shard.runs_of("ann", "task", None, 10)] == [str(task)]
+    listed = await bench.shard.runs_of("ann", "batch", None, 10)
+    (first,) = await bench.take(1)
+    await bench.complete(first)
+    assert await bench.shard.runs_of("ann", "batch", None, 10) == listed
+    assert await bench.shard.runs_of("ann", "batch", None, 10, only_open=True) == listed[:4]
+    assert await bench.shard.runs_of("ann", "batch", listed[0], 2, only_open=True) == listed[1:3]
     for each in await bench.take():
         await bench.complete(each)
     bench.clock.advance(DAY - 1)

@@ -125,6 +125,8 @@ async def test_doctor_mends_running_counts_and_listings_of_batches(ward: Ward) -
     await check_mended(ward, "batch-counts", "batch:b")
     await ward.do("ZREM", "user_runs:default:batch", "batch:b")
     await check_mended(ward, "run-not-listed", "batch:b")
+    await ward.do("ZADD", "user_runs:default:batch", ward.clock(), "batch:b")
+    await check_mended(ward, "run-not-listed", "batch:b")
 
 
 async def test_doctor_mends_the_count_of_open_components(ward: Ward) -> None:

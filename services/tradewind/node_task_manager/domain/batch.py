@@ -23,6 +23,11 @@ class BatchStatus(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
+    @property
+    def terminal(self) -> bool:
+        """Whether no other status can follow."""
+        return self not in (BatchStatus.QUEUED, BatchStatus.RUNNING)
+
 
 class Deletion(StrEnum):
     """Answer to a request to delete a batch: an open one stays, and a user may have no such batch."""

@@ -138,10 +138,11 @@ class NodeTaskReader(Protocol):
         ...
 
     async def runs_of(
-        self, user_id: str, kind: str, after: tuple[int, str] | None, limit: int
+        self, user_id: str, kind: str, after: tuple[int, str] | None, limit: int, *, only_open: bool = False
     ) -> list[tuple[int, str]]:
         """Return when each `task` or `batch` of a user was submitted and the name of its run, newest first, following
-        `after`, an entry that may be gone by now. A run is listed for as long as its records are kept."""
+        `after`, an entry that may be gone by now. A run is listed while its records are kept; with `only_open`, until
+        it has ended."""
         ...
 
 

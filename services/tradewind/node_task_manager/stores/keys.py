@@ -48,8 +48,8 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `last_events` | hash | id of the last event of each partition | kept, one |
 | `events_epoch:<partition>` | string | highest epoch of a subscription | kept, one per partition |
 | `logs:<ad-hoc run>` | stream | log lines of its nodes, newest 10 000 | 24 h after the last |
-| `user_runs:<user>:<kind>` | zset | tasks, batches of a user by submission | expired ones are swept by `clean` |
-| `ended_runs` | zset | ended tasks and batches by when they expire | as above |
+| `user_runs:<user>:<kind>` | zset | tasks, batches of a user by submission, open ones on top | swept by `clean` |
+| `ended_runs` | zset | ended tasks and batches by when they expire | swept by `clean` |
 | `told:<run>` | string | that watchers of a task or batch were notified just now | 100 ms |
 | `task_events:<node task>` | stream | events of an ad-hoc or watched node task, newest 250 | 24 h from its end |
 | `notifications:<user>` | stream | notifications of a user, newest 1000 | 7 d after the last |

@@ -32,6 +32,8 @@ from tradewind.server.redis.records import read_all
 
 _PIECE = 500
 _WHOLE_PIECE = 64
+_OPEN = 2**46
+"""How much more open runs score among the runs of a user."""
 
 
 class _Node(msgspec.Struct, frozen=True):
@@ -199,22 +201,32 @@ class RedisNodeTaskReader:
         return values
 
     async def runs_of(
-        self, user_id: str, kind: str, after: tuple[int, str] | None, limit: int
+        self, user_id: str, kind: str, after: tuple[int, str] | None, limit: int, *, only_open: bool = False
     ) -> list[tuple[int, str]]:
-        return await self._newest(self._keys.user_runs(user_id, kind), after, limit)
+        key = self._keys.user_runs(user_id, kind)
+        found = set(await self._newest(key, after, limit, _OPEN))
+        if not only_open:
+            # Read last, so that a run which ends meanwhile is found here, if not there.
+            found.update(await self._newest(key, after, limit))
+        return sorted(found, reverse=True)[:limit]
 
     async def dead_letters(self, user_id: str, after: tuple[int, str] | None, limit: int) -> list[tuple[int, str]]:
         return await self._newest(self._keys.dead_letters(user_id), after, limit)
 
-    async def _newest(self, key: str, after: tuple[int, str] | None, limit: int) -> list[tuple[int, str]]:
-        highest = "+inf" if after is None else after[0]
+    async def _newest(
+        self, key: str, after: tuple[int, str] | None, limit: int, base: int = 0
+    ) -> list[tuple[int, str]]:
+        """Return the newest entries following `after`, of those whose scores are their times and `base`."""
+        highest = f"({base + _OPEN}" if after is None else base + after[0]
         found: list[tuple[int, str]] = []
         skipped, size = 0, limit + 1
         # Entries of the same millisecond are ordered by name, so some of them may come before `after`.
         while len(found) < limit and size == limit + 1:
-            args = (key, highest, "-inf", "BYSCORE", "REV", "LIMIT", skipped, limit + 1, "WITHSCORES")
+            args = (key, highest, base, "BYSCORE", "REV", "LIMIT", skipped, limit + 1, "WITHSCORES")
             flat = await self._client.execute_command("ZRANGE", *args)
-            pairs = [(int(float(score)), member.decode()) for member, score in zip(flat[::2], flat[1::2], strict=True)]
+            pairs = [
+                (int(float(score)) - base, member.decode()) for member, score in zip(flat[::2], flat[1::2], strict=True)
+            ]
             found += [pair for pair in pairs if after is None or pair < after]
             skipped, size = skipped + limit + 1, len(pairs)
         return found[:limit]

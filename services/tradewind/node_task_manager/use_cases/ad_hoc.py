@@ -89,8 +89,9 @@ class AdHoc:
         """
         reader = self._records.shard(user_id).reader
         page: Page[TaskView] = Page(limit, ANSWER_BYTES)
+        only_open = _are_open(statuses)
         for _ in range(_ROUNDS):
-            components, after = await self._page(user_id, "task", after, limit - len(page.items))
+            components, after = await self._page(user_id, "task", after, limit - len(page.items), only_open)
             tasks = await reader.tasks([str(component.run) for component in components])
             wanted = [
                 (task, component)
@@ -118,8 +119,9 @@ class AdHoc:
     ) -> tuple[list[Component], Position | None]:
         """Return batches of a user, as `tasks` does."""
         found: list[Component] = []
+        only_open = _are_open(statuses)
         for _ in range(_ROUNDS):
-            components, after = await self._page(user_id, "batch", after, limit - len(found))
+            components, after = await self._page(user_id, "batch", after, limit - len(found), only_open)
             found += [each for each in components if not statuses or batch_status(each) in statuses]
             if after is None or len(found) == limit:
                 break
@@ -171,11 +173,11 @@ class AdHoc:
         dispatcher.request_claim()
 
     async def _page(
-        self, user_id: str, kind: str, after: Position | None, limit: int
+        self, user_id: str, kind: str, after: Position | None, limit: int, only_open: bool
     ) -> tuple[list[Component], Position | None]:
         """Return components of listed runs, without those whose records have gone meanwhile."""
         reader = self._records.shard(user_id).reader
-        listed = await reader.runs_of(user_id, kind, after, limit)
+        listed = await reader.runs_of(user_id, kind, after, limit, only_open=only_open)
         names = [(RunName("", 0, 0, name), ONLY_COMPONENT) for _, name in listed]
         found = [component for component in await reader.components(names) if component is not None]
         return found, Position(*listed[-1]) if len(listed) == limit else None
@@ -184,3 +186,8 @@ class AdHoc:
         if view.task.status not in _WAITING or view.wait_reason:
             return view
         return replace(view, wait_reason=await self._queue_reason(view.component.node_type))
+
+
+def _are_open(statuses: Collection[NodeTaskStatus | BatchStatus]) -> bool:
+    """Say whether only what has not ended has one of these statuses; empty means any status."""
+    return bool(statuses) and not any(status.terminal for status in statuses)

@@ -188,7 +188,7 @@ end
 local function unlist_expired()
   for _, name in ipairs(call('ZRANGEBYSCORE', base .. 'ended_runs', '-inf', time, 'LIMIT', 0, math.max(budget, 0))) do
     local user, run = string.match(name, '^([^:]+):(.+)$')
-    forget('user_runs:' .. user .. ':' .. string.match(run, '^[^:]+'), run)
+    forget(user_runs.list(user, run), run)
     call('ZREM', base .. 'ended_runs', name)
     spend(1)
   end

@@ -12,7 +12,7 @@ if comp.status ~= 'finished' then return cmsgpack.pack({'open', comp.nodes}) end
 
 call('UNLINK', comp.key, base .. 'plan:' .. comp.plan, base .. 'logs:' .. run, base .. 'told:' .. run,
   base .. 'stop:' .. run, base .. 'stop:' .. run .. ':0', base .. 'notified:' .. comp.user_id .. ':given_up:' .. run)
-call('ZREM', base .. 'user_runs:' .. comp.user_id .. ':batch', run)
+call('ZREM', base .. user_runs.list(comp.user_id, run), run)
 call('ZREM', base .. 'ended_runs', comp.user_id .. ':' .. run)
 -- Work that is left for it would be done for a batch of its name that comes later.
 for _, text in ipairs(call('LRANGE', base .. 'todo', 0, -1)) do

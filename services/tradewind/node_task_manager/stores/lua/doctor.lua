@@ -200,10 +200,11 @@ do
   -- while it is open, and after its end until the cleaner has seen it.
   local function examine_index(comp, open)
     if comp.partition == NO_PARTITION then
-      local list = 'user_runs:' .. comp.user_id .. ':' .. string.match(comp.run, '^[^:]+')
-      if open and not score_of(list, comp.run) then
-        found('run-not-listed', comp.run, 'it is open but not in the list of its user',
-          function() put(list, comp.run, string.format('%.0f', flow_runs.begun_at(comp.run, comp.id))) end)
+      local score = tonumber(score_of(user_runs.list(comp.user_id, comp.run), comp.run))
+      if open and (not score or score < user_runs.OPEN) then
+        found('run-not-listed', comp.run, 'it is open but not among the open ones in the list of its user', function()
+          user_runs.put(comp.user_id, comp.run, user_runs.OPEN + flow_runs.begun_at(comp.run, comp.id))
+        end)
       end
       return
     end

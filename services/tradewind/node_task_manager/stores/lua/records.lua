@@ -1,7 +1,7 @@
 --!include packing
 --!include plans
 --!include leasing
---!include flow_runs
+--!include user_runs
 -- Records of node tasks and components; each is read once and written once per script.
 local records, components = {}, {}
 -- What this script knows of each run, and changes about it.

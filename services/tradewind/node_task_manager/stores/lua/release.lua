@@ -29,6 +29,7 @@ local function component_ended(comp)
   if comp.parts and call('HINCRBY', comp.key, 'open', -1) > 0 then return end
   expiring[#expiring + 1] = comp.key
   if comp.partition == NO_PARTITION then
+    user_runs.put(comp.user_id, comp.run, comp.submitted_at or flow_runs.begun_at(comp.run, comp.id))
     -- It leaves the list of its user when it expires.
     put('ended_runs', comp.user_id .. ':' .. comp.run, time + limits.retention_ms)
   else

@@ -177,6 +177,7 @@ do
       later('keep', comp, run.rare.source, 0)
     end
     if held then set_eventful(comp, 'early', 'held') end
+    if run.partition == NO_PARTITION then comp.submitted_at = time end
     if mark then
       stopping.component(comp, mark)
     elseif not kept and not held then
@@ -240,7 +241,7 @@ do
     end
     begun[run.run] = run.run_id
     if run.partition == NO_PARTITION then
-      call('ZADD', base .. 'user_runs:' .. run.user_id .. ':' .. string.match(run.run, '^[^:]+'), stamp, run.run)
+      user_runs.put(run.user_id, run.run, user_runs.OPEN + time)
     else
       enter_in_index(run)
       put('to_clean', 'run:' .. run.run, confirm_at)

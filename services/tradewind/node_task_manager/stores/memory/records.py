@@ -125,7 +125,7 @@ class MemoryRecords:
         return self._inputs.get((str(run), component_id)) or (found.submission.inputs_json if found else "")
 
     async def runs_of(
-        self, user_id: str, kind: str, after: tuple[int, str] | None, limit: int
+        self, user_id: str, kind: str, after: tuple[int, str] | None, limit: int, *, only_open: bool = False
     ) -> list[tuple[int, str]]:
         listed = sorted(
             (component.submitted_at, name)
@@ -133,6 +133,7 @@ class MemoryRecords:
             if component.user_id == user_id
             and component.run.ad_hoc.startswith(f"{kind}:")
             and not 0 < component.finished_at <= self._unlisted_ms
+            and not (only_open and component.finished_at)
         )
         return [each for each in reversed(listed) if after is None or each < after][:limit]
 
