@@ -94,7 +94,7 @@ class Unreadable(Fault):
     """Somebody has changed the record under `key` in the store by hand so that it cannot be read; `why` says more."""
 
     def __init__(self, key: str, why: str) -> None:
-        what_to_do = "put it right, remove the key, or restore a backup"
+        what_to_do = "put it right, remove it, or restore a backup"
         super().__init__("RECORD_UNREADABLE", f"the record {key} cannot be read: {why}; {what_to_do}", {"key": key})
         self.key = key
 

@@ -9,7 +9,7 @@ import structlog
 from tradewind.server.faults import Unreadable
 from tradewind.server.incidents import IncidentLog
 
-_FAULTS = (ValueError, LookupError, TypeError, msgspec.MsgspecError)
+_FAULTS = (ValueError, LookupError, TypeError, OverflowError, msgspec.MsgspecError)
 """What decoding such a record raises."""
 
 

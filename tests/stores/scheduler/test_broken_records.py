@@ -31,7 +31,8 @@ IN_ONE_PARTITION = [f"f{at}" for at in range(99) if partition_of(f"f{at}") == 3]
 @pytest.fixture
 def bench(redis_server: RedisServer) -> Bench:
     clock = ManualClock()
-    return Bench(redis_stores(redis_server, clock), clock)
+    made = Bench(redis_stores(redis_server, clock, publishes_ends=lambda: made.has_listeners), clock)
+    return made
 
 
 async def breaks(server: RedisServer, *commands: tuple[Any, ...]) -> None:
@@ -60,7 +61,7 @@ async def test_broken_run_hides_no_other(
         assert await bench.stores.states.load_many([BROKEN, WHOLE]) == [None, whole]
         assert await bench.stores.states.load_many([BROKEN]) == [None]
     assert [(line["event"], line["what"]) for line in logs] == [("record_unreadable", RUN)]
-    with pytest.raises(Unreadable, match=r"cycle:0:0 cannot be read: .*; put it right, remove the key, or restore"):
+    with pytest.raises(Unreadable, match=r"cycle:0:0 cannot be read: .*; put it right, remove it, or restore"):
         await bench.stores.states.load(BROKEN)
     assert await bench.stores.cycles.newest("f", None, 5) == [whole]
 
@@ -201,6 +202,31 @@ async def test_broken_index_of_a_partition_costs_that_partition_only(bench: Benc
         checks = await bench.stores.open_runs.check([of_f, of_g], 9)
     assert {partition: check.due for partition, check in checks.items()} == {of_f: (), of_g: (RunName("g", 0),)}
     assert [(line["event"], line["what"]) for line in logs] == [("record_unreadable", KEYS.open(of_f))]
+
+
+async def test_entry_of_an_index_that_names_nothing_hides_no_other(bench: Bench, redis_server: RedisServer) -> None:
+    bench.has_listeners = True
+    of_f = partition_of("f")
+    await bench.register()
+    open_run, ended = await bench.begun(), await bench.begun()
+    await bench.end(ended)
+    backfill_id = await bench.backfill(bench.now - MINUTE, bench.now)
+    indexes = [KEYS.open(of_f), KEYS.ends(of_f), KEYS.active_backfills(of_f), KEYS.outbox(of_f), KEYS.queued(of_f)]
+    for index in indexes:
+        await breaks(redis_server, ("ZADD", index, 0, b"\xff"), ("ZADD", index, 0, "rubbish"))
+    bench.clock.advance(MINUTE)
+    stores = bench.stores
+    with capture_logs() as logs:
+        for _ in range(2):
+            assert (await stores.open_runs.check([of_f], 9))[of_f].due == (open_run.name,)
+            assert [end.run for end in await stores.ends.waiting([of_f], 9)] == [ended.name]
+            assert await stores.backfills.active([of_f], 9) == [("f", backfill_id)]
+            assert (await stores.outbox.check([of_f], 9))[of_f].due == ("rubbish",)
+            assert await stores.firings.waiting([of_f], 9) == ["rubbish"]
+    assert {line["event"] for line in logs} == {"record_unreadable"}
+    assert sorted(line["what"] for line in logs) == sorted(
+        [f"{index} \ufffd" for index in indexes] + [f"{index} rubbish" for index in indexes[:3]]
+    )
 
 
 async def test_keys_of_another_type_that_say_who_owns_what_are_replaced(

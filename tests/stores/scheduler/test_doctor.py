@@ -125,6 +125,11 @@ BROKEN: list[tuple[Callable[[Ward], Awaitable[object]], tuple[Any, ...], str, st
     (open_child, ("ZADD", "returns", 5, "f:0:0 child failed"), "index-without-record", "returns f:0:0 child failed"),
     (ended_child, ("ZADD", "returns", 5, "f:0:0 r failed"), "index-without-record", "returns f:0:0 r failed"),
     (ended_cycle, ("ZADD", "returns", 5, "f:0:0 r completed"), "index-without-record", "returns f:0:0 r completed"),
+    (started, ("ZADD", "backfills", 5, "rubbish"), "index-without-record", "backfills rubbish"),
+    (started, ("ZADD", "ends", 5, "rubbish"), "index-without-record", "ends rubbish"),
+    (started, ("ZADD", "ends", 5, "f:0:0 r running"), "index-without-record", "ends f:0:0 r running"),
+    (started, ("ZADD", "outbox", 5, b"\xff"), "index-without-record", "outbox ?"),
+    (started, ("ZADD", "jobs_open", 5, "rubbish"), "index-without-record", "jobs_open rubbish"),
     (open_child, ("ZREM", "flow:f:filling", "0:0"), "sub-flow-in-the-way", "f:0:0"),
     (ended_child, ("ZADD", "flow:f:filling", 0, "0:0"), "index-without-record", "filling f:0:0"),
 ]

@@ -1,5 +1,5 @@
 -- Looks for broken invariants in some of the flows, runs and indexes of a partition, and mends them on a second pass.
--- KEYS: 1 owner. args: base, epoch, now, section (1 to 5), cursor ("" to begin), records (about how many to examine),
+-- KEYS: 1 owner. args: base, epoch, now, section (1 to 8), cursor ("" to begin), records (about how many to examine),
 --   recheck (names of findings to check a second time, or nil), mend, request_ms, retention_ms.
 -- Returns {records, findings {check, subject, problem, mended}, section (0 at the end), cursor, flows (running ones
 --   whose schedule is confirmed: {id, schedule epoch, by how many ms the next planned time has passed}), runs (open and
@@ -208,8 +208,8 @@ local function examine_flow(flow_id)
   examine_filling(flow_id)
 end
 
--- The indexes of a partition whose members are not examined: only their type is.
-local UNSCANNED = {'outbox', 'ends', 'jobs', 'jobs_open'}
+-- How a cycle may end.
+local ENDED = {completed = true, partial = true, failed = true, timeout = true, cancelled = true}
 
 -- Returns a section that calls `examine` with each member of a sorted set of the partition.
 local function scan(set, examine)
@@ -223,9 +223,8 @@ end
 
 local SECTIONS = {
   function()
-    if args.cursor == '' then
-      for _, name in ipairs(UNSCANNED) do examined(base .. name, examine_part, base .. name, 'zset') end
-    end
+    -- The index of jobs keeps those that have expired: only its type is examined.
+    if args.cursor == '' then examined(base .. 'jobs', examine_part, base .. 'jobs', 'zset') end
     local after, from = args.cursor, args.cursor == '' and '-' or '(' .. args.cursor
     local ids = call('ZRANGE', base .. 'flows', from, '+', 'BYLEX', 'LIMIT', 0, args.records)
     for _, flow_id in ipairs(ids) do
@@ -263,8 +262,8 @@ local SECTIONS = {
   end),
   scan('backfills', function(member)
     records = records + 1
-    local flow_id, id = string.match(member, '^(.+):(%d+)$')
-    if call('HGET', backfills.key(flow_key(flow_id), id), 'status') ~= 'running' then
+    local flow_id, id = string.match(member, '^([^:]+):(%d+)$')
+    if not flow_id or call('HGET', backfills.key(flow_key(flow_id), id), 'status') ~= 'running' then
       found('index-without-record', 'backfills ' .. member, 'no such backfill is under way',
         function() call('ZREM', base .. 'backfills', member) end)
     end
@@ -278,9 +277,30 @@ local SECTIONS = {
         function() call('ZREM', base .. 'returns', member) end)
     end
   end),
+  scan('ends', function(member)
+    records = records + 1
+    if not ENDED[string.match(member, '^[^:]+:%d+:%d+ %S+ (%S+)$')] then
+      found('index-without-record', 'ends ' .. member, 'it names no end of a cycle',
+        function() call('ZREM', base .. 'ends', member) end)
+    end
+  end),
+  scan('outbox', function(flow_id)
+    records = records + 1
+    if plain(flow_id) ~= flow_id then
+      found('index-without-record', 'outbox ' .. flow_id, 'it names no flow',
+        function() call('ZREM', base .. 'outbox', flow_id) end)
+    end
+  end),
+  scan('jobs_open', function(job_id)
+    records = records + 1
+    if call('EXISTS', base .. 'job:' .. job_id) == 0 then
+      found('index-without-record', 'jobs_open ' .. job_id, 'no such job is on record',
+        function() call('ZREM', base .. 'jobs_open', job_id) end)
+    end
+  end),
 }
 
-local INDEXES = {'flows', 'open', 'queued', 'backfills', 'returns'}
+local INDEXES = {'flows', 'open', 'queued', 'backfills', 'returns', 'ends', 'outbox', 'jobs_open'}
 local section, cursor = 0, ''
 if not overtaken() then
   examined(base .. INDEXES[args.section], function() cursor = SECTIONS[args.section]() end)

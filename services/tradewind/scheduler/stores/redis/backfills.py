@@ -61,12 +61,16 @@ class RedisBackfills:
 
     async def active(self, partitions: Collection[int], limit: int) -> list[tuple[str, int]]:
         keys = [self._keys.active_backfills(each) for each in partitions]
-        found = await self._scripted.first_of(keys, limit, up_to=self._scripted.now_ms())
-        members = [name.decode().rpartition(":") for names in found for name in names]
-        return [(flow_id, int(backfill_id)) for flow_id, _, backfill_id in members]
+        found = await self._scripted.first_of(keys, limit, _active, up_to=self._scripted.now_ms())
+        return [each for backfills in found for each in backfills]
 
     async def cancel(self, flow_id: str, backfill_id: int, reason: str) -> bool:
         return await self._scripted.call_for_flow(_CANCEL, flow_id, backfill_id=backfill_id, reason=reason)
+
+
+def _active(member: str, _: int) -> tuple[str, int]:
+    flow_id, backfill_id = member.split(":")
+    return flow_id, int(backfill_id)
 
 
 def _backfill(text: Mapping[str, str], running: int) -> Backfill:

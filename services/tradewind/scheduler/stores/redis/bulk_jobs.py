@@ -57,8 +57,9 @@ class RedisBulkJobs:
         return None if text is None else _decode(text)
 
     async def open(self, partitions: Collection[int]) -> list[str]:
-        found = await self._scripted.first_of([self._keys.open_jobs(each) for each in partitions], _MAX_OPEN)
-        return [name.decode() for names in found for name in names]
+        keys = [self._keys.open_jobs(each) for each in partitions]
+        found = await self._scripted.first_of(keys, _MAX_OPEN, lambda job_id, _: job_id)
+        return [job_id for jobs in found for job_id in jobs]
 
     async def newest(self, before: tuple[int, str] | None, limit: int) -> list[BulkJob]:
         pipeline = self._client.pipeline(transaction=False)

@@ -1,12 +1,15 @@
 """Open runs and the outbox in Redis: sorted sets by the time of the next check."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
 
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.due_sets import DueCheck
 from tradewind.scheduler.stores.redis.ranks import STOPPING
 from tradewind.scheduler.stores.redis.scripts import Scripted, script
 from tradewind.server.partitions import partition_of
+
+Member = TypeVar("Member")
 
 _FORGET = script("forget_run", bool)
 _SETTLE = script("settle_outbox", bool)
@@ -20,21 +23,24 @@ class _DueSet:
         self._client = scripted.client
         self._keys = scripted.keys
 
-    async def _check(self, keys: Sequence[str], limit: int) -> list[DueCheck[str]]:
-        replies = await self._scripted.first_of(keys, limit + 1, scores=True)
+    async def _check(
+        self,
+        partitions: Collection[int],
+        key_of: Callable[[int], str],
+        limit: int,
+        parse: Callable[[str, int], tuple[Member, int]],
+    ) -> dict[int, DueCheck[Member]]:
+        """Return what is due in each partition; `parse` returns a member and the time of its next check."""
+        found = await self._scripted.first_of(list(map(key_of, partitions)), limit + 1, parse)
         now = self._scripted.now_ms()
-        return [_due_of(flat, now, limit) for flat in replies]
+        return {each: _due_of(members, now, limit) for each, members in zip(partitions, found, strict=True)}
 
 
 class RedisOpenRuns(_DueSet):
     """Implements OpenRuns."""
 
     async def check(self, partitions: Collection[int], limit: int) -> dict[int, DueCheck[RunName]]:
-        found = await self._check([self._keys.open(partition) for partition in partitions], limit)
-        return {
-            partition: DueCheck(tuple(map(RunName.parse, check.due)), check.next_ms)
-            for partition, check in zip(partitions, found, strict=True)
-        }
+        return await self._check(partitions, self._keys.open, limit, lambda name, at_ms: (RunName.parse(name), at_ms))
 
     async def postpone(self, runs: Mapping[RunName, int]) -> None:
         pipeline = self._client.pipeline(transaction=False)
@@ -59,8 +65,7 @@ class RedisOutbox(_DueSet):
     """Implements Outbox."""
 
     async def check(self, partitions: Collection[int], limit: int) -> dict[int, DueCheck[str]]:
-        found = await self._check([self._keys.outbox(partition) for partition in partitions], limit)
-        return dict(zip(partitions, found, strict=True))
+        return await self._check(partitions, self._keys.outbox, limit, lambda flow_id, at_ms: (flow_id, at_ms))
 
     async def settle(self, flow_id: str, schedule_epoch: int) -> bool:
         return await self._scripted.call_for_flow(_SETTLE, flow_id, schedule_epoch=schedule_epoch)
@@ -74,8 +79,7 @@ class RedisOutbox(_DueSet):
         await self._client.execute_command("ZADD", outbox, "XX", self._scripted.now_ms() + delay_ms, flow_id)
 
 
-def _due_of(flat: Sequence[bytes], now_ms: int, limit: int) -> DueCheck[str]:
-    members = [(name.decode(), float(score)) for name, score in zip(flat[::2], flat[1::2], strict=True)]
-    due = tuple(name for name, score in members[:limit] if score <= now_ms)
+def _due_of(members: list[tuple[Member, int]], now_ms: int, limit: int) -> DueCheck[Member]:
+    due = tuple(member for member, at_ms in members[:limit] if at_ms <= now_ms)
     later = members[len(due) :]
-    return DueCheck(due, int(later[0][1]) if later else None)
+    return DueCheck(due, later[0][1] if later else None)

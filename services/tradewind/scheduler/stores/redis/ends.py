@@ -18,12 +18,8 @@ class RedisEnds:
         self._key_of = key_of
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[EndedRun]:
-        found: list[EndedRun] = []
-        for flat in await self._scripted.first_of([self._key_of(each) for each in partitions], limit, scores=True):
-            for member, score in zip(flat[::2], flat[1::2], strict=True):
-                run, run_id, status = member.decode().split(" ")
-                found.append(EndedRun(RunName.parse(run), run_id, CycleStatus(status), int(score)))
-        return found
+        found = await self._scripted.first_of([self._key_of(each) for each in partitions], limit, _ended_run)
+        return [end for ends in found for end in ends]
 
     async def remove(self, ends: Sequence[EndedRun]) -> None:
         pipeline = self._client.pipeline(transaction=False)
@@ -31,3 +27,8 @@ class RedisEnds:
             key = self._key_of(partition_of(end.run.flow_id))
             pipeline.execute_command("ZREM", key, f"{end.run} {end.run_id} {end.status.value}")
         await pipeline.execute()
+
+
+def _ended_run(member: str, end_ms: int) -> EndedRun:
+    run, run_id, status = member.split(" ")
+    return EndedRun(RunName.parse(run), run_id, CycleStatus(status), end_ms)

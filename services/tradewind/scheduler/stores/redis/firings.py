@@ -23,5 +23,5 @@ class RedisFirings:
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[str]:
         keys = [self._keys.queued(each) for each in partitions]
-        found = await self._scripted.first_of(keys, limit, up_to=self._scripted.now_ms())
-        return [flow_id.decode() for flows in found for flow_id in flows]
+        found = await self._scripted.first_of(keys, limit, lambda flow_id, _: flow_id, up_to=self._scripted.now_ms())
+        return [flow_id for flows in found for flow_id in flows]

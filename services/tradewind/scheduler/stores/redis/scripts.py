@@ -13,12 +13,13 @@ from tradewind.scheduler.stores.keys import Keys
 from tradewind.server.clock import Clock, SystemClock
 from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import partition_of
-from tradewind.server.reading import UnreadableLog
+from tradewind.server.reading import UnreadableLog, reading
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.records import read_each
 from tradewind.server.redis.script import Script
 
 Reply = TypeVar("Reply")
+Found = TypeVar("Found")
 
 
 class Replies(msgspec.Struct, Generic[Reply], array_like=True):
@@ -108,27 +109,37 @@ class Scripted:
     def note_unreadable(self, flows: Iterable[tuple[str, str]]) -> None:
         """Log flows that a script could not read, each given with why."""
         for flow_id, why in flows:
-            self._noted(Unreadable(self.keys.flow(flow_id), f"a script fails on it, or on a part of it: {why}"))
+            self._unreadable.note(
+                Unreadable(self.keys.flow(flow_id), f"a script fails on it, or on a part of it: {why}")
+            )
 
     async def first_of(
-        self, sorted_sets: Sequence[str], count: int, *, up_to: float = math.inf, scores: bool = False
-    ) -> list[list[bytes]]:
-        """Return up to `count` members of each of these sorted sets, each followed by its score if `scores`.
+        self, sorted_sets: Sequence[str], count: int, parse: Callable[[str, int], Found], *, up_to: float = math.inf
+    ) -> list[list[Found]]:
+        """Return up to `count` members of each of these sorted sets, parsed from their text and score.
 
         Members that score more than `up_to` are left out. Takes a single command if none of the sets exists, as when
-        the system is idle. One whose key is of another type is logged, and has none.
+        the system is idle. One whose key is of another type is logged, and has none; so is a member that cannot be
+        parsed, and it is left out.
         """
         if not sorted_sets or not (self._one_slot or await self.client.exists(*sorted_sets)):
             return [[] for _ in sorted_sets]
-        options = ["WITHSCORES"] if scores else []
-        bounds = "-inf", up_to, "LIMIT", 0, count
-        found = await read_each(self.client, sorted_sets, "ZRANGEBYSCORE", *bounds, *options)
-        return [[] if isinstance(members, Unreadable) else members for members in map(self._noted, found)]
+        bounds = "-inf", up_to, "LIMIT", 0, count, "WITHSCORES"
+        replies = await read_each(self.client, sorted_sets, "ZRANGEBYSCORE", *bounds)
+        return [self._parsed(key, reply, parse) for key, reply in zip(sorted_sets, replies, strict=True)]
 
-    def _noted(self, reply: Any) -> Any:
+    def _parsed(self, key: str, reply: Any, parse: Callable[[str, int], Found]) -> list[Found]:
+        found: list[Found] = []
         if isinstance(reply, Unreadable):
             self._unreadable.note(reply)
-        return reply
+            return found
+        for member, score in zip(reply[::2], reply[1::2], strict=True):
+            try:
+                with reading(f"{key} {member.decode(errors='replace')}"):
+                    found.append(parse(member.decode(), int(float(score))))
+            except Unreadable as error:
+                self._unreadable.note(error)
+        return found
 
     async def call_for_partition(
         self, script: Script[Reply], partition: int, *keys: str, epoch: int = 0, **more: Any
