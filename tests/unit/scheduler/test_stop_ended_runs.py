@@ -1,5 +1,6 @@
 """Answers to the question whether components that are open at the node task manager should be."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import OpenComponentEvent, StopOrder
 from tradewind.scheduler.ports.peers import PeerRefused
 from tradewind.scheduler.use_cases.stop_ended_runs import StopEndedRuns
+from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import partition_of
 
 HOUR = 3600 * 1000
@@ -97,6 +99,21 @@ async def test_run_that_is_not_on_record_is_stopped_once_it_is_an_hour_old(stage
         assert await stage.ask(state, begun_ms=now_ms - HOUR + 1, **changes) == []
         (order,) = await stage.ask(state, begun_ms=now_ms - HOUR, **changes)
         assert getattr(order, next(iter(changes))) == next(iter(changes.values()))
+
+
+async def test_run_whose_record_cannot_be_read_goes_on_however_old_it_is(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(run: RunName) -> ChainState | None:
+        raise Unreadable(str(run), "it is of another type")
+
+    async def pass_over(runs: Sequence[RunName]) -> list[ChainState | None]:
+        return [None for _ in runs]
+
+    state = await stage.begin()
+    monkeypatch.setattr(stage.scheduler.stores.states, "load", refuse)
+    monkeypatch.setattr(stage.scheduler.stores.states, "load_many", pass_over)
+    assert await stage.ask(state, begun_ms=0) == []
 
 
 async def test_refusal_of_an_order_is_not_retried(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

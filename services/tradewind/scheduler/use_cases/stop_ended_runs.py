@@ -13,6 +13,7 @@ from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
 from tradewind.scheduler.use_cases.load_portion import portions
 from tradewind.scheduler.use_cases.stop_orders import stop_all
 from tradewind.server.clock import Clock
+from tradewind.server.faults import Unreadable
 
 _PATIENCE_MS = 3600 * 1000
 _REASON = "the cycle has ended; the store of node tasks has lost that"
@@ -25,7 +26,8 @@ class StopEndedRuns:
 
     What was stopped is stopped again at once. Other ended runs get an hour: workers report again what they have done,
     so most components end by themselves, with all their results. An hour also goes by before a run counts as ended that
-    is not on record: the cycle of a planned time may yet begin again under the same name.
+    is not on record: the cycle of a planned time may yet begin again under the same name. A run whose record cannot be
+    read goes on: somebody may put it right.
     """
 
     def __init__(self, states: ChainStateRepository, node_tasks: NodeTasks, clock: Clock) -> None:
@@ -44,7 +46,7 @@ class StopEndedRuns:
                 for event in by_run[run]:
                     # Another run may have been given its name.
                     mine = state if state is not None and state.facts.run_id == event.run_id else None
-                    if self._is_over(event, mine):
+                    if await self._is_over(event, mine):
                         orders.append(_order(event, mine))
         if not orders:
             return
@@ -55,11 +57,19 @@ class StopEndedRuns:
             # The node task manager asks again.
             _log.warning("ended_runs_not_stopped", components=len(orders), error=error)
 
-    def _is_over(self, event: OpenComponentEvent, state: ChainState | None) -> bool:
+    async def _is_over(self, event: OpenComponentEvent, state: ChainState | None) -> bool:
         long_ago_ms = self._clock.now_ms() - _PATIENCE_MS
         if state is None:
-            return event.begun_ms <= long_ago_ms
+            return event.begun_ms <= long_ago_ms and await self._is_readable(event.run)
         return is_terminal(state.status) and (state.stop is not None or state.end_ms <= long_ago_ms)
+
+    async def _is_readable(self, run: RunName) -> bool:
+        """Say whether the record of a run can be read, or there is none."""
+        try:
+            await self._states.load(run)
+        except Unreadable:
+            return False
+        return True
 
 
 def _order(event: OpenComponentEvent, state: ChainState | None) -> StopOrder:
