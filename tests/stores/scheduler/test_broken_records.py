@@ -84,8 +84,10 @@ async def test_broken_flow_hides_no_other_in_a_list(bench: Bench, redis_server: 
         redis_server, ("HDEL", KEYS.flow("f"), "config"), ("DEL", KEYS.flow("g")), ("SET", KEYS.flow("g"), "text")
     )
     stores = bench.stores
-    flows, _ = await ReadFlows(stores.flows, stores.cycles, stores.states).flows(FlowFilter(), "", 10)
+    with capture_logs() as logs:
+        flows, _ = await ReadFlows(stores.flows, stores.cycles, stores.states).flows(FlowFilter(), "", 10)
     assert [flow.flow_id for flow in flows] == ["h"]
+    assert sorted(line["what"] for line in logs) == [KEYS.flow("f"), KEYS.flow("g")]
     assert await stores.flows.owners(["f", "g", "h"]) == ["default", None, "default"]
     for flow_id in ("f", "g"):
         with pytest.raises(Unreadable, match=f"flow:{flow_id} cannot be read"):
@@ -116,15 +118,17 @@ async def test_broken_flow_hides_no_other_in_a_list_of_some(
     await breaks(redis_server, (verb, KEYS.flow(broken), *rest))
     stores = bench.stores
     read = ReadFlows(stores.flows, stores.cycles, stores.states)
-    for limit in (1, 9):
-        found, after = list[str](), ""
-        for _ in range(9):
-            flows, left = await read.flows(FlowFilter(user_id="default"), after, limit)
-            found += [flow.flow_id for flow in flows]
-            if left is None:
-                break
-            after = left
-        assert found == others
+    with capture_logs() as logs:
+        for limit in (1, 9):
+            found, after = list[str](), ""
+            for _ in range(9):
+                flows, left = await read.flows(FlowFilter(labels={"team": "a"}), after, limit)
+                found += [flow.flow_id for flow in flows]
+                if left is None:
+                    break
+                after = left
+            assert found == others
+    assert [(line["event"], line["what"]) for line in logs] == [("record_unreadable", KEYS.flow(broken))]
 
 
 INDEX = KEYS.cycles("f")

@@ -17,6 +17,7 @@ from tradewind.scheduler.use_cases.watch_backlog import weight_of
 from tradewind.scheduler.use_cases.whole_flows import pieces
 from tradewind.server.faults import NotFound
 from tradewind.server.paging import Page
+from tradewind.server.reading import UnreadableLog
 
 _LEAST_READ = 50
 _AT_ONCE = 500
@@ -79,6 +80,7 @@ class ReadFlows:
         self._flows = flows
         self._cycles = cycles
         self._states = states
+        self._unreadable = UnreadableLog(__name__)
 
     async def flow(self, flow_id: str) -> FlowRecord:
         """Return a flow. Raises NotFound."""
@@ -140,7 +142,9 @@ class ReadFlows:
 
     async def _still(self, wanted: FlowFilter, flow_ids: Sequence[str]) -> list[FlowRecord]:
         """Return those of these flows that are wanted still: since they were outlined, others may have taken ids."""
-        found, _ = await find_readable(self._flows, flow_ids)
+        found, unreadable = await find_readable(self._flows, flow_ids)
+        for error in unreadable.values():
+            self._unreadable.note(error)
         return [flow for flow in found.values() if flow is not None and wanted.matches(flow)]
 
     async def any(self) -> bool:

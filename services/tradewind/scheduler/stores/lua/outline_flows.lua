@@ -8,11 +8,11 @@ local outlines, after = {}, args.after
 local ids = call('ZRANGE', base .. 'flows', after == '' and '-' or '(' .. after, '+', 'BYLEX', 'LIMIT', 0, args.flows)
 for _, flow_id in ipairs(ids) do
   local key = flow_key(flow_id)
-  -- A key of another type is no flow.
+  -- A key of another type has none of these, and so can be told from a flow.
   local known = redis.pcall('HMGET', key, 'user_id', 'status', 'labels', 'created_at')
-  if known[1] then
-    local size = call('HSTRLEN', key, 'config') + call('HSTRLEN', key, 'structure')
-    outlines[#outlines + 1] = {flow_id, plain(known[1]), plain(known[2] or ''), plain(known[3] or ''),
+  if known[1] or call('EXISTS', key) == 1 then
+    local size = known.err and 0 or call('HSTRLEN', key, 'config') + call('HSTRLEN', key, 'structure')
+    outlines[#outlines + 1] = {flow_id, plain(known[1] or ''), plain(known[2] or ''), plain(known[3] or ''),
       tonumber(known[4]) or 0, size}
   end
 end

@@ -27,7 +27,7 @@ from tradewind.scheduler.stores.redis.ranks import STOPPING
 from tradewind.scheduler.stores.redis.scripts import TOMBSTONE_MS, Scripted, request_args, script
 from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import PARTITIONS
-from tradewind.server.reading import reading
+from tradewind.server.reading import UnreadableLog, reading
 from tradewind.server.redis.records import read_each
 
 _LEAST_OUTLINED = 8
@@ -64,6 +64,7 @@ class RedisFlows:
         self._scripted = scripted
         self._client = scripted.client
         self._keys = scripted.keys
+        self._unreadable = UnreadableLog(__name__)
 
     async def register(self, registration: FlowRegistration) -> tuple[RegisterOutcome, int]:
         return await self._scripted.call_for_flow(
@@ -120,8 +121,18 @@ class RedisFlows:
         # Beyond where a partition has more, flows of it may be missing.
         frontier = min((reply.after for reply in replies if reply.after), default="")
         rows = sorted(row for reply in replies for row in reply.outlines if not frontier or row[0] <= frontier)
-        found = filter(None, map(_outline, rows[:limit]))
+        found = filter(None, map(self._outline, rows[:limit]))
         return list(found), rows[limit - 1][0] if len(rows) > limit else frontier
+
+    def _outline(self, row: _Row) -> FlowOutline | None:
+        """Return what lists choose a flow by; if its record cannot be read, logs that and returns None."""
+        flow_id, user_id, status, labels, created_ms, size = row
+        try:
+            with reading(self._keys.flow(flow_id)):
+                return FlowOutline(flow_id, user_id, FlowStatus(status), _labels(labels), created_ms, size)
+        except Unreadable as error:
+            self._unreadable.note(error)
+            return None
 
     async def change_status(self, change: StatusChange) -> StatusAnswer:
         answer: StatusAnswer | None = None
@@ -166,16 +177,6 @@ class RedisFlows:
 
     async def remove_step(self, flow_id: str, cycles: int = 100) -> bool:
         return await self._scripted.call_for_flow(_REMOVE, flow_id, cycles=cycles, tombstone_ms=TOMBSTONE_MS)
-
-
-def _outline(row: _Row) -> FlowOutline | None:
-    """Return what lists choose a flow by, None if its record cannot be read."""
-    flow_id, user_id, status, labels, created_ms, size = row
-    try:
-        with reading(flow_id):
-            return FlowOutline(flow_id, user_id, FlowStatus(status), _labels(labels), created_ms, size)
-    except Unreadable:
-        return None
 
 
 def _found(key: str, record: Any, running: Any) -> FlowRecord | None:
