@@ -51,13 +51,11 @@ class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
         self.triggers[request.trigger.trigger_id] = request.trigger
         return trigger_pb2_service.SaveTriggerResponse(trigger=request.trigger)
 
-    async def FindTrigger(
-        self, request: trigger_pb2_service.FindTriggerRequest, context: Context
-    ) -> trigger_pb2_service.FindTriggerResponse:
-        known = self.triggers.get(request.trigger_id)
-        if known is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND, "no such trigger")
-        return trigger_pb2_service.FindTriggerResponse(trigger=known)
+    async def FindEpochs(
+        self, request: trigger_pb2_service.FindEpochsRequest, context: Context
+    ) -> trigger_pb2_service.FindEpochsResponse:
+        known = {each: self.triggers[each].epoch for each in request.trigger_ids if each in self.triggers}
+        return trigger_pb2_service.FindEpochsResponse(epochs=known)
 
     async def RemoveTrigger(
         self, request: trigger_pb2_service.RemoveTriggerRequest, context: Context

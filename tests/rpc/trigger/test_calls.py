@@ -276,3 +276,20 @@ async def test_invalid_ids_are_refused(replica: Replica) -> None:
     error = await error_of(replica.find("a/b", key=""))
 
     assert set(violations(error)) == {"trigger_id", "partition_key"}
+
+
+async def test_epochs_of_many_triggers_of_flows_are_found_at_once(replica: Replica) -> None:
+    for id, epoch in (("f", 4), ("g", 0)):
+        await replica.save(id, once(now_ms() + HOUR), key=id, epoch=epoch)
+    await replica.save("elsewhere", once(now_ms() + HOUR), key="f")
+    found = await replica.stub.FindEpochs(pb2.FindEpochsRequest(trigger_ids=["g", "gone", "f", "elsewhere", "f"]))
+    assert dict(found.epochs) == {"f": 4, "g": 0}
+
+
+@pytest.mark.parametrize(
+    ("trigger_ids", "path"), [([], "trigger_ids"), (["f"] * 1001, "trigger_ids"), (["f", "?"], "trigger_ids[1]")]
+)
+async def test_epochs_of_too_many_or_odd_names_are_refused(replica: Replica, trigger_ids: list[str], path: str) -> None:
+    error = await error_of(replica.stub.FindEpochs(pb2.FindEpochsRequest(trigger_ids=trigger_ids)))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert list(violations(error)) == [path]

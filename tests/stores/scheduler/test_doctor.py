@@ -1,6 +1,6 @@
 """Each invariant is broken by hand, found and mended, and everything is well again."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,8 +201,8 @@ async def test_running_flow_without_current_trigger_returns_to_the_outbox(ward: 
 async def test_trigger_changed_while_the_doctor_looks_is_no_finding(ward: Ward) -> None:
     @dataclass
     class Changing(Peers):
-        async def epoch_of(self, flow_id: str) -> int | None:
-            return await ward.stores.flows.raise_schedule_epoch(flow_id)
+        async def epochs_of(self, flow_ids: Sequence[str]) -> Mapping[str, int]:
+            return {flow_id: await ward.stores.flows.raise_schedule_epoch(flow_id) for flow_id in flow_ids}
 
     await started(ward)
     ward.peers = Changing()

@@ -1,6 +1,6 @@
 """A partition that a doctor examines, and what its operator does to it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,10 +30,10 @@ class Peers:
     waiting: list[SubFlowWait] = field(default_factory=list)
     away: bool = False
 
-    async def epoch_of(self, flow_id: str) -> int | None:
+    async def epochs_of(self, flow_ids: Sequence[str]) -> Mapping[str, int]:
         if self.away:
             raise PeerUnavailable("trigger service", "away")
-        return self.epochs.get(flow_id)
+        return {flow_id: epoch for flow_id, epoch in self.epochs.items() if flow_id in flow_ids}
 
     async def components(self, runs: Sequence[ChainState]) -> list[ComponentView]:
         if self.away:

@@ -1,7 +1,7 @@
 """What the trigger service was told last is compared with what it knows, when its store may have lost some of it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,19 +31,17 @@ class Triggers:
         self.faulty = ""
         self.asked: list[str] = []
         self.removed: list[tuple[str, int]] = []
-        self.at_once = self.most_at_once = 0
+        self.most_at_once = 0
 
-    async def epoch_of(self, flow_id: str) -> int | None:
-        self.asked.append(flow_id)
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
+    async def epochs_of(self, flow_ids: Sequence[str]) -> Mapping[str, int]:
+        self.asked += flow_ids
+        self.most_at_once = max(self.most_at_once, len(flow_ids))
         await asyncio.sleep(0.001)
-        self.at_once -= 1
         if self.away:
             raise PeerUnavailable("trigger service", "away")
-        if flow_id == self.faulty:
+        if self.faulty in flow_ids:
             raise ValueError("no such answer")
-        return self.epochs.get(flow_id)
+        return {flow_id: self.epochs[flow_id] for flow_id in flow_ids if flow_id in self.epochs}
 
     async def remove(self, flow_id: str, schedule_epoch: int) -> None:
         self.removed.append((flow_id, schedule_epoch))
@@ -151,12 +149,12 @@ def test_suspicion_stays_while_the_service_is_away() -> None:
 
 
 def test_errors_with_ever_other_texts_are_one_incident(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refused(flow_id: str) -> int | None:
-        tried.append(flow_id)
+    async def refused(flow_ids: Sequence[str]) -> Mapping[str, int]:
+        tried.extend(flow_ids)
         raise ConnectionError(f"connection {len(tried)} is closed")
 
     async def scenario(scene: Scene) -> None:
-        monkeypatch.setattr(scene.triggers, "epoch_of", refused)
+        monkeypatch.setattr(scene.triggers, "epochs_of", refused)
         scene.tell(range(1))
         scene.restore.suspect()
         await asyncio.sleep(5)

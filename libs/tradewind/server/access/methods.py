@@ -115,9 +115,9 @@ _RULES: dict[str, Rule] = {
     **_rules(
         "tradewind.api.trigger.v1.TriggerService",
         operator=(
-            "SaveTrigger RemoveTrigger FindTrigger FindDue FindAllPending ReceiveDue PublishEvent CountListeners "
-            "ListTriggers FireTrigger PauseTrigger ResumeTrigger ListFirings ListDeadTriggers RedriveTrigger "
-            "CountTriggers RunDoctor"
+            "SaveTrigger RemoveTrigger FindTrigger FindEpochs FindDue FindAllPending ReceiveDue PublishEvent "
+            "CountListeners ListTriggers FireTrigger PauseTrigger ResumeTrigger ListFirings ListDeadTriggers "
+            "RedriveTrigger CountTriggers RunDoctor"
         ),
     ),
     **_rules(

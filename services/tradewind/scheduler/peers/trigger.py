@@ -1,5 +1,7 @@
 """The trigger service, over gRPC."""
 
+from collections.abc import Mapping, Sequence
+
 import grpc
 
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
@@ -52,15 +54,10 @@ class TriggerPeer:
         async with calling(NAME):
             await self._stub.PublishEvent(request, timeout=_CALL_S)
 
-    async def epoch_of(self, flow_id: str) -> int | None:
-        request = pb2.FindTriggerRequest(trigger_id=flow_id, partition_key=flow_id)
+    async def epochs_of(self, flow_ids: Sequence[str]) -> Mapping[str, int]:
+        request = pb2.FindEpochsRequest(trigger_ids=flow_ids)
         async with calling(NAME):
-            try:
-                return (await self._stub.FindTrigger(request, timeout=_CALL_S)).trigger.epoch
-            except grpc.aio.AioRpcError as error:
-                if error.code() is grpc.StatusCode.NOT_FOUND:
-                    return None
-                raise
+            return (await self._stub.FindEpochs(request, timeout=_CALL_S)).epochs
 
     async def remove(self, flow_id: str, schedule_epoch: int) -> None:
         request = pb2.RemoveTriggerRequest(trigger_id=flow_id, partition_key=flow_id, epoch=schedule_epoch)

@@ -169,8 +169,8 @@ class Triggers(Protocol):
         """
         ...
 
-    async def epoch_of(self, flow_id: str) -> int | None:
-        """Return the schedule epoch of a flow's trigger, None when there is none."""
+    async def epochs_of(self, flow_ids: Sequence[str]) -> Mapping[str, int]:
+        """Return the schedule epochs of the triggers of up to 1000 flows, by flow; none for one without a trigger."""
         ...
 
     async def remove(self, flow_id: str, schedule_epoch: int) -> None:

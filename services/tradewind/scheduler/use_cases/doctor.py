@@ -1,6 +1,5 @@
 """Looks through partitions for broken invariants, including invariants between services."""
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +23,6 @@ from tradewind.server.doctor import UNREADABLE, Examined, Examiner, Finding
 from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import PARTITIONS, partition_of
 
-_ASKED_AT_ONCE = 20
 _LATE_MS = 120_000
 """A cycle that has not begun this long after its planned time and jitter will not begin by itself."""
 
@@ -96,23 +94,24 @@ class CheckPeers:
         return found
 
     async def _missing_triggers(self, flows: Sequence[tuple[str, int, int]]) -> list[Finding]:
+        if not flows:
+            return []
+        try:
+            epochs = await self._triggers.epochs_of([flow_id for flow_id, _, _ in flows])
+        except PeerUnavailable:
+            return []
         found: list[Finding] = []
-        for first in range(0, len(flows), _ASKED_AT_ONCE):
-            chunk = flows[first : first + _ASKED_AT_ONCE]
-            try:
-                epochs = await asyncio.gather(*(self._triggers.epoch_of(flow_id) for flow_id, _, _ in chunk))
-            except PeerUnavailable:
-                return found
-            for (flow_id, epoch, _), known in zip(chunk, epochs, strict=True):
-                if known is None:
-                    problem = "the trigger service has no trigger for it"
-                elif known < epoch:
-                    problem = "its trigger is out of date"
-                elif known > epoch and await self._is_behind(flow_id, known):
-                    problem = "its trigger is of a later version than the record"
-                else:
-                    continue
-                found.append(Finding("running-without-trigger", flow_id, f"it is running, but {problem}"))
+        for flow_id, epoch, _ in flows:
+            known = epochs.get(flow_id)
+            if known is None:
+                problem = "the trigger service has no trigger for it"
+            elif known < epoch:
+                problem = "its trigger is out of date"
+            elif known > epoch and await self._is_behind(flow_id, known):
+                problem = "its trigger is of a later version than the record"
+            else:
+                continue
+            found.append(Finding("running-without-trigger", flow_id, f"it is running, but {problem}"))
         return found
 
     async def _is_behind(self, flow_id: str, epoch: int) -> bool:

@@ -73,9 +73,10 @@ class RestoreTriggers:
         `epochs` are those under which the trigger service was told last.
         """
         flows = await self._flows.find(list(epochs))
-        known = await asyncio.gather(*map(self._triggers.epoch_of, epochs))
+        known = await self._triggers.epochs_of(list(epochs))
         lost: list[str] = []
-        for (flow_id, told), flow, epoch in zip(epochs.items(), flows, known, strict=True):
+        for (flow_id, told), flow in zip(epochs.items(), flows, strict=True):
+            epoch = known.get(flow_id)
             if flow is None:
                 if epoch is not None and epoch <= told:
                     await self._remove(flow_id, told)

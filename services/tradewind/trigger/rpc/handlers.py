@@ -68,6 +68,9 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         found = await self._find.one(request.trigger_id, request.partition_key, request.queue)
         return pb2.FindTriggerResponse(trigger=mapping.trigger(found, request.queue))
 
+    async def FindEpochs(self, request: pb2.FindEpochsRequest, context: Context) -> pb2.FindEpochsResponse:
+        return pb2.FindEpochsResponse(epochs=await self._find.epochs(parsing.trigger_ids(request)))
+
     async def FindDue(self, request: pb2.FindDueRequest, context: Context) -> pb2.FindDueResponse:
         up_to_ms, cursor = parsing.up_to_ms(request), parsing.cursor(request.page_token)
         queue = parsing.queue(request.queue)

@@ -19,6 +19,7 @@ from tradewind.trigger.use_cases.find_triggers import Cursor
 MAX_CREDITS = 10_000
 MAX_LEAD_MS = 1_000
 MAX_LISTENERS_OF = 10
+MAX_EPOCHS = 1_000
 DEFAULT_CREDITS = 1_000
 
 _decode = msgspec.json.Decoder().decode
@@ -76,6 +77,18 @@ def reference(request: pb2.FindTriggerRequest | pb2.RemoveTriggerRequest, epoch:
     place(request, faults)
     faults.epoch("epoch", epoch)
     faults.refuse()
+
+
+def trigger_ids(request: pb2.FindEpochsRequest) -> list[str]:
+    """Check and return the ids of many triggers."""
+    faults, ids = Faults(), list(request.trigger_ids)
+    if not 1 <= len(ids) <= MAX_EPOCHS:
+        faults.add("trigger_ids", f"must be 1 to {MAX_EPOCHS}, are {len(ids)}")
+    else:
+        for place, trigger_id in enumerate(ids):
+            faults.identifier(f"trigger_ids[{place}]", trigger_id)
+    faults.refuse()
+    return ids
 
 
 class _Placed(Protocol):

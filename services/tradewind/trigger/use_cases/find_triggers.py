@@ -42,6 +42,12 @@ class FindTriggers:
             raise NotFound("trigger", trigger_id)
         return trigger
 
+    async def epochs(self, trigger_ids: Sequence[str]) -> dict[str, int]:
+        """Return the epochs of those of these triggers of flows that exist, each its own partition key."""
+        store = self._store_of("")
+        found = await asyncio.gather(*(store.find(partition_of(each), each) for each in trigger_ids))
+        return {trigger.id: trigger.epoch for trigger in found if trigger is not None}
+
     async def due(self, up_to_ms: int, cursor: Cursor, size: int, queue: str) -> Listing:
         """Return a page of triggers to be delivered at or before `up_to_ms` (0: now), and where the next page begins.
 

@@ -182,6 +182,74 @@ class FindTriggerResponse(_message.Message):
 Global___FindTriggerResponse: _TypeAlias = FindTriggerResponse  # noqa: Y015
 
 @_typing.final
+class FindEpochsRequest(_message.Message):
+    """Asks for the epochs of triggers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIGGER_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def trigger_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """1 to 1000 triggers of flows, each of which is its own partition_key."""
+
+    def __init__(
+        self,
+        *,
+        trigger_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["trigger_ids", b"trigger_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindEpochsRequest: _TypeAlias = FindEpochsRequest  # noqa: Y015
+
+@_typing.final
+class FindEpochsResponse(_message.Message):
+    """The epochs of triggers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class EpochsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    EPOCHS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def epochs(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """As in Trigger, by trigger; there is none for a trigger that does not exist."""
+
+    def __init__(
+        self,
+        *,
+        epochs: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epochs", b"epochs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindEpochsResponse: _TypeAlias = FindEpochsResponse  # noqa: Y015
+
+@_typing.final
 class FindDueRequest(_message.Message):
     """Asks which triggers are due."""
 

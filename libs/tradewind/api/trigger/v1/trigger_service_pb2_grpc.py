@@ -51,6 +51,11 @@ class TriggerServiceStub:
                 request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FindTriggerRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FindTriggerResponse.FromString,
                 _registered_method=True)
+        self.FindEpochs = channel.unary_unary(
+                '/tradewind.api.trigger.v1.TriggerService/FindEpochs',
+                request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FindEpochsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FindEpochsResponse.FromString,
+                _registered_method=True)
         self.FindDue = channel.unary_unary(
                 '/tradewind.api.trigger.v1.TriggerService/FindDue',
                 request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FindDueRequest.SerializeToString,
@@ -146,6 +151,14 @@ class TriggerServiceServicer:
 
     def FindTrigger(self, request, context):
         """Returns one trigger. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND TRIGGER_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindEpochs(self, request, context):
+        """Returns the epochs of many triggers of flows at once, for those who compare them with records of their own. Errors:
+        INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -285,6 +298,11 @@ def add_TriggerServiceServicer_to_server(servicer, server):
                     servicer.FindTrigger,
                     request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FindTriggerRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FindTriggerResponse.SerializeToString,
+            ),
+            'FindEpochs': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindEpochs,
+                    request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FindEpochsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FindEpochsResponse.SerializeToString,
             ),
             'FindDue': grpc.unary_unary_rpc_method_handler(
                     servicer.FindDue,
@@ -439,6 +457,33 @@ class TriggerService:
             '/tradewind.api.trigger.v1.TriggerService/FindTrigger',
             tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FindTriggerRequest.SerializeToString,
             tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FindTriggerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindEpochs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.trigger.v1.TriggerService/FindEpochs',
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FindEpochsRequest.SerializeToString,
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FindEpochsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,6 +45,10 @@ class TriggerServiceStub:
     """
     FindTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.FindTriggerRequest, _trigger_service_pb2.FindTriggerResponse]
     """Returns one trigger. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND TRIGGER_NOT_FOUND."""
+    FindEpochs: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.FindEpochsRequest, _trigger_service_pb2.FindEpochsResponse]
+    """Returns the epochs of many triggers of flows at once, for those who compare them with records of their own. Errors:
+    INVALID_ARGUMENT INVALID_INPUT.
+    """
     FindDue: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.FindDueRequest, _trigger_service_pb2.FindDueResponse]
     """Lists triggers due up to a time, oldest first, paged; claims none. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     FindAllPending: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.FindAllPendingRequest, _trigger_service_pb2.FindAllPendingResponse]
@@ -119,6 +123,10 @@ class TriggerServiceAsyncStub(TriggerServiceStub):
     """
     FindTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FindTriggerRequest, _trigger_service_pb2.FindTriggerResponse]  # type: ignore[assignment]
     """Returns one trigger. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND TRIGGER_NOT_FOUND."""
+    FindEpochs: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FindEpochsRequest, _trigger_service_pb2.FindEpochsResponse]  # type: ignore[assignment]
+    """Returns the epochs of many triggers of flows at once, for those who compare them with records of their own. Errors:
+    INVALID_ARGUMENT INVALID_INPUT.
+    """
     FindDue: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FindDueRequest, _trigger_service_pb2.FindDueResponse]  # type: ignore[assignment]
     """Lists triggers due up to a time, oldest first, paged; claims none. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     FindAllPending: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FindAllPendingRequest, _trigger_service_pb2.FindAllPendingResponse]  # type: ignore[assignment]
@@ -208,6 +216,16 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_trigger_service_pb2.FindTriggerResponse, _abc.Awaitable[_trigger_service_pb2.FindTriggerResponse]]:
         """Returns one trigger. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND TRIGGER_NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def FindEpochs(
+        self,
+        request: _trigger_service_pb2.FindEpochsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.FindEpochsResponse, _abc.Awaitable[_trigger_service_pb2.FindEpochsResponse]]:
+        """Returns the epochs of many triggers of flows at once, for those who compare them with records of their own. Errors:
+        INVALID_ARGUMENT INVALID_INPUT.
+        """
 
     @_abc_1.abstractmethod
     def FindDue(
