@@ -21,9 +21,9 @@ class Absence:
         """Note that something came over the stream."""
         self._since = None
 
-    def broken_for(self, patience: float) -> bool:
-        """Note that the stream has broken; return whether the server has been away for `patience` seconds."""
+    def stream_broken(self) -> float:
+        """Note that the stream has broken; return for how many seconds the server has been away: 0 if only now."""
         now = time.monotonic()
         if self._since is None or now - self._opened >= STEADY_S:
             self._since = now
-        return now - self._since >= patience
+        return now - self._since

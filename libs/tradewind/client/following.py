@@ -41,8 +41,11 @@ async def reopened(
                     backoff.reset()
                     yield response
         except Unavailable as error:
-            if absence.broken_for(patience):
+            away_s = absence.stream_broken()
+            if away_s >= patience:
                 raise
+            if not away_s:
+                backoff.reset()
             retry_after = error.retry_after
         await asyncio.sleep(max(retry_after, backoff.next_s()))
 

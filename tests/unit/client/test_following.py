@@ -1,5 +1,6 @@
 """Following a batch across lost connections."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any, cast
 
@@ -70,3 +71,15 @@ async def test_time_of_slow_refusals_uses_up_patience(clock: Clock, monkeypatch:
     refused: list[int | Quiet | Exception] = [Quiet(4), Unavailable("away")]
     with pytest.raises(Unavailable):
         await states(Server([0, Quiet(3600), Unavailable("away")], *[refused] * 3, [END], clock=clock))
+
+
+async def test_stream_that_was_silent_for_long_is_reopened_soon(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    silent: list[int | Quiet | Exception] = [Quiet(3600), Unavailable("away")]
+    assert await states(Server([0, *silent], silent, silent, silent, silent, [END], clock=clock)) == [0, END]
+    assert max(pauses) <= 0.05
