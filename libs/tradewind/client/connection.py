@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 OpenChannel = Callable[[str, Security], grpc.aio.Channel]
 Stub = TypeVar("Stub")
 
+_NOT_PICKLED = (
+    "clients and handles hold open connections, so they cannot be pickled or copied: pass the client's address, or the "
+    "ids of the flow, cycle, task or batch, and make a client where they arrive"
+)
+
 
 class Connection(Calls):
     """Makes calls over channels, each opened when it is first needed; usable in one event loop only."""
@@ -56,6 +61,10 @@ class Connection(Calls):
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._stubs: dict[object, Any] = {}
         self.runs = RunStream(lambda: self.scheduler.StreamRuns, addresses.scheduler)
+
+    def __reduce__(self) -> NoReturn:
+        """Raise TypeError: an object with open connections cannot be pickled or copied."""
+        raise TypeError(_NOT_PICKLED)
 
     @property
     def may_have_access_service(self) -> bool:
