@@ -8,6 +8,7 @@ import msgspec
 
 from tradewind.api.scheduler.v1 import memory_pb2 as pb
 from tradewind.flow.json_text import encode_json
+from tradewind.server.json_depth import check_depth
 from tradewind.worker.errors import MemoryFault
 
 _MAX_BYTES = 64 * 1024
@@ -47,6 +48,8 @@ class FakeMemory:
         assigned = msgspec.json.decode(request.set_json) if request.set_json else {}
         if not all(1 <= len(name) <= _MAX_NAME_CHARACTERS and name.isprintable() for name in assigned):
             raise MemoryFault("INVALID_INPUT", f"a name must have 1 to {_MAX_NAME_CHARACTERS} printable characters")
+        for text in (request.set_json, request.result_json):
+            _refuse_depth(text)
         if len(request.result_json.encode()) > _MAX_BYTES:
             raise MemoryFault("INVALID_INPUT", "the result would take more than 64 KiB")
         if request.HasField("result_json"):
@@ -61,7 +64,7 @@ class FakeMemory:
         if request.HasField("expected_version") and request.expected_version != self._versions[owner]:
             raise MemoryFault("VERSION_CONFLICT", f"the memory of the {owner} was changed by others")
         changed = {name: value for name, value in variables.items() if name not in request.delete} | assigned
-        if len(msgspec.json.encode(changed)) > _MAX_BYTES:
+        if _size(changed) > _MAX_BYTES:
             raise MemoryFault("TOO_LARGE", f"the memory of the {owner} would take more than 64 KiB")
         variables.clear()
         variables.update(changed)
@@ -70,6 +73,18 @@ class FakeMemory:
 
     def _variables_of(self, scope: pb.MemoryScope) -> tuple[str, dict[str, Any]]:
         return ("cycle", self.cycle) if scope.HasField("cycle") else ("flow", self.flow)
+
+
+def _refuse_depth(text: str) -> None:
+    try:
+        check_depth(text)
+    except RecursionError as error:
+        raise MemoryFault("INVALID_INPUT", f"not JSON: {error}") from None
+
+
+def _size(variables: Mapping[str, Any]) -> int:
+    """Return the size in bytes that the scheduler counts for variables: four beside each name and value."""
+    return 2 + sum(len(name.encode()) + len(msgspec.json.encode(value)) + 4 for name, value in variables.items())
 
 
 def _copied(variables: Mapping[str, Any], what: str) -> dict[str, Any]:
