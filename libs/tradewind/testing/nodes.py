@@ -4,7 +4,7 @@ import asyncio
 import copy
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
@@ -158,7 +158,8 @@ async def run_node(
     has begun: an async node at its first wait, a plain function through `ctx.stop_requested`. `resumed` is what ended
     its wait, for a node that continues after one. `cycle_memory` and `flow_memory` are the variables that it finds; the
     result has them as they are afterwards. A node with `process=True` runs in the test's own process. Raises TypeError
-    if `node` is not a node and for an unknown fact, ValueError for values that JSON cannot express.
+    if `node` is not a node and for facts and handles that cannot be as given, ValueError for values that JSON cannot
+    express.
     """
     if not isinstance(node, Node):
         raise TypeError(f"run_node needs a node, but {node!r} is not one: decorate the function with @node(...)")
@@ -214,19 +215,28 @@ def _assignment(
     for name, value in facts.items():
         if name not in work_pb2.NodeTaskAssignment.DESCRIPTOR.fields_by_name:
             raise TypeError(f"the context has no fact {name}")
-        if isinstance(value, datetime):
-            getattr(assignment, name).FromDatetime(value)
-        else:
-            setattr(assignment, name, value)
+        try:
+            if isinstance(value, datetime):
+                getattr(assignment, name).FromDatetime(value)
+            else:
+                setattr(assignment, name, value)
+        except (AttributeError, TypeError, ValueError):
+            raise TypeError(f"the fact {name} cannot be {value!r:.80}") from None
     item = f":{assignment.item}" if assignment.HasField("item") else ""
     assignment.node_task_id = assignment.node_task_id or (
         f"{assignment.flow_id}:{assignment.cycle}:{assignment.run}:{assignment.node_id}{item}"
     )
     gathering = {parameter.name for parameter in node.signature.parameters if parameter.gather}
     for handle, value in inputs.items():
-        values = [_json(each, handle) for each in (value if handle in gathering else [value])]
-        assignment.inputs.add(handle=handle, values_json=values)
+        values = _gathered(value, handle) if handle in gathering else [value]
+        assignment.inputs.add(handle=handle, values_json=[_json(each, handle) for each in values])
     return assignment
+
+
+def _gathered(values: Any, handle: str) -> Iterable[Any]:
+    if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
+        raise TypeError(f"{handle} gathers: give it a list with one value for each edge, not {values!r:.80}")
+    return values
 
 
 def _json(value: Any, what: str) -> str:

@@ -4,12 +4,13 @@ import asyncio
 import math
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from tradewind.testing import LogLine, NodeFailure, run_node
-from tradewind.worker import Context, Emit, NodeStopExecution, node
+from tradewind.worker import Context, Emit, Gather, NodeStopExecution, node
 
 
 @dataclass
@@ -94,6 +95,26 @@ async def test_stop_and_resumption_of_another_type_are_refused() -> None:
 async def test_unknown_fact_is_refused() -> None:
     with pytest.raises(TypeError, match="the context has no fact cylce"):
         await run_node(signal, facts={"cylce": 3})
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [{"cycle": "7"}, {"planned_time": "2027-01-01"}, {"cycle": datetime(2027, 1, 1, tzinfo=UTC)}, {"inputs": [1]}],
+)
+async def test_fact_of_another_type_is_named(fact: dict[str, Any]) -> None:
+    (name,) = fact
+    with pytest.raises(TypeError, match=f"the fact {name} cannot be"):
+        await run_node(signal, facts=fact)
+
+
+@pytest.mark.parametrize("values", [3, "abc", {"a": 1}])
+async def test_handle_that_gathers_needs_a_list(values: Any) -> None:
+    @node("gathers")
+    async def gathers(values: Gather[Any]) -> int:
+        return len(values)
+
+    with pytest.raises(TypeError, match="values gathers: give it a list with one value for each edge, not"):
+        await run_node(gathers, values=values)
 
 
 @pytest.mark.parametrize(
