@@ -42,8 +42,9 @@ class EmbeddedStore:
     """One server process over one directory, reachable from this machine only, with a password for every user.
 
     Listens on 127.0.0.1:`port` (0 picks a free one), or only on `unix_socket` if that is given. Everything written
-    survives the death of this process; at most a second is lost if the machine dies (appendfsync everysec). On Linux
-    the server ends with its owner: start it from the main thread, because "owner" means the thread that started it.
+    survives the death of this process. When the server is killed while the disk is slow, or the machine dies, up to the
+    last two seconds are lost (appendfsync everysec). On Linux the server ends with its owner: start it from the main
+    thread, because "owner" means the thread that started it.
     Passwords are made at the first start and kept in the directory, readable only by its owner.
     """
 
