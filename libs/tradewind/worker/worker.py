@@ -36,6 +36,7 @@ from tradewind.worker.registration import Registration
 from tradewind.worker.running import NodeRunner
 from tradewind.worker.scheduler_link import SchedulerLink
 from tradewind.worker.secrets import SecretResolver, SecretSource
+from tradewind.worker.stay import Departure, Stay
 from tradewind.worker.stream import WorkStream
 from tradewind.worker.telemetry import configure_worker_logging, open_metrics
 from tradewind.worker.threads import ThreadPool
@@ -54,12 +55,6 @@ SCHEDULER_ADDRESS_VARIABLE = "TRADEWIND_SCHEDULER_ADDRESS"
 
 MAX_CAPACITY = 10_000
 """The largest capacity that a node task manager accepts."""
-REGISTRY_PATIENCE = 5.0
-"""Seconds that work waits for the first registration; after that it begins without one."""
-STOP_GRACE = 1.0
-"""Seconds that nodes have to clean up before they are given back."""
-FLUSH_TIMEOUT = 5.0
-"""Seconds within which the last outcomes must be acknowledged."""
 
 
 class Worker:
@@ -149,10 +144,7 @@ class Worker:
         self._served = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failure: WorkerError | None = None
-        self._leaving = asyncio.Event()
-        """Set when the registry or `stop` asks it to take no more node tasks."""
-        self._stopping = asyncio.Event()
-        """Set when `stop` asks it to leave: running nodes then have only the grace to finish."""
+        self._departure = Departure()
         self._ready = asyncio.Event()
         self._executor: Executor | None = None
         self._background: asyncio.Task[None] | None = None
@@ -220,27 +212,17 @@ class Worker:
         Any thread, or a signal handler, may call it.
         """
         if self._loop is None:
-            self._stop()
+            self._departure.stop()
             return
         with contextlib.suppress(RuntimeError):  # the loop is closed, so it has left
-            self._loop.call_soon_threadsafe(self._stop)
-
-    def _stop(self) -> None:
-        self._stopping.set()
-        self._leaving.set()
-
-    def _leave_when_done(self) -> None:
-        """Begin to leave, as the registry asks; it asks again with each heartbeat."""
-        if not self._leaving.is_set():
-            logger.info("leaving, as the registry asks: running nodes may take as long as they need")
-        self._leaving.set()
+            self._loop.call_soon_threadsafe(self._departure.stop)
 
     def _leave_on_signal(self) -> bool:
         """Begin to leave; return False if it was leaving already."""
-        if self._stopping.is_set():
+        if self._departure.stopping.is_set():
             return False
         logger.info("leaving: running nodes have %g s to finish", self._grace)
-        self._stop()
+        self._departure.stop()
         return True
 
     # A simulation overrides these: streams, listening, channels, memories, threads and the watch.
@@ -314,7 +296,7 @@ class Worker:
         if self._listen is None:
             offers = [node.offer() for node in self._nodes.values()]
             stream = self._stream_type(stub, self._identity, executor, outbox, offers)
-            await self._register_and_work(stream, executor, registry_channel)
+            await self._stay(stream, executor, registry_channel)
             return
         credentials = self._credentials_to_serve()
         called = self._called_type(stub, self._identity, executor, outbox, credentials)
@@ -324,7 +306,7 @@ class Worker:
             api_url = f"grpcs://{api_url}"
         self._identity = replace(self._identity, api_url=api_url)
         try:
-            await self._register_and_work(called, executor, registry_channel)
+            await self._stay(called, executor, registry_channel)
         finally:
             await called.stop()
 
@@ -342,73 +324,12 @@ class Worker:
             return NodeRunner(self._secrets, threads, pool)
         return CodedRunner(self._codec, self._secrets, threads, pool)
 
-    async def _register_and_work(self, link: Link, executor: Executor, registry_channel: grpc.aio.Channel) -> None:
+    async def _stay(self, link: Link, executor: Executor, registry_channel: grpc.aio.Channel) -> None:
         registration = Registration(
             RegistryServiceStub(registry_channel),
             self._identity,
             [node.declaration() for node in self._nodes.values()],
             running=lambda: self.running,
-            drain=self._leave_when_done,
+            drain=self._departure.leave_when_done,
         )
-        registering = asyncio.create_task(registration.run())
-        working = asyncio.create_task(self._work(link, registration))
-        leaving = asyncio.create_task(self._leave(link, executor, registration))
-        tasks = (registering, working, leaving)
-        try:
-            # A refusal ends the worker also while it is leaving: what it runs may already run elsewhere.
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if leaving.done():
-                await asyncio.wait((working,), timeout=1.0)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await executor.close()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-            if registration.registered.is_set():
-                await registration.leave()
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-
-    async def _work(self, link: Link, registration: Registration) -> None:
-        # The node task manager asks the registry about this worker, so registration comes first; but a registry that is
-        # away for longer must not keep work waiting.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REGISTRY_PATIENCE):
-                await registration.registered.wait()
-        connecting = asyncio.create_task(self._set_ready(link, registration))
-        try:
-            await link.run()
-        finally:
-            connecting.cancel()
-
-    async def _set_ready(self, link: Link, registration: Registration) -> None:
-        await registration.registered.wait()
-        await link.connected.wait()
-        self._ready.set()
-
-    async def _leave(self, link: Link, executor: Executor, registration: Registration) -> None:
-        """When asked to, take no more node tasks, let nodes finish, give back the rest, and end the link once all is
-        acknowledged."""
-        await self._leaving.wait()
-        link.drain()
-        if self.running:
-            registration.report_draining()
-        idle = asyncio.create_task(executor.wait_idle())
-        stopping = asyncio.create_task(self._stopping.wait())
-        try:
-            # A worker that the registry drains may finish in its own time; `stop` sets the grace.
-            await asyncio.wait((idle, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if not idle.done():
-                await asyncio.wait((idle,), timeout=self._grace)
-            if not idle.done():
-                executor.give_back_all("the worker is leaving", STOP_GRACE)
-                await idle
-        finally:
-            idle.cancel()
-            stopping.cancel()
-        try:
-            async with asyncio.timeout(FLUSH_TIMEOUT):
-                await link.finish()
-        except TimeoutError:
-            logger.warning("the last outcomes were not acknowledged; their node tasks may run again")
+        await Stay(registration, link, executor, self._departure, self._grace, self._ready).run()

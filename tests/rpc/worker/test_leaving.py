@@ -14,7 +14,7 @@ from tests.rpc.worker.engine import Engine
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.api.registry.v1 import registry_service_pb2
-from tradewind.worker import Worker, WorkerError, node, threads, worker
+from tradewind.worker import Worker, WorkerError, node, stay, threads
 from tradewind.worker.errors import SessionReplaced
 
 
@@ -98,7 +98,7 @@ def test_run_restores_signal_handlers() -> None:
 async def test_stopping_without_a_server_does_not_hang(
     engine: Engine, waiting: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "FLUSH_TIMEOUT", 0.1)
+    monkeypatch.setattr(stay, "FLUSH_TIMEOUT", 0.1)
     leaving = Worker([waiting.node], address=engine.address, grace=0.05)
     serving = asyncio.create_task(leaving.serve())
     session = await engine.session()

@@ -13,7 +13,7 @@ from tests.rpc.worker.engine import Engine, started_engine
 from tests.waiting import until
 from tradewind.api.registry.v1 import registry_service_pb2
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
-from tradewind.worker import Gather, Worker, WorkerError, node, worker
+from tradewind.worker import Gather, Worker, WorkerError, node, stay
 from tradewind.worker.channel import explain, open_channel
 from tradewind.worker.errors import NodeDefinitionError, WorkerRefused
 
@@ -146,7 +146,7 @@ async def test_refused_connection_is_explained_in_plain_words() -> None:
 
 
 async def test_work_begins_without_registry(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "REGISTRY_PATIENCE", 0.05)
+    monkeypatch.setattr(stay, "REGISTRY_PATIENCE", 0.05)
     engine.registry_fault = grpc.StatusCode.UNAVAILABLE
     starting = Worker([hold], address=engine.address)
     serving = asyncio.create_task(starting.serve())
@@ -158,7 +158,7 @@ async def test_work_begins_without_registry(engine: Engine, monkeypatch: pytest.
 
 
 async def test_late_registration_reports_current_load(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "REGISTRY_PATIENCE", 0.05)
+    monkeypatch.setattr(stay, "REGISTRY_PATIENCE", 0.05)
     engine.registry_fault = grpc.StatusCode.UNAVAILABLE
     late = Worker([hold], address=engine.address, grace=0)
     serving = asyncio.create_task(late.serve())
