@@ -9,7 +9,7 @@ MAX_IDLE_S = 1800.0
 """A connection without calls is closed after this time; its client reconnects at the next call."""
 
 _SPARE_FILES = 256
-"""How many of a process's open files are kept for its store, its peers and its logs."""
+"""How many of a process's open files are kept for its store, its peers and its logs, or half if it has few."""
 _HANDSHAKE_TIMEOUT_MS = 30_000
 _PING_EVERY_MS = 30_000
 _PONG_WITHIN_MS = 10_000
@@ -29,7 +29,7 @@ def raise_open_files() -> None:
 def max_open_connections() -> int:
     """Return how many connections leave enough open files for the store and the peers; 0 for any number."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(1, soft - _SPARE_FILES) if soft != resource.RLIM_INFINITY else 0
+    return max(soft // 2, soft - _SPARE_FILES) if soft != resource.RLIM_INFINITY else 0
 
 
 def connection_options(
