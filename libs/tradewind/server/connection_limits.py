@@ -10,6 +10,8 @@ MAX_IDLE_S = 1800.0
 
 _SPARE_FILES = 256
 """How many of a process's open files are kept for its store, its peers and its logs, or half if it has few."""
+_LEAST_FILES = 256
+"""How many open files a server must be allowed: while it starts, a stack uses 50."""
 _HANDSHAKE_TIMEOUT_MS = 30_000
 _PING_EVERY_MS = 30_000
 _PONG_WITHIN_MS = 10_000
@@ -17,13 +19,26 @@ _MAX_MS = 2**31 - 1
 """The largest number that gRPC accepts, which it takes for "no limit"; as a time it would be 25 days."""
 
 
+class TooFewFilesError(Exception):
+    """A server cannot run with as few open files as the system allows; the message says what to do."""
+
+
 def raise_open_files() -> None:
-    """Raise this process's limit of open files as far as the system allows; each connection takes one."""
+    """Raise this process's limit of open files as far as the system allows; each connection takes one.
+
+    Raises TooFewFilesError when a server does not get along with it.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         # macOS says "no limit" and then refuses that number.
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < _LEAST_FILES:
+        raise TooFewFilesError(
+            f"{soft} open files are allowed, and a server needs {_LEAST_FILES}: allow more of them, "
+            "as in: ulimit -n 1024"
+        )
 
 
 def max_open_connections() -> int:

@@ -15,7 +15,7 @@ import uvloop
 
 from tradewind.server.access.gate_settings import gate_of
 from tradewind.server.bootstrap import STOP_S, Server, Service, StartError
-from tradewind.server.connection_limits import raise_open_files
+from tradewind.server.connection_limits import TooFewFilesError, raise_open_files
 from tradewind.server.ending import start_unless
 from tradewind.server.logs import configure_logging
 from tradewind.server.metrics import MetricsEndpoint
@@ -58,15 +58,15 @@ def run(
     except SettingsError as error:
         _fail(f"invalid settings:\n{error}", 2)
     configure_logging(values.log_level, values.log_format)
-    raise_open_files()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        try:
+    try:
+        raise_open_files()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(build, values, name))
-        except (StartError, ConnectionError) as error:
-            if values.log_format == "json":
-                _log.error("cannot_start", service=name, error=str(error))
-                sys.exit(1)
-            _fail(f"{name} cannot start: {error}", 1)
+    except (TooFewFilesError, StartError, ConnectionError) as error:
+        if values.log_format == "json":
+            _log.error("cannot_start", service=name, error=str(error))
+            sys.exit(1)
+        _fail(f"{name} cannot start: {error}", 1)
     # Nothing is left to do, and while the interpreter shuts down, gRPC's threads may wait for it forever.
     sys.stdout.flush()
     sys.stderr.flush()

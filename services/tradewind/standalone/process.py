@@ -13,7 +13,7 @@ import structlog
 import uvloop
 
 from tradewind.access.app import FIRST_ADMIN
-from tradewind.server.connection_limits import raise_open_files
+from tradewind.server.connection_limits import TooFewFilesError, raise_open_files
 from tradewind.server.ending import start_unless
 from tradewind.server.logs import configure_logging
 from tradewind.server.settings import SettingsError
@@ -47,7 +47,7 @@ def run(build: Callable[[], Standalone]) -> int:
         raise_open_files()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(stack))
-    except StandaloneError as error:
+    except (StandaloneError, TooFewFilesError) as error:
         if stack is not None and stack.settings.log_format == "json":
             _log.error("cannot_start", error=str(error))
         else:
