@@ -1,5 +1,6 @@
 """`tradewind backup`: copying a store while it runs, checking the copies, and restoring one."""
 
+import os
 import signal
 import sys
 import threading
@@ -81,6 +82,9 @@ async def create(
     # Python may set signal handlers in its main thread only.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    # What an environment says for all commands is no wish of this one.
+    if data is not None and store not in (None, os.environ.get("TRADEWIND_STORE_URL")):
+        raise fail("give either --data or --store: one command backs up one store", WRONG_INPUT)
     now = datetime.now(UTC)
     try:
         if data is not None:

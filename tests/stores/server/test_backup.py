@@ -306,6 +306,22 @@ def test_backup_of_another_user_is_named(
         copied.path.chmod(0o700)
 
 
+def test_create_takes_data_or_store_but_not_both(
+    copied: backups.Backup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["backup", "create", str(tmp_path / "more"), "--data", str(tmp_path / "data")]
+
+    both = CliRunner().invoke(app, [*words, "--store", "redis://localhost:1"])
+    monkeypatch.setenv("TRADEWIND_STORE_URL", "redis://localhost:1")
+    beside_setting = CliRunner().invoke(app, words)
+
+    assert (both.exit_code, both.stderr) == (
+        2,
+        "error: give either --data or --store: one command backs up one store\n",
+    )
+    assert (beside_setting.exit_code, len(backups.list_backups(tmp_path / "more"))) == (0, 1)
+
+
 async def test_verify_fails_when_another_backup_is_broken(tmp_path: Path) -> None:
     async with running(tmp_path / "store", None):
         taken = backups.back_up_directory(tmp_path / "store", tmp_path / "backups", datetime.now(UTC))
