@@ -351,6 +351,23 @@ def test_restore_that_fails_leaves_everything_as_it_was(copied: backups.Backup, 
     assert list(data.glob("re*-*")) == []
 
 
+def test_restored_data_are_on_disk_before_they_take_their_place(
+    copied: backups.Backup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, synced = tmp_path / "new", list[tuple[str, bool]]()
+
+    def fsync(number: int) -> None:
+        synced.append((Path(f"/proc/self/fd/{number}").readlink().name, (data / backups.APPEND_ONLY).exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    restore(copied, data)
+
+    *laid_out, last = synced
+    assert {Path(name).name for name in copied.files} < {name for name, _ in laid_out}
+    assert [placed for _, placed in laid_out] == [False] * len(laid_out)
+    assert last == ("new", True)
+
+
 async def test_restore_refuses_a_directory_in_use(copied: backups.Backup, tmp_path: Path) -> None:
     async with running(tmp_path / "store", None):
         with pytest.raises(BackupError, match="a store is running in"):

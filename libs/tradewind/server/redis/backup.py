@@ -152,6 +152,21 @@ def check(backup: Backup) -> None:
             raise BackupError(f"{path} has changed since the backup: it cannot be used, choose another one")
 
 
+def sync(directory: Path) -> None:
+    """Return once everything below a directory, and all names there, outlast a failure of power. Raises OSError."""
+    for path in (*directory.rglob("*"), directory):
+        sync_one(path)
+
+
+def sync_one(path: Path) -> None:
+    """Return once a file, or the names in a directory, outlast a failure of power. Raises OSError."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
 def _read_backups(target: Path) -> tuple[list[Backup], list[str]]:
     found, broken = list[Backup](), list[str]()
     for path in sorted(target.glob("*")):
@@ -196,7 +211,9 @@ def _new_backup(target: Path, kind: Kind, now: datetime) -> Iterator[Path]:
         directory.mkdir(mode=0o700)
         yield directory
         _write_record(directory, kind, now)
+        sync(directory)
         directory.rename(target / _directory_name(now))
+        sync_one(target)
     except FileExistsError:
         # Another backup is making it.
         raise
@@ -214,9 +231,6 @@ def _write_record(directory: Path, kind: Kind, now: datetime) -> None:
         "files": {name: {"bytes": size, "sha256": digest} for name, (size, digest) in fingerprints.items()},
     }
     (directory / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    for path in (*paths, directory / _RECORD):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
 
 
 def _fingerprint(path: Path) -> tuple[int, str]:

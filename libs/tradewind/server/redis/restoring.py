@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Literal
 
 from tradewind.server.redis.acl import ADMIN
-from tradewind.server.redis.backup import APPEND_ONLY, MANIFEST, SNAPSHOT, STACK, Backup, BackupError, check
+from tradewind.server.redis.backup import (
+    APPEND_ONLY,
+    MANIFEST,
+    SNAPSHOT,
+    STACK,
+    Backup,
+    BackupError,
+    check,
+    sync,
+    sync_one,
+)
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.embedded import EmbeddedStore
 
@@ -37,6 +47,8 @@ def restore(
     # A store would start over half of the files without a word, so nothing takes its place until all of them are there.
     with tempfile.TemporaryDirectory(prefix="restoring-", dir=data) as folder:
         _lay_out(backup, Path(folder), persistence)
+        # A store that loses power would start over half of the files, too.
+        sync(Path(folder))
         aside: Path | None = None
         if existing:
             aside = Path(tempfile.mkdtemp(prefix="replaced-", dir=data))
@@ -45,6 +57,7 @@ def restore(
                     path.rename(aside / path.name)
         for path in Path(folder).iterdir():
             path.rename(data / path.name)
+        sync_one(data)
     return aside
 
 
