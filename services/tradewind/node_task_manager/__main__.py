@@ -1,6 +1,7 @@
 """Run the node task manager: `python -m tradewind.node_task_manager`."""
 
-import tradewind.grpc_engine  # noqa: F401 - before grpc
+import tradewind.grpc_engine  # before grpc
+import tradewind.server.first_process  # noqa: F401 - before what takes long to import
 from tradewind.node_task_manager.app import NodeTaskManager
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.server.process import run

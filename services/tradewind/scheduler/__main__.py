@@ -1,6 +1,7 @@
 """Run the scheduler: `python -m tradewind.scheduler`."""
 
-import tradewind.grpc_engine  # noqa: F401 - before grpc
+import tradewind.grpc_engine  # before grpc
+import tradewind.server.first_process  # noqa: F401 - before what takes long to import
 from tradewind.scheduler.app import NAME, Scheduler
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.server.process import run

@@ -1,7 +1,6 @@
 """The command itself: help, version, errors, exit codes, a terminal, how fast it starts."""
 
 import os
-import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -205,21 +204,6 @@ def test_ctrl_c_during_startup_exits_with_130(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
-
-
-def test_sigterm_during_startup_ends_first_process_of_container(monkeypatch: pytest.MonkeyPatch) -> None:
-    def terminated(prog_name: str) -> None:
-        signal.raise_signal(signal.SIGTERM)
-
-    monkeypatch.setattr("tradewind.cli.app.app", terminated)
-    monkeypatch.setattr(os, "getpid", lambda: 1)
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        with pytest.raises(SystemExit) as ended:
-            main()
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert ended.value.code == 143
 
 
 def test_terminal_shows_coloured_table(shell: Shell) -> None:
