@@ -47,6 +47,7 @@ MEASURES = (
     Measure("fan-10", "nodes per second", "/s", lambda result: result.nodes_per_second, True),
     Measure("single-1000", "flows per second, a call each", "/s", lambda result: result.flows_per_second, True),
     Measure("single-1000-bulk", "flows per second, one bulk call", "/s", lambda result: result.flows_per_second, True),
+    Measure("single-1000-bulk-one-flow", "the same, of one flow", "/s", lambda result: result.flows_per_second, True),
 )
 
 

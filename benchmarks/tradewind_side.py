@@ -142,7 +142,9 @@ class TradewindSide:
         flow_set = self._sets[workload.shape, workload.eager]
 
         def run(part: Workload) -> Awaitable[flows.Timing]:
-            return flow_set.run_bulk(part.flows) if part.bulk else flow_set.run(part.flows, part.in_flight)
+            if part.bulk:
+                return flow_set.run_bulk(part.flows, one_flow=part.one_flow)
+            return flow_set.run(part.flows, part.in_flight)
 
         await run(workload.warming())
         before = cpu_seconds(self.pids.values())

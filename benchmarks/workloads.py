@@ -40,7 +40,8 @@ class Workload:
 
     With `bulk` all flows are handed over in the side's own bulk call, so `in_flight` equals `flows`. `warm_up` flows
     run first, under the same rules, and are not measured. With `eager` nodes, a Tradewind worker goes on to the next
-    node before the previous result is stored; peers ignore it.
+    node before the previous result is stored. With `one_flow`, all are cycles of the same flow of Tradewind's. Peers
+    ignore both: they know no flows, and run the same task again.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Workload:
     warm_up: int
     bulk: bool = False
     eager: bool = False
+    one_flow: bool = False
 
     @property
     def nodes(self) -> int:
@@ -94,5 +96,8 @@ WORKLOADS = {
         Workload("fan-10", Shape.FAN, flows=40, in_flight=10, warm_up=5),
         Workload("single-1000", Shape.SINGLE, flows=1000, in_flight=50, warm_up=50),
         Workload("single-1000-bulk", Shape.SINGLE, flows=1000, in_flight=1000, warm_up=50, bulk=True),
+        Workload(
+            "single-1000-bulk-one-flow", Shape.SINGLE, flows=1000, in_flight=1000, warm_up=50, bulk=True, one_flow=True
+        ),
     )
 }

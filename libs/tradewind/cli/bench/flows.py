@@ -116,10 +116,11 @@ class FlowSet:
         await asyncio.gather(*(keep_running(ids) for _ in range(in_flight)))
         return Timing(time.perf_counter() - began, latencies)
 
-    async def run_bulk(self, flows: int) -> Timing:
-        """Run `flows` cycles in one call. Raises WrongAnswer."""
+    async def run_bulk(self, flows: int, *, one_flow: bool = False) -> Timing:
+        """Run `flows` cycles in one call, all of them of one flow if `one_flow`. Raises WrongAnswer."""
         began = time.perf_counter()
-        requests = [self._ids[at % len(self._ids)] for at in range(flows)]
+        ids = self._ids[:1] if one_flow else self._ids
+        requests = [ids[at % len(ids)] for at in range(flows)]
         for handle in await self._client.run_flows(requests, wait=_WAIT_S):
             if isinstance(handle, Exception):
                 raise handle
