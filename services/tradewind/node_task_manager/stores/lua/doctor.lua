@@ -7,11 +7,10 @@ local doctor = {}
 do
   local call = naming_call
 
-  local function score_of(set, member) return call('ZSCORE', base .. set, member) end
   local function ttl(key) return call('PTTL', base .. key) end
   local function removal(set, member) return function() remove(set, member) end end
 
-  -- `idle`: whether earlier scripts have left no work; nil while unknown.
+  -- `idle`: whether earlier scripts have left no work; nil while unknown. `seen`: what is looked at once in a script.
   local idle, walking, plans_on_record, seen
 
   -- To be called first.
@@ -19,6 +18,33 @@ do
     doctor.records = 0
     idle, walking, plans_on_record, seen = nil, {}, {}, {}
   end
+
+  -- Checks that an index is of the type that scripts need: with another one they fail, those that mend as well. What
+  -- was in it is lost; other checks put back what the records tell. Returns whether it is of another type.
+  function doctor.index(name, kind)
+    if seen[name] == nil then
+      local actual = call('TYPE', base .. name).ok
+      seen[name] = actual ~= kind and actual ~= 'none'
+      if seen[name] then
+        found('index-of-another-type', name, 'it is a ' .. actual .. ' in place of a ' .. kind
+          .. ', so that scripts of the shard fail', function() call('DEL', base .. name) end)
+      end
+    end
+    return seen[name]
+  end
+
+  -- Reads an index. One of another type counts as empty.
+  local function read(kind, verb, name, ...)
+    local reply = redis.pcall(verb, base .. name, ...)
+    if type(reply) ~= 'table' or not reply.err then return reply end
+    if not doctor.index(name, kind) then error({err = base .. name .. ': ' .. reply.err}) end
+    return nil
+  end
+
+  local function score_of(set, member) return read('zset', 'ZSCORE', set, member) end
+
+  -- Returns the members of a set by rank, from the first to the last.
+  function doctor.members(set, first, last) return read('zset', 'ZRANGE', set, first, last) or {} end
 
   local function all_done()
     if idle == nil then idle = call('EXISTS', base .. 'todo') == 0 end
@@ -54,6 +80,7 @@ do
 
   local function examine_lease(id, record)
     local worker = 'worker_tasks:' .. record.worker_id
+    doctor.index(worker, 'zset')
     if not score_of('inflight', id) or not score_of(worker, id) then
       found('task-without-lease', id,
         'it runs on ' .. record.worker_id .. ', but no lease of it is on record', function()
@@ -72,6 +99,7 @@ do
   -- A ready node task is in its queue, or among those that a limit holds back; its user has turns, or is parked.
   local function examine_place(id, record, comp, entry)
     local user = comp.user_id
+    doctor.index('left:' .. entry.type, 'zset')
     local function requeue()
       if read_rest(record).blocked then set(record, 'blocked', '') end
       enqueue(record, comp)
@@ -82,7 +110,7 @@ do
         found('ready-not-queued', id, 'it is ready but does not wait for the limit ' .. limit
           .. ', as its record says', requeue)
       elseif not score_of('blocked_of', user .. '|' .. record.blocked)
-        or call('SISMEMBER', base .. 'blocked_by:' .. limit, group) == 0 then
+        or read('set', 'SISMEMBER', 'blocked_by:' .. limit, group) ~= 1 then
         found('waiters-not-indexed', record.blocked,
           'node tasks wait for this limit, but no index leads to them', function()
           call('SADD', base .. 'blocked_by:' .. limit, group)
@@ -118,6 +146,13 @@ do
     end
   end
 
+  local function examine_listing(id)
+    if not score_of('node_tasks_list', id) then
+      found('record-not-listed', id, 'it is not in the list of all node tasks',
+        function() put('node_tasks_list', id, stamp) end)
+    end
+  end
+
   -- Counts nodes by status from their records, some nodes in each step.
   local COUNTED = {'completed', 'failed', 'terminated', 'skipped'}
   local PIECES = 250
@@ -135,6 +170,7 @@ do
       local state = call('HGET', comp.key, ids[at - before] .. ':state')
       local status = state and cmsgpack.unpack(state)
       if status then counts[status] = (counts[status] or 0) + 1 end
+      if status and not TERMINAL[status] then examine_listing(task_of(run, ids[at - before])) end
     end
     doctor.records = doctor.records + last - place + 1
     if last + 1 < comp.nodes then return {run, id, last + 1, began, counts} end
@@ -196,6 +232,14 @@ do
     end
   end
 
+  -- What an open run tells others goes to streams and lists of others.
+  local function examine_reports(comp)
+    if comp.partition ~= NO_PARTITION then doctor.index('events:' .. digits[comp.partition], 'stream') end
+    if comp.run == task_of(comp.run, '') then doctor.index('task_events:' .. comp.run, 'stream') end
+    doctor.index('notifications:' .. comp.user_id, 'stream')
+    doctor.index('dead_letters:' .. comp.user_id, 'zset')
+  end
+
   -- A run outside any flow is in the list of its user. A run of a flow is in the index of the flow: among the open ones
   -- while it is open, and after its end until the cleaner has seen it.
   local function examine_index(comp, open)
@@ -224,7 +268,7 @@ do
     end
     if seen[index] then return end
     seen[index] = true
-    for _, other in ipairs(call('ZRANGE', base .. index, flow_runs.OPEN, 'inf', 'BYSCORE', 'LIMIT', 0, 20)) do
+    for _, other in ipairs(read('zset', 'ZRANGE', index, flow_runs.OPEN, 'inf', 'BYSCORE', 'LIMIT', 0, 20) or {}) do
       local gone = 'run:' .. flow .. ':' .. other
       -- What has expired is taken out when its run is cleaned.
       if call('EXISTS', base .. gone) == 0 and not score_of('to_clean', gone) then
@@ -252,6 +296,7 @@ do
     end
     doctor.records = doctor.records + #ids
     open = open or parts > 0
+    if open then examine_reports(comp) end
     examine_ttls(comp, open, #ids > 1 and ids[1] == comp.id and parts)
     examine_index(comp, open)
     jobs[#jobs + 1] = {comp.run, comp.id, 0, ended_of(comp), {}}
@@ -317,9 +362,22 @@ do
   function doctor.lease(id)
     if not is_leased(task(id)) then
       found('lease-without-task', id, 'a lease is on record, but no such node task runs', removal('inflight', id))
-    elseif not score_of('node_tasks_list', id) then
-      found('record-not-listed', id, 'it is not in the list of all node tasks',
-        function() put('node_tasks_list', id, stamp) end)
+    else
+      examine_listing(id)
+    end
+  end
+
+  -- Looks at the first node task of each component of an open run: through it all the others are found.
+  function doctor.open_run(run)
+    for _, id in ipairs(component_ids(run)) do
+      local comp = component(run, id)
+      if comp and comp.status == 'running' and has_plan(comp) then
+        local first = piece_of(comp.plan, 'entries', 0)[1]
+        local ids, before = piece_of(comp.plan, 'ids', first)
+        local name = task_of(run, ids[first - before])
+        if task(name) then examine_listing(name) end
+      end
+      doctor.records = doctor.records + 1
     end
   end
 
@@ -343,7 +401,7 @@ do
   local HEADS = 50
   function doctor.queue(node_type, user)
     local name = 'ready:' .. node_type .. ':' .. user
-    local ids = call('ZRANGE', base .. name, 0, HEADS - 1)
+    local ids = doctor.members(name, 0, HEADS - 1)
     if #ids == 0 then
       found('turn-without-queue', node_type .. ':' .. user, 'the user has a turn, but nothing is queued', function()
         call('ZREM', base .. 'ring:' .. node_type, user)
@@ -386,7 +444,7 @@ do
   local function examine_limit(limit)
     if seen[limit] or string.sub(limit, 1, 5) == 'pace:' then return end
     seen[limit] = true
-    local ids = call('ZRANGE', base .. 'slots:' .. limit, 0, HOLDERS - 1)
+    local ids = doctor.members('slots:' .. limit, 0, HOLDERS - 1)
     doctor.records = doctor.records + #ids + 1
     for _, id in ipairs(ids) do
       if not notes_slot(task(id), limit) then
@@ -402,7 +460,7 @@ do
     local name = string.match(member, '^[^|]*|(.+)$')
     local limit, node_type, user, most = string.match(name, '^([^|]*)|([^:]+):([^:]+):(.+)$')
     examine_limit(limit)
-    for _, id in ipairs(call('ZRANGE', base .. 'blocked:' .. name, 0, HEADS - 1)) do
+    for _, id in ipairs(doctor.members('blocked:' .. name, 0, HEADS - 1)) do
       local record = task(id)
       doctor.records = doctor.records + 1
       if not record or record.status ~= 'pending' or read_rest(record).blocked ~= name then
@@ -427,7 +485,7 @@ do
   end
 
   function doctor.worker(worker)
-    for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. worker, 0, HOLDERS - 1)) do
+    for _, id in ipairs(doctor.members('worker_tasks:' .. worker, 0, HOLDERS - 1)) do
       local record = task(id)
       doctor.records = doctor.records + 1
       if not is_leased(record) or record.worker_id ~= worker then
@@ -435,15 +493,6 @@ do
           removal('worker_tasks:' .. worker, id))
       end
     end
-  end
-
-  -- Checks that an index of the shard has the type that scripts need: with another one most of them fail, those that
-  -- mend as well. What was in it is lost; other checks put back what the records tell.
-  function doctor.index(name, kind)
-    local actual = call('TYPE', base .. name).ok
-    if actual == kind or actual == 'none' then return end
-    found('index-of-another-type', name, 'it is a ' .. actual .. ' in place of a ' .. kind
-      .. ', so that scripts of the shard fail', function() call('DEL', base .. name) end)
   end
 
   function doctor.work_left(text)

@@ -43,7 +43,7 @@ local function queues_of_types()
   local node_type = call('ZRANGE', base .. 'ready_types', rank, rank)[1]
   if not node_type then return '0' end
   first = tonumber(first) or 0
-  local users = call('ZRANGE', base .. 'ring:' .. node_type, first, first + USERS - 1)
+  local users = doctor.members('ring:' .. node_type, first, first + USERS - 1)
   if #users == 0 and first == 0 then doctor.type_without_turns(node_type) end
   for at, user in ipairs(users) do
     if doctor.records >= args.records then return rank .. ':' .. (first + at - 1) end
@@ -70,8 +70,8 @@ local SECTIONS = {
   range('parked', ranked('parked'), doctor.parked), range('blocked_of', ranked('blocked_of'), doctor.group),
   range('limit', bounded_types, function(name) doctor.limit('type:' .. name) end),
   scan('to_clean', function(name)
-    local worker = string.match(name, '^worker:(.+)$')
-    if worker then doctor.worker(worker) end
+    local kind, rest = string.match(name, '^([^:]+):(.+)$')
+    if kind == 'worker' then doctor.worker(rest) elseif kind == 'run' then doctor.open_run(rest) end
   end),
   range('todo', function(first) return call('LRANGE', base .. 'todo', first, first + args.records - 1) end,
     doctor.work_left),
@@ -83,6 +83,9 @@ end
 local at = ''
 if args.at == '' then
   for _, name in ipairs(INDEXES) do doctor.index(name, name == 'todo' and 'list' or 'zset') end
+  doctor.index('ended_runs', 'zset')
+  doctor.index('walks', 'list')
+  doctor.index('last_events', 'hash')
 end
 repeat
   if #jobs > 0 then

@@ -262,8 +262,9 @@ do
       if record and (record.noted or record.signalled) then write_task(record) end
     end
     for i = 1, #components do write_component(components[i]) end
-    for _, sheet in pairs(sheets) do write_sheet(sheet) end
+    -- Records come last: where an index of another type ends the script, they are as they were, and so can be found.
     write_sets()
+    for _, sheet in pairs(sheets) do write_sheet(sheet) end
     if #expiring > 0 then
       local retention = string.format('%.0f', limits.retention_ms)
       for i = 1, #expiring do call('PEXPIRE', expiring[i], retention) end
