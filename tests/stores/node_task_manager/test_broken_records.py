@@ -9,6 +9,7 @@ from tests.stores.node_task_manager.shards import plan_of
 from tests.stores.node_task_manager.wards import Ward
 from tradewind.node_task_manager.domain.component import ComponentStatus, Release, RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.ports.work import Vacancy
 
 RUN = RunName("flow", 0, 0)
 
@@ -59,3 +60,18 @@ async def test_broken_run_keeps_no_other_from_going_on_and_makes_way_for_itself(
     again = await ward.shard.submit([runs[0], structs.replace(runs[1], run=RunName("flow", 2, 0), run_id="r2")])
     assert [result.outcome for result in again.results] == ["accepted", "accepted"]
     assert {each.task_id for each in await ward.take(9)} == {"flow:0:0:a", "flow:1:0:b", "flow:2:0:a"}
+
+
+@pytest.mark.parametrize("name", ["worker_session", "worker_incarnation"])
+async def test_session_of_another_type_counts_as_lost_and_stops_no_other_worker(ward: Ward, name: str) -> None:
+    sessions = [(await ward.shard.open_session(worker, "i", [])).session for worker in ("w1", "w2")]
+    await ward.submit(plan_of("a b"))
+    await ward.do("DEL", f"{name}:w1")
+    await ward.do("HSET", f"{name}:w1", "x", "broken")
+    vacancies = [Vacancy(f"w{at}", session, 1, ("noop",)) for at, session in enumerate(sessions, 1)]
+    given = (await ward.shard.claim(vacancies)).assignments
+    assert {each.worker_id for each in given} == {"w1", "w2"}
+    ward.clock.advance(1)
+    again = await ward.shard.open_session("w1", "i", [])
+    assert (again.session > sessions[0], again.lost) == (True, ())
+    assert (await ward.shard.begin_process("w1", "i")).assignments == ()

@@ -5,9 +5,8 @@
 -- more to give back)}.
 --!include leases
 --!include give_back
-local session, process = sessions.open(args.worker_id), base .. 'worker_incarnation:' .. args.worker_id
-local same = call('GETSET', process, args.incarnation) == args.incarnation
-call('PEXPIRE', process, limits.run_retention_ms)
+local session, same = sessions.open(args.worker_id), sessions.process_of(args.worker_id) == args.incarnation
+sessions.note_process(args.worker_id, args.incarnation)
 put('to_clean', 'worker:' .. args.worker_id, time + limits.silent_ms)
 local kept, lost = set_of(args.kept), {}
 for _, held in ipairs(args.held) do

@@ -6,9 +6,7 @@
 -- Returns {session_current, lost {[nonce, why]}, lease_deadline, effects}.
 --!include leases
 local RESENT = 500
-local lost, named = {}, {}
-local process, current = base .. 'worker_incarnation:' .. args.worker_id,
-  sessions.is_latest(args.worker_id, args.session)
+local lost, named, current = {}, {}, sessions.is_latest(args.worker_id, args.session)
 put('to_clean', 'worker:' .. args.worker_id, time + limits.silent_ms)
 if current then
   for _, held in ipairs(args.held) do
@@ -24,7 +22,6 @@ if current then
 end
 if current and args.session ~= 0 and args.named then
   sessions.keep(args.worker_id)
-  call('PEXPIRE', process, limits.run_retention_ms)
   for _, id in ipairs(args.named) do named[id] = true end
   for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. args.worker_id, 0, -1)) do
     local record = not named[id] and task(id)
