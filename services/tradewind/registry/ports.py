@@ -90,10 +90,11 @@ class NodeTypeStore(Protocol):
         """
         ...
 
-    async def find(self, names: Sequence[str]) -> Sequence[NodeTypeRecord] | None:
+    async def find(self, names: Sequence[str], offering: int | None = None) -> Sequence[NodeTypeRecord] | None:
         """Return those of the named node types that are declared, in the order of the names.
 
-        None when together they have more than `Limits.answer_bytes`.
+        Each names up to `offering` of its live workers, any of them, or `Limits.offering`. None when together they have
+        more than `Limits.answer_bytes`.
         """
         ...
 

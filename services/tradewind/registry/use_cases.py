@@ -115,7 +115,8 @@ async def _declared_otherwise(catalogue: NodeTypeStore, worker_id: str, node_typ
     """Return a warning for each of these node types that other live workers offer and that is declared differently."""
     declared = {node_type.name: node_type for node_type in node_types}
     warnings = []
-    for record in await catalogue.find(list(declared)) or ():
+    # Of two workers, one is another: a thousand names for each type would cost a worker's start most of its time.
+    for record in await catalogue.find(list(declared), offering=2) or ():
         name, others = record.node_type.name, [each for each in record.worker_ids if each != worker_id]
         if others and not record.node_type.fits(declared[name]):
             warnings.append(

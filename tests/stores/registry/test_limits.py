@@ -118,6 +118,14 @@ async def test_worker_ids_of_a_node_type_are_limited(small: Bench) -> None:
     assert record.worker_ids == ("w0", "w1")
 
 
+async def test_fewer_worker_ids_of_a_node_type_can_be_asked_for(bench: Bench) -> None:
+    for worker_id in ("a", "b"):
+        await bench.register(a_worker(worker_id, "average", "report"))
+    records = await bench.node_types.find(["average", "report"], offering=1)
+    assert records is not None
+    assert [(record.node_type.name, len(record.worker_ids)) for record in records] == [("average", 1), ("report", 1)]
+
+
 async def test_sweep_removes_entries_in_small_steps(small: Bench) -> None:
     for number in range(5):
         await small.register(a_worker(f"w{number}", f"type{number}"))

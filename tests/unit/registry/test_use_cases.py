@@ -116,3 +116,11 @@ async def test_named_node_types_are_returned_once_each_within_limits(registry: M
             await use_cases.find_node_types(registry.node_types, names, LIMITS)
         assert paths(caught) == ["types"]
         assert message in caught.value.violations[0].message
+
+
+async def test_worker_is_warned_however_many_others_offer_its_node_types(registry: MemoryRegistry) -> None:
+    registry.limits = Limits(answer_bytes=2_000)
+    for number in range(60):
+        await register(registry, Worker(f"worker-with-a-long-id-in-a-large-cluster-{number}", "i1", 1), [AVERAGE])
+    _, warnings = await register(registry, WORKER, [NodeType("average", config_schema="{}")])
+    assert len(warnings) == 1

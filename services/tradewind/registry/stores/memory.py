@@ -185,18 +185,18 @@ class MemoryNodeTypes:
         records = self._records(names)
         return Page(tuple(records[:limit]), records[limit - 1].node_type.name if len(records) > limit else "")
 
-    async def find(self, names: Sequence[str]) -> Sequence[NodeTypeRecord] | None:
-        records = self._records(names)
+    async def find(self, names: Sequence[str], offering: int | None = None) -> Sequence[NodeTypeRecord] | None:
+        records = self._records(names, offering)
         size = sum(record.size for record in records)
         return None if size > self.registry.limits.answer_bytes else records
 
-    def _records(self, names: Sequence[str]) -> Sequence[NodeTypeRecord]:
+    def _records(self, names: Sequence[str], offering: int | None = None) -> Sequence[NodeTypeRecord]:
+        most = self.registry.limits.offering if offering is None else offering
         return [
-            NodeTypeRecord(declaration.node_type, declaration.declared_at, self._offering(name))
+            NodeTypeRecord(declaration.node_type, declaration.declared_at, self._offering(name, most))
             for name in names
             if (declaration := self.registry.declaration(name))
         ]
 
-    def _offering(self, name: str) -> tuple[str, ...]:
-        entries = self.registry.offering(name)
-        return tuple(entry.worker.worker_id for entry in entries[: self.registry.limits.offering])
+    def _offering(self, name: str, most: int) -> tuple[str, ...]:
+        return tuple(entry.worker.worker_id for entry in self.registry.offering(name)[:most])

@@ -155,13 +155,13 @@ class RedisNodeTypes:
             rows, after = rows[:limit], rows[limit - 1].name
         return Page(tuple(row.record() for row in rows), after)
 
-    async def find(self, names: Sequence[str]) -> Sequence[NodeTypeRecord] | None:
+    async def find(self, names: Sequence[str], offering: int | None = None) -> Sequence[NodeTypeRecord] | None:
         records: list[NodeTypeRecord] = []
         seen = 0
         while seen < len(names):
             some = names[seen : seen + self._limits.records_per_script]
             found, checked = await self._registry.run(
-                _FIND_NODE_TYPES, names=some, **self._catalogue_args(self._limits.answer_bytes)
+                _FIND_NODE_TYPES, names=some, **self._catalogue_args(self._limits.answer_bytes, offering)
             )
             records += (row.record() for row in found)
             seen += checked
@@ -169,5 +169,5 @@ class RedisNodeTypes:
                 return None
         return records
 
-    def _catalogue_args(self, max_bytes: int) -> Mapping[str, Any]:
-        return {"max_offering": self._limits.offering, "max_bytes": max_bytes}
+    def _catalogue_args(self, max_bytes: int, offering: int | None = None) -> Mapping[str, Any]:
+        return {"max_offering": self._limits.offering if offering is None else offering, "max_bytes": max_bytes}
