@@ -1,5 +1,6 @@
 """Calendars, pauses, queues of planned times and their outcomes, over gRPC."""
 
+import json
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -64,6 +65,14 @@ async def test_cron_flow_is_due_at_the_times_of_its_expression(scheduler: Client
     ack = await fire(peers, planned[0].ToMilliseconds())
     assert ack.next_fire_time == planned[1]
     assert await firings(scheduler) == [("FIRED", 1)]
+
+
+async def test_flow_that_runs_once_at_its_start_goes_on_record(scheduler: Client, peers: Peers) -> None:
+    await register(scheduler, schedule=flow_pb2.ScheduleSpec(interval="0", start="2035-01-01T00:00:00Z"))
+    flow = await scheduler.start()
+    assert flow.next_execution.ToDatetime(UTC) == datetime(2035, 1, 1, tzinfo=UTC)
+    assert json.loads(flow.config_json)["schedule"] == {"interval": 0, "start": "2035-01-01T00:00:00Z"}
+    assert await scheduler.flow() == flow
 
 
 async def test_flow_with_listed_times_completes_after_the_last(scheduler: Client, peers: Peers) -> None:

@@ -27,6 +27,8 @@ START = 1_900_000_800_000
         {"cron": "30 9 * * 1-5", "zone": "Europe/Berlin", "catch_up": "none"},
         {"cron": "0 0 * * *", "catch_up": "all", "catch_up_window": 86400},
         {"at": ["2030-01-01T00:00:00Z", "2030-01-02T00:00:00Z"]},
+        {"interval": 0, "start": "2030-03-17T18:00:00Z"},
+        {"interval": 0, "catch_up": "all"},
     ],
 )
 def test_schedules_round_trip(weather: dict[str, Any]) -> None:

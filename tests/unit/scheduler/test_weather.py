@@ -227,6 +227,18 @@ retries = st.fixed_dictionaries(
 )
 
 
+intervals = st.one_of(st.integers(0, 10**8), st.sampled_from(["5s", "0.25", 0.125]))
+schedules = st.fixed_dictionaries(
+    {"interval": intervals},
+    optional={
+        "start": st.sampled_from(["2030-03-17T18:00:00Z", "2030-03-17T19:00:00.250+01:00"]),
+        "max_cycles": st.integers(1, 10**9),
+        "catch_up": st.sampled_from(["none", "latest", "all"]),
+        "catch_up_window": st.sampled_from(["1h", "90s"]),
+    },
+)
+
+
 @st.composite
 def weathers(draw: st.DrawFn) -> Weather:
     """Draw flows without faults, in which every field may or may not be present."""
@@ -248,9 +260,12 @@ def weathers(draw: st.DrawFn) -> Weather:
     pairs = [(a, b) for i, a in enumerate(ids) for b in ids[i + 1 :]]
     ends = draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []
     edges = [edge(a, b, draw(identifiers), draw(identifiers)) for a, b in ends]
+    times = draw(
+        st.one_of(intervals.map(lambda each: {"interval": each}), schedules.map(lambda each: {"schedule": each}))
+    )
     rest = draw(
         st.fixed_dictionaries(
-            {"interval": st.one_of(st.integers(0, 10**8), st.sampled_from(["5s", "0.25", 0.125]))},
+            {},
             optional={
                 "overlap": st.sampled_from(list(OverlapPolicy)).map(str),
                 "failure_policy": st.sampled_from(list(FailurePolicy)).map(str),
@@ -261,7 +276,7 @@ def weathers(draw: st.DrawFn) -> Weather:
             },
         )
     )
-    return {**rest, "nodes": nodes, "edges": edges}
+    return {**times, **rest, "nodes": nodes, "edges": edges}
 
 
 @given(weathers())

@@ -164,7 +164,8 @@ class ScheduleDefinition:
             weather["catch_up"] = self.catch_up.value
         if self.window_ms != WINDOW_MS:
             weather["catch_up_window"] = format_duration(self.window_ms)
-        return weather
+        # Other fields are only readable beside the one that says when.
+        return {"interval": 0, **weather} if weather and self.once else weather
 
     def to_json(self) -> str:
         """Return it as canonical JSON text; equal schedules give equal text."""
