@@ -162,7 +162,8 @@ async def test_explanations_name_no_node_tasks_of_other_users(
 
         await until(lambda: _is_explained(reasons(bob)), "bob's node waits for the slot")
         assert (await reasons(admin))["limit_full"]["holders"] == [held.task_id]
-        assert (await reasons(bob))["limit_full"] == {"limit": "running", "held": 1, "most": 1, "holders": []}
+        full = (await reasons(bob))["limit_full"]
+        assert full == {"limit": "running", "held": 1, "most": 1, "total": 1, "holders": []}
         direct = await bob.explain_node_task("others:0:0:alone")
         assert [each.facts["holders"] for each in direct if each.code == "limit_full"] == [[]]
         file.touch()

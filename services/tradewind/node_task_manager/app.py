@@ -207,7 +207,13 @@ class NodeTaskManager:
             connected=stores.connected,
             record_connections=self._record_connections,
             explain=ExplainNodeTask(
-                records, self._config.share, stores.connected, stores.write_refusal, stores.clock, limits
+                records,
+                self._config.share,
+                lambda: self._config.config,
+                stores.connected,
+                stores.write_refusal,
+                stores.clock,
+                limits,
             ),
             traces=traces,
             shards=shards.keys(),

@@ -71,7 +71,8 @@ async def test_full_limit_is_explained_with_its_holders(ntm: Ntm, limits: dict[s
     (waiting,) = [each for each in "ab" if each != held.node_id]
     code, text, facts = (await explained(ntm, waiting))[0]
     assert code == "limit_full"
-    assert facts == {"limit": name, "held": 1, "most": 1, "holders": [f"flow:0:0:{held.node_id}"]}
+    holders = [f"flow:0:0:{held.node_id}"]
+    assert facts == {"limit": name, "held": 1, "most": 1, "total": 1, "holders": holders}
     assert text.endswith(" (1 of 1)")
 
 
@@ -107,7 +108,7 @@ async def test_rate_limit_is_explained_with_its_refill_time(ntm: Ntm) -> None:
     (waiting,) = [each for each in "ab" if each != held.node_id]
     found = await explained(ntm, waiting)
     assert codes(found) == ["rate_limited", "queued"]
-    assert (found[0][2]["rate"], found[0][2]["cost"]) == ("1/h", 1)
+    assert (found[0][2]["rate"], found[0][2]["total"], found[0][2]["cost"]) == ("1/h", "1/h", 1)
     assert found[0][2]["refills_at"].endswith("Z")
 
 

@@ -12,11 +12,14 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.ports.connected import LastOffer
-from tradewind.node_task_manager.ports.reading import Holders
+from tradewind.node_task_manager.ports.reading import Holders, Place
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.task_views import TaskView
 from tradewind.server.clock import ManualClock
 from tradewind.server.faults import NotFound
+from tradewind.server.rates import Rate
+
+NO_LIMITS = SystemConfig()
 
 
 def seen(node: PlanNode, task_id: str, **fields: Any) -> TaskView:
@@ -47,6 +50,12 @@ class Records:
     async def holders(self, _limit: str, _most: int) -> Holders:
         return Holders(1, ("flow:0:0:b",))
 
+    async def held(self, _limits: list[str]) -> list[int]:
+        return [3_600_000_000]
+
+    async def place(self, *_: str) -> Place:
+        return Place(0, 1, 0)
+
     async def unoffered(self, node_types: list[str]) -> dict[str, LastOffer]:
         return {} if self.offers else {each: LastOffer("", 0) for each in node_types}
 
@@ -54,8 +63,16 @@ class Records:
         return ""
 
 
-def explaining(records: Any) -> ExplainNodeTask:
-    return ExplainNodeTask(records, lambda _shard: SystemConfig(), records, records.refusal, ManualClock(), Limits())
+def explaining(records: Any, config: SystemConfig = NO_LIMITS, shards: int = 1) -> ExplainNodeTask:
+    return ExplainNodeTask(
+        records,
+        lambda shard: config.share(shard, shards),
+        lambda: config,
+        records,
+        records.refusal,
+        ManualClock(),
+        Limits(),
+    )
 
 
 async def test_just_removed_limit_is_explained_as_removed() -> None:
@@ -83,3 +100,14 @@ async def test_item_is_explained_while_its_list_is_being_split() -> None:
     ]
     explain = explaining(records)
     assert [(await explain("flow:0:0:a:0", "ann"))[1][0].code for _ in range(2)] == ["items_open", "retry_at"]
+
+
+async def test_share_of_a_shard_is_not_mistaken_for_the_limit() -> None:
+    config = SystemConfig(max_running_per_node_type={"noop": 4}, rates={"noop": Rate(8, 3_600_000)})
+    explain = explaining(Records(seen(PlanNode("a", "noop"), "flow:0:0:a")), config, shards=4)
+    found = {each.code: each for each in (await explain("flow:0:0:a", "ann"))[1]}
+    full, rate = found["limit_full"], found["rate_limited"]
+    assert [full.facts[name] for name in ("held", "most", "total")] == [1, 1, 4]
+    assert full.sentence.endswith("is reached (1 of 1; this shard has a share of the 4 of all shards)")
+    assert (rate.facts["rate"], rate.facts["total"]) == ("2/h", "8/h")
+    assert rate.sentence.endswith("; this shard has a share of the 8/h of all shards")

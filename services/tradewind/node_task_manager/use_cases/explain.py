@@ -27,13 +27,15 @@ _SOURCES = 50
 class ExplainNodeTask:
     """Finds the reasons in queues and limits, by a bounded number of reads.
 
-    `config(shard)` returns the configuration of a shard; `refusal()` says why the store takes no writes, "" if it does.
+    `config(shard)` returns the configuration of a shard, `whole_config()` that of which it has a share; `refusal()`
+    says why the store takes no writes, "" if it does.
     """
 
     def __init__(
         self,
         records: NodeTaskRecords,
         config: Callable[[int], SystemConfig],
+        whole_config: Callable[[], SystemConfig],
         connected: ConnectedWorkers,
         refusal: Callable[[], Awaitable[str]],
         clock: Clock,
@@ -41,6 +43,7 @@ class ExplainNodeTask:
     ) -> None:
         self._records = records
         self._config = config
+        self._whole_config = whole_config
         self._connected = connected
         self._refusal = refusal
         self._clock = clock
@@ -111,40 +114,54 @@ class ExplainNodeTask:
         unoffered = await self._connected.unoffered([node.node_type])
         reasons = [no_worker_reason(node.node_type, last) for last in unoffered.values()]
         if task.blocked:
-            return [*reasons, await self._limit(queues, task.blocked, _own_limit(task.blocked, view, config), view)]
+            most = _own_limit(task.blocked, view, config)
+            return [*reasons, await self._limit(queues, task.blocked, most, most, view)]
+        whole = self._whole_config()
+        totals = limits_of(view, whole)
         for name, most in limits_of(view, config).items():
             if name.startswith("rate:"):
-                reasons += await self._refill(queues, name, config.rates[node.node_type], 1)
+                rate = config.rates[node.node_type]
+                reasons += await self._refill(queues, name, rate, whole.rates.get(node.node_type, rate), 1)
             elif (await queues.holders(name, 0)).count >= most:
-                reasons.append(await self._limit(queues, name, most, view))
+                reasons.append(await self._limit(queues, name, most, totals.get(name, most), view))
         if not reasons:
             reasons.append(workers_busy(node.node_type))
         place = await queues.place(node.node_type, user_id, task.task_id)
         return [*reasons, _queued(place, node.node_type, user_id, task)]
 
-    async def _limit(self, queues: QueueReader, name: str, most: int, view: TaskView) -> Reason:
+    async def _limit(self, queues: QueueReader, name: str, most: int, total: int, view: TaskView) -> Reason:
+        """Return that a limit is full, which lets `most` of `total` run in this shard."""
         node = view.node
         if name.startswith("pace:"):
             rate = node.rate or KeyRate("", Rate(1, 1000))
-            refills = await self._refill(queues, name, rate.rate, rate.cost)
+            refills = await self._refill(queues, name, rate.rate, rate.rate, rate.cost)
             return refills[0] if refills else Reason("rate_limited", f"waits: {limit_text(name)}", {"limit": name})
         holders = await queues.holders(name, _HOLDERS)
-        usage = f" ({holders.count} of {most})" if most else "; the limit has just been removed"
+        share = _share_text(most, total)
+        usage = f" ({holders.count} of {most}{share})" if most else "; the limit has just been removed"
         return Reason(
             "limit_full",
             f"waits: {limit_text(name)}{usage}",
-            {"limit": name, "held": holders.count, "most": most, "holders": list(holders.task_ids)},
+            {"limit": name, "held": holders.count, "most": most, "total": total, "holders": list(holders.task_ids)},
         )
 
-    async def _refill(self, queues: QueueReader, name: str, rate: Rate, cost: int) -> list[Reason]:
-        """Return that `cost` tokens are missing and when there are enough; nothing when they are there."""
+    async def _refill(self, queues: QueueReader, name: str, rate: Rate, total: Rate, cost: int) -> list[Reason]:
+        """Return that `cost` tokens of this shard's share of a rate are missing and when there are enough; nothing when
+        they are there."""
         (full_in_us,) = await queues.held([name])
         missing_us = full_in_us + cost * rate.interval_us - rate.period_us
         if missing_us <= 0:
             return []
         at = iso(self._clock.now_ms() + missing_us // 1000 + 1)
-        text = f"waits: {limit_text(name)}; the rate {rate} allows it at {at}"
-        return [Reason("rate_limited", text, {"limit": name, "rate": str(rate), "cost": cost, "refills_at": at})]
+        text = f"waits: {limit_text(name)}; the rate {rate} allows it at {at}{_share_text(rate, total)}"
+        facts: dict[str, Fact] = {
+            "limit": name,
+            "rate": str(rate),
+            "total": str(total),
+            "cost": cost,
+            "refills_at": at,
+        }
+        return [Reason("rate_limited", text, facts)]
 
     def _running(self, view: TaskView) -> list[Reason]:
         task = view.task
@@ -239,6 +256,11 @@ def _retry(task: NodeTask, node: PlanNode) -> Reason:
             "error_message": error.message if error else "",
         },
     )
+
+
+def _share_text(share: int | Rate, total: int | Rate) -> str:
+    """Say that a limit or rate is only the part of one shard, "" if it is not."""
+    return "" if share == total else f"; this shard has a share of the {total} of all shards"
 
 
 def _own_limit(name: str, view: TaskView, config: SystemConfig) -> int:
