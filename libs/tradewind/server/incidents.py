@@ -37,6 +37,10 @@ class IncidentLog:
             incident.last_s = now_s
             incident.times += 1
 
+    def note_error(self, error: BaseException, **facts: object) -> None:
+        """Note an error; all of one class are the same incident, however their texts differ."""
+        self.note(type(error).__name__, error=error, **facts)
+
     def _check_over(self, what: str) -> None:
         loop, incident = asyncio.get_running_loop(), self._incidents[what]
         left_s = incident.last_s + _OVER_AFTER_S - loop.time()

@@ -225,7 +225,7 @@ async def test_ends_that_cannot_be_put_on_record_are_logged_once(
         loop = event_loop(peers, fold, peers, owner, background, SlowSubFlows(), peers)  # type: ignore[arg-type]
         background.begin(loop.run(), "events")
         await until(lambda: stream.acknowledged, "it is on record")
-    assert [(each["event"], each["what"]) for each in logged] == [("events_not_applied", "the store is away")]
+    assert [(each["event"], each["what"]) for each in logged] == [("events_not_applied", "ConnectionError")]
 
 
 async def test_only_events_of_partitions_owned_throughout_are_acknowledged(

@@ -97,7 +97,7 @@ async def test_flows_that_cannot_begin_are_logged_once() -> None:
         running.cancel()
         await asyncio.wait([running])
         await background.stop()
-    assert [(each["event"], each["what"]) for each in logged] == [("due_flows_not_begun", "the store is away")]
+    assert [(each["event"], each["what"]) for each in logged] == [("due_flows_not_begun", "ConnectionError")]
     # An event comes again after delays that grow. The stream delivers the last list first.
     assert [answer.retry_ms for answer in stream.answers] == [-1, 1_000, 1_000]
 

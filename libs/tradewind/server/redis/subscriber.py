@@ -130,7 +130,7 @@ class Subscriber:
             try:
                 await self._listen(attempt)
             except (RedisError, OSError) as error:
-                self._losses.note(str(error))
+                self._losses.note_error(error)
             except Exception:
                 _log.exception("subscriber_failed")
             await self._backoff.pause()

@@ -227,7 +227,7 @@ class Dispatcher:
                     backoff.reset()
                 failing = not stored
             except Exception as error:
-                self._failing.note(str(error), shard=self.shard.number, error=error)
+                self._failing.note_error(error, shard=self.shard.number)
                 if self._stopping:
                     return
                 failing = True
@@ -301,7 +301,7 @@ class Dispatcher:
             if not isinstance(error, Exception):
                 refuse(batch, _shutting_down())
                 raise
-            self._runs_failing.note(str(error), shard=self.shard.number, count=len(batch), error=error)
+            self._runs_failing.note_error(error, shard=self.shard.number, count=len(batch))
             refuse(batch, error)
             return False
         if self._traces is not None:

@@ -68,7 +68,7 @@ class RecordConnections:
             try:
                 await self._record()
             except Exception as error:
-                self._failing.note(str(error))
+                self._failing.note_error(error)
                 await beat(_RETRY_S)
                 continue
             try:

@@ -82,7 +82,7 @@ def due_loop(
         try:
             begun = await begin_due(due, ownership.epochs, wait=wait)
         except Exception as error:
-            failing.note(str(error), flows=len(due), error=error)
+            failing.note_error(error, flows=len(due))
             await stream.answer([_retry(flow) for flow in due])
             return
         # If the newer owner does not know that it is, nobody else would ever tell.

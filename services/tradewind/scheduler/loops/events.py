@@ -65,7 +65,7 @@ def event_loop(
                 return {event.partition for event in events if event.partition not in epochs}, await fold(mine, epochs)
             except Exception as error:
                 # Events must be on record before they are acknowledged, so all that can be done is to try again.
-                failing.note(str(error), events=len(mine), error=error)
+                failing.note_error(error, events=len(mine))
                 await backoff.pause()
 
     return OwnedStream("events", node_tasks.events, lambda stream: stream.receive(), work, ownership)

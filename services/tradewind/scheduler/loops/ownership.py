@@ -41,6 +41,6 @@ class OwnershipLoop:
                 if not self._ownership.complete:
                     await self._ownership.acquire()
             except Exception as error:
-                self._failing.note(str(error), error=error)
+                self._failing.note_error(error)
             wait_s = max(0.0, due_s - loop.time())
             woken = await self._alarm.rest(math.inf, wait_s if self._ownership.complete else min(wait_s, _ACQUIRE_S))
