@@ -326,3 +326,25 @@ async def test_result_is_shared_only_for_same_cache_and_key(
         await bench.all_are(COMPLETED, "b")
     else:
         await bench.given(line, 2)
+
+
+async def test_node_task_stopped_while_it_is_looked_up_never_begins(
+    bench: CachingBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, line = await bench.connect()
+    look_up, asked, answer = bench.caches_store.look_up, asyncio.Event(), asyncio.Event()
+
+    async def answered_late(*args: Any) -> CacheLookup:
+        asked.set()
+        await answer.wait()
+        return await look_up(*args)
+
+    monkeypatch.setattr(bench.caches_store, "look_up", answered_late)
+    await bench.run("a")
+    await asked.wait()
+    bench.dispatcher.apply(await bench.store.terminate("f1:0:0:a", "0", 0, "enough", "ann"))
+    await bench.all_are(NodeTaskStatus.TERMINATED, "a")
+    answer.set()
+    await bench.run("b", use=None)
+    await bench.given(line, 1)
+    assert (line.nodes, line.terminated, worker.room) == (["b"], [], 9)

@@ -190,3 +190,33 @@ async def test_errors_handle_exists_only_on_mapped_nodes(bench: Bench) -> None:
     nodes = (PlanNode("a", "noop", fan_out=FanOut("list")), PlanNode("b", "noop"))
     assert not unknown_handles(Plan("p", nodes, (PlanEdge(0, "errors", 1, "in"),)), declared)
     assert unknown_handles(Plan("q", nodes, (PlanEdge(1, "errors", 0, "list"),)), declared)
+
+
+async def test_node_task_stopped_while_its_plan_is_read_never_begins(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    read = bench.store.unanswered["load"] = asyncio.Event()
+    await bench.accepted(await bench.save("a", known=False))
+    await until(lambda: bench.store.count("load"), "the plan is asked for")
+    bench.dispatcher.apply(await bench.store.terminate("flow:0:0:a", "0", 0, "enough", "ann"))
+    await until(lambda: not worker.held, "it is taken back")
+    read.set()
+    await bench.accepted(await bench.save("b"), flow_id="later")
+    await until(lambda: line.nodes, "what comes later is handed out")
+    assert line.nodes == ["b"]
+
+
+async def test_worker_that_leaves_gets_nothing_whose_inputs_are_still_read(bench: Bench) -> None:
+    """Its farewell is acknowledged once nothing more can come; what it was to get goes to others at once."""
+    worker, line = await bench.connect()
+    read = bench.store.unanswered["load"] = asyncio.Event()
+    await bench.accepted(await bench.save("a", known=False))
+    await until(lambda: bench.store.count("load"), "the plan is asked for")
+    worker.capacity = 0
+    await bench.connections.handle_message(worker, 2, renewed=[], awaited=True)
+    await until(lambda: line.acknowledged[-1:] == [2], "its farewell is acknowledged")
+    (a,) = await bench.store.tasks(["flow:0:0:a"])
+    assert (a.status, a.lost, worker.held) == (NodeTaskStatus.PENDING, 0, {})
+    read.set()
+    _, other = await bench.connect("w2")
+    await until(lambda: other.nodes == ["a"], "another worker gets it")
+    assert line.nodes == []

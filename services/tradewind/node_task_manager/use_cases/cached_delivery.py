@@ -47,6 +47,10 @@ class CachedDelivery:
         for item, use in lookups:
             self._tasks.begin(self._look_up(worker, item, use))
 
+    def looks_up(self, nonce: str) -> bool:
+        """Say whether a node task is still being looked up."""
+        return nonce in self._lookups
+
     async def _look_up(self, worker: ConnectedWorker, item: Ready, use: CacheUse) -> None:
         given = item.assignment
         try:

@@ -154,11 +154,13 @@ class Delivery:
             self._unsent -= nonces
 
     async def _read_and_assign(self, worker: ConnectedWorker, assignment: Assignment) -> None:
-        while worker in self._pool and assignment.nonce in worker.held:
+        while self._holds(worker, assignment):
             try:
                 plan = await self._plans.require(self._shard.plans, assignment.plan, assignment.index)
                 whole = await with_inputs(self._shard.reader, assignment, plan)
-                self._cached.give(worker, [self._ready(worker, whole, plan)])
+                # Meanwhile it may have been taken back.
+                if self._holds(worker, assignment):
+                    self._cached.give(worker, [self._ready(worker, whole, plan)])
                 return
             except (LookupError, InputsTooLarge) as error:
                 self._report(Report(worker, [unassignable_outcome(assignment, error)]))
@@ -166,6 +168,19 @@ class Delivery:
             except Exception as error:
                 _log.warning("inputs_not_read", node_task=assignment.task_id, error=error)
                 await asyncio.sleep(_RETRY_S)
+
+    def _holds(self, worker: ConnectedWorker, assignment: Assignment) -> bool:
+        return worker in self._pool and assignment.nonce in worker.held
+
+    def withdraw(self, worker: ConnectedWorker) -> list[Held]:
+        """Release what a worker is about to get, and will not get now; return it, to be given back."""
+        unsent = [each for each in worker.held_in(self._shard.number) if self._is_unsent(each.nonce)]
+        for each in unsent:
+            worker.release(each.nonce)
+        return unsent
+
+    def _is_unsent(self, nonce: str) -> bool:
+        return nonce in self._unsent or self._cached.looks_up(nonce)
 
     def _ready(self, worker: ConnectedWorker, assignment: Assignment, plan: Plan) -> Ready:
         eager_types = frozenset[str]() if self.bounded else worker.eager_types
@@ -181,14 +196,14 @@ class Delivery:
             if worker is None:
                 absent.append(worker_id)
                 continue
-            unsent = [each.held for each in items if each.nonce in self._unsent]
+            unsent = [each.held for each in items if self._is_unsent(each.nonce)]
             if unsent:
                 # Giving them back ends them; their worker never learns of them.
                 for each in unsent:
                     worker.release(each.nonce)
                 self._report(Report(worker, given_back=unsent))
             if len(unsent) < len(items):
-                sent = [each for each in items if each.nonce not in self._unsent]
+                sent = [each for each in items if each.held not in unsent]
                 worker.line.terminate(self._shard.number, sent)
         if absent:
             self._notify_elsewhere(self._shard.number, absent)

@@ -71,6 +71,7 @@ class Dispatcher:
             self.apply,
             self.request_claim,
             self._delivery.replaced,
+            self._delivery.withdraw,
             caches,
             traces,
         )

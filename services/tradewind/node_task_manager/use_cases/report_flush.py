@@ -31,7 +31,8 @@ class ReportFlush:
     """Takes reports to a shard's store; those that the store did not take go back into the queue.
 
     `promise` offers room to a script, `apply` gets its effects, `request_claim` is called when there may be work for
-    others, `replaced` is called with a worker whose session is not the latest.
+    others, `replaced` is called with a worker whose session is not the latest; `withdraw` releases and returns what a
+    worker has yet to get.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class ReportFlush:
         apply: Apply,
         request_claim: Callable[[], None],
         replaced: Callable[[ConnectedWorker], None],
+        withdraw: Callable[[ConnectedWorker], list[Held]],
         caches: ResultCaches,
         traces: TraceNodes | None,
     ) -> None:
@@ -53,6 +55,7 @@ class ReportFlush:
         self._apply = apply
         self._request_claim = request_claim
         self._replaced = replaced
+        self._withdraw = withdraw
         self._caches = caches
         self._traces = traces
         self._flushed = 0
@@ -139,6 +142,9 @@ class ReportFlush:
     async def _follow_up(self, report: Report) -> None:
         """Give back and renew, after all earlier outcomes: an ended node task must not be sent again."""
         worker, number = report.worker, self._shard.number
+        if not worker.capacity:
+            # It leaves, and believes that nothing more comes once this report is acknowledged.
+            report.given_back = [*report.given_back, *self._withdraw(worker)]
         if report.given_back:
             effects = await self._shard.tasks.give_back(worker.worker_id, worker.sessions[number], report.given_back)
             self._release_all(worker, [held.nonce for held in report.given_back])
