@@ -268,7 +268,7 @@ async def test_refused_node_task_is_offered_as_one_that_is_passed_on(bench: Benc
     await bench.accepted(await bench.save("a"))
     await until(lambda: len(reluctant.ready) == 2, "it is offered to the other one")
     offered = [each.assignment for each in reluctant.ready]
-    assert [(each.attempt, each.passed_on) for each in offered] == [(1, False), (1, True)]
+    assert [(each.attempt, each.sent_before) for each in offered] == [(1, False), (1, True)]
     await workers.stop()
 
 

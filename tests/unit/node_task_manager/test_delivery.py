@@ -93,6 +93,17 @@ async def test_worker_that_gets_node_task_again_has_as_much_room_as_before(bench
     assert {held.attempt for _, held in worker.held.values()} == {2}
 
 
+async def test_assignment_that_its_worker_does_not_name_says_that_it_was_sent_before(bench: Bench) -> None:
+    """Its span must not have the id of the first one's."""
+    worker, line = await bench.connect()
+    await bench.accepted(await bench.save("a"))
+    await until(lambda: len(line.nodes) == 1, "the node is handed out")
+    bench.clock.advance(5000)
+    await bench.connections.handle_message(worker, 2, renewed=[])
+    await until(lambda: len(line.nodes) == 2, "it is sent again")
+    assert [(each.assignment.attempt, each.assignment.sent_before) for each in line.assigned] == [(1, False), (1, True)]
+
+
 @pytest.mark.parametrize("size", [1, 5000])
 async def test_wrong_plan_in_cache_fails_only_its_node(bench: Bench, size: int) -> None:
     worker, line = await bench.connect()

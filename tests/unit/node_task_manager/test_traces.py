@@ -69,11 +69,11 @@ def test_attempts_on_two_replicas_are_linked_without_communication() -> None:
         assert item.assignment.traceparent == f"00-{TRACE}-{id_of(span):016x}-01"
 
 
-def test_attempt_that_is_passed_on_is_another_span_linked_to_the_first() -> None:
+def test_attempt_that_is_sent_again_is_another_span_linked_to_the_first() -> None:
     replica = Recorded()
     offered = given(2)
-    passed_on = structs.replace(offered, assignment=structs.replace(offered.assignment, passed_on=True))
-    handed = [replica.traces.dispatched([item])[0] for item in (offered, passed_on)]
+    again = structs.replace(offered, assignment=structs.replace(offered.assignment, sent_before=True))
+    handed = [replica.traces.dispatched([item])[0] for item in (offered, again)]
     first, second = replica.spans()
     assert id_of(first) != id_of(second)
     assert [link.context.span_id for link in second.links] == [id_of(first)]

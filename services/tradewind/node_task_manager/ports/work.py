@@ -55,8 +55,8 @@ class Assignment(_OfAttempt, msgspec.Struct, frozen=True, gc=False, array_like=T
     """A node task leased to a worker; times in epoch ms, 0 for none. It was ready for `waited_ms`.
 
     `inputs` pairs the place of a live edge with its value. Values that are ELSEWHERE are read outside
-    the claim; if there are too many values, all are (`inputs_outside`). One that is `passed_on` was refused by another
-    worker, or by several.
+    the claim; if there are too many values, all are (`inputs_outside`). One that was `sent_before` was refused by other
+    workers, or is not named by its own.
     """
 
     worker_id: str
@@ -76,7 +76,7 @@ class Assignment(_OfAttempt, msgspec.Struct, frozen=True, gc=False, array_like=T
     run_inputs: str = ""
     traceparent: str = ""
     resumed: Resumption | None = None
-    passed_on: bool = False
+    sent_before: bool = False
 
 
 class Termination(_OfAttempt, msgspec.Struct, frozen=True, gc=False):

@@ -71,7 +71,7 @@ class PassOnRefused:
             candidate.incoming -= 1
         worker.forget(shard, [held])
         self._pool.refresh(worker)
-        passed_on = tuple(structs.replace(each, passed_on=True) for each in effects.assignments)
+        passed_on = tuple(structs.replace(each, sent_before=True) for each in effects.assignments)
         for assignment in passed_on:
             candidate.tried[assignment.nonce] = tried
         dispatcher.apply(structs.replace(effects, assignments=passed_on), recipient=candidate)

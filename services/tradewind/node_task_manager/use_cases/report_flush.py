@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import structlog
+from msgspec import structs
 
 from tradewind.node_task_manager.metrics import LEASES_LOST, count_ended
 from tradewind.node_task_manager.ports.work import Effects, Held, OutcomeKind
@@ -170,7 +171,8 @@ class ReportFlush:
                 worker.line.report_losses(number, [(token, lost[token.nonce]) for token in held if token.nonce in lost])
                 self._release_all(worker, list(lost))
                 self._request_claim()
-            self._apply(renewal.effects, recipient=worker)
+            again = tuple(structs.replace(each, sent_before=True) for each in renewal.effects.assignments)
+            self._apply(structs.replace(renewal.effects, assignments=again), recipient=worker)
         report.renew = False
 
     def _release_all(self, worker: ConnectedWorker, nonces: Sequence[str]) -> None:

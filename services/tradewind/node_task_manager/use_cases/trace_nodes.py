@@ -94,8 +94,8 @@ class TraceNodes:
         trace_id = given.traceparent.split("-")[1]
         span_id = attempt_span_id(trace_id, given.task_id, given.attempt)
         linked = attempt_span_id(trace_id, given.task_id, given.attempt - 1) if given.attempt > 1 else 0
-        if given.passed_on:
-            # The span with the attempt's own id says that it was offered to the first worker.
+        if given.sent_before:
+            # The span with the attempt's own id says that it was sent for the first time.
             span_id, linked = 0, span_id
         span = self._tracing.begin(
             f"{what} {item.node.node_type}",
