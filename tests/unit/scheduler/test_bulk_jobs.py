@@ -85,4 +85,21 @@ async def test_job_for_running_cycles_passes_over_those_that_have_ended() -> Non
     steps = 1
     while await execute.step("job-1"):
         steps += 1
-    assert (stopped, steps) == ([401, 200, 1, 0], 5)
+    assert (stopped, steps) == ([401, 200, 1, 0], 4)
+
+
+async def test_job_takes_many_cycles_and_flows_in_a_step_as_long_as_nothing_is_to_be_done() -> None:
+    scheduler = MemoryScheduler()
+    flow_ids = [f"f{at}" for at in range(30)]
+    for flow_id in flow_ids:
+        await scheduler.register(flow_id, keep_cycles=500)
+    begun = [(await scheduler.run("f0")).state for _ in range(402)]
+    await scheduler.fold([event(state) for state in begun], NOT_OWNER)
+    stores, unused = scheduler.stores, Any
+    wanted = BulkFilter(("f*",), (CycleStatus.FAILED,), 0, 2**50, 1000)
+    await stores.jobs.create(replace(JOB, filter=wanted), "")
+    execute = ExecuteJobs(stores.jobs, stores.flows, stores.cycles, unused, unused, scheduler.clock)  # type: ignore[arg-type]
+    steps = 1
+    while await execute.step("job-1"):
+        steps += 1
+    assert steps < 10

@@ -16,7 +16,9 @@ from tradewind.server.clock import Clock
 from tradewind.server.faults import Fault, Unavailable
 
 _PAGE = 20
-"""How many runs one step examines; after a crash in the middle of a step, the step examines them again."""
+"""How many runs are examined at once. After a crash in a step, the step examines all of its runs again."""
+_PAGES = 10
+"""How many pages, or flows, one step goes through at most: where nothing is to be done, steps would mostly rest."""
 _FLOWS = 500
 
 
@@ -41,7 +43,10 @@ class ExecuteJobs:
         job = await self._jobs.find(job_id)
         if job is None or job.status is not BulkStatus.RUNNING:
             return False
-        after = await self._advance(job)
+        after: BulkJob | None = job
+        for _ in range(_PAGES):
+            if after is not None and after.matched == job.matched:
+                after = await self._advance(after)
         if after is None:
             after = job.ended(BulkStatus.COMPLETED, self._clock.now_ms())
         # If somebody has cancelled the job meanwhile, this write fails and the job stays cancelled.
@@ -79,12 +84,13 @@ class ExecuteJobs:
         exact_flow_ids = job.filter.exact_flow_ids
         if exact_flow_ids is not None:
             return next((flow_id for flow_id in exact_flow_ids if flow_id > job.flow_id), None)
-        after = job.flow_id
-        while ids := await self._flows.list_ids(after, _FLOWS):
+        after, most = job.flow_id, 1
+        while ids := await self._flows.list_ids(after, most):
             for flow_id in ids:
                 if job.filter.matches_flow(flow_id):
                     return flow_id
-            after = ids[-1]
+            # Most patterns match either the next flow or none of many.
+            after, most = ids[-1], _FLOWS
         return None
 
     async def _process(self, job: BulkJob, state: ChainState) -> BulkJob:
