@@ -180,9 +180,7 @@ async def test_each_trigger_is_answered_by_what_has_become_of_its_cycle() -> Non
         BeginOutcome.STALE_EPOCH: DueAnswer("stale_epoch"),
         BeginOutcome.DELETING: DueAnswer("deleting"),
         BeginOutcome.OVERLAP: DueAnswer("overlap", retry_ms=1_000, error="a cycle of the flow is still running"),
-        BeginOutcome.REVISION_CHANGED: DueAnswer(
-            "revision_changed", retry_ms=100, error="the flow kept being registered again"
-        ),
+        BeginOutcome.REVISION_CHANGED: DueAnswer("revision_changed", retry_ms=100, error="the flow kept changing"),
     }
     asked: list[CycleRequest] = []
 

@@ -16,7 +16,8 @@ from tradewind.scheduler.domain.chain_state import (
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.use_cases.update_state import VersionConflict, update_state
+from tradewind.scheduler.use_cases.update_state import update_state
+from tradewind.server.faults import Aborted
 
 RUN = RunName("f", 0)
 FACTS = CycleFacts("r0", "default", 1, CycleOrigin.RUN_FLOW, 1, 1, 0, 2, 1, FailurePolicy.SKIP_DOWNSTREAM)
@@ -76,7 +77,7 @@ async def test_conflict_is_retried_from_the_stored_state() -> None:
 async def test_repeated_conflicts_are_given_up_at_the_deadline() -> None:
     states = ScriptedStates(UpdateOutcome.CONFLICT)
 
-    with pytest.raises(VersionConflict, match="run f:0:0 kept being changed by others; try again"):
+    with pytest.raises(Aborted, match="run f:0:0 kept changing; try again"):
         await update_state(states, RUN, with_reason, deadline_s=0.05)
     assert 1 < len(states.seen) < 50
 

@@ -9,12 +9,13 @@ from tradewind.scheduler.use_cases.faults import (
     cycle_not_found,
     flow_deleting,
     flow_not_found,
+    kept_changing,
     overlap_skipped,
     request_id_reused,
 )
 from tradewind.scheduler.use_cases.run_cycles import RunResult
 from tradewind.scheduler.use_cases.sink_outputs import LARGEST_OUTPUTS, Outputs
-from tradewind.server.faults import Aborted, Fault, Unreadable
+from tradewind.server.faults import Fault, Unreadable
 from tradewind.server.sizes import size_of
 
 WithOutputs: TypeAlias = pb2.RunFlowResponse | pb2.RunFlowResult | pb2.RerunCycleResponse | pb2.GetCycleResponse
@@ -43,7 +44,7 @@ def refusal(flow_id: str, result: RunResult, request_id: str) -> Fault | None:
         case BeginOutcome.UNREADABLE:
             return Unreadable(f"flow:{flow_id}", "it, or a part of it; tradewind doctor says which")
         case _:
-            return Aborted("VERSION_CONFLICT", f'flow "{flow_id}" kept being registered again; try again')
+            return kept_changing(f'flow "{flow_id}"', flow_id=flow_id)
 
 
 def add_outputs(to: WithOutputs, outputs: Sequence[tuple[str, Outputs]], room: int = LARGEST_OUTPUTS) -> int:

@@ -88,7 +88,7 @@ def _answer(flow: DueFlow, begun: BeginResult) -> DueAnswer:
     if outcome is BeginOutcome.OVERLAP:
         return DueAnswer(flow.token, retry_ms=_ONCE_RETRY_MS, error="a cycle of the flow is still running")
     if outcome is BeginOutcome.REVISION_CHANGED:
-        return DueAnswer(flow.token, retry_ms=_CHANGED_RETRY_MS, error="the flow kept being registered again")
+        return DueAnswer(flow.token, retry_ms=_CHANGED_RETRY_MS, error="the flow kept changing")
     if outcome is BeginOutcome.UNREADABLE:
         return DueAnswer(flow.token, retry_ms=_UNREADABLE_RETRY_MS, error="a record of the flow cannot be read")
     if outcome is BeginOutcome.UNKNOWN_ZONE:

@@ -239,9 +239,9 @@ def memory_full(owner: str, size: int) -> Exhausted:
     )
 
 
-def job_contended(job_id: str) -> Aborted:
-    """A bulk job kept changing while it was to be cancelled."""
-    return Aborted("VERSION_CONFLICT", f'job "{job_id}" kept changing; try again', {"job_id": job_id})
+def kept_changing(what: str, **metadata: str) -> Aborted:
+    """Others kept changing something that was to be changed, for as long as that was tried."""
+    return Aborted("VERSION_CONFLICT", f"{what} kept changing; try again", metadata)
 
 
 def overlap_skipped(flow_id: str, running: RunName | None) -> Aborted:

@@ -6,7 +6,7 @@ from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob,
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
 from tradewind.scheduler.ports.bulk_jobs import BulkJobs
 from tradewind.scheduler.ports.waking import WakeOwner, Work
-from tradewind.scheduler.use_cases.faults import job_contended, request_id_reused
+from tradewind.scheduler.use_cases.faults import kept_changing, request_id_reused
 from tradewind.server.clock import Clock
 from tradewind.server.faults import NotFound
 from tradewind.server.identifiers import new_run_id
@@ -58,4 +58,4 @@ class ManageBulkJobs:
                 return job
             if await self._jobs.save(job.ended(BulkStatus.CANCELLED, self._clock.now_ms())):
                 return await self.find(job_id)
-        raise job_contended(job_id)
+        raise kept_changing(f'job "{job_id}"', job_id=job_id)

@@ -14,11 +14,11 @@ from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.definitions import Definitions
-from tradewind.scheduler.use_cases.faults import cycle_ended
+from tradewind.scheduler.use_cases.faults import cycle_ended, kept_changing
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_order, stop_orders
 from tradewind.server.clock import Clock
-from tradewind.server.faults import Aborted, FailedPrecondition, InvalidInput, NotFound, Violation
+from tradewind.server.faults import FailedPrecondition, InvalidInput, NotFound, Violation
 from tradewind.server.nearest_name import NearestName
 
 _TRIES = 20
@@ -85,7 +85,7 @@ class StopCycle:
                 else:
                     self._background.begin(sending, "stop of a cycle")
                 return stopping
-        raise _conflict(flow_id)
+        raise kept_changing(f'the cycle of flow "{flow_id}"', flow_id=flow_id)
 
     async def component(
         self, flow_id: str, cycle: int | None, run: int | None, component_id: str, by: str, reason: str
@@ -159,7 +159,3 @@ def _stop_to_record(state: ChainState, asked: StopRequest, *, once: bool) -> Sto
 def _component_ended(state: ChainState, component_id: str) -> FailedPrecondition:
     message = f'component {component_id} of cycle {state.name.cycle} of flow "{state.name.flow_id}" has ended'
     return FailedPrecondition("WRONG_STATUS", message, f"cycles/{state.name}")
-
-
-def _conflict(flow_id: str) -> Aborted:
-    return Aborted("VERSION_CONFLICT", f'the cycle of flow "{flow_id}" kept changing; try again')

@@ -8,17 +8,10 @@ from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_dela
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository
-from tradewind.server.faults import Aborted
+from tradewind.scheduler.use_cases.faults import kept_changing
 
 Change = Callable[[ChainState], tuple[ChainState, Collection[str]]]
 """Returns the state wanted and the fields that differ. Pure: it is called again after every conflict."""
-
-
-class VersionConflict(Aborted):
-    """Others kept changing the record for as long as the deadline allowed."""
-
-    def __init__(self, run: RunName) -> None:
-        super().__init__("VERSION_CONFLICT", f"run {run} kept being changed by others; try again", {"run": str(run)})
 
 
 def retry_conflicts(deadline_s: float) -> AsyncRetrying:
@@ -40,7 +33,7 @@ async def update_state(
 
     Returns the outcome (`ok`, `missing` or `terminal`) and the state: as written if `ok`, as it ended if `terminal`,
     else as loaded, None if there was none. Errors of the store pass through at once: an outage is not a conflict.
-    Raises VersionConflict when the deadline passes.
+    Raises Aborted when the deadline passes.
     """
 
     async def once() -> tuple[UpdateResult, ChainState | None]:
@@ -57,4 +50,4 @@ async def update_state(
     try:
         return await retry_conflicts(deadline_s)(once)
     except RetryError:
-        raise VersionConflict(run) from None
+        raise kept_changing(f"run {run}", run=str(run)) from None
