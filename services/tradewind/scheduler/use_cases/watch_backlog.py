@@ -29,7 +29,9 @@ class Backlog:
     def add(self, state: ChainState) -> None:
         """Take a state; when there are too many, others are dropped."""
         self._put(state)
-        if self._over_limit() and not self._newest_only:
+        if not self._over_limit():
+            return
+        if not self._newest_only:
             self._newest_only = True
             states, self._states, self._weight = self._states, OrderedDict(), 0
             for each in states.values():

@@ -169,11 +169,11 @@ class _Watch:
         if self._cycle is not None and run.cycle != self._cycle:
             return
         # A flow that was deleted and registered again numbers its cycles from 0 again.
-        key = run, state.facts.run_id
+        key, rank = (run, state.facts.run_id), state.rank
         known = self._ranks.get(key, (False, 0, 0))
-        if state.rank == known or (state.rank < known and not is_terminal(state.status)):
+        if rank == known or (rank < known and not is_terminal(state.status)):
             return
-        self._ranks[key] = state.rank
+        self._ranks[key] = rank
         if len(self._ranks) > _REMEMBERED:
             # Half of them at once: to find the first entry of a dict, those removed before it are passed one by one.
             self._ranks = dict(islice(self._ranks.items(), _REMEMBERED // 2, None))
