@@ -1,7 +1,11 @@
 """The registry in Redis: one script for each change and each read, since all of them need the server's time."""
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
+
+from redis.exceptions import TimeoutError as StoreTimeoutError
 
 from tradewind.registry.domain.limits import Lifetimes, Limits
 from tradewind.registry.domain.node_type import NodeType, NodeTypeRecord
@@ -23,6 +27,12 @@ _LIST_NODE_TYPES = Script(__name__, "list_node_types", tuple[list[NodeTypeRow], 
 _FIND_NODE_TYPES = Script(__name__, "find_node_types", tuple[list[NodeTypeRow], int])
 _SWEEP = Script(__name__, "sweep", int)
 
+_SCRIPTS_AT_ONCE = 32
+"""How many scripts may be at the store: enough to keep it busy. Of thousands that come at once, the others wait here,
+where one that is given up costs nothing; at the store, all would wait for longer than it may take, and fail together.
+"""
+_TURN_S = 5.0
+
 
 class RedisRegistry:
     """The stores of the registry; `clock` returns epoch ms, or 0 for the server's time."""
@@ -35,6 +45,7 @@ class RedisRegistry:
         self.keys = keys
         self.lifetimes = lifetimes
         self.limits = limits
+        self._turns = asyncio.Semaphore(_SCRIPTS_AT_ONCE)
         self.workers = RedisWorkers(self)
         self.node_types = RedisNodeTypes(self)
 
@@ -47,7 +58,21 @@ class RedisRegistry:
             "workers": self.keys.workers,
             "node_types": self.keys.node_types,
         }
-        return await script(self._client, [*self.keys.indexes, *keys], shared | args)
+        async with self._turn():
+            return await script(self._client, [*self.keys.indexes, *keys], shared | args)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Wait until few enough scripts are at the store. Raises TimeoutError, an outage, after 5 s."""
+        try:
+            async with asyncio.timeout(_TURN_S):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise StoreTimeoutError(f"the store has not answered the calls before this one for {_TURN_S:g} s") from None
+        try:
+            yield
+        finally:
+            self._turns.release()
 
     async def sweep(self) -> int:
         return await self.run(_SWEEP, max_checked=self.limits.records_per_script // 2)
