@@ -117,7 +117,8 @@ class QueueStore(Protocol):
         """Return up to `limit` lines of the fire history and the position at which to go on, "" at the end.
 
         Newest first, beginning after the position `after` ("": with the newest); with `trigger_id`, those of one
-        trigger. The policy says how many lines are kept.
+        trigger. The policy says how many lines are kept. Raises Unreadable when somebody has put something else in the
+        place of the history; no line is added then.
         """
         ...
 

@@ -8,9 +8,11 @@ local function finish(t, status, now_ms)
   redis.call('PEXPIRE', t.key, args.policy.retention_ms)
 end
 
+-- Adds a line to the fire history. A key of another type in its place, which the doctor removes, holds up no trigger.
 local function add_firing(firings, t, outcome, now_ms, message)
-  redis.call('XADD', firings, 'MAXLEN', args.policy.firings_kept, '*', 'trigger_id', t.id, 'planned', t.planned,
-    'attempt', t.attempt, 'outcome', outcome, 'at', now_ms, 'error', message or '', 'event_id', t.event_id)
+  local added = redis.pcall('XADD', firings, 'MAXLEN', args.policy.firings_kept, '*', 'trigger_id', t.id, 'planned',
+    t.planned, 'attempt', t.attempt, 'outcome', outcome, 'at', now_ms, 'error', message or '', 'event_id', t.event_id)
+  if added.err and not string.find(added.err, '^WRONGTYPE') then error(added) end
 end
 
 -- Adds a trigger to the `due` index, unless it is paused. Returns its place there, or nil.

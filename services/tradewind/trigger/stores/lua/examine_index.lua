@@ -1,5 +1,6 @@
--- Looks for broken invariants in a part of an index, and mends them on a second pass.
--- KEYS: 1 the index, 2 due, 3 claimed, and others that sweep_index.lua needs
+-- Looks for broken invariants in a part of an index, and mends them on a second pass. The fire history is examined with
+-- the beginning of `due`.
+-- KEYS: 1 the index, 2 due, 3 claimed, 7 firings, and others that sweep_index.lua needs
 -- args: now_ms, prefix, index ('due', 'claimed', 'dead' or 'all'), queue, events (beginning of keys), first (a rank),
 --   limit, recheck (names of findings to check a second time, or nil), mend, policy
 -- Returns {seen, findings = {check, subject, problem, mended}}.
@@ -51,6 +52,14 @@ local function examine_entry(id, score, subject)
   end
 end
 
+if args.index == 'due' and args.first == 0 then
+  local kind = redis.call('TYPE', KEYS[7]).ok
+  if kind ~= 'stream' and kind ~= 'none' then
+    found('history-of-another-type', KEYS[7], 'it is a ' .. kind .. ', so no firing is added to the history', function()
+      redis.call('DEL', KEYS[7])
+    end)
+  end
+end
 examined(KEYS[1], function()
   local entries = redis.call('ZRANGE', KEYS[1], args.first, args.first + args.limit - 1, 'WITHSCORES')
   for at = 1, #entries, 2 do
