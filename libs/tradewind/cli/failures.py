@@ -56,7 +56,9 @@ def exit_on_errors() -> Iterator[None]:
                 sys.stdout = None
             raise fail(f"{error.filename or 'cannot write'}: {error.strerror}") from None
         if isinstance(error, OSError) and error.errno in _TOO_MANY_FILES:
-            raise fail("too many open files: allow more of them, as in: ulimit -n 1024") from None
+            from tradewind.server.open_files import TOO_MANY_OPEN_FILES
+
+            raise fail(TOO_MANY_OPEN_FILES) from None
         raise fail(text_of(error), WRONG_INPUT) from None
     except Exception as error:
         failure = _client_failure(error)

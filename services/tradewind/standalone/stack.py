@@ -18,6 +18,7 @@ from tradewind.server.faults import Fault
 from tradewind.server.listening import listen_error
 from tradewind.server.logs import quieten_logging
 from tradewind.server.metrics import MetricsEndpoint
+from tradewind.server.open_files import TOO_MANY_OPEN_FILES
 from tradewind.server.private_file import write_private
 from tradewind.server.redis.backup import STACK
 from tradewind.server.redis.embedded import EmbeddedStore, EmbeddedStoreError, free_port
@@ -117,7 +118,7 @@ class Standalone:
         except BaseException as error:
             await self.stop()
             if isinstance(error, OSError) and error.errno == errno.EMFILE:
-                raise StandaloneError("too many open files: allow more of them, as in: ulimit -n 1024") from error
+                raise StandaloneError(TOO_MANY_OPEN_FILES) from error
             if isinstance(error, OSError) and error.filename is not None:
                 raise StandaloneError(f"cannot use {error.filename}: {error.strerror}") from error
             if isinstance(error, EmbeddedStoreError | SettingsError | StartError | Fault | OSError | ValueError):

@@ -265,6 +265,14 @@ async def test_log_of_a_crash_survives_the_restart(tmp_path: Path) -> None:
         await store.stop()
 
 
+async def test_store_that_may_open_too_few_files_says_how_to_allow_more(tmp_path: Path) -> None:
+    program = tmp_path / "limited"
+    program.write_text(f'#!/bin/sh\nulimit -n 24\nexec {find_server()} "$@"\n')
+    program.chmod(0o700)
+    with pytest.raises(EmbeddedStoreError, match=r"^too many open files: allow more of them, as in: ulimit -n 1024$"):
+        await EmbeddedStore(tmp_path, binary=program).start()
+
+
 async def test_failed_start_shows_its_output_and_long_log_is_rotated(tmp_path: Path) -> None:
     log, before = tmp_path / "store.log", tmp_path / "store.log.before"
     log.write_text("old\n" * 500_000 + "Address already in use\n")

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import msgspec
 from redis.exceptions import BusyLoadingError, RedisError
 
+from tradewind.server.open_files import TOO_MANY_OPEN_FILES
 from tradewind.server.private_file import write_private
 from tradewind.server.redis.acl import ADMIN, AclUser, write_acl_file
 from tradewind.server.redis.allocator import allocator
@@ -177,6 +178,8 @@ class EmbeddedStore:
                 failed.kill()
                 await _wait_for_exit(failed, 5.0)
                 raise EmbeddedStoreError(f"the store in {self.directory} did not answer in time:\n{_tail(log)}")
+            if "'ulimit -n'" in log and "is not enough for the server to start" in log:
+                raise EmbeddedStoreError(TOO_MANY_OPEN_FILES)
             # Another process may take a free port between choosing and listening; then try another port.
             if "Address already in use" not in log or attempt == _BIND_ATTEMPTS - 1 or requested_port != 0:
                 raise EmbeddedStoreError(f"the store in {self.directory} exited at once:\n{_tail(log)}")
