@@ -1,5 +1,6 @@
 """The root of the command line: the options that apply to every command, and the commands."""
 
+import os
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from tradewind.cli import (
     backup,
     batch,
     cache,
+    completion,
     config,
     cycle,
     dead_letter,
@@ -38,6 +40,10 @@ from tradewind.cli.session import Session
 
 class _Root(TyperGroup):
     """Prints errors of every kind, and completes what typer says of wrong usage: options' places, which commands."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        completion.join_words(os.environ)
+        return super().main(*args, **extra)
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
         # The help and the version of the root are printed here.

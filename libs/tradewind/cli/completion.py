@@ -2,7 +2,7 @@
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,26 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0
 """Seconds that somebody who has pressed Tab waits for servers at most."""
+
+
+_BREAKS = frozenset("=:")
+
+
+def join_words(environment: MutableMapping[str, str]) -> None:
+    """Join what bash has split at "=" and ":", as in --address=localhost:7700, where it asks for completions."""
+    if "COMP_WORDS" not in environment:
+        return
+    # What is after the cursor has no part in it.
+    words = environment["COMP_WORDS"].split("\n")[: int(environment["COMP_CWORD"]) + 1]
+    joined, at_break = list[str](), False
+    for word in words:
+        is_break = word != "" and _BREAKS.issuperset(word)
+        if joined and (at_break or is_break):
+            joined[-1] += word
+        else:
+            joined.append(word)
+        at_break = is_break
+    environment.update(COMP_WORDS="\n".join(joined), COMP_CWORD=str(len(joined) - 1))
 
 
 def _offered(names: "Names") -> Callable[[typer.Context, str], list[str]]:

@@ -19,7 +19,8 @@ def tab(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Tab:
     monkeypatch.setattr(completion, "PATIENCE", 60)
 
     def press(line: str) -> list[str]:
-        words = line.split(" ")
+        # Bash begins a new word at each of these.
+        words = line.replace("=", " = ").replace(":", " : ").split(" ")
         monkeypatch.setenv("_TRADEWIND_COMPLETE", "complete_bash")
         monkeypatch.setenv("COMP_WORDS", "\n".join(words))
         monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
@@ -40,10 +41,19 @@ def tab(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Tab:
         "tradewind explain ",
         "tradewind job stop ",
         "tradewind trigger save nightly --on-finished ",
+        "tradewind flow run --input month=2001-04 ",
+        "tradewind trigger save nightly --on-finished=mom",
     ],
 )
 def test_flows_are_offered(tab: Tab, line: str) -> None:
     assert tab(line) == ["momentum"]
+
+
+def test_flows_of_named_server_are_offered(tab: Tab, stack: FakeStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_ADDRESS", "localhost:1")
+
+    assert tab(f"tradewind --address {stack.address} flow run ") == ["momentum"]
+    assert tab(f"tradewind --address={stack.address} flow run mom") == ["momentum"]
 
 
 @pytest.mark.parametrize(
