@@ -43,7 +43,7 @@ async def test_a_flow_from_registration_to_deletion(shell: Shell, tmp_path: Path
     assert line.strip() == 'completed: {"even": 14}'
 
     assert await shell("flow", "delete", "sums") == "sums deleted\n"
-    assert await shell("flow", "status", "sums", exit_code=2) == 'error: no flow "sums"\n'
+    assert await shell("flow", "status", "sums", exit_code=2) == 'error: no flow "sums"; see: tradewind flow list\n'
     assert await shell.json("flow", "list") == []
 
 
@@ -87,7 +87,9 @@ async def test_commands_show_pause_and_firings_of_cron_flow(shell: Shell, tmp_pa
     assert [line["reason"] for line in skipped] == ['paused by "default": lunch']
     assert datetime.fromisoformat(skipped[0]["planned_time"]) > paused - timedelta(seconds=1)
     await shell("flow", "watch", "ticks", "--cycles", "1")
-    assert (await shell("flow", "pause", "nothing", exit_code=2)) == 'error: no flow "nothing"\n'
+    assert (
+        await shell("flow", "pause", "nothing", exit_code=2)
+    ) == 'error: no flow "nothing"; see: tradewind flow list\n'
 
     await shell("flow", "register", "once", "-", input=flows.gated(tmp_path / "open", "0").to_json())
     await shell("flow", "start", "once")

@@ -26,6 +26,14 @@ _UNDECODED = re.compile("[\udc80-\udcff]")
 _ENCODING = (
     "an argument is not in the encoding of the locale: give it in UTF-8, and set a locale such as LC_ALL=C.UTF-8"
 )
+_LISTS = {
+    "BATCH_NOT_FOUND": "batch list",
+    "FLOW_NOT_FOUND": "flow list",
+    "JOB_NOT_FOUND": "job list",
+    "USER_NOT_FOUND": "user list",
+    "WORKER_NOT_FOUND": "worker list",
+}
+"""Which command lists what a name of this kind can be."""
 _LOG_IN = "log in with a token: tradewind login; an admin can create one: tradewind token create"
 
 
@@ -81,11 +89,18 @@ def _client_failure(error: Exception) -> typer.Exit | None:
         return fail(error.message, UNREACHABLE)
     if isinstance(error, client.Unauthenticated) and error.reason in ("TOKEN_MISSING", "TOKEN_EXPIRED"):
         return fail(f"{error.message}\n{_LOG_IN}")
-    if isinstance(error, client.InvalidInput | client.NotFound):
+    if isinstance(error, client.NotFound):
+        return fail(error.message + _where_to_look(error.reason, error.message), WRONG_INPUT)
+    if isinstance(error, client.InvalidInput):
         return fail(error.message, WRONG_INPUT)
     if isinstance(error, client.TradewindError):
         return fail(error.message)
     return None
+
+
+def _where_to_look(reason: str, message: str) -> str:
+    """Return which command lists the names there are, unless the server has said what may be meant."""
+    return f"; see: tradewind {_LISTS[reason]}" if reason in _LISTS and ";" not in message else ""
 
 
 def text_of(error: Exception) -> str:

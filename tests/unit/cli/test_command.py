@@ -273,4 +273,7 @@ def test_errors_have_no_colour_where_none_is_wanted(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, term: str, no_color: str
 ) -> None:
     monkeypatch.setenv("NO_COLOR", no_color)
-    assert shell.at_terminal("flow", "start", "nobody", term=term).out == 'error: no flow "nobody"\r\n'
+    assert (
+        shell.at_terminal("flow", "start", "nobody", term=term).out
+        == 'error: no flow "nobody"; see: tradewind flow list\r\n'
+    )

@@ -316,7 +316,7 @@ def test_list_shows_a_hundred_flows_and_says_that_there_are_more(shell: Shell, s
 
 def test_unknown_flow_is_named_in_error(shell: Shell) -> None:
     for command in ("start", "stop", "run", "status", "watch", "logs", "delete", "graph"):
-        assert shell("flow", command, "nobody", ends=2).err == 'error: no flow "nobody"\n'
+        assert shell("flow", command, "nobody", ends=2).err == 'error: no flow "nobody"; see: tradewind flow list\n'
 
 
 def test_register_reads_yaml_file(shell: Shell, stack: FakeStack, tmp_path: Path) -> None:
