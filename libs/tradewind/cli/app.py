@@ -67,11 +67,22 @@ class _Root(TyperGroup):
 
 
 def _completed(message: str, refusal: Any) -> str:
-    if message.startswith("No such command") and message.endswith("."):
-        # Nothing is spelled nearly like it.
-        return f"{message} There are {', '.join(refusal.ctx.command.commands)}."
+    if message.startswith("No such command"):
+        name = message.split("'")[1]
+        elsewhere = _commands_named(name, refusal.ctx)
+        if elsewhere:
+            # Rather than one that is only spelled nearly like it, as login is for logs.
+            return f"No such command '{name}'. Did you mean {', '.join(elsewhere)}?"
+        if message.endswith("."):
+            return f"{message} There are {', '.join(refusal.ctx.command.commands)}."
     said = message.removeprefix("Value error, ").replace("Input should be", "it must be")
     return said.partition(", unable to parse")[0]
+
+
+def _commands_named(name: str, context: Any) -> list[str]:
+    """Return the commands of this name in all groups, quoted and with their group."""
+    groups = context.find_root().command.commands
+    return [f"'{group} {name}'" for group, command in groups.items() if name in getattr(command, "commands", ())]
 
 
 # Plain help instead of rich panels: those take longer to import than most commands take to run.

@@ -105,7 +105,10 @@ def test_explain_refuses_run_option_without_cycle(shell: Shell, target: list[str
 
 def test_usage_errors_are_reported(shell: Shell) -> None:
     assert "No such command 'flw'. Did you mean 'flow'?" in shell("flw", ends=2).err
-    assert "No such command 'show'. There are register, analyze, start, " in shell("flow", "show", ends=2).err
+    assert "No such command 'buy'. There are register, analyze, start, " in shell("flow", "buy", ends=2).err
+    assert "No such command 'start'. Did you mean 'flow start'?" in shell("start", "momentum", ends=2).err
+    assert "No such command 'logs'. Did you mean 'flow logs', 'task logs'?" in shell("logs", ends=2).err
+    assert "No such command 'drain'. Did you mean 'worker drain'?" in shell("flow", "drain", ends=2).err
     assert "Invalid value for '-o' / '--format': 'xml' is not one of" in shell("flow", "list", "-o", "xml", ends=2).err
     limit = "Invalid value for '--limit': it must be "
     assert f"{limit}greater than or equal to 1\n" in shell("flow", "list", "--limit", "0", ends=2).err
