@@ -132,6 +132,25 @@ async def test_terminate_command_fails_waiting_run_command(shell: Shell, process
     assert await following.interrupt() == 130
 
 
+async def test_interrupted_wait_says_what_continues_and_how_to_end_it(shell: Shell, processes: Processes) -> None:
+    flow = Flow("lonely", "1h")
+    flow.node("moon", "lunar")
+    await shell("flow", "register", "lonely", "-", input=flow.to_json())
+    run = processes.start("flow", "run", "lonely", "--wait", address=shell.address)
+    submitted = processes.start("task", "submit", "lunar", "--wait", address=shell.address)
+    for waiting in run, submitted:
+        await waiting.wait_for_output("no live worker offers")
+
+    assert (await run.interrupt(), await submitted.interrupt()) == (130, 130)
+
+    assert "note: cycle 0 of lonely continues; to end it: tradewind cycle stop lonely 0\n" in run.output
+    (listed,) = await shell.json("task", "list")
+    task = listed["node_task_id"]
+    assert f"note: {task} continues; to end it: tradewind task cancel {task}\n" in submitted.output
+    await shell("cycle", "stop", "lonely", "0")
+    await shell("task", "cancel", task)
+
+
 async def test_bad_input_lists_every_fault(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(

@@ -1,8 +1,8 @@
 """How a cycle ended, what the flow's sink nodes emitted, and the result that a node set."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import typer
 
@@ -19,6 +19,16 @@ _NOTE_AFTER_S = 2.0
 """After how long it is first looked what a cycle waits for; after twice as long each further time."""
 _NOTE_EVERY_S = 30.0
 """The longest that passes from look to look."""
+
+
+@contextmanager
+def noting_that_it_continues(screen: Screen, what: str, end: str) -> Iterator[None]:
+    """On Ctrl-C, note that `what` was waited for continues, and which command would end it."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        screen.notes([f"{what} continues; to end it: tradewind {end}"])
+        raise
 
 
 async def _described(client: Client, handle: CycleHandle) -> CycleDescription | None:
@@ -59,14 +69,16 @@ async def wait_for_outcome(
 
     Raises typer.Exit unless it completes, and when it has not ended after `timeout` seconds.
     """
+    name, end = f"cycle {handle.cycle} of {handle.flow_id}", f"cycle stop {handle.flow_id} {handle.cycle}"
     try:
-        async with asyncio.timeout(timeout), _noting_waits(screen, client, handle):
-            shown = output is Format.TEXT and screen.terminal and not (handle.record and handle.record.ended)
-            if shown:
-                await watch_cycles(screen, client, handle.watch(), output)
-            cycle = await handle.wait()
+        with noting_that_it_continues(screen, name, end):
+            async with asyncio.timeout(timeout), _noting_waits(screen, client, handle):
+                shown = output is Format.TEXT and screen.terminal and not (handle.record and handle.record.ended)
+                if shown:
+                    await watch_cycles(screen, client, handle.watch(), output)
+                cycle = await handle.wait()
     except TimeoutError:
-        message = f"cycle {handle.cycle} of {handle.flow_id} is still running after {timeout:g} s and continues"
+        message = f"{name} is still running after {timeout:g} s and continues"
         described = await _described(client, handle)
         raise fail("\n".join([message, *(open_node_lines(described) if described else ())])) from None
     failures: tuple[object, ...] = ()
@@ -82,8 +94,8 @@ async def wait_for_outcome(
         for each in failures:
             screen.line(f"  {each}", "red")
         for node_id, handles in outputs.items():
-            for name, value in handles.items():
-                screen.line(f"{node_id}.{name} = {to_json(value)}")
+            for output_handle, value in handles.items():
+                screen.line(f"{node_id}.{output_handle} = {to_json(value)}")
         if cycle.result_json:
             screen.line(f"result = {to_json(cycle.given)}")
     if not cycle.succeeded:

@@ -72,6 +72,7 @@ async def submit(
     With --wait, exits with 1 unless it completes.
     """
     from tradewind.cli.descriptions import show_node_task
+    from tradewind.cli.outcomes import noting_that_it_continues
     from tradewind.client import TimedOut
     from tradewind.flow import Retry
 
@@ -97,7 +98,8 @@ async def submit(
             return
         client.patience = session.patience
         try:
-            task = await handle.wait(timeout)
+            with noting_that_it_continues(session.screen, handle.task_id, f"task cancel {handle.task_id}"):
+                task = await handle.wait(timeout)
         except TimedOut:
             raise fail(f"{handle.task_id} has not ended after {timeout:g} s and continues") from None
     session.screen.show(output, task, show_node_task)
