@@ -175,7 +175,7 @@ async def test_drain_command_counts_node_tasks_still_running(
     await until(Path(f"{file}.begun").exists, "the node runs")
     output = await shell("worker", "drain", worker.worker_id)
     file.touch()
-    assert output == f"worker {worker.worker_id} is draining, with 1 node tasks to finish\n"
+    assert output == f"worker {worker.worker_id} is draining, with 1 node task to finish\n"
 
 
 async def test_worker_list_follows_workers_that_join_and_leave(shell: Shell, processes: Processes) -> None:

@@ -11,7 +11,7 @@ from tradewind.cli import completion
 from tradewind.cli.failures import WRONG_INPUT, fail
 from tradewind.cli.parameters import Labels, Limit, Output, take
 from tradewind.cli.parsing import parse_duration, parse_pairs
-from tradewind.cli.screen import Format, some
+from tradewind.cli.screen import Format, counted, some
 from tradewind.cli.session import Session, asynchronous, blocking
 
 if TYPE_CHECKING:
@@ -187,5 +187,5 @@ async def drain(
     async with session.client() as client:
         worker = await client.drain_worker(worker_id)
         running = len([each async for each in client.list_worker_tasks(worker_id)])
-    text = f"worker {worker.worker_id} is {worker.status}, with {running} node tasks to finish"
+    text = f"worker {worker.worker_id} is {worker.status}, with {counted(running, 'node task')} to finish"
     session.screen.result(output, worker, text)
