@@ -196,6 +196,10 @@ class BothStores:
     def _is_mapped(self, task: NodeTask) -> bool:
         return TaskName.parse(task.task_id).item < 0 and self._node(task).fan_out is not None
 
+    def _waits_to_begin(self, task: NodeTask) -> bool:
+        """Say whether this node task of a built-in type is there, but its wait has yet to begin."""
+        return self._node(task).wait is not None and task.status is NodeTaskStatus.PENDING and not task.started_at
+
     async def _ids(self) -> list[str]:
         """Return all node tasks, including those of items that have not begun."""
         ids = sorted(
@@ -240,7 +244,7 @@ class BothStores:
                 assert not self.watched[run] or record is None or record.status is NodeTaskStatus.REGISTERED, run
                 continue
             assert record is not None
-            _check_events(record, whole.entries, mapped=self._is_mapped(record))
+            _check_events(record, whole.entries, untold=self._is_mapped(record) or self._waits_to_begin(record))
             newest = whole.entries[-1]
             assert await self.redis.newest_task_event(run) == newest == await self.memory.newest_task_event(run)
             self.positions.setdefault(run, []).extend(event.event_id for event in whole.entries)
@@ -313,10 +317,10 @@ def position(event_id: str) -> tuple[int, ...]:
     return tuple(map(int, event_id.split("-")))
 
 
-def _check_events(task: NodeTask, events: Sequence[TaskEvent], *, mapped: bool) -> None:
+def _check_events(task: NodeTask, events: Sequence[TaskEvent], *, untold: bool) -> None:
     """Check that each event follows from the previous one, only the last is final, and it leaves the task as on record.
 
-    The offers of a mapped node task are left out.
+    Events of a task with `untold` do not say until when it waits: for its items, or for its planned time.
     """
     statuses = [event.status for event in events]
     for before, after in itertools.pairwise(statuses):
@@ -325,7 +329,7 @@ def _check_events(task: NodeTask, events: Sequence[TaskEvent], *, mapped: bool) 
     assert (statuses[-1], events[-1].attempt) == (task.status, task.attempt)
     assert [position(event.event_id) for event in events] == sorted(position(event.event_id) for event in events)
     left = events[-1].applied_to(task)
-    if mapped:
+    if untold:
         left = replace(left, retry_at=task.retry_at)
     if left.error and task.error and not task.status.terminal:
         left = replace(left, error=replace(left.error, traceback=task.error.traceback))
