@@ -47,7 +47,7 @@ lives: $(DEV)  ## Let the whole engine live random lives for five minutes; LIVES
 	$(BIN)/pytest -m lives -s tests/system/lives $(ARGS)
 
 histories: $(DEV)  ## Compare memory and Redis over random histories, HISTORIES times as many as the tests do (20)
-	HISTORIES=$${HISTORIES:-20} $(BIN)/pytest -n 3 --dist worksteal tests/stores/*/test_*same*.py $(ARGS)
+	HISTORIES=$${HISTORIES:-20} $(BIN)/pytest -n 3 --dist worksteal --timeout 3600 tests/stores/*/test_*same*.py $(ARGS)
 
 lint: lint-style lint-types lint-imports lint-protos  ## Check style, types, imports and the contract
 
