@@ -1,5 +1,6 @@
 """Records that somebody has changed by hand, or that the store has lost, cost nothing but what depends on them."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -7,9 +8,12 @@ from msgspec import structs
 
 from tests.stores.node_task_manager.shards import plan_of
 from tests.stores.node_task_manager.wards import Ward
+from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
 from tradewind.node_task_manager.domain.component import ComponentStatus, Release, RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.ports.reading import Line
 from tradewind.node_task_manager.ports.work import Vacancy
+from tradewind.server.faults import Unreadable
 
 RUN = RunName("flow", 0, 0)
 
@@ -75,3 +79,37 @@ async def test_session_of_another_type_counts_as_lost_and_stops_no_other_worker(
     again = await ward.shard.open_session("w1", "i", [])
     assert (again.session > sessions[0], again.lost) == (True, ())
     assert (await ward.shard.begin_process("w1", "i")).assignments == ()
+
+
+async def test_what_people_read_may_be_of_another_type_and_stops_no_node_task(ward: Ward) -> None:
+    """Who asks for it is told its key; after the doctor has removed it, it is there again."""
+    work = AdHocWork("default", "noop", ("{}",))
+    runs = [work.run(name) for name in ("t", "u")]
+    await ward.shard.save(work.plan(runs[0]))
+    broken = ("notifications:default", "task_events:task:t", "user_runs:default:task", "logs:task:t")
+    for name in broken:
+        await ward.do("HSET", name, "x", "broken")
+    assert [each.outcome for each in (await ward.shard.submit([work.submission(run) for run in runs])).results] == [
+        "accepted"
+    ] * 2
+    given = await ward.take()
+    shard = ward.shard
+    reads: list[Callable[[], Awaitable[object]]] = [
+        lambda: shard.list_notifications("default", "", 9),
+        lambda: shard.task_events("task:t", "0-0", 9),
+        lambda: shard.runs_of("default", "task", None, 9),
+        lambda: shard.lines(runs[0], "", 9),
+    ]
+    for name, read in zip(broken, reads, strict=True):
+        with pytest.raises(Unreadable, match="is of another type") as refused:
+            await read()
+        assert refused.value.key.endswith(name)
+    lines = [Line(each.task_id, each.attempt, each.nonce, "INFO", "node", "hello", 1) for each in given]
+    await shard.record([], lines)
+    assert [line.message for line in await shard.lines(runs[1], "", 9)] == ["hello"]
+    assert [await ward.complete(each) for each in given] == ["", ""]
+
+
+async def test_cleaning_goes_on_behind_what_is_no_run(ward: Ward) -> None:
+    await ward.do("RPUSH", "walks", "broken")
+    assert not (await ward.shard.clean("c", None)).more

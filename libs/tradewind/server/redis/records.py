@@ -1,13 +1,16 @@
 """Reads records of which some may have been changed by hand so that they cannot be read."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from redis.exceptions import ResponseError
 
 from tradewind.server.faults import Unreadable
 from tradewind.server.redis.client import Client, Value
+
+_ANOTHER_TYPE = "it is of another type"
 
 
 async def read_each(client: Client, keys: Sequence[str], verb: str, *more: Value) -> list[Any]:
@@ -28,6 +31,21 @@ async def read_all(client: Client, commands: Iterable[tuple[Value, ...]]) -> lis
 def _checked(key: str, reply: Any) -> Any:
     if not isinstance(reply, BaseException):
         return reply
-    if isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE"):
-        return Unreadable(key, "it is of another type")
+    if _is_of_another_type(reply):
+        return Unreadable(key, _ANOTHER_TYPE)
     raise reply
+
+
+@contextmanager
+def read_of(key: str) -> Iterator[None]:
+    """Raise Unreadable if what is read under `key` is of another type."""
+    try:
+        yield
+    except ResponseError as error:
+        if _is_of_another_type(error):
+            raise Unreadable(key, _ANOTHER_TYPE) from error
+        raise
+
+
+def _is_of_another_type(error: BaseException) -> bool:
+    return isinstance(error, ResponseError) and str(error).startswith("WRONGTYPE")

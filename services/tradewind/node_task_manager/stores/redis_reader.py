@@ -28,7 +28,7 @@ from tradewind.node_task_manager.stores.redis_records import (
 from tradewind.server.faults import Unreadable
 from tradewind.server.reading import UnreadableLog, reading
 from tradewind.server.redis.client import Client, Pipeline
-from tradewind.server.redis.records import read_all
+from tradewind.server.redis.records import read_all, read_of
 
 _PIECE = 500
 _WHOLE_PIECE = 64
@@ -223,7 +223,8 @@ class RedisNodeTaskReader:
         # Entries of the same millisecond are ordered by name, so some of them may come before `after`.
         while len(found) < limit and size == limit + 1:
             args = (key, highest, base, "BYSCORE", "REV", "LIMIT", skipped, limit + 1, "WITHSCORES")
-            flat = await self._client.execute_command("ZRANGE", *args)
+            with read_of(key):
+                flat = await self._client.execute_command("ZRANGE", *args)
             pairs = [
                 (int(float(score)) - base, member.decode()) for member, score in zip(flat[::2], flat[1::2], strict=True)
             ]
@@ -233,7 +234,9 @@ class RedisNodeTaskReader:
 
     async def lines(self, run: RunName, after: str, limit: int) -> list[StoredLine]:
         start = f"({after}" if after else "-"
-        entries = await self._client.execute_command("XRANGE", self._keys.logs(run.log), start, "+", "COUNT", limit)
+        key = self._keys.logs(run.log)
+        with read_of(key):
+            entries = await self._client.execute_command("XRANGE", key, start, "+", "COUNT", limit)
         return [
             msgspec.convert({"log_id": entry_id.decode(), **msgspec.msgpack.decode(fields[b"l"])}, StoredLine)
             for entry_id, fields in entries

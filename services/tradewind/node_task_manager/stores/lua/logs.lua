@@ -31,10 +31,10 @@ do
     local most = flow and lines_of(flow, cycle) or limits.log_lines
     if most == 0 then return end
     local stream = base .. 'logs:' .. (flow and flow .. ':' .. cycle or run_of(id))
-    call('XADD', stream, 'MAXLEN', '~', most, '*', 'l', cmsgpack.pack({cycle = tonumber(cycle) or 0,
+    local added_to = add_to_stream(stream, 'MAXLEN', '~', most, '*', 'l', cmsgpack.pack({cycle = tonumber(cycle) or 0,
       run = tonumber(run) or 0, node_id = node_id or string.match(id, '^batch:[^:]+:(.+)$') or '', level = line.level,
       source = line.source, message = line.message, at = at, attempt = line.attempt}))
-    call('PEXPIRE', stream, flow and limits.run_retention_ms or limits.retention_ms)
+    if added_to then call('PEXPIRE', stream, flow and limits.run_retention_ms or limits.retention_ms) end
   end
 
   -- Adds the error of an attempt, or of a wait for one, that no worker reports.

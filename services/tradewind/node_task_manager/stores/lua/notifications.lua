@@ -20,11 +20,12 @@ do
   function notices.brief_error(error) return notices.brief(notices.typed_message(error)) end
 
   function notices.notify(user, fact)
-    local key = base .. 'notifications:' .. user
+    local key, at = base .. 'notifications:' .. user, args.now == 0 and '*' or stamp .. '-*'
     fact.at = time
-    call('XADD', key, 'MAXLEN', limits.notifications, args.now == 0 and '*' or stamp .. '-*', 'n', cmsgpack.pack(fact))
-    call('PEXPIRE', key, limits.notification_retention_ms)
-    notified[user] = true
+    if add_to_stream(key, 'MAXLEN', limits.notifications, at, 'n', cmsgpack.pack(fact)) then
+      call('PEXPIRE', key, limits.notification_retention_ms)
+      notified[user] = true
+    end
   end
 
   -- Whether to notify a user of the thing `name`: once within `ms`.

@@ -11,8 +11,9 @@ do
   function task_events.add(id, event, final)
     local key = base .. 'task_events:' .. id
     -- A position in the stream is the time of the script that wrote the entry, and a number within that time.
-    call('XADD', key, 'MAXLEN', limits.task_events, args.now == 0 and '*' or stamp .. '-*', 'e', cmsgpack.pack(event))
-    if final then
+    local at = args.now == 0 and '*' or stamp .. '-*'
+    local added_to = add_to_stream(key, 'MAXLEN', limits.task_events, at, 'e', cmsgpack.pack(event))
+    if added_to and final then
       -- A growing stream reserves 4 KiB; a copy of it takes no more than it needs.
       local copy = key .. ':copy'
       call('COPY', key, copy)

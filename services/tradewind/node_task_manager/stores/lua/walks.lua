@@ -121,9 +121,10 @@ do
     while budget > 0 do
       local first = call('LINDEX', base .. 'walks', 0)
       if not first then return end
-      local walked = cmsgpack.unpack(first)
+      -- What somebody has put there is no run that is being removed.
+      local readable, walked = pcall(cmsgpack.unpack, first)
       spend(1)
-      if walk_run(walked) then
+      if not readable or type(walked) ~= 'table' or walk_run(walked) then
         call('LPOP', base .. 'walks')
       else
         call('LSET', base .. 'walks', 0, cmsgpack.pack(walked))
