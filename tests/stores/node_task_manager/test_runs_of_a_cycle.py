@@ -146,3 +146,28 @@ async def test_cleaning_does_not_mistake_an_open_run_for_a_purged_namesake(
     await admin.execute_command("ZADD", BASE + "to_clean", 1, "run:flow:0:1")
     await clean(bench)
     assert await admin.pttl(BASE + "run:flow:0:0") == -1
+
+
+async def test_cycle_with_many_runs_is_removed_in_bounded_steps(redis_server: RedisServer) -> None:
+    """Each run that is removed leads to the one before, so no step looks at all of them."""
+    clock = ManualClock()
+    bench = Bench(redis_shard(redis_server, clock, replace(LIMITS, clean_keys=20)), clock)
+    admin = redis_server.connect()
+    plan = plan_of("a")
+    await bench.shard.save(plan)
+    runs = [first_run(bench, plan, keep_cycles=1)]
+    await run_all(bench, runs[0])
+    for _ in range(40):
+        runs.append(rerun_of(runs[-1]))
+        await run_all(bench, runs[-1])
+    await settle(bench)
+    await run_all(bench, structs.replace(runs[0], run=RunName("flow", 1, 0), run_id="newer"))
+    await acknowledge(bench)
+    clock.advance(LIMITS.settle_ms)
+    more, walks, removed = True, [], 0
+    while more:
+        step = await bench.shard.clean("c", None)
+        more, removed = step.more, removed + step.runs
+        walks.append(int(await admin.execute_command("LLEN", f"{BASE}walks")))
+    assert (removed, max(walks), len(walks) > 10) == (41, 1, True)
+    assert not any([await bench.shard.component_ids(each.run) for each in runs])

@@ -27,11 +27,6 @@ local function acknowledged(partition, at)
   return not first_pending[partition] or first_pending[partition] > at
 end
 
--- Removes the runs of a cycle up to a number, together with the latest of them.
-local function drop_cycle(flow, cycle, number)
-  for at = number, 0, -1 do walk_later(flow .. ':' .. cycle .. ':' .. at) end
-end
-
 -- Keeps the runs of a cycle up to a number, and their log, until `till`. One of them may be open, if its flow was
 -- deleted and made again.
 local function keep_cycle(flow, cycle, number, till)
@@ -39,6 +34,7 @@ local function keep_cycle(flow, cycle, number, till)
   for at = number, 0, -1 do
     local run = flow .. ':' .. cycle .. ':' .. at
     if ended_at(run) then call('PEXPIRE', base .. 'run:' .. run, ttl) end
+    spend(1)
   end
   call('PEXPIRE', base .. 'logs:' .. flow .. ':' .. cycle, ttl)
 end
@@ -53,7 +49,8 @@ local function trim(flow, keep, run)
   for _, name in ipairs(excess > 0 and call('ZRANGE', index, 0, math.min(excess, MOST) - 1) or {}) do
     spend(2)
     call('ZREM', index, name)
-    drop_cycle(flow, string.match(name, '^(%d+):(%d+)$'))
+    local cycle, number = string.match(name, '^(%d+:)(%d+)$')
+    walk_cycle(flow .. ':' .. cycle, number)
   end
   -- Runs that expired by age leave the index at its lower end, a little faster than new ones enter it.
   for _, name in ipairs(call('ZRANGE', index, 0, 1)) do
@@ -101,7 +98,7 @@ function CLEAN.run(run)
   local till = at + tonumber(keep_for)
   if till > at and till <= time then
     forget('flow_runs:' .. flow, name)
-    drop_cycle(flow, cycle, number)
+    walk_cycle(flow .. ':' .. cycle .. ':', number)
   else
     call('ZADD', base .. 'flow_runs:' .. flow, flow_runs.number(name), name)
     call('ZADD', base .. 'to_clean', 'NX', time + limits.retention_ms, 'flow:' .. flow)

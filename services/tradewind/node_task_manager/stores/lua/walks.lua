@@ -24,11 +24,19 @@ local function ended_at(run)
   return at, partition
 end
 
-local function walk_later(run)
-  local run_id = ended_at(run) and known_run(run)
-  if not run_id then return end
-  call('HSET', base .. 'run:' .. run, 'dropped', 1)
-  call('RPUSH', base .. 'walks', cmsgpack.pack({run, run_id, 1, 0, 0}))
+-- Begins to remove the latest ended run of a cycle (`<flow>:<cycle>:`) up to a number; once it is removed, those before
+-- it follow one by one.
+local function walk_cycle(cycle, number)
+  for at = number, 0, -1 do
+    local run = cycle .. at
+    local run_id = ended_at(run) and known_run(run)
+    spend(3)
+    if run_id then
+      call('HSET', base .. 'run:' .. run, 'dropped', 1)
+      call('RPUSH', base .. 'walks', cmsgpack.pack({run, run_id, 1, 0, 0}))
+      return
+    end
+  end
 end
 
 local walk
@@ -124,8 +132,12 @@ do
       -- What somebody has put there is no run that is being removed.
       local readable, walked = pcall(cmsgpack.unpack, first)
       spend(1)
-      if not readable or type(walked) ~= 'table' or walk_run(walked) then
+      if not readable or type(walked) ~= 'table' then
         call('LPOP', base .. 'walks')
+      elseif walk_run(walked) then
+        call('LPOP', base .. 'walks')
+        local cycle, number = string.match(walked[1], '^(.+:)(%d+)$')
+        walk_cycle(cycle, number - 1)
       else
         call('LSET', base .. 'walks', 0, cmsgpack.pack(walked))
       end
