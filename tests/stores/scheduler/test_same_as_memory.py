@@ -212,7 +212,7 @@ class Twins(RandomBeginnings):
     def stores_hold_the_same(self) -> None:
         flows = self.run(self.memory.flows.find(IDS))
         # Also of removed flows: nothing of them may be left.
-        self.revisions = max(self.revisions, *(flow.revision for flow in flows if flow is not None))
+        self.revisions = max([self.revisions, *(flow.revision for flow in flows if flow is not None)])
         self.both(partial(everything, self.revisions))
 
 
