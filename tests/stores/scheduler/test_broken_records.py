@@ -12,10 +12,12 @@ from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import STATUS, UpdateOutcome
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.weather import read_weather
 from tradewind.scheduler.stores.keys import Keys
+from tradewind.scheduler.stores.redis.ranks import OPEN
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
 from tradewind.scheduler.use_cases.read_flows import FlowFilter, ReadFlows
 from tradewind.server.clock import ManualClock
@@ -231,6 +233,25 @@ async def test_entry_of_an_index_that_names_nothing_hides_no_other(bench: Bench,
     assert sorted(line["what"] for line in logs) == sorted(
         [f"{index} \ufffd" for index in indexes] + [f"{index} rubbish" for index in indexes[:3]]
     )
+
+
+async def test_entry_of_the_index_of_cycles_that_names_nothing_hides_no_cycle(
+    bench: Bench, redis_server: RedisServer
+) -> None:
+    await bench.register()
+    ended, open_run = await bench.begun(), await bench.begun()
+    await bench.end(ended)
+    for entry in ((1, "rubbish"), (OPEN + 1, b"\xff"), (OPEN + 1, "1")):
+        await breaks(redis_server, ("ZADD", INDEX, *entry))
+    with capture_logs() as logs:
+        assert [state.name for state in await bench.stores.cycles.newest("f", None, 9)] == [open_run.name, ended.name]
+        assert await bench.stores.open_runs.of_flow("f", 9) == [open_run.name]
+    assert {line["event"] for line in logs} == {"record_unreadable"}
+    assert {line["what"] for line in logs} == {f"{INDEX} rubbish", f"{INDEX} \ufffd", f"{INDEX} 1"}
+    answer = await bench.change_status(FlowStatus.STOPPED)
+    assert answer.stopping == (open_run.name,)
+    assert await bench.remove() == 1
+    assert await bench.stores.flows.find(["f"]) == [None]
 
 
 async def test_keys_of_another_type_that_say_who_owns_what_are_replaced(

@@ -15,10 +15,12 @@ local function remove_cycles()
   local names = call('ZRANGE', flow .. ':cycles', 0, args.cycles - 1)
   for _, name in ipairs(names) do
     local cycle, run = string.match(name, '^(%d+):(%d+)$')
-    local key = run_key(args.flow_id, cycle, run)
-    forget(request_of(key))
-    call('UNLINK', key, logs_key(args.flow_id, cycle))
-    call('ZREM', base .. 'open', args.flow_id .. ':' .. name)
+    if cycle then
+      local key = run_key(args.flow_id, cycle, run)
+      forget(request_of(key))
+      call('UNLINK', key, logs_key(args.flow_id, cycle))
+      call('ZREM', base .. 'open', args.flow_id .. ':' .. name)
+    end
   end
   if #names > 0 then call('ZREM', flow .. ':cycles', unpack(names)) end
   return #names

@@ -10,9 +10,10 @@ local function mark_stopping(flow_id, by, reason, source, blocking_only)
   for _, name in ipairs(members) do
     if #marked == STOPS then break end
     local cycle, run = string.match(name, '^(%d+):(%d+)$')
-    local skipped = blocking_only and (run ~= '0' or call('ZSCORE', flow_key(flow_id) .. ':filling', name))
-    local key = run_key(flow_id, cycle, run)
-    local known = not skipped and call('HMGET', key, 'run_id', 'version', 'stop_at')
+    -- The doctor removes what names no run.
+    local skipped = not cycle or blocking_only and (run ~= '0' or call('ZSCORE', flow_key(flow_id) .. ':filling', name))
+    local key = not skipped and run_key(flow_id, cycle, run)
+    local known = key and call('HMGET', key, 'run_id', 'version', 'stop_at')
     if known and known[1] and not known[3] then
       local version = tonumber(known[2] or 1) + 1
       local fields = {'stop_by', by, 'stop_reason', reason, 'stop_at', time}

@@ -133,12 +133,13 @@ class RedisCycles:
         It reads running, stopping and ended runs in that order: a run passes through them in the same order, so that
         none is missed.
         """
-        pipeline = self._client.pipeline(transaction=False)
+        pipeline, cycles = self._client.pipeline(transaction=False), self._keys.cycles(flow_id)
         for offset in offsets:
             bounds = offset + highest, offset + lowest
-            pipeline.execute_command("ZREVRANGEBYSCORE", self._keys.cycles(flow_id), *bounds, "LIMIT", 0, limit)
-        names = {name.decode() for names in await pipeline.execute() for name in names}
-        return sorted((RunName.parse(f"{flow_id}:{name}") for name in names), reverse=True)[:limit]
+            pipeline.execute_command("ZREVRANGEBYSCORE", cycles, *bounds, "LIMIT", 0, limit)
+        names = {name for names in await pipeline.execute() for name in names}
+        runs = self._scripted.named_by(cycles, names, lambda name: RunName.parse(f"{flow_id}:{name}"))
+        return sorted(runs, reverse=True)[:limit]
 
 
 def _begin_item(request: BeginRequest) -> tuple[object, ...]:

@@ -52,7 +52,7 @@ class RedisOpenRuns(_DueSet):
     async def of_flow(self, flow_id: str, limit: int) -> list[RunName]:
         cycles = self._keys.cycles(flow_id)
         names = await self._client.execute_command("ZRANGEBYSCORE", cycles, STOPPING, "+inf", "LIMIT", 0, limit)
-        return [RunName.parse(f"{flow_id}:{name.decode()}") for name in names]
+        return self._scripted.named_by(cycles, names, lambda name: RunName.parse(f"{flow_id}:{name}"))
 
     async def forget(self, run: RunName) -> None:
         await self._scripted.call_for_partition(_FORGET, partition_of(run.flow_id), **run._asdict())

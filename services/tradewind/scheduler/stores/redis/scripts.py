@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -129,14 +130,21 @@ class Scripted:
         return [self._parsed(key, reply, parse) for key, reply in zip(sorted_sets, replies, strict=True)]
 
     def _parsed(self, key: str, reply: Any, parse: Callable[[str, int], Found]) -> list[Found]:
-        found: list[Found] = []
         if isinstance(reply, Unreadable):
             self._unreadable.note(reply)
-            return found
+            return []
+        found: list[Found] = []
         for member, score in zip(reply[::2], reply[1::2], strict=True):
+            found += self.named_by(key, [member], partial(_scored, parse, score))
+        return found
+
+    def named_by(self, index: str, members: Iterable[bytes], parse: Callable[[str], Found]) -> list[Found]:
+        """Return what members of an index name; one that names nothing is logged, and left out."""
+        found: list[Found] = []
+        for member in members:
             try:
-                with reading(f"{key} {member.decode(errors='replace')}"):
-                    found.append(parse(member.decode(), int(float(score))))
+                with reading(f"{index} {member.decode(errors='replace')}"):
+                    found.append(parse(member.decode()))
             except Unreadable as error:
                 self._unreadable.note(error)
         return found
@@ -151,6 +159,10 @@ class Scripted:
         """Run a script whose first keys are those of the owner of the flow's partition and of the flow."""
         keys = (self.keys.flow(flow_id), *keys)
         return await self.call_for_partition(script, partition_of(flow_id), *keys, flow_id=flow_id, **more)
+
+
+def _scored(parse: Callable[[str, int], Found], score: bytes, member: str) -> Found:
+    return parse(member, int(float(score)))
 
 
 def _pack_items(items: Sequence[Sequence[object]]) -> tuple[int, msgspec.Raw]:
