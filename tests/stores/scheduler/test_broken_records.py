@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores
 from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob
 from tradewind.scheduler.domain.chain_state import STATUS, UpdateOutcome
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
@@ -252,6 +253,25 @@ async def test_entry_of_the_index_of_cycles_that_names_nothing_hides_no_cycle(
     assert answer.stopping == (open_run.name,)
     assert await bench.remove() == 1
     assert await bench.stores.flows.find(["f"]) == [None]
+
+
+@pytest.mark.parametrize("command", [("SET", "text"), ("HSET", "job", "{"), ("HDEL", "job")], ids=lambda each: each[0])
+async def test_broken_job_hides_no_other(bench: Bench, redis_server: RedisServer, command: tuple[Any, ...]) -> None:
+    jobs = bench.stores.jobs
+    wanted = BulkFilter(("f*",), (CycleStatus.FAILED,), 0, bench.now, 7)
+    whole, broken = (BulkJob(each, BulkAction.RERUN, wanted, False, "ann", "", bench.now) for each in ("g", "h"))
+    for job in (whole, broken):
+        await jobs.create(job, "p")
+    verb, *rest = command
+    await breaks(redis_server, *([("DEL", KEYS.job("h"))] if verb == "SET" else []), (verb, KEYS.job("h"), *rest))
+    await breaks(redis_server, ("ZADD", KEYS.jobs(0), 1, b"\xff"), ("SET", KEYS.jobs(partition_of("f")), "text"))
+    with capture_logs() as logs:
+        assert await jobs.newest(None, 9) == [whole]
+    assert {line["event"] for line in logs} == {"record_unreadable"}
+    if verb != "HDEL":
+        assert KEYS.job("h") in {line["what"] for line in logs}
+        with pytest.raises(Unreadable, match="job:h cannot be read"):
+            await jobs.find("h")
 
 
 async def test_keys_of_another_type_that_say_who_owns_what_are_replaced(

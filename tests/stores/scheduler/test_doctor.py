@@ -14,6 +14,7 @@ from tests.stores.scheduler.test_reruns import rerun
 from tests.stores.scheduler.ticks import blocked
 from tests.stores.scheduler.ward import BASE, Peers, Ward
 from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob
 from tradewind.scheduler.domain.chain_state import SUBMITTED, ChainState, CycleOrigin
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.parent import Parent
@@ -310,6 +311,7 @@ async def submitted_cycle(ward: Ward) -> None:
         (("COPY", "flow:f", f"{BASE}returns", "REPLACE"), [f"{BASE}returns"]),
         (("COPY", "flow:f", f"{BASE}ends", "REPLACE"), [f"{BASE}ends"]),
         (("COPY", "flow:f", f"{BASE}jobs_open", "REPLACE"), [f"{BASE}jobs_open"]),
+        (("COPY", "flow:f", f"{BASE}job:f", "REPLACE"), ["jobs_open f"]),
         (("COPY", "flow:f", f"{BASE}flows", "REPLACE"), [f"{BASE}flows", "open f:0:0"]),
     ],
     ids=lambda value: f"{value[0]}-{value[1]}-{value[2]}" if isinstance(value, tuple) else None,
@@ -318,6 +320,8 @@ async def test_record_or_index_broken_by_hand_is_reported_alone(
     ward: Ward, command: tuple[Any, ...], subjects: list[str]
 ) -> None:
     await submitted_cycle(ward)
+    wanted = BulkFilter(("f",), (), 0, ward.now, 7)
+    await ward.stores.jobs.create(BulkJob("f", BulkAction.STOP, wanted, False, "ann", "", ward.now), "p")
     await ward.do("HSET", "flow:f", "next_execution", 1)
     await ward.do(*command)
     for mend in (True, True, False):

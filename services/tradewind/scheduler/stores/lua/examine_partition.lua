@@ -293,10 +293,13 @@ local SECTIONS = {
   end),
   scan('jobs_open', function(job_id)
     records = records + 1
-    if call('EXISTS', base .. 'job:' .. job_id) == 0 then
-      found('index-without-record', 'jobs_open ' .. job_id, 'no such job is on record',
-        function() call('ZREM', base .. 'jobs_open', job_id) end)
+    local key = base .. 'job:' .. job_id
+    if call('EXISTS', key) == 1 then
+      local job = assert(call('HGET', key, 'job'), 'it has no job')
+      return cjson.decode(job)
     end
+    found('index-without-record', 'jobs_open ' .. job_id, 'no such job is on record',
+      function() call('ZREM', base .. 'jobs_open', job_id) end)
   end),
 }
 
