@@ -5,8 +5,13 @@ import pytest
 from tests.rpc.registry.conftest import AVERAGE, Stub, a_worker, register
 from tests.servers import RedisServer
 from tradewind.api.registry.v1 import doctor_pb2
+from tradewind.api.registry.v1 import registry_service_pb2 as pb2
 
 BASE = "trading_flow:{registry}:"
+OF_ANOTHER_TYPE = (
+    "workers:w", "node_types:average", "node_types:average:workers",
+    "alive", "worker_ids", "loads", "node_type_names", "node_type_lapses", "called",
+)  # fmt: skip
 BROKEN = [
     (("DEL", "workers:w"), "index-without-record", "alive w"),
     (("PERSIST", "workers:w"), "no-time-to-live", "worker w"),
@@ -16,6 +21,7 @@ BROKEN = [
     (("DEL", "node_types:average"), "index-without-record", "node_types average"),
     (("ZREM", "node_type_names", "average"), "node-type-not-listed", "average"),
     (("HSET", "workers:w", "supported_nodes", "[]"), "node-type-without-worker", "average w"),
+    *((("SET", key, "x"), "key-of-another-type", BASE + key) for key in OF_ANOTHER_TYPE),
 ]
 
 
@@ -52,9 +58,31 @@ async def test_what_cannot_be_read_is_reported_and_the_rest_mended(registry: Stu
         ("unreadable", "alive w", False),
         ("unreadable", "node_types average", False),
     ]
-    await admin.set(BASE + "alive", "not an index")
-    assert sorted(await found(registry, mend=True)) == [
-        ("unreadable", "node_types average", False),
-        ("unreadable", BASE + "alive", False),
-    ]
+    await embedded.close_clients()
+
+
+@pytest.mark.parametrize("key", OF_ANOTHER_TYPE)
+async def test_key_of_another_type_gives_way_to_what_workers_report(
+    registry: Stub, embedded: RedisServer, key: str
+) -> None:
+    workers = [a_worker("v", node_types=["average"]), a_worker("w", node_types=["average"], api_url="worker:9000")]
+
+    async def beat() -> None:
+        for worker in workers:
+            if (await registry.Heartbeat(pb2.HeartbeatRequest(worker=worker))).register_again:
+                await register(registry, worker, AVERAGE)
+
+    await beat()
+    await embedded.connect().set(BASE + key, "not what it was")
+    await registry.ListWorkers(pb2.ListWorkersRequest())
+    await registry.ListNodeTypes(pb2.ListNodeTypesRequest())
+    await beat()
+    assert [each.worker_id for each in (await registry.ListWorkers(pb2.ListWorkersRequest())).workers] == ["v", "w"]
+    available = await registry.GetAvailableWorkers(pb2.GetAvailableWorkersRequest(node_type="average"))
+    assert [each.worker_id for each in available.workers] == ["v", "w"]
+    await found(registry, mend=True)
+    await beat()
+    declared = (await registry.GetNodeType(pb2.GetNodeTypeRequest(type="average"))).node_type
+    assert list(declared.worker_ids) == ["v", "w"]
+    assert await found(registry) == []
     await embedded.close_clients()

@@ -3,9 +3,9 @@
 
 -- A declaration as {name, body, declared_at, ids of live workers}, nil when there is none.
 local function declaration(name)
-  local values = redis.call('HMGET', node_type_key(name), 'declaration', 'declared_at')
+  local values = call('HMGET', node_type_key(name), 'declaration', 'declared_at')
   if not values[1] then return nil end
-  local ids = redis.call('ZRANGEBYSCORE', offering_key(name), '(' .. text(alive_after), '+inf', 'LIMIT', 0,
+  local ids = call('ZRANGEBYSCORE', offering_key(name), '(' .. text(alive_after), '+inf', 'LIMIT', 0,
     args.max_offering)
   return {name, values[1], values[2], ids}
 end
@@ -15,7 +15,7 @@ end
 local function declarations(names, limit)
   local found, bytes = {}, 0
   if #names == 0 then return found, 0 end
-  for i, lapses in ipairs(redis.call('ZMSCORE', LAPSES, unpack(names))) do
+  for i, lapses in ipairs(call('ZMSCORE', LAPSES, unpack(names))) do
     local entry = lapses and tonumber(lapses) > time and declaration(names[i])
     if entry then
       found[#found + 1] = entry

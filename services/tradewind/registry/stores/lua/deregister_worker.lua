@@ -3,7 +3,7 @@
 -- the worker. args: worker_id, incarnation ('' for any). Returns whether it was deleted.
 local row = record(args.worker_id)
 if not row or (args.incarnation ~= '' and args.incarnation ~= row[INCARNATION]) then return cmsgpack.pack(false) end
-for _, name in ipairs(cjson.decode(row[TYPES])) do redis.call('ZREM', offering_key(name), args.worker_id) end
+for _, name in ipairs(cjson.decode(row[TYPES])) do call('ZREM', offering_key(name), args.worker_id) end
 redis.call('DEL', KEYS[7])
-for _, index in ipairs({ALIVE, IDS, LOADS, CALLED}) do redis.call('ZREM', index, args.worker_id) end
+for _, index in ipairs({ALIVE, IDS, LOADS, CALLED}) do call('ZREM', index, args.worker_id) end
 return cmsgpack.pack(true)

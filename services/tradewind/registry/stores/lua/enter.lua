@@ -9,21 +9,21 @@ local function remove_old_types(before)
   local still = {}
   for _, name in ipairs(offered) do still[name] = true end
   for _, name in ipairs(cjson.decode(before[TYPES])) do
-    if not still[name] then redis.call('ZREM', offering_key(name), worker[ID]) end
+    if not still[name] then call('ZREM', offering_key(name), worker[ID]) end
   end
 end
 
 -- Adds the worker to the node types that it offers and prolongs their declarations; returns whether one is missing.
 local function add_types()
   if #offered == 0 then return false end
-  local missing, lapses = false, redis.call('ZMSCORE', LAPSES, unpack(offered))
+  local missing, lapses = false, call('ZMSCORE', LAPSES, unpack(offered))
   for i, name in ipairs(offered) do
     local offering = offering_key(name)
-    redis.call('ZADD', offering, time, worker[ID])
-    redis.call('ZREMRANGEBYSCORE', offering, '-inf', alive_after)
+    call('ZADD', offering, time, worker[ID])
+    call('ZREMRANGEBYSCORE', offering, '-inf', alive_after)
     redis.call('PEXPIRE', offering, args.time_to_live)
     if lapses[i] and tonumber(lapses[i]) > time then
-      redis.call('ZADD', LAPSES, time + args.time_to_live + args.retention, name)
+      call('ZADD', LAPSES, time + args.time_to_live + args.retention, name)
       redis.call('PEXPIRE', node_type_key(name), args.time_to_live + args.retention)
     else
       missing = true
@@ -42,7 +42,7 @@ end
 
 -- Whether there is no room for one more worker.
 local function is_full()
-  return redis.call('ZCOUNT', ALIVE, '(' .. text(recorded_after), '+inf') >= args.max_workers
+  return call('ZCOUNT', ALIVE, '(' .. text(recorded_after), '+inf') >= args.max_workers
 end
 
 -- Enters the worker; returns the new record, and whether a node type that it offers is not declared.
@@ -63,19 +63,19 @@ local function enter(before)
     flat[#flat + 1] = row[i]
   end
   local key = worker_key(worker[ID])
-  redis.call('HSET', key, unpack(flat))
+  call('HSET', key, unpack(flat))
   redis.call('PEXPIRE', key, args.time_to_live + args.retention)
-  redis.call('ZADD', ALIVE, time, worker[ID])
-  redis.call('ZADD', IDS, 0, worker[ID])
+  call('ZADD', ALIVE, time, worker[ID])
+  call('ZADD', IDS, 0, worker[ID])
   if row[API_URL] ~= '' then
-    redis.call('ZADD', CALLED, 0, worker[ID])
+    call('ZADD', CALLED, 0, worker[ID])
   elseif not before or before[API_URL] ~= '' then
-    redis.call('ZREM', CALLED, worker[ID])
+    call('ZREM', CALLED, worker[ID])
   end
   if row[STATUS] == 'active' then
-    redis.call('ZADD', LOADS, args.load, worker[ID])
+    call('ZADD', LOADS, args.load, worker[ID])
   else
-    redis.call('ZREM', LOADS, worker[ID])
+    call('ZREM', LOADS, worker[ID])
   end
   return row, add_types()
 end

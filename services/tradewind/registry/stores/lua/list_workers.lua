@@ -2,12 +2,12 @@
 -- Reads workers in the order of their ids. KEYS: as records.lua. args: after, limit, include_offline, only_called (only
 -- workers with an api_url), max_checked (ids at most), max_bytes. Returns {time, records, the last id checked or '' at
 -- the end}.
-local ids = redis.call('ZRANGEBYLEX', args.only_called and CALLED or IDS,
+local ids = call('ZRANGEBYLEX', args.only_called and CALLED or IDS,
   args.after == '' and '-' or '(' .. args.after, '+', 'LIMIT', 0, args.max_checked)
 if #ids == 0 then return cmsgpack.pack({time, {}, ''}) end
 local since = args.include_offline and recorded_after or alive_after
 local rows, bytes = {}, 0
-for i, beat in ipairs(redis.call('ZMSCORE', ALIVE, unpack(ids))) do
+for i, beat in ipairs(call('ZMSCORE', ALIVE, unpack(ids))) do
   local row = beat and tonumber(beat) > since and record(ids[i])
   if row then
     rows[#rows + 1] = row

@@ -14,6 +14,16 @@ fresh(function()
   recorded_after = alive_after - args.retention
 end)
 
+-- Does as redis.call with a command about one key. A key of another type, which somebody has put in its place, gives
+-- way: what workers report next fills it again. Only a doctor leaves it there, and names it.
+local function call(verb, key, ...)
+  local reply = redis.pcall(verb, key, ...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if args.section or not string.find(reply.err, '^WRONGTYPE') then error({err = key .. ': ' .. reply.err}) end
+  redis.call('DEL', key)
+  return redis.call(verb, key, ...)
+end
+
 -- Formats a time as text: Lua itself would write a large number with an exponent.
 local function text(number)
   return string.format('%.0f', number)
@@ -34,7 +44,7 @@ end
 -- Returns a worker as the values of FIELDS, nil when it is not on record. A record that lacks a field is none: the next
 -- heartbeat writes it anew.
 local function record(id)
-  local row = redis.call('HMGET', worker_key(id), unpack(FIELDS))
+  local row = call('HMGET', worker_key(id), unpack(FIELDS))
   for place = 1, #FIELDS do
     if not row[place] then return nil end
   end
@@ -45,8 +55,8 @@ end
 -- Marks a worker as draining.
 local function drain(row)
   row[STATUS] = 'draining'
-  redis.call('HSET', worker_key(row[ID]), 'status', 'draining')
-  redis.call('ZREM', LOADS, row[ID])
+  call('HSET', worker_key(row[ID]), 'status', 'draining')
+  call('ZREM', LOADS, row[ID])
 end
 
 local function is_alive(row)

@@ -9,9 +9,9 @@ end
 if not before and is_full() then
   return cmsgpack.pack({time, {}, 'too_many_workers'})
 end
-local known = redis.call('ZCOUNT', LAPSES, '(' .. text(time), '+inf')
+local known = call('ZCOUNT', LAPSES, '(' .. text(time), '+inf')
 for _, declaration in ipairs(args.declarations) do
-  local lapses = redis.call('ZSCORE', LAPSES, declaration[1])
+  local lapses = call('ZSCORE', LAPSES, declaration[1])
   if not lapses or tonumber(lapses) <= time then known = known + 1 end
 end
 if #args.declarations > 0 and known > args.max_node_types then
@@ -19,9 +19,9 @@ if #args.declarations > 0 and known > args.max_node_types then
 end
 for i, declaration in ipairs(args.declarations) do
   local name, body = declaration[1], declaration[2]
-  redis.call('HSET', KEYS[7 + i], 'type', name, 'declaration', body, 'declared_at', text(time))
-  redis.call('ZADD', NAMES, 0, name)
-  redis.call('ZADD', LAPSES, time + args.time_to_live + args.retention, name)
+  call('HSET', KEYS[7 + i], 'type', name, 'declaration', body, 'declared_at', text(time))
+  call('ZADD', NAMES, 0, name)
+  call('ZADD', LAPSES, time + args.time_to_live + args.retention, name)
   redis.call('PEXPIRE', KEYS[7 + i], args.time_to_live + args.retention)
 end
 local row = enter(before)

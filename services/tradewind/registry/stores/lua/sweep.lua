@@ -1,14 +1,14 @@
 --!include records
 -- Removes lapsed workers and node types, oldest first. KEYS: as records.lua. args: max_checked (most of each kind).
 -- Returns how many it removed.
-local workers = redis.call('ZRANGEBYSCORE', ALIVE, '-inf', recorded_after, 'LIMIT', 0, args.max_checked)
+local workers = call('ZRANGEBYSCORE', ALIVE, '-inf', recorded_after, 'LIMIT', 0, args.max_checked)
 for _, id in ipairs(workers) do
   redis.call('DEL', worker_key(id))
-  for _, index in ipairs({ALIVE, IDS, LOADS, CALLED}) do redis.call('ZREM', index, id) end
+  for _, index in ipairs({ALIVE, IDS, LOADS, CALLED}) do call('ZREM', index, id) end
 end
-local names = redis.call('ZRANGEBYSCORE', LAPSES, '-inf', time, 'LIMIT', 0, args.max_checked)
+local names = call('ZRANGEBYSCORE', LAPSES, '-inf', time, 'LIMIT', 0, args.max_checked)
 for _, name in ipairs(names) do
   redis.call('DEL', node_type_key(name))
-  for _, index in ipairs({NAMES, LAPSES}) do redis.call('ZREM', index, name) end
+  for _, index in ipairs({NAMES, LAPSES}) do call('ZREM', index, name) end
 end
 return cmsgpack.pack(#workers + #names)
