@@ -5,5 +5,5 @@ local row = record(args.worker_id)
 if not row or (args.incarnation ~= '' and args.incarnation ~= row[INCARNATION]) then return cmsgpack.pack(false) end
 for _, name in ipairs(cjson.decode(row[TYPES])) do call('ZREM', offering_key(name), args.worker_id) end
 redis.call('DEL', KEYS[7])
-for _, index in ipairs({ALIVE, IDS, LOADS, CALLED}) do call('ZREM', index, args.worker_id) end
+unlist(args.worker_id)
 return cmsgpack.pack(true)

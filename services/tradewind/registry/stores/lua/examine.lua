@@ -24,9 +24,7 @@ local function examine_worker(id, beat)
   if beat <= recorded_after or not is_of('hash', worker_key(id)) then return end
   local row = record(id)
   if not row then
-    return found('index-without-record', 'alive ' .. id, 'no such worker is on record', function()
-      for _, index in ipairs({ALIVE, IDS, LOADS, CALLED}) do redis.call('ZREM', index, id) end
-    end)
+    return found('index-without-record', 'alive ' .. id, 'no such worker is on record', function() unlist(id) end)
   end
   if redis.call('PTTL', worker_key(id)) == -1 then
     found('no-time-to-live', 'worker ' .. id, 'its record would stay for ever after the worker is gone',

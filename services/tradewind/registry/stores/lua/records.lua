@@ -52,6 +52,11 @@ local function record(id)
   return row
 end
 
+-- Removes a worker from every index of workers.
+local function unlist(id)
+  for _, index in ipairs({ALIVE, IDS, LOADS, CALLED}) do call('ZREM', index, id) end
+end
+
 -- Marks a worker as draining.
 local function drain(row)
   row[STATUS] = 'draining'

@@ -4,7 +4,7 @@
 local workers = call('ZRANGEBYSCORE', ALIVE, '-inf', recorded_after, 'LIMIT', 0, args.max_checked)
 for _, id in ipairs(workers) do
   redis.call('DEL', worker_key(id))
-  for _, index in ipairs({ALIVE, IDS, LOADS, CALLED}) do call('ZREM', index, id) end
+  unlist(id)
 end
 local names = call('ZRANGEBYSCORE', LAPSES, '-inf', time, 'LIMIT', 0, args.max_checked)
 for _, name in ipairs(names) do
