@@ -15,6 +15,9 @@ _LEAST_FILES = 256
 _HANDSHAKE_TIMEOUT_MS = 30_000
 _PING_EVERY_MS = 30_000
 _PONG_WITHIN_MS = 10_000
+_MAX_WAITING_CALLS = 100_000
+"""How many calls may wait until Python takes them. Beyond the core's own limit of 1000, a server that is busy for a
+moment would end ever more of them with CANCELLED, without a reason."""
 _MAX_MS = 2**31 - 1
 """The largest number that gRPC accepts, which it takes for "no limit"; as a time it would be 25 days."""
 
@@ -64,6 +67,8 @@ def connection_options(
     return [
         *FIXED_WINDOW,
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
+        ("grpc.server.max_pending_requests", _MAX_WAITING_CALLS),
+        ("grpc.server.max_pending_requests_hard_limit", _MAX_WAITING_CALLS),
         ("grpc.keepalive_time_ms", _PING_EVERY_MS),
         ("grpc.keepalive_timeout_ms", _PONG_WITHIN_MS),
         # By default, the core gives a peer that takes bytes but answers no ping a minute.

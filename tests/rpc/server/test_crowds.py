@@ -63,6 +63,17 @@ async def test_calls_are_served_beside_many_idle_connections(start: Start) -> No
     assert await served(server) == ["x"]
 
 
+async def test_calls_that_come_while_the_server_is_busy_are_all_served(start: Start) -> None:
+    server = await start()
+    with grpc.insecure_channel(server.address) as channel:
+        await asyncio.to_thread(grpc.channel_ready_future(channel).result, 60)
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        # Meanwhile the loop of the server, which is this one, takes none of them.
+        calls = [stub.Check.future(health_pb2.HealthCheckRequest(), timeout=60) for _ in range(4000)]
+        codes = await asyncio.to_thread(lambda: {call.code() for call in calls})
+    assert codes == {grpc.StatusCode.OK}
+
+
 async def test_idle_connection_is_closed_and_client_can_reconnect(start: Start) -> None:
     server = await start(max_connection_idle_s=0.2)
     async with open_channel(server.address) as channel:
