@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 _NAMES = 5
+_GAP = 2
+"""Spaces between the columns of a table."""
+_FOLDED = 12
+"""The width below which the last column of a table is not folded any further."""
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 """How many seconds the units have in which people type lengths of time, the longest first."""
 
@@ -159,15 +163,27 @@ class Screen:
             typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
     def _rich_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print a table of which only the last column is folded; if there is no room for it, the terminal wraps lines.
+
+        What is before that are names and numbers, which somebody copies or compares.
+        """
+        from rich.cells import cell_len
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for column in columns:
-            table.add_column(column, overflow="fold")
+        widths = [
+            max(cell_len(line) for cell in column for line in cell.split("\n"))
+            for column in zip(columns, *rows, strict=True)
+        ]
+        least = sum(widths[:-1]) + _GAP * len(widths[1:]) + min(widths[-1], _FOLDED)
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+        table.width = least if least > self.console.width else None
+        for column in columns[:-1]:
+            table.add_column(column, no_wrap=True)
+        table.add_column(columns[-1], overflow="fold")
         for row in rows:
             table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-        self.console.print(table)
+        self.console.print(table, crop=False)
 
     def when(self, moment: datetime | None) -> str:
         """Return a time: relative to now at a terminal, ISO 8601 in a pipe, "" for None."""

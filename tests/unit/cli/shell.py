@@ -49,10 +49,10 @@ class Shell:
         ended = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=timeout)
         return Ran(ended.returncode, ended.stdout, ended.stderr)
 
-    def at_terminal(self, *arguments: str, typed: str = "", term: str = "xterm-256color") -> Ran:
-        """Run a command in a process of its own at a terminal of 120 columns, with `typed` typed ahead."""
+    def at_terminal(self, *arguments: str, typed: str = "", term: str = "xterm-256color", columns: int = 120) -> Ran:
+        """Run a command in a process of its own at a terminal of so many columns, with `typed` typed ahead."""
         master, slave = pty.openpty()
-        environment = {**os.environ, "TERM": term, "COLUMNS": "120", "LINES": "40"}
+        environment = {**os.environ, "TERM": term, "COLUMNS": str(columns), "LINES": "40"}
         process = subprocess.Popen([*COMMAND, *arguments], stdin=slave, stdout=slave, stderr=slave, env=environment)
         os.close(slave)
         os.write(master, typed.encode())

@@ -1,6 +1,7 @@
 """The command itself: help, version, errors, exit codes, a terminal, how fast it starts."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -217,6 +218,16 @@ def test_terminal_shows_coloured_table(shell: Shell) -> None:
     assert ran.code == 0
     assert "\x1b[" in ran.out
     assert "momentum" in ran.out
+
+
+def test_narrow_terminal_breaks_neither_names_nor_words_of_table(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    wide = shell.at_terminal("flow", "list", columns=120, term="dumb").out.split()
+
+    narrow = shell.at_terminal("flow", "list", columns=40).out
+
+    assert re.sub(r"\x1b\[\d*m", "", narrow).split() == wide
+    assert {"FLOW", "STATUS", "momentum"} <= set(wide)
 
 
 def test_terminal_shows_planned_times_themselves_rather_than_how_far_they_are(shell: Shell) -> None:
