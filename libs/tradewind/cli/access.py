@@ -183,7 +183,8 @@ async def revoke(
             count = 1
         else:
             count = await client.revoke_sessions(user)
-    session.screen.result(output, {"revoked": count}, f"revoked {session_id or f'{count} tokens and sessions'}")
+    revoked = session_id or ("1 token or session" if count == 1 else f"{count} tokens and sessions")
+    session.screen.result(output, {"revoked": count}, f"revoked {revoked}")
 
 
 @users.command("set")

@@ -22,7 +22,7 @@ from tradewind.cli.parameters import (
     take,
 )
 from tradewind.cli.parsing import parse_concurrency, parse_rate, parse_statuses
-from tradewind.cli.screen import STYLES, Format, length
+from tradewind.cli.screen import STYLES, Format, counted, length
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ async def submit(
         elif output is Format.JSON:
             session.screen.json({"batch": handle.record, "warnings": handle.warnings})
         else:
-            session.screen.line(f"submitted batch {handle.batch_id}: {len(items)} items")
+            session.screen.line(f"submitted batch {handle.batch_id}: {counted(len(items), 'item')}")
 
 
 @app.command()
@@ -203,10 +203,8 @@ async def delete(session: Session, batch_id: BatchId, yes: Yes = False, output: 
     async with session.client() as client:
         if not yes and output is Format.TEXT and session.screen.is_interactive:
             batch = await client.get_batch(batch_id)
-            typer.confirm(
-                f"{batch_id} is {batch.status}. Delete it, with the results of {batch.progress.total} items?",
-                abort=True,
-            )
+            items = counted(batch.progress.total, "item")
+            typer.confirm(f"{batch_id} is {batch.status}. Delete it, with the results of {items}?", abort=True)
         await client.delete_batch(batch_id)
     session.screen.result(output, {"batch_id": batch_id}, f"batch {batch_id} deleted")
 

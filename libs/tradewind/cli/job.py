@@ -8,7 +8,7 @@ from tradewind.cli import completion
 from tradewind.cli.failures import FAILED
 from tradewind.cli.parameters import Newest, Output, ReasonOption, RequestId, StartedAfter, StartedBefore, take
 from tradewind.cli.parsing import parse_statuses
-from tradewind.cli.screen import Format, Screen
+from tradewind.cli.screen import Format, Screen, counted
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
@@ -123,6 +123,6 @@ async def list_(session: Session, limit: Newest = 20, output: Output = Format.TE
 
 def _show(screen: Screen, job: "BulkJob") -> None:
     would = " (dry run)" if job.dry_run else f", {job.done} done, {job.failed} failed"
-    screen.line(f"{job.job_id} {job.action} {job.status}: {job.matched} cycles matched{would}")
+    screen.line(f"{job.job_id} {job.action} {job.status}: {counted(job.matched, 'cycle')} matched{would}")
     for item in job.items:
         screen.line(f"  {item.flow_id} cycle {item.cycle}" + (f": {item.error_message}" if item.error_message else ""))

@@ -16,3 +16,10 @@ def test_exit_code_tells_whether_job_succeeded(shell: Shell, stack: FakeStack) -
     stack.scheduler.job.status = job_pb2.BULK_JOB_STATUS_COMPLETED
     stack.scheduler.job.failed = 1
     shell(*stop, ends=1)
+
+
+def test_one_cycle_is_counted_as_one(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.job.status = job_pb2.BULK_JOB_STATUS_COMPLETED
+    stack.scheduler.job.matched = 1
+
+    assert shell("job", "show", "job-1").lines[0].startswith("job-1 stop completed: 1 cycle matched, ")
