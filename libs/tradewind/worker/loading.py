@@ -33,7 +33,11 @@ def load_nodes(target: str) -> list[AnyNode]:
         raise NodeLoadError(f'give the name of a module, such as "examples.nodes", not {target!r}')
     name, colon, attribute = target.partition(":")
     module = _import(name)
-    nodes = _nodes_of(_attribute(module, attribute), target) if colon else _distinct(vars(module).values())
+    nodes = (
+        _nodes_of(_attribute(module, attribute, "node", _offers(module)), target)
+        if colon
+        else _distinct(vars(module).values())
+    )
     if not nodes:
         raise NodeLoadError(_without_nodes(module))
     try:
@@ -46,7 +50,9 @@ def load_nodes(target: str) -> list[AnyNode]:
 def load_flow(target: str) -> Flow:
     """Import `module:attribute` and return that flow. Raises NodeLoadError, which says what is wrong."""
     name, _, attribute = target.partition(":")
-    found = _attribute(_import(name), attribute)
+    module = _import(name)
+    flows = [each for each, value in vars(module).items() if isinstance(value, Flow)]
+    found = _attribute(module, attribute, "flow", flows)
     if not isinstance(found, Flow):
         raise NodeLoadError(f"{target} is {type_with_article(found)}, not a Flow")
     return found
@@ -73,11 +79,13 @@ def _import(name: str) -> ModuleType:
         raise NodeLoadError(f"module {name} cannot be imported: {error_summary(error)}") from error
 
 
-def _attribute(module: ModuleType, name: str) -> object:
+def _attribute(module: ModuleType, name: str, kind: str, choices: list[str]) -> object:
+    """Return what a module has under a name; when there is nothing, `choices` are the names of this kind."""
     if not name:
         raise NodeLoadError(f"which name of module {module.__name__}? Write it after the colon")
     if not hasattr(module, name):
-        raise NodeLoadError(f"module {module.__name__} has no {name}{suggestion(name, _public(module))}")
+        hint = suggestion(name, choices) if choices else f", and no {kind} either"
+        raise NodeLoadError(f"module {module.__name__} has no {name}{hint}")
     return getattr(module, name)
 
 
@@ -122,5 +130,7 @@ def _distinct(values: Iterable[object]) -> list[AnyNode]:
     return list({id(value): value for value in values if isinstance(value, Node)}.values())
 
 
-def _public(module: ModuleType) -> list[str]:
-    return [name for name in vars(module) if not name.startswith("_")]
+def _offers(module: ModuleType) -> list[str]:
+    """Return the names of a module's nodes and of its lists of nodes."""
+    named = {name: value if isinstance(value, list | tuple) else [value] for name, value in vars(module).items()}
+    return [name for name, values in named.items() if values and all(isinstance(each, Node) for each in values)]

@@ -135,6 +135,8 @@ def test_load_flow_returns_flow_named_by_attribute(folder: Path) -> None:
         ("shop_flows:number", "shop_flows:number is an int, not a Flow"),
         ("shop_flows:some", "shop_flows:some is a list, not a Flow"),
         ("shop_flows:restok", 'module shop_flows has no restok; did you mean "restock"?'),
+        ("shop_flows:reserve", "module shop_flows has no reserve; choose from restock"),
+        ("random:restock", "module random has no restock, and no flow either"),
         ("shop_flow:restock", "there is no module shop_flow in the current directory"),
     ):
         with pytest.raises(NodeLoadError) as refused:
