@@ -27,3 +27,9 @@ def read_definition(source: str) -> Flow:
     if path.suffix == ".py":
         raise ValueError(f"{source} is Python: name the module and its flow, such as {path.stem}:flow")
     return read_flow(source)
+
+
+def refuse_swapped(name: str, source: str) -> None:
+    """Raise ValueError when the name of a flow is that of a file, and the source is not."""
+    if source != "-" and Path(name).is_file() and not Path(source).exists():
+        raise ValueError(f"{name} is a file: name the flow first, as in: tradewind flow register {source} {name}")

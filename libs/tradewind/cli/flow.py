@@ -66,11 +66,12 @@ async def register(
 
     An existing flow gets a new revision and keeps its history and status.
     """
-    from tradewind.cli.definition_files import read_definition
+    from tradewind.cli.definition_files import read_definition, refuse_swapped
     from tradewind.cli.flow_status import size_text
     from tradewind.client import InvalidInput, TradewindError
 
     labels = parse_pairs(label, "--label")
+    refuse_swapped(name, file)
     definition = read_definition(file)
     async with session.client() as client:
         try:

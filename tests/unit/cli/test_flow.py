@@ -35,6 +35,13 @@ def test_register_reads_file_and_labels(shell: Shell, stack: FakeStack, flow_fil
     ]
 
 
+def test_register_names_order_of_file_and_name(shell: Shell, flow_file: str) -> None:
+    refused = shell("flow", "register", flow_file, "prices", ends=2).err
+    assert refused == (
+        f"error: {flow_file} is a file: name the flow first, as in: tradewind flow register prices {flow_file}\n"
+    )
+
+
 @pytest.fixture
 def flow_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A flow that is built in a Python module of the current directory."""
