@@ -99,6 +99,26 @@ async def test_killed_service_loses_no_triggers(processes: Processes) -> None:
     await again.close()
 
 
+async def test_killed_service_and_scheduler_lose_no_triggers(processes: Processes) -> None:
+    """The next scheduler has a higher epoch; it does not wait until the lease of the one before has lapsed."""
+    first, stub = await processes.start(lease_s=60)
+    await save(stub, "held", every(3_600_000, now_ms() - 1))
+    receiver = Receiver(stub)
+    await receiver.subscribe(ALL)
+    (held,) = await receiver.wait_for_due()
+    first.kill()
+    await receiver.wait_for_error()
+    await first.wait()
+
+    _, stub = await processes.start(lease_s=60)
+    again = Receiver(stub)
+    await again.subscribe(ALL, epoch=2)
+    (redelivered,) = await again.wait_for_due()
+    assert now_ms() < ms_of(held.lease_deadline)
+    assert redelivered.planned_time == held.planned_time
+    await again.close()
+
+
 async def test_terminated_service_gives_back_claims_and_exits_with_0(
     processes: Processes,
 ) -> None:

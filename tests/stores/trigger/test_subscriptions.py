@@ -1,6 +1,7 @@
 """Which receiver a partition belongs to, and what becomes of the claims of the one before, for every store."""
 
 from tests.stores.trigger.bench import Bench, ids
+from tradewind.trigger.domain.policy import FORMER_LEASE_MS
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import TriggerStatus
 from tradewind.trigger.ports.claims import Heads, Survey
@@ -41,6 +42,24 @@ async def test_claims_of_the_previous_receiver_can_still_be_acked(bench: Bench) 
     await bench.subscribe(2, "new")
 
     assert (await bench.ack(due, session="old")).lost == frozenset()
+
+
+async def test_claims_of_the_previous_receiver_lapse_soon(bench: Bench) -> None:
+    await bench.save("tick", Schedule.every(1000, bench.now))
+    await bench.save("tock", Schedule.every(1000, bench.now))
+    await bench.subscribe(1, "old")
+    short, long = await bench.claim(1, session="old", lease_ms=500), await bench.claim(1, session="old")
+    await bench.subscribe(1, "old")
+    await bench.subscribe(2, "old")
+    assert await bench.claim(epoch=2, session="old") == []
+    assert await bench.subscribe(3, "new") == Survey(Heads(None, bench.now + 500), bench.now * 1000)
+
+    bench.clock.advance(FORMER_LEASE_MS - 1)
+    assert ids(await bench.claim(epoch=3, session="new")) == ids(short)
+    bench.clock.advance(1)
+    (again,) = await bench.claim(epoch=3, session="new")
+    assert (again.trigger.id, again.trigger.planned_ms) == (long[0].trigger.id, long[0].trigger.planned_ms)
+    assert (await bench.ack(*long, session="old")).lost == {long[0].token}
 
 
 async def test_new_session_of_same_epoch_gets_what_the_one_before_had_claimed(bench: Bench) -> None:

@@ -8,6 +8,9 @@ BATCH_BYTES = 1024 * 1024
 REAP_LIMIT = 100
 """How many lapsed claims of a partition one claim order takes back at most; the next order takes back the rest."""
 
+FORMER_LEASE_MS = 2_000
+"""How long a partition's former receiver, which may be dead, has to answer its claims once there is a new one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:

@@ -90,8 +90,9 @@ class ClaimStore(Protocol):
 
         It replaces a receiver with a lower or the same epoch; a SHARED one replaces nobody. The same epoch is the same
         receiver, over another stream: what it had claimed over the one before is due again, as after `give_back`,
-        because whoever served that stream may have died. Returns for each the partition's survey, or the higher epoch
-        that holds the partition, where nothing then changed.
+        because whoever served that stream may have died. What a receiver with a lower epoch had claimed can still be
+        answered, but lapses within FORMER_LEASE_MS, because that receiver may have died as well. Returns for each the
+        partition's survey, or the higher epoch that holds the partition, where nothing then changed.
         """
         ...
 

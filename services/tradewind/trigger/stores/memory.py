@@ -8,7 +8,7 @@ from typing import TypeVar
 from tradewind.server.clock import SystemClock
 from tradewind.trigger.domain.claim import SHARED, Ack, DueTrigger, Extension, Firing, Nack, Subscription, Token
 from tradewind.trigger.domain.errors import QueueFull, StaleEpoch
-from tradewind.trigger.domain.policy import BATCH_BYTES, REAP_LIMIT, Policy
+from tradewind.trigger.domain.policy import BATCH_BYTES, FORMER_LEASE_MS, REAP_LIMIT, Policy
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
 from tradewind.trigger.ports.claims import ClaimOrder, Claims, DeadLetter, Settlement, Survey
 from tradewind.trigger.ports.triggers import Page, Position
@@ -107,9 +107,15 @@ class MemoryTriggerStore:
             if lane.receiver and lane.receiver.epoch > subscription.epoch:
                 answers.append(lane.receiver.epoch)
                 continue
-            if lane.receiver and lane.receiver.epoch == subscription.epoch and lane.receiver != subscription:
-                for entry in lane.index(CLAIMED)[:REAP_LIMIT]:
-                    lane.queue_up(entry)
+            if lane.receiver and lane.receiver.session != subscription.session:
+                if lane.receiver.epoch == subscription.epoch:
+                    for entry in lane.index(CLAIMED)[:REAP_LIMIT]:
+                        lane.queue_up(entry)
+                else:
+                    lapse_ms = now_ms + FORMER_LEASE_MS
+                    longer = [entry for entry in lane.index(CLAIMED) if entry.place_ms > lapse_ms]
+                    for entry in longer[:REAP_LIMIT]:
+                        lane.entries[entry.trigger.id] = replace(entry, place_ms=lapse_ms)
             lane.receiver = subscription
             self._publish(NewReceiver(subscription))
             answers.append(Survey(lane.heads(), now_ms * 1000))

@@ -180,10 +180,10 @@ class TriggerServiceServicer:
 
     def ReceiveDue(self, request_iterator, context):
         """Delivers the due triggers of the subscribed partitions, oldest first. Each is leased to this stream until it is
-        acknowledged or given back, or the lease lapses. A subscription with a higher epoch ends one with a lower epoch;
-        one with a lower epoch than the known one is reported in `ended_partitions`. With a queue in the first message,
-        delivers the triggers of that queue instead, each of them to one of any number of receivers. Errors:
-        INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
+        acknowledged or given back, or the lease lapses. A subscription with a higher epoch ends one with a lower epoch,
+        and what that one has not answered within 2 s is delivered again; one with a lower epoch than the known one is
+        reported in `ended_partitions`. With a queue in the first message, delivers the triggers of that queue instead,
+        each of them to one of any number of receivers. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -55,10 +55,10 @@ class TriggerServiceStub:
     """Lists every trigger that will still fire, due or not, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     ReceiveDue: _grpc.StreamStreamMultiCallable[_trigger_service_pb2.ReceiveDueRequest, _trigger_service_pb2.ReceiveDueResponse]
     """Delivers the due triggers of the subscribed partitions, oldest first. Each is leased to this stream until it is
-    acknowledged or given back, or the lease lapses. A subscription with a higher epoch ends one with a lower epoch;
-    one with a lower epoch than the known one is reported in `ended_partitions`. With a queue in the first message,
-    delivers the triggers of that queue instead, each of them to one of any number of receivers. Errors:
-    INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
+    acknowledged or given back, or the lease lapses. A subscription with a higher epoch ends one with a lower epoch,
+    and what that one has not answered within 2 s is delivered again; one with a lower epoch than the known one is
+    reported in `ended_partitions`. With a queue in the first message, delivers the triggers of that queue instead,
+    each of them to one of any number of receivers. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
     """
     PublishEvent: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.PublishEventRequest, _trigger_service_pb2.PublishEventResponse]
     """Publishes an event to every trigger that listens to its name and whose filter it matches. Each makes one firing,
@@ -133,10 +133,10 @@ class TriggerServiceAsyncStub(TriggerServiceStub):
     """Lists every trigger that will still fire, due or not, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     ReceiveDue: _aio.StreamStreamMultiCallable[_trigger_service_pb2.ReceiveDueRequest, _trigger_service_pb2.ReceiveDueResponse]  # type: ignore[assignment]
     """Delivers the due triggers of the subscribed partitions, oldest first. Each is leased to this stream until it is
-    acknowledged or given back, or the lease lapses. A subscription with a higher epoch ends one with a lower epoch;
-    one with a lower epoch than the known one is reported in `ended_partitions`. With a queue in the first message,
-    delivers the triggers of that queue instead, each of them to one of any number of receivers. Errors:
-    INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
+    acknowledged or given back, or the lease lapses. A subscription with a higher epoch ends one with a lower epoch,
+    and what that one has not answered within 2 s is delivered again; one with a lower epoch than the known one is
+    reported in `ended_partitions`. With a queue in the first message, delivers the triggers of that queue instead,
+    each of them to one of any number of receivers. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
     """
     PublishEvent: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.PublishEventRequest, _trigger_service_pb2.PublishEventResponse]  # type: ignore[assignment]
     """Publishes an event to every trigger that listens to its name and whose filter it matches. Each makes one firing,
@@ -250,10 +250,10 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_trigger_service_pb2.ReceiveDueResponse], _abc.AsyncIterator[_trigger_service_pb2.ReceiveDueResponse]]:
         """Delivers the due triggers of the subscribed partitions, oldest first. Each is leased to this stream until it is
-        acknowledged or given back, or the lease lapses. A subscription with a higher epoch ends one with a lower epoch;
-        one with a lower epoch than the known one is reported in `ended_partitions`. With a queue in the first message,
-        delivers the triggers of that queue instead, each of them to one of any number of receivers. Errors:
-        INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
+        acknowledged or given back, or the lease lapses. A subscription with a higher epoch ends one with a lower epoch,
+        and what that one has not answered within 2 s is delivered again; one with a lower epoch than the known one is
+        reported in `ended_partitions`. With a queue in the first message, delivers the triggers of that queue instead,
+        each of them to one of any number of receivers. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
         """
 
     @_abc_1.abstractmethod
