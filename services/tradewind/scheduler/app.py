@@ -152,7 +152,9 @@ class Scheduler:
         self._restore_triggers = restore = RestoreTriggers(told, stores.flows, stores.outbox, triggers, wake)
 
         self._read = read = ReadFlows(stores.flows, stores.cycles, stores.states)
-        change = ChangeFlow(read, stores.flows, stores.states, node_tasks, settle, self._background, wake, clock)
+        self._change = change = ChangeFlow(
+            read, stores.flows, stores.states, node_tasks, settle, self._background, wake, clock
+        )
         logs = ReadLogs(read, stores.cycles, stores.states, stores.logs, node_tasks)
         revisions = ReadRevisions(read, stores.flows, stores.revisions)
         store = StoreDefinition(stores.flows, definitions, change)
@@ -319,6 +321,7 @@ class Scheduler:
         self._watch.drain()
         self._streams.drain()
         self._await_ends.drain()
+        self._change.drain()
         await self._tasks.end()
         try:
             await self._ownership.release()

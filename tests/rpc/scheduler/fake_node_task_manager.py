@@ -58,6 +58,7 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         self.refused_notifications = 0
         """How many of the next calls that bring notifications are refused."""
         self.purge_steps = 1
+        self.refused_purges = 0
         self.refusals: list[component_pb2.SubmitResult] = []
         """The answers to the next runs, which are refused."""
         self.nodes: dict[RunKey, list[node_task_pb2.NodeTask]] = {}
@@ -239,6 +240,7 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         return response
 
     async def PurgeFlow(self, request: ntm_pb2.PurgeFlowRequest, context: Context) -> ntm_pb2.PurgeFlowResponse:
+        self.refused_purges += self.down
         await self._check(context)
         self.purged.append(request.flow_id)
         self.purge_steps -= 1

@@ -90,6 +90,33 @@ async def test_deletion_without_wait_answers_at_once_and_continues(scheduler: Cl
     assert (await scheduler.stub.DeleteFlow(deletion())).done
 
 
+async def test_waiting_caller_of_a_deletion_outlasts_a_restart_of_the_node_task_manager(
+    scheduler: Client, peers: Peers
+) -> None:
+    await scheduler.register()
+    await peers.node_tasks.go_down()
+    deleting = asyncio.create_task(_delete(scheduler, wait_s=30))
+    await until(lambda: peers.node_tasks.refused_purges, "the node task manager was asked in vain")
+    await peers.node_tasks.come_up()
+    assert (await deleting).done
+
+
+async def test_waiting_caller_of_a_deletion_is_sent_elsewhere_when_the_scheduler_leaves(
+    start: Start, peers: Peers
+) -> None:
+    scheduler = await start()
+    await scheduler.register()
+    await peers.node_tasks.go_down()
+    deleting = asyncio.create_task(refused(_delete(scheduler, 600), grpc.StatusCode.UNAVAILABLE, "DRAINING"))
+    await until(lambda: peers.node_tasks.refused_purges, "the node task manager was asked in vain")
+    await scheduler.server.stop()
+    await deleting
+
+
+async def _delete(scheduler: Client, wait_s: int) -> pb2.DeleteFlowResponse:
+    return await scheduler.stub.DeleteFlow(deletion(wait_s=wait_s))
+
+
 async def test_impossible_wait_for_a_deletion_is_refused(scheduler: Client) -> None:
     await scheduler.register()
     request = deletion(wait_s=-1)

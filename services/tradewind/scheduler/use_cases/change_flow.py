@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 import structlog
 
@@ -20,10 +21,14 @@ from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_order
 from tradewind.server.clock import Clock
+from tradewind.server.faults import Unavailable
 
 _STOP_AGAIN_MS = 1_000
 _SETTLED_WITHIN_S = 3.0
 """How long a call waits for the trigger service; work that takes longer goes on in the background."""
+
+_DELETE_AGAIN_S = 0.5
+"""How long after a deletion that could not be finished its caller tries it again."""
 
 _log = structlog.get_logger(__name__)
 
@@ -51,6 +56,7 @@ class ChangeFlow:
         self._wake = wake
         self._clock = clock
         self._deletions: dict[str, asyncio.Task[bool | None]] = {}
+        self._draining = asyncio.Event()
 
     async def start(self, flow_id: str, start_at_ms: int = 0) -> FlowRecord:
         """Let cycles begin on time, the first at `start_at_ms` (0 for now) or when the schedule plans it after that.
@@ -114,21 +120,41 @@ class ChangeFlow:
     async def delete(self, flow_id: str, wait_s: float) -> bool:
         """Stop a flow and remove all its data; return whether nothing is left after at most `wait_s`.
 
-        Raises NotFound.
+        Raises NotFound, and Unavailable when this server shuts down before that.
         """
         change = StatusChange(
             flow_id, FlowStatus.DELETING, _allowed_from(FlowStatus.DELETING), by="user", reason="the flow is deleted"
         )
         await self._change(change)
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + wait_s
+        while not await self._try_deletion(flow_id, deadline_s - loop.time()):
+            left_s = deadline_s - loop.time()
+            if left_s <= 0:
+                return False
+            if self._draining.is_set():
+                raise Unavailable("DRAINING", "this server is shutting down; delete the flow again", 0.1)
+            # Another service is away, perhaps only for a moment.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(_DELETE_AGAIN_S, left_s)):
+                    await self._draining.wait()
+        return True
+
+    async def _try_deletion(self, flow_id: str, wait_s: float) -> bool:
+        """Try to remove what a flow has left, and return whether nothing is left after at most `wait_s`."""
         deletion = self._deletions.get(flow_id)
         if deletion is None:
             deletion = self._background.task(self._settle.attempt(flow_id), "deletion of a flow")
             self._deletions[flow_id] = deletion
             deletion.add_done_callback(lambda _: self._deletions.pop(flow_id, None))
-        done, _ = await asyncio.wait([deletion], timeout=wait_s)
+        done, _ = await asyncio.wait([deletion], timeout=max(0.0, wait_s))
         if done and not deletion.cancelled() and deletion.result():
             return True
         return await self._flows.find([flow_id]) == [None]
+
+    def drain(self) -> None:
+        """End the waits of callers whose deletions another service keeps from going on."""
+        self._draining.set()
 
     async def revised(self, flow_id: str) -> FlowRecord:
         """Bring a running flow in line with its new definition and return it; planned times that wait may begin now."""
