@@ -23,6 +23,7 @@ from tradewind.server.redis.acl import ADMIN, AclUser, write_acl_file
 from tradewind.server.redis.allocator import allocator
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.owned_process import owned
+from tradewind.server.redis.zero_tail import cut_zero_tail
 
 ENCODINGS = ("--zset-max-listpack-entries", "32", "--hash-max-listpack-entries", "64")
 """Collections with more entries are not searched from the start for each access: with a hundred node tasks running, a
@@ -107,6 +108,7 @@ class EmbeddedStore:
         try:
             self._passwords = self._read_passwords()
             write_acl_file(self.directory / "users.acl", self._users, self._passwords)
+            cut_zero_tail(self.directory)
             await self._launch(binary, time.monotonic() + timeout_s)
         except BaseException:
             await self.stop()
