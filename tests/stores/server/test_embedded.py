@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import stat
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -271,6 +272,32 @@ async def test_store_that_may_open_too_few_files_says_how_to_allow_more(tmp_path
     program.chmod(0o700)
     with pytest.raises(EmbeddedStoreError, match=r"^too many open files: allow more of them, as in: ulimit -n 1024$"):
         await EmbeddedStore(tmp_path, binary=program).start()
+
+
+async def test_store_whose_file_is_damaged_says_how_to_keep_what_stands_before_the_damage(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path)
+    await store.start()
+    client = connect(store.url_for())
+    for key in ("before", "after"):
+        await client.set(key, "x" * 50)
+    await client.end()
+    await store.stop()
+    (file,) = tmp_path.glob("appendonlydir/*.incr.aof")
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"after", b"\xff" * 9))
+    with pytest.raises(EmbeddedStoreError, match=f"^{file} is damaged: restore a backup") as refused:
+        await store.start()
+    command = str(refused.value).partition(" run: ")[2]
+    mended = await asyncio.create_subprocess_shell(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    await mended.communicate(b"y\n")
+    assert mended.returncode == 0
+    await store.start()
+    try:
+        client = connect(store.url_for())
+        assert [await client.get(key) for key in ("before", "after")] == [b"x" * 50, None]
+        await client.end()
+    finally:
+        await store.stop()
 
 
 async def test_failed_start_shows_its_output_and_long_log_is_rotated(tmp_path: Path) -> None:

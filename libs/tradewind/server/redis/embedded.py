@@ -4,7 +4,9 @@ import asyncio
 import fcntl
 import json
 import os
+import re
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -21,6 +23,7 @@ from tradewind.server.open_files import TOO_MANY_OPEN_FILES
 from tradewind.server.private_file import write_private
 from tradewind.server.redis.acl import ADMIN, AclUser, write_acl_file
 from tradewind.server.redis.allocator import allocator
+from tradewind.server.redis.backup import APPEND_ONLY
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.owned_process import owned
 from tradewind.server.redis.zero_tail import cut_zero_tail
@@ -180,11 +183,9 @@ class EmbeddedStore:
                 failed.kill()
                 await _wait_for_exit(failed, 5.0)
                 raise EmbeddedStoreError(f"the store in {self.directory} did not answer in time:\n{_tail(log)}")
-            if "'ulimit -n'" in log and "is not enough for the server to start" in log:
-                raise EmbeddedStoreError(TOO_MANY_OPEN_FILES)
             # Another process may take a free port between choosing and listening; then try another port.
             if "Address already in use" not in log or attempt == _BIND_ATTEMPTS - 1 or requested_port != 0:
-                raise EmbeddedStoreError(f"the store in {self.directory} exited at once:\n{_tail(log)}")
+                raise EmbeddedStoreError(_why_it_exited(self.directory, binary, log))
 
     def _rotate_log(self) -> int:
         """Return at which byte of the log the next process goes on; a long log makes room for it.
@@ -301,6 +302,22 @@ def _alive(pid: int) -> bool:
         # It is another user's.
         pass
     return True
+
+
+def _why_it_exited(directory: Path, binary: str, log: str) -> str:
+    """Say why a server that has printed `log` does not start, and what to do."""
+    if "'ulimit -n'" in log and "is not enough for the server to start" in log:
+        return TOO_MANY_OPEN_FILES
+    damaged = re.search(r"Bad file format reading the append only file ([^:\s]+):", log)
+    if damaged is None:
+        return f"the store in {directory} exited at once:\n{_tail(log)}"
+    file = directory / APPEND_ONLY / damaged[1]
+    # Servers are the program that checks files as well, when they are called by its name.
+    checks = shlex.join(["exec", "-a", "redis-check-aof", binary, "--fix", str(file)])
+    return (
+        f"{file} is damaged: restore a backup (tradewind backup restore), or lose what was written after the damage: "
+        f"copy {directory}, and run: bash -c {shlex.quote(checks)}"
+    )
 
 
 def _tail(log: str) -> str:
