@@ -3,24 +3,18 @@
 import asyncio
 import contextlib
 import threading
-import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker.acknowledged import AcknowledgedMessages
 from tradewind.worker.eager import UnconfirmedTokens
 from tradewind.worker.notes import Line, Notes
-from tradewind.worker.outcomes import Completion, Outcome, Sent, token_of
+from tradewind.worker.outcomes import Completion, Sent
 from tradewind.worker.outputs import Ending
+from tradewind.worker.waiting_outcomes import WaitingOutcomes
 
-MAX_ITEMS = 500
-MAX_BYTES = 2 * 1024 * 1024
 REMEMBERED_TOKENS = 4096
-RESYNC_S = 5.0
-RESYNC_MESSAGES = 2000
-RESYNC_BYTES = 64 * 1024 * 1024
 
 
 class Outbox:
@@ -28,8 +22,6 @@ class Outbox:
 
     Outcomes and log lines are kept until a message with them is acknowledged; after a stream has ended, `requeue` puts
     unacknowledged ones back in front. `Notes` holds lines and progress.
-    Reports on a token that this worker made go into the message that makes the token known, or wait until that message
-    is acknowledged. A give-back waits until the log lines of its node task have been sent.
     Any thread may call `progress` and `log`; everything else belongs to the loop's thread.
     """
 
@@ -41,9 +33,6 @@ class Outbox:
         self._has_reports = asyncio.Event()
         self._wake_scheduled = False
         self._acknowledgement = asyncio.Event()
-        self._completions: deque[Completion] = deque()
-        self._failures: deque[work_pb2.NodeTaskFailure] = deque()
-        self._give_backs: deque[str] = deque()
         self._renew = False
         self._pong = 0
         self._draining = False
@@ -51,12 +40,9 @@ class Outbox:
         """Whether to wait until a message that says `draining` is acknowledged."""
         self._unconfirmed = UnconfirmedTokens()
         self._notes = Notes(self._unconfirmed)
-        self._withheld: list[Outcome] = []
-        """Outcomes that must not go into the message that was taken last."""
+        self._waiting = WaitingOutcomes(self._unconfirmed)
         self._unacknowledged: deque[Sent] = deque()
-        self._recent: deque[tuple[float, Sent]] = deque()
-        """The messages that were acknowledged last, and when, to be sent again after an outage of the store."""
-        self._recent_bytes = 0
+        self._acknowledged = AcknowledgedMessages()
         self._unsettled: set[str] = set()
         """Tokens with an outcome that is not acknowledged, wherever it is held here."""
         self._settled: OrderedDict[str, None] = OrderedDict()
@@ -69,7 +55,7 @@ class Outbox:
 
         How far it was is sent as well if it waits now, else not.
         """
-        self._completions.append(Completion(token, ending, duration_ns, traceparent, eager_token))
+        self._waiting.completions.append(Completion(token, ending, duration_ns, traceparent, eager_token))
         if eager_token:
             self._unconfirmed[eager_token] = 0
         if isinstance(ending, list):
@@ -78,12 +64,12 @@ class Outbox:
 
     def fail(self, failure: work_pb2.NodeTaskFailure) -> None:
         """Report that a node did not succeed; how far it was is sent with that."""
-        self._failures.append(failure)
+        self._waiting.failures.append(failure)
         self._end(failure.token)
 
     def give_back(self, token: str) -> None:
         """Give a node task back."""
-        self._give_backs.append(token)
+        self._waiting.give_backs.append(token)
         self._notes.forget_progress(token)
         self._end(token)
 
@@ -127,9 +113,7 @@ class Outbox:
 
     def outcome_tokens(self) -> list[str]:
         """Return the tokens of completions and failures that are not acknowledged."""
-        tokens = [token_of(outcome) for outcome in self._withheld if not isinstance(outcome, str)]
-        tokens += [completion.token for completion in self._completions]
-        tokens += [failure.token for failure in self._failures]
+        tokens = self._waiting.tokens()
         for sent in self._unacknowledged:
             tokens += [completion.token for completion in sent.completions]
             tokens += [failure.token for failure in sent.failures]
@@ -151,26 +135,13 @@ class Outbox:
         if token not in self._unsettled:
             return []
         self._settle([token])
-        outcomes = [
-            *self._withheld,
-            *self._completions,
-            *(c for sent in self._unacknowledged for c in sent.completions),
-        ]
-        eager_tokens = [
-            each.eager_token
-            for each in outcomes
-            if isinstance(each, Completion) and each.token == token and each.eager_token
-        ]
-        self._withheld = [each for each in self._withheld if token_of(each) != token]
-        self._completions = deque(each for each in self._completions if each.token != token)
-        self._failures = deque(each for each in self._failures if each.token != token)
-        self._give_backs = deque(each for each in self._give_backs if each != token)
+        completions = self._waiting.completions_of(token)
+        self._waiting.drop(token)
         for sent in self._unacknowledged:
-            sent.completions = [each for each in sent.completions if each.token != token]
-            sent.failures = [each for each in sent.failures if each.token != token]
-            sent.give_backs = [each for each in sent.give_backs if each != token]
+            completions += sent.report_of(token).completions
+            sent.drop(token)
         self._acknowledgement.set()
-        return eager_tokens
+        return [each.eager_token for each in completions if each.eager_token]
 
     async def wait(self) -> None:
         """Wait until there is something to send."""
@@ -197,36 +168,30 @@ class Outbox:
         if self._pong:
             request.pong, self._pong = self._pong, 0
         sent = Sent(sequence, farewell=self._farewell)
-        sent.lines, size = self._notes.take(request)
-        self._take_outcomes(request, sent, MAX_BYTES - size)
+        sent.lines, sent.size = self._notes.take(request)
+        if self._waiting:
+            tokens_with_lines = self._notes.tokens_with_lines() if self._waiting.give_backs else ()
+            self._waiting.take(request, sent, tokens_with_lines)
         if self._renew:
             self._renew = False
             request.renew = True
             request.held_tokens.extend(self._held_tokens())
         if sent:
             self._unacknowledged.append(sent)
-        if self._completions or self._failures or self._give_backs or self._notes:
+        if self._waiting or self._notes:
             self._has_reports.set()
         return request
 
     def acknowledge(self, sequence: int) -> None:
         """Forget the contents of messages up to `sequence`."""
-        now = time.monotonic()
         while self._unacknowledged and self._unacknowledged[0].sequence <= sequence:
             sent = self._unacknowledged.popleft()
             if sent.lines and self._notes.acknowledge(len(sent.lines)):
                 self.wake()
-            self._recent.append((now, sent))
-            self._recent_bytes += sent.size
+            self._acknowledged.add(sent)
             self._settle(sent.tokens())
             if sent.farewell:
                 self._farewell = False
-        while self._recent and (
-            self._recent[0][0] < now - RESYNC_S
-            or len(self._recent) > RESYNC_MESSAGES
-            or self._recent_bytes > RESYNC_BYTES
-        ):
-            self._recent_bytes -= self._recent.popleft()[1].size
         if self._unconfirmed:
             self._unconfirmed.acknowledge(sequence)
         self._release()
@@ -236,10 +201,7 @@ class Outbox:
         """Queue what was not acknowledged on the stream that ended again, in front, for the next stream."""
         self._notes.requeue([line for sent in self._unacknowledged for line in sent.lines])
         while self._unacknowledged:
-            sent = self._unacknowledged.pop()
-            self._completions.extendleft(reversed(sent.completions))
-            self._failures.extendleft(reversed(sent.failures))
-            self._give_backs.extendleft(reversed(sent.give_backs))
+            self._waiting.requeue(self._unacknowledged.pop())
         self._unconfirmed.mark_unsent()
         self._release()
         # The next hello says it.
@@ -248,16 +210,8 @@ class Outbox:
         self.wake()
 
     def resync(self) -> None:
-        """Report again what was acknowledged last, and renew: the store may have lost its last second.
-
-        That is what was acknowledged in the 5 s before the last acknowledgement, not before now: an outage may have
-        been longer than that.
-        """
-        for _, sent in reversed(self._recent):
-            self._report_again(sent.completions, sent.failures)
-        self._recent.clear()
-        self._recent_bytes = 0
-        self._forget_lost_eager_nodes()
+        """Report again what was acknowledged last, and renew: the store may have lost its last second."""
+        self._report_again(self._acknowledged.take())
         self.renew()
 
     def assigned_again(self, token: str) -> None:
@@ -267,30 +221,23 @@ class Outbox:
         """
         if token in self._unsettled:
             return
-        for _, sent in self._recent:
-            completions = [each for each in sent.completions if each.token == token]
-            failures = [each for each in sent.failures if each.token == token]
-            if completions or failures:
-                self._report_again(completions, failures)
-                self._forget_lost_eager_nodes()
-                self.wake()
-                return
-        self.give_back(token)
+        report = self._acknowledged.report_of(token)
+        if report is None:
+            self.give_back(token)
+        else:
+            self._report_again([report])
+            self.wake()
 
-    def _report_again(self, completions: list[Completion], failures: list[work_pb2.NodeTaskFailure]) -> None:
-        # In front, because later outcomes may be of nodes that were begun with these.
-        self._completions.extendleft(reversed(completions))
-        self._failures.extendleft(reversed(failures))
-        self._unsettled.update(completion.token for completion in completions)
-        self._unsettled.update(failure.token for failure in failures)
+    def _report_again(self, messages: list[Sent]) -> None:
+        """Queue completions and failures that were acknowledged again; `messages` begin with the oldest.
 
-    def _forget_lost_eager_nodes(self) -> None:
-        """Do not begin eager nodes again that were lost or given back since."""
-        known_tokens = self._unsettled.union(self._held_tokens())
-        self._completions = deque(
-            each if each.eager_token in known_tokens else msgspec.structs.replace(each, eager_token="")
-            for each in self._completions
-        )
+        Eager nodes that were lost or given back since are not begun again.
+        """
+        for sent in reversed(messages):
+            self._waiting.requeue_reports(sent)
+            self._unsettled.update(completion.token for completion in sent.completions)
+            self._unsettled.update(failure.token for failure in sent.failures)
+        self._waiting.drop_eager_tokens(self._unsettled.union(self._held_tokens()))
 
     async def flushed(self) -> None:
         """Wait until every outcome and every log line is acknowledged, and that the worker is leaving."""
@@ -298,62 +245,10 @@ class Outbox:
             self._acknowledgement.clear()
             await self._acknowledgement.wait()
 
-    def _take_outcomes(self, request: work_pb2.WorkRequest, sent: Sent, bytes_left: int) -> None:
-        slots, sequence, unconfirmed = MAX_ITEMS, request.sequence, self._unconfirmed
-        completions = request.completions
-        while self._completions and slots > 0:
-            size = self._completions[0].size()
-            if bytes_left < size and sent.completions:
-                break
-            completion = self._completions.popleft()
-            if unconfirmed and self._withhold(completion, sequence):
-                continue
-            sent.completions.append(completion)
-            completion.write(completions.add())
-            if completion.eager_token:
-                unconfirmed[completion.eager_token] = sequence
-            bytes_left -= size
-            slots -= 1
-        while self._failures and slots > 0 and bytes_left > 0:
-            failure = self._failures.popleft()
-            if unconfirmed and self._withhold(failure, sequence):
-                continue
-            request.failures.append(failure)
-            sent.failures.append(failure)
-            bytes_left -= failure.ByteSize()
-            slots -= 1
-        # Log lines go first: those of a token that was given back are not accepted any more.
-        tokens_with_lines = self._notes.tokens_with_lines() if self._give_backs else ()
-        while self._give_backs and slots > 0:
-            token = self._give_backs.popleft()
-            if token in tokens_with_lines:
-                self._withheld.append(token)
-                continue
-            if unconfirmed and self._withhold(token, sequence):
-                continue
-            request.give_back_tokens.append(token)
-            sent.give_backs.append(token)
-            slots -= 1
-        sent.size = MAX_BYTES - bytes_left
-
-    def _withhold(self, outcome: Outcome, sequence: int) -> bool:
-        """Put aside an outcome that must not go into this message; return whether it was put aside."""
-        withheld = self._unconfirmed.withholds(token_of(outcome), sequence)
-        if withheld:
-            self._withheld.append(outcome)
-        return withheld
-
     def _release(self) -> None:
-        """Return outcomes that were put aside to their queues: they go into the next message, or aside once more."""
-        withheld, self._withheld = self._withheld, []
-        for outcome in withheld:
-            if isinstance(outcome, str):
-                self._give_backs.append(outcome)
-            elif isinstance(outcome, Completion):
-                self._completions.append(outcome)
-            else:
-                self._failures.append(outcome)
-        if self._notes.release() or withheld:
+        """Return reports that were put aside to their queues: they go into the next message, or aside once more."""
+        released_notes = self._notes.release()
+        if self._waiting.release() or released_notes:
             self.wake()
 
     def _end(self, token: str) -> None:

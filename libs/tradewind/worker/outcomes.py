@@ -63,6 +63,22 @@ class Sent:
     farewell: bool = False
     """Whether it says that the worker takes no more node tasks, which was not acknowledged before."""
 
+    @property
+    def outcomes(self) -> int:
+        """How many outcomes are in it."""
+        return len(self.completions) + len(self.failures) + len(self.give_backs)
+
+    def drop(self, token: str) -> None:
+        """Forget the outcome of a token."""
+        self.completions = [each for each in self.completions if each.token != token]
+        self.failures = [each for each in self.failures if each.token != token]
+        self.give_backs = [each for each in self.give_backs if each != token]
+
+    def report_of(self, token: str) -> "Sent":
+        """Return a message with only the completion or failure of a token."""
+        completions = [each for each in self.completions if each.token == token]
+        return Sent(self.sequence, completions, [each for each in self.failures if each.token == token])
+
     def tokens(self) -> list[str]:
         """Return the tokens of all outcomes in it."""
         tokens = [completion.token for completion in self.completions]

@@ -9,8 +9,9 @@ from tests.unit.worker.outboxes import completed, failure, new_outbox
 from tests.waiting import until
 from tradewind.worker import outbox as outbox_module
 from tradewind.worker.notes import MAX_LOG_LINES
-from tradewind.worker.outbox import MAX_BYTES, MAX_ITEMS, REMEMBERED_TOKENS
+from tradewind.worker.outbox import REMEMBERED_TOKENS
 from tradewind.worker.waiting import Suspension
+from tradewind.worker.waiting_outcomes import MAX_BYTES, MAX_ITEMS
 
 
 async def test_message_holds_everything_since_previous_one() -> None:

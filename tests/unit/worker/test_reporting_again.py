@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.unit.worker.outboxes import completed, failure, new_outbox
-from tradewind.worker import outbox as outbox_module
+from tradewind.worker import acknowledged
 
 
 async def test_resync_repeats_recent_outcomes_and_renews_held_tokens() -> None:
@@ -30,7 +30,7 @@ async def test_resync_repeats_latest_outcomes_after_any_outage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(outbox_module, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(acknowledged, "time", SimpleNamespace(monotonic=lambda: now))
     outbox = new_outbox()
     for sequence in (2, 3, 4):
         outbox.complete(f"t{sequence}", [("out", "1")], 0)
@@ -69,7 +69,7 @@ async def test_outcome_is_repeated_when_its_node_task_is_assigned_again() -> Non
 async def test_node_task_assigned_again_is_given_back_once_its_outcome_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outbox_module, "RESYNC_MESSAGES", 1)
+    monkeypatch.setattr(acknowledged, "RESYNC_MESSAGES", 1)
     outbox = new_outbox()
     for sequence in (2, 3):
         outbox.complete(f"t{sequence}", [("out", "1")], 0)
@@ -96,7 +96,7 @@ async def test_flush_completes_after_give_back_and_resync() -> None:
 
 
 async def test_outcomes_kept_for_resync_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox_module, "RESYNC_BYTES", 250_000)
+    monkeypatch.setattr(acknowledged, "RESYNC_BYTES", 250_000)
     outbox = new_outbox()
     for sequence in range(2, 12):
         outbox.complete(f"t{sequence}", [("out", f'"{"x" * 100_000}"')], 0)

@@ -4,7 +4,8 @@ import asyncio
 
 from tests.unit.worker.outboxes import completed, failure, new_outbox
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.worker.outbox import MAX_BYTES, Outbox
+from tradewind.worker.outbox import Outbox
+from tradewind.worker.waiting_outcomes import MAX_BYTES
 
 
 def begin(outbox: Outbox) -> None:
