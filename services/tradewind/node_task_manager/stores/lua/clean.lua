@@ -7,7 +7,7 @@
 --!include walks
 --!include scheduler_events
 budget = limits.clean_keys
-swept = {runs = 0, node_tasks = 0, entries = 0}
+walks.swept = {runs = 0, node_tasks = 0, entries = 0}
 local MOST = 100
 
 local function leads()
@@ -33,8 +33,8 @@ local function keep_cycle(flow, cycle, number, till)
   local ttl = string.format('%.0f', math.max(till - time, 1))
   for at = number, 0, -1 do
     local run = flow .. ':' .. cycle .. ':' .. at
-    if ended_at(run) then call('PEXPIRE', base .. 'run:' .. run, ttl) end
-    spend(1)
+    if walks.ended_at(run) then call('PEXPIRE', base .. 'run:' .. run, ttl) end
+    walks.spend(1)
   end
   call('PEXPIRE', base .. 'logs:' .. flow .. ':' .. cycle, ttl)
 end
@@ -47,14 +47,14 @@ local function trim(flow, keep, run)
   local excess = call('ZCOUNT', index, '-inf', '(' .. flow_runs.OPEN) - keep
   if excess > MOST then call('ZADD', base .. 'to_clean', time, 'run:' .. run) end
   for _, name in ipairs(excess > 0 and call('ZRANGE', index, 0, math.min(excess, MOST) - 1) or {}) do
-    spend(2)
+    walks.spend(2)
     call('ZREM', index, name)
     local cycle, number = string.match(name, '^(%d+:)(%d+)$')
-    walk_cycle(flow .. ':' .. cycle, number)
+    walks.begin(flow .. ':' .. cycle, number)
   end
   -- Runs that expired by age leave the index at its lower end, a little faster than new ones enter it.
   for _, name in ipairs(call('ZRANGE', index, 0, 1)) do
-    if is_gone(flow .. ':' .. name) then forget('flow_runs:' .. flow, name) end
+    if is_gone(flow .. ':' .. name) then walks.forget('flow_runs:' .. flow, name) end
   end
 end
 
@@ -65,7 +65,7 @@ local function confirm(run)
     local comp = component(run, id)
     if comp and comp.status ~= 'finished' then
       if acknowledged(comp.partition, time - limits.confirm_ms) then
-        spend(1)
+        walks.spend(1)
         scheduler.add_event(comp.partition, 'open', {time, run, comp.run_id, id, comp.user_id,
           flow_runs.begun_at(run, id)})
       end
@@ -82,10 +82,10 @@ function CLEAN.run(run)
   local name = cycle .. ':' .. number
   number = tonumber(number)
   if is_gone(run) then
-    forget('flow_runs:' .. flow, name)
+    walks.forget('flow_runs:' .. flow, name)
     return keep_cycle(flow, cycle, number - 1, time + limits.settle_ms)
   end
-  local at, partition = ended_at(run)
+  local at, partition = walks.ended_at(run)
   if not at then return confirm(run) end
   if not acknowledged(partition, at) then
     return call('ZADD', base .. 'to_clean', time + limits.settle_ms, 'run:' .. run)
@@ -97,8 +97,8 @@ function CLEAN.run(run)
   local keep, keep_for = string.match(call('HGET', base .. 'run:' .. run, 'keep') or '0 0', '^(%d+) (%d+)$')
   local till = at + tonumber(keep_for)
   if till > at and till <= time then
-    forget('flow_runs:' .. flow, name)
-    walk_cycle(flow .. ':' .. cycle .. ':', number)
+    walks.forget('flow_runs:' .. flow, name)
+    walks.begin(flow .. ':' .. cycle .. ':', number)
   else
     call('ZADD', base .. 'flow_runs:' .. flow, flow_runs.number(name), name)
     call('ZADD', base .. 'to_clean', 'NX', time + limits.retention_ms, 'flow:' .. flow)
@@ -106,7 +106,7 @@ function CLEAN.run(run)
       keep_cycle(flow, cycle, number, till > at and till or at + limits.retention_ms)
     end
   end
-  spend(3)
+  walks.spend(3)
   trim(flow, tonumber(keep) > 0 and tonumber(keep) or limits.keep_cycles, run)
 end
 
@@ -116,7 +116,7 @@ function CLEAN.flow(flow)
   for _, name in ipairs(call('ZRANGE', base .. index, 0, MOST - 1)) do
     if is_gone(flow .. ':' .. name) then
       gone = gone + 1
-      forget(index, name)
+      walks.forget(index, name)
     end
   end
   if call('EXISTS', base .. index) == 1 then
@@ -128,9 +128,9 @@ end
 function CLEAN.worker(worker)
   local list = 'worker_tasks:' .. worker
   for _, id in ipairs(call('ZRANGEBYSCORE', base .. list, '-inf', time, 'LIMIT', 0, MOST)) do
-    spend(1)
+    walks.spend(1)
     local record = task(id)
-    if not record or record.status ~= 'running' or record.worker_id ~= worker then forget(list, id) end
+    if not record or record.status ~= 'running' or record.worker_id ~= worker then walks.forget(list, id) end
   end
   if call('EXISTS', base .. list) == 1 then
     call('ZADD', base .. 'to_clean', time + limits.silent_ms, 'worker:' .. worker)
@@ -146,8 +146,8 @@ end
 function CLEAN.dead_letters(user)
   local list = 'dead_letters:' .. user
   for _, id in ipairs(call('ZRANGE', base .. list, 0, MOST - 1)) do
-    spend(1)
-    if not is_on_record(id) then forget(list, id) end
+    walks.spend(1)
+    if not is_on_record(id) then walks.forget(list, id) end
   end
   if call('EXISTS', base .. list) == 1 then call('ZADD', base .. 'to_clean', time + limits.tombstone_ms, list) end
 end
@@ -155,7 +155,7 @@ end
 local function clean_due()
   for _, name in ipairs(call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, MOST)) do
     if budget <= 0 then return end
-    spend(1)
+    walks.spend(1)
     call('ZREM', base .. 'to_clean', name)
     local kind, rest = string.match(name, '^([^:]+):(.+)$')
     CLEAN[kind](rest)
@@ -168,7 +168,7 @@ end
 local function recall(skip)
   local later, due = string.format('(%.0f', time + limits.settle_ms), {}
   local found = call('ZRANGE', base .. 'to_clean', later, '+inf', 'BYSCORE', 'LIMIT', skip, MOST)
-  spend(#found)
+  walks.spend(#found)
   for _, name in ipairs(found) do
     if string.sub(name, 1, 4) == 'run:' then
       due[#due + 1] = stamp
@@ -185,9 +185,9 @@ end
 local function unlist_expired()
   for _, name in ipairs(call('ZRANGEBYSCORE', base .. 'ended_runs', '-inf', time, 'LIMIT', 0, math.max(budget, 0))) do
     local user, run = string.match(name, '^([^:]+):(.+)$')
-    forget(user_runs.list(user, run), run)
+    walks.forget(user_runs.list(user, run), run)
     call('ZREM', base .. 'ended_runs', name)
-    spend(1)
+    walks.spend(1)
   end
 end
 
@@ -203,11 +203,11 @@ local function sweep_list(from)
       done = true
       break
     end
-    spend(1)
+    walks.spend(1)
     if not is_on_record(oldest[i]) then gone[#gone + 1] = oldest[i] else from = from + 1 end
   end
   in_pieces('ZREM', list, gone)
-  swept.entries = swept.entries + #gone
+  walks.swept.entries = walks.swept.entries + #gone
   if not done then return from end
 end
 
@@ -219,14 +219,14 @@ local function clean()
     recalled, more = recall(args.recall), true
     return
   end
-  walk()
+  walks.go_on()
   clean_due()
-  walk()
+  walks.go_on()
   unlist_expired()
   if args.place then place = sweep_list(args.place) end
   more = place ~= nil or budget <= 0 or call('EXISTS', base .. 'walks') == 1
     or #call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, 1) > 0
-  for name, count in pairs(swept) do
+  for name, count in pairs(walks.swept) do
     if count > 0 then call('HINCRBY', base .. 'queue:cleaned', name, count) end
   end
 end
@@ -236,6 +236,6 @@ if leader then
   clean()
   scheduler.write_last()
 end
-return cmsgpack.pack({leads = leader, waits = waits, keys = limits.clean_keys - budget, runs = swept.runs,
-  node_tasks = swept.node_tasks, entries = swept.entries, place = place, recall = recalled, more = more,
+return cmsgpack.pack({leads = leader, waits = waits, keys = limits.clean_keys - budget, runs = walks.swept.runs,
+  node_tasks = walks.swept.node_tasks, entries = walks.swept.entries, place = place, recall = recalled, more = more,
   events = effects.events})

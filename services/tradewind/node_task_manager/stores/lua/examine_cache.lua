@@ -34,7 +34,7 @@ if args.at == '' and newest then
       call('PEXPIRE', KEYS[1], ms)
     end)
   end
-  check_ttl(KEYS[2], 'cache_generation:' .. args.name, GENERATION_MS)
+  check_ttl(KEYS[2], 'cache_generation:' .. args.name, cached.GENERATION_MS)
 end
 local following, members = unpack(call('ZSCAN', KEYS[1], args.at == '' and '0' or args.at, 'COUNT', args.records))
 for at = 1, #members, 2 do examine(members[at], tonumber(members[at + 1])) end

@@ -4,8 +4,8 @@
 -- Returns {whether it was stored, how many were removed}.
 --!include cached
 local AT_ONCE = 100
-if not holds_flight(KEYS[2], KEYS[3]) then return cmsgpack.pack({false, 0}) end
-store(KEYS[1], args.generation, args.ttl_ms, args.result)
+if not cached.holds_flight(KEYS[2], KEYS[3]) then return cmsgpack.pack({false, 0}) end
+cached.store(KEYS[1], args.generation, args.ttl_ms, args.result)
 call('DEL', KEYS[2])
 local ended = call('ZRANGEBYSCORE', KEYS[4], '-inf', time, 'LIMIT', 0, AT_ONCE)
 if #ended > 0 then call('ZREM', KEYS[4], unpack(ended)) end

@@ -3,17 +3,18 @@
 -- this node}.
 --!include records
 --!include forget_events
-local swept
+-- `swept` counts what is removed.
+local walks = {}
 
-local function spend(keys) budget = budget - keys end
+function walks.spend(keys) budget = budget - keys end
 
-local function forget(index, member)
-  spend(1)
-  swept.entries = swept.entries + call('ZREM', base .. index, member)
+function walks.forget(index, member)
+  walks.spend(1)
+  walks.swept.entries = walks.swept.entries + call('ZREM', base .. index, member)
 end
 
 -- Returns when the last component of a run ended, and its partition; nil when one is open, being purged, or gone.
-local function ended_at(run)
+function walks.ended_at(run)
   local at, partition = nil, nil
   for _, id in ipairs(component_ids(run)) do
     local v = call('HMGET', base .. 'run:' .. run, id .. '/facts', id .. '/state')
@@ -26,11 +27,11 @@ end
 
 -- Begins to remove the latest ended run of a cycle (`<flow>:<cycle>:`) up to a number; once it is removed, those before
 -- it follow one by one.
-local function walk_cycle(cycle, number)
+function walks.begin(cycle, number)
   for at = number, 0, -1 do
     local run = cycle .. at
-    local run_id = ended_at(run) and known_run(run)
-    spend(3)
+    local run_id = walks.ended_at(run) and known_run(run)
+    walks.spend(3)
     if run_id then
       call('HSET', base .. 'run:' .. run, 'dropped', 1)
       call('RPUSH', base .. 'walks', cmsgpack.pack({run, run_id, 1, 0, 0}))
@@ -39,10 +40,9 @@ local function walk_cycle(cycle, number)
   end
 end
 
-local walk
 do
   local function drop_node_tasks(ids, comp)
-    swept.node_tasks = swept.node_tasks + call('ZREM', base .. 'node_tasks_list', unpack(ids))
+    walks.swept.node_tasks = walks.swept.node_tasks + call('ZREM', base .. 'node_tasks_list', unpack(ids))
     if comp.failed or comp.maps then call('ZREM', base .. 'dead_letters:' .. comp.user_id, unpack(ids)) end
   end
 
@@ -58,7 +58,7 @@ do
   local function drop_run(run)
     local flow, cycle = string.match(run, '^([^:]+):(%d+):')
     call('UNLINK', base .. 'run:' .. run, base .. 'stop:' .. run)
-    swept.runs = swept.runs + 1
+    walks.swept.runs = walks.swept.runs + 1
     if not is_indexed(flow, cycle) then
       call('UNLINK', base .. 'logs:' .. flow .. ':' .. cycle)
       call('ZREM', base .. 'flow_logs:' .. flow, cycle)
@@ -78,12 +78,12 @@ do
       while item < items and budget > 0 do
         ids[#ids + 1] = id .. ':' .. item
         item = item + 1
-        spend(1)
+        walks.spend(1)
       end
       if item < items then break end
       ids[#ids + 1] = id
       place, item = place + 1, 0
-      spend(1)
+      walks.spend(1)
     end
     return ids, place, item
   end
@@ -93,7 +93,7 @@ do
     local at = id .. '/'
     local v = call('HMGET', base .. 'run:' .. run, at .. 'state', at .. 'facts', at .. 'failed', at .. 'maps',
       at .. 'watched')
-    spend(2)
+    walks.spend(2)
     if not v[2] or packing.state_of(v[1]) ~= 'finished' then return end
     local comp = packing.facts_of(v[2])
     comp.failed, comp.maps = v[3], v[4]
@@ -125,19 +125,19 @@ do
     return true
   end
 
-  function walk()
+  function walks.go_on()
     while budget > 0 do
       local first = call('LINDEX', base .. 'walks', 0)
       if not first then return end
       -- What somebody has put there is no run that is being removed.
       local readable, walked = pcall(cmsgpack.unpack, first)
-      spend(1)
+      walks.spend(1)
       if not readable or type(walked) ~= 'table' then
         call('LPOP', base .. 'walks')
       elseif walk_run(walked) then
         call('LPOP', base .. 'walks')
         local cycle, number = string.match(walked[1], '^(.+:)(%d+)$')
-        walk_cycle(cycle, number - 1)
+        walks.begin(cycle, number - 1)
       else
         call('LSET', base .. 'walks', 0, cmsgpack.pack(walked))
       end
