@@ -3,7 +3,9 @@
 -- beginning), records (about how many to examine), recheck (names of findings to check a second time, or nil), mend,
 -- cleaner (examine only while this replica leads the cleaning; "" for always).
 -- Returns {records, findings {[check, subject, problem, mended]}, at ("" at the end), effects}.
---!include doctor
+--!include doctor_queues
+--!include doctor_runs
+--!include doctor_tasks
 --!include claim
 doctor.open()
 local state = args.at ~= '' and cjson.decode(args.at) or {1, '0', {}}
