@@ -82,4 +82,4 @@ async def test_hundreds_of_faults_are_truncated_and_counted(scheduler: Client) -
         pb2.AnalyzeFlowRequest(definition=flow_pb2.FlowDefinition(weather_json=text))
     )
     assert len(analysis.violations) == 101
-    assert analysis.violations[-1].message == "and 800 more faults"
+    assert analysis.violations[-1].message == "and 800 more"

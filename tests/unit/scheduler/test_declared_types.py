@@ -169,6 +169,13 @@ def test_missing_required_input_of_an_entry_node_is_a_warning() -> None:
     ]
 
 
+def test_warnings_beyond_a_hundred_are_counted_and_not_called_faults() -> None:
+    found = analyzed(flow(nodes=[node(f"r{place}", "report") for place in range(120)], edges=[]), WORKERS)
+    assert found.violations == ()
+    assert len(found.warnings) == 101
+    assert found.warnings[-1].message == "and 140 more"
+
+
 def test_handlers_need_no_edge_for_their_outcome_input() -> None:
     workers = Catalogue({**WORKERS.types, "page": Declared(inputs={"outcome": NEEDED}, outputs={"paged": ANY})})
     pages = [node(name, "page") for name in ("page", "last", "next")]

@@ -1,4 +1,4 @@
-"""Collects every fault of a definition, keeping the first hundred and counting the rest."""
+"""Collects every fault of a definition, or every warning, keeping the first hundred and counting the rest."""
 
 from tradewind.server.faults import Violation
 
@@ -40,7 +40,7 @@ class FaultList:
         hidden = self._count - len(self._kept)
         if not hidden:
             return tuple(self._kept)
-        return (*self._kept, Violation("flow", f"and {hidden} more faults", hidden))
+        return (*self._kept, Violation("flow", f"and {hidden} more", hidden))
 
     def __len__(self) -> int:
         return self._count

@@ -48,7 +48,7 @@ def require(faults: Sequence[Violation]) -> None:
     if not faults:
         return
     hidden = sum(each.count for each in faults[_MAX_FAULTS:])
-    rest = [Violation("", f"and {hidden} more faults", hidden)] if hidden else []
+    rest = [Violation("", f"and {hidden} more", hidden)] if hidden else []
     raise InvalidInput([*faults[:_MAX_FAULTS], *rest])
 
 
