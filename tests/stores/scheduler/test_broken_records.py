@@ -7,7 +7,7 @@ from msgspec import structs
 from structlog.testing import capture_logs
 
 from tests.servers import RedisServer
-from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores
+from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores, shape
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob
 from tradewind.scheduler.domain.chain_state import STATUS, UpdateOutcome
@@ -253,6 +253,27 @@ async def test_entry_of_the_index_of_cycles_that_names_nothing_hides_no_cycle(
     assert answer.stopping == (open_run.name,)
     assert await bench.remove() == 1
     assert await bench.stores.flows.find(["f"]) == [None]
+
+
+@pytest.mark.parametrize("entry", [b"rubbish", b"\xff", b"1", b"1:0:0"])
+async def test_entry_of_the_index_of_cycles_that_names_nothing_keeps_no_run_from_ending(
+    bench: Bench, redis_server: RedisServer, entry: bytes
+) -> None:
+    await bench.register(keep_cycles=1)
+    await bench.change_status(FlowStatus.RUNNING)
+    shaped = shape(keep_cycles=1)
+    states = [await bench.begun(bench.request(shape=shaped)) for _ in range(3)]
+    await breaks(redis_server, ("ZADD", INDEX, -1, entry), ("HSET", KEYS.flow("f"), "next_execution", 0))
+    with capture_logs() as logs:
+        for state in states:
+            await bench.end(state)
+    assert logs == []
+    assert await bench.stores.cycles.newest("f", None, 9) == [await bench.state(states[-1].name)]
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
+    await breaks(redis_server, ("ZADD", INDEX, -1, entry))
+    with capture_logs() as logs:
+        step = await bench.stores.cycles.tidy(partition_of("f"), "", 0)
+    assert (logs, step.done, step.forgotten) == ([], True, 1)
 
 
 @pytest.mark.parametrize("command", [("SET", "text"), ("HSET", "job", "{"), ("HDEL", "job")], ids=lambda each: each[0])

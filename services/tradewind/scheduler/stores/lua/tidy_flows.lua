@@ -9,17 +9,19 @@
 --!include firings
 local trimmed, forgotten = 0, 0
 
--- Removes the entries of expired runs. They are at the lower end of the index: stop at the first run that is on record.
+-- Removes the entries of expired runs, and those that name no run. Returns how many. They are at the lower end of the
+-- index: stop at the first run that is on record.
 local function forget_expired(flow_id, most)
   local cycles = flow_key(flow_id) .. ':cycles'
+  local names, others = oldest_runs(cycles, most)
   local gone = {}
-  for _, name in ipairs(call('ZRANGE', cycles, 0, most - 1)) do
+  for _, name in ipairs(names) do
     local cycle, run = string.match(name, '^(%d+):(%d+)$')
     if call('EXISTS', run_key(flow_id, cycle, run)) == 1 then break end
     gone[#gone + 1] = name
   end
   if #gone > 0 then call('ZREM', cycles, unpack(gone)) end
-  return #gone
+  return #gone + others
 end
 
 -- Ends the schedule of a flow whose window for events has ended. `next_at` is minus the window's end, -1 without one.

@@ -1,5 +1,16 @@
 --!include open_runs
 
+-- Returns the names of up to `most` oldest runs in the index `cycles` of a flow, and how many entries it has taken out
+-- of it instead, since they name no run.
+local function oldest_runs(cycles, most)
+  local names, others = call('ZRANGE', cycles, 0, most - 1), {}
+  for i = #names, 1, -1 do
+    if not string.find(names[i], '^%d+:%d+$') then others[#others + 1] = table.remove(names, i) end
+  end
+  if #others > 0 then call('ZREM', cycles, unpack(others)) end
+  return names, #others
+end
+
 -- Whether a node of another flow still has to learn how a run ended.
 local function end_is_awaited(key, flow_id, name)
   local known = call('HMGET', key, 'parent', 'run_id', 'status')
@@ -27,7 +38,8 @@ end
 -- Removes the oldest ended runs of a flow beyond its newest `keep` cycles, of which `newest` began last. Does nothing
 -- until there are `least` runs too many, removes up to `most`, and stops at the first cycle with a run that ended just
 -- now. The runs of a cycle go together, unless there are more than `most`. Runs stay while their end is still to be
--- returned, and while a later run of their cycle is open. Returns how many it removed, and whether more may follow.
+-- returned, and while a later run of their cycle is open. Entries of the index that name no run go first, by
+-- themselves. Returns how many runs it removed, and whether more may follow.
 local function trim(flow_id, keep, newest, least, most)
   -- Cycles are numbered from 0, so none is too old yet.
   if newest < keep then return 0 end
@@ -37,7 +49,9 @@ local function trim(flow_id, keep, newest, least, most)
   local running = call('ZCOUNT', cycles, STOPPING, '+inf')
   excess = excess - running
   if excess < least then return 0 end
-  local oldest, names, removed_keys = call('ZRANGE', cycles, 0, math.min(excess, most)), {}, {}
+  local oldest, others = oldest_runs(cycles, math.min(excess, most) + 1)
+  if others > 0 then return 0, true end
+  local names, removed_keys = {}, {}
   local settled = count_settled(flow_id, oldest, math.min(excess, most), newest - keep)
   excess = count_whole_cycles(oldest, settled)
   if excess == 0 and settled == most then excess = most end
