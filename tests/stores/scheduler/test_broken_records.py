@@ -255,6 +255,29 @@ async def test_entry_of_the_index_of_cycles_that_names_nothing_hides_no_cycle(
     assert await bench.stores.flows.find(["f"]) == [None]
 
 
+async def test_many_entries_that_name_nothing_hide_none_behind_them(bench: Bench, redis_server: RedisServer) -> None:
+    bench.has_listeners = True
+    of_f = partition_of("f")
+    await bench.register()
+    open_run, ended = await bench.begun(), await bench.begun()
+    await bench.end(ended)
+    backfill_id = await bench.backfill(bench.now - MINUTE, bench.now)
+    rubbish = [part for place in range(7) for part in (0, f"rubbish {place}")]
+    for index in (KEYS.open(of_f), KEYS.ends(of_f), KEYS.active_backfills(of_f)):
+        await breaks(redis_server, ("ZADD", index, *rubbish))
+    for least in (0, OPEN):
+        entries = [part for place in range(7) for part in (least + 7000, f"rubbish {least} {place}")]
+        await breaks(redis_server, ("ZADD", INDEX, *entries))
+    bench.clock.advance(MINUTE)
+    stores = bench.stores
+    assert (await stores.open_runs.check([of_f], 1))[of_f].due == (open_run.name,)
+    assert [end.run for end in await stores.ends.waiting([of_f], 3)] == [ended.name]
+    assert await stores.backfills.active([of_f], 7) == [("f", backfill_id)]
+    assert await stores.open_runs.of_flow("f", 1) == [open_run.name]
+    await bench.end(open_run)
+    assert [state.name for state in await stores.cycles.newest("f", None, 2)] == [ended.name, open_run.name]
+
+
 @pytest.mark.parametrize("entry", [b"rubbish", b"\xff", b"1", b"1:0:0"])
 async def test_entry_of_the_index_of_cycles_that_names_nothing_keeps_no_run_from_ending(
     bench: Bench, redis_server: RedisServer, entry: bytes

@@ -1,6 +1,7 @@
 """Cycles in Redis: their beginning, and which are on record."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 from msgspec import structs
@@ -22,7 +23,7 @@ from tradewind.scheduler.stores.redis.run_codec import (
     rerun_text,
     state_after,
 )
-from tradewind.scheduler.stores.redis.scripts import Replies, Scripted, request_args, script
+from tradewind.scheduler.stores.redis.scripts import Replies, Scripted, named_first, request_args, script
 from tradewind.scheduler.stores.redis.states import RedisStates
 
 
@@ -137,8 +138,16 @@ class RedisCycles:
         for offset in offsets:
             bounds = offset + highest, offset + lowest
             pipeline.execute_command("ZREVRANGEBYSCORE", cycles, *bounds, "LIMIT", 0, limit)
-        names = {name for names in await pipeline.execute() for name in names}
-        runs = self._scripted.named_by(cycles, names, lambda name: RunName.parse(f"{flow_id}:{name}"))
+
+        async def read_on(offset: int, at: int) -> list[bytes]:
+            bounds = offset + highest, offset + lowest
+            return list(await self._client.execute_command("ZREVRANGEBYSCORE", cycles, *bounds, "LIMIT", at, limit))
+
+        runs: set[RunName] = set()
+        for offset, names in zip(offsets, await pipeline.execute(), strict=True):
+            runs |= set(
+                await named_first(names, limit, partial(self._scripted.runs_of, flow_id), partial(read_on, offset))
+            )
         return sorted(runs, reverse=True)[:limit]
 
 

@@ -1,12 +1,13 @@
 """Open runs and the outbox in Redis: sorted sets by the time of the next check."""
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TypeVar
 
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.due_sets import DueCheck
 from tradewind.scheduler.stores.redis.ranks import STOPPING
-from tradewind.scheduler.stores.redis.scripts import Scripted, script
+from tradewind.scheduler.stores.redis.scripts import Scripted, named_first, script
 from tradewind.server.partitions import partition_of
 
 Member = TypeVar("Member")
@@ -51,8 +52,12 @@ class RedisOpenRuns(_DueSet):
 
     async def of_flow(self, flow_id: str, limit: int) -> list[RunName]:
         cycles = self._keys.cycles(flow_id)
-        names = await self._client.execute_command("ZRANGEBYSCORE", cycles, STOPPING, "+inf", "LIMIT", 0, limit)
-        return self._scripted.named_by(cycles, names, lambda name: RunName.parse(f"{flow_id}:{name}"))
+
+        async def read(at: int) -> list[bytes]:
+            names = await self._client.execute_command("ZRANGEBYSCORE", cycles, STOPPING, "+inf", "LIMIT", at, limit)
+            return list(names)
+
+        return await named_first(await read(0), limit, partial(self._scripted.runs_of, flow_id), read)
 
     async def forget(self, run: RunName) -> None:
         await self._scripted.call_for_partition(_FORGET, partition_of(run.flow_id), **run._asdict())

@@ -1,7 +1,7 @@
 """What all calls of the scheduler's scripts have in common."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -9,6 +9,7 @@ import msgspec
 from redis.asyncio import RedisCluster
 
 from tradewind.scheduler.domain.flow_record import RememberedRequest
+from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.stores.keys import Keys
 from tradewind.server.clock import Clock, SystemClock
@@ -21,6 +22,7 @@ from tradewind.server.redis.script import Script
 
 Reply = TypeVar("Reply")
 Found = TypeVar("Found")
+Entry = TypeVar("Entry")
 
 
 class Replies(msgspec.Struct, Generic[Reply], array_like=True):
@@ -121,22 +123,37 @@ class Scripted:
 
         Members that score more than `up_to` are left out. Takes a single command if none of the sets exists, as when
         the system is idle. One whose key is of another type is logged, and has none; so is a member that cannot be
-        parsed, and it is left out.
+        parsed, and the next one takes its place.
         """
         if not sorted_sets or not (self._one_slot or await self.client.exists(*sorted_sets)):
             return [[] for _ in sorted_sets]
-        bounds = "-inf", up_to, "LIMIT", 0, count, "WITHSCORES"
-        replies = await read_each(self.client, sorted_sets, "ZRANGEBYSCORE", *bounds)
-        return [self._parsed(key, reply, parse) for key, reply in zip(sorted_sets, replies, strict=True)]
 
-    def _parsed(self, key: str, reply: Any, parse: Callable[[str, int], Found]) -> list[Found]:
+        async def read(keys: Sequence[str], at: int) -> list[list[tuple[bytes, bytes]]]:
+            bounds = "-inf", up_to, "LIMIT", at, count, "WITHSCORES"
+            replies = await read_each(self.client, keys, "ZRANGEBYSCORE", *bounds)
+            return [self._pairs(reply) for reply in replies]
+
+        async def read_on(key: str, at: int) -> list[tuple[bytes, bytes]]:
+            return (await read([key], at))[0]
+
+        def name(key: str, pairs: Sequence[tuple[bytes, bytes]]) -> list[Found]:
+            found: list[Found] = []
+            for member, score in pairs:
+                found += self.named_by(key, [member], partial(_scored, parse, score))
+            return found
+
+        first = await read(sorted_sets, 0)
+        return [
+            await named_first(pairs, count, partial(name, key), partial(read_on, key))
+            for key, pairs in zip(sorted_sets, first, strict=True)
+        ]
+
+    def _pairs(self, reply: Any) -> list[tuple[bytes, bytes]]:
+        """Return the members and scores in a reply; none of a key of another type, which is logged."""
         if isinstance(reply, Unreadable):
             self._unreadable.note(reply)
             return []
-        found: list[Found] = []
-        for member, score in zip(reply[::2], reply[1::2], strict=True):
-            found += self.named_by(key, [member], partial(_scored, parse, score))
-        return found
+        return list(zip(reply[::2], reply[1::2], strict=True))
 
     def named_by(self, index: str, members: Iterable[bytes], parse: Callable[[str], Found]) -> list[Found]:
         """Return what members of an index name; one that names nothing is logged, and left out."""
@@ -149,6 +166,10 @@ class Scripted:
                 self._unreadable.note(error)
         return found
 
+    def runs_of(self, flow_id: str, names: Iterable[bytes]) -> list[RunName]:
+        """Return the runs in names from a flow's index of cycles."""
+        return self.named_by(self.keys.cycles(flow_id), names, lambda name: RunName.parse(f"{flow_id}:{name}"))
+
     async def call_for_partition(
         self, script: Script[Reply], partition: int, *keys: str, epoch: int = 0, **more: Any
     ) -> Reply:
@@ -159,6 +180,24 @@ class Scripted:
         """Run a script whose first keys are those of the owner of the flow's partition and of the flow."""
         keys = (self.keys.flow(flow_id), *keys)
         return await self.call_for_partition(script, partition_of(flow_id), *keys, flow_id=flow_id, **more)
+
+
+async def named_first(
+    entries: Sequence[Entry],
+    limit: int,
+    name: Callable[[Sequence[Entry]], list[Found]],
+    read_on: Callable[[int], Awaitable[Sequence[Entry]]],
+) -> list[Found]:
+    """Return what up to `limit` entries of an index name, beginning with those that have been read.
+
+    `name` leaves out entries that name nothing; then it reads on, `limit` entries at a time.
+    """
+    found, at = name(entries), 0
+    while len(found) < limit and len(entries) == limit:
+        at += limit
+        entries = await read_on(at)
+        found += name(entries)
+    return found[:limit]
 
 
 def _scored(parse: Callable[[str, int], Found], score: bytes, member: str) -> Found:
