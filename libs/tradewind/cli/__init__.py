@@ -1,19 +1,16 @@
 """The `tradewind` command: the stack, workers, flows and cycles from a shell."""
 
 import os
-import signal
 import sys
 
 
 def main() -> None:
     """Run the `tradewind` command; exit with 0, 1 on failure, 2 for wrong usage or input, 3 for unreachable servers."""
     _replace_closed_streams()
-    if os.getpid() == 1:
-        # The first process of a container gets only the signals that it handles. It must end while it imports, too.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         # Each command imports what it needs when it runs: `tradewind --help` must not wait for gRPC.
-        import tradewind.grpc_engine  # noqa: F401 - before grpc
+        import tradewind.grpc_engine  # before grpc
+        import tradewind.server.first_process  # noqa: F401 - before what takes long to import
         from tradewind.cli.app import app
 
         app(prog_name="tradewind")

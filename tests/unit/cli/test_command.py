@@ -22,7 +22,7 @@ HEAVY = (
     "redis",
     "uvloop",
     "tradewind.client",
-    "tradewind.server",
+    "tradewind.server.bootstrap",
     "tradewind.worker",
 )
 
