@@ -1,15 +1,14 @@
 """QueueStore in Redis: everything that can be done with triggers apart from delivering them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from redis.exceptions import ResponseError
 
 from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.redis.client import Client
-from tradewind.server.redis.records import read_each
+from tradewind.server.redis.records import read_each, read_of
 from tradewind.server.redis.script import Reply, Script
 from tradewind.trigger.domain.claim import Firing
 from tradewind.trigger.domain.event import Event, Outcome, firing_id, trigger_of
@@ -122,7 +121,8 @@ class RedisQueueStore:
         found: list[Firing] = []
         end = f"({after}" if after else "+"
         while True:
-            lines = await self._history(key, end)
+            with read_of(key):
+                lines = await self._client.execute_command("XREVRANGE", key, end, "-", "COUNT", _READ_BATCH)
             for firing in map(firing_of, lines):
                 if trigger_id in ("", firing.trigger_id, trigger_of(firing.trigger_id)):
                     if len(found) == limit:
@@ -131,15 +131,6 @@ class RedisQueueStore:
             if len(lines) < _READ_BATCH:
                 return found, ""
             end = f"({firing_of(lines[-1]).position}"
-
-    async def _history(self, key: str, end: str) -> Sequence[tuple[bytes, Mapping[bytes, bytes]]]:
-        try:
-            lines: list[Any] = await self._client.execute_command("XREVRANGE", key, end, "-", "COUNT", _READ_BATCH)
-        except ResponseError as error:
-            if not str(error).startswith("WRONGTYPE"):
-                raise
-            raise Unreadable(key, "it is of another type") from error
-        return lines
 
     async def counts(self, partition: int, queue: str) -> Counts:
         keys = self._keys.of_queue(queue)
