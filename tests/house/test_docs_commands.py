@@ -1,6 +1,5 @@
 """Every command and setting that documents show exists, with its arguments and options."""
 
-import pkgutil
 import re
 import shlex
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from typer.main import get_command
 
 from tests.house.pages import DOCUMENTS, blocks
 from tests.house.project import ROOT, project_files
-from tradewind import api
 from tradewind.access.settings import AccessSettings
 from tradewind.cli.app import app
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
@@ -90,9 +88,8 @@ RUN_AS_THEY_STAND = {"docs/runbook.md"}
 )
 def test_messages_fit_their_calls(document: str) -> None:
     """A reader who copies a call sends a message that the method takes."""
-    for package in pkgutil.walk_packages(api.__path__, "tradewind.api."):
-        if not package.name.endswith("_grpc"):
-            import_module(package.name)
+    for module in (ROOT / "libs/tradewind/api").rglob("*_pb2.py"):
+        import_module(".".join(module.relative_to(ROOT / "libs").with_suffix("").parts))
     for message, service, method in GRPCURL.findall(DOCUMENTS[document]):
         if not service.startswith("grpc."):
             called = descriptor_pool.Default().FindServiceByName(service).methods_by_name[method]

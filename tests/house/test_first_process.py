@@ -27,6 +27,7 @@ runpy.run_module(program, run_name="__main__")
         "tradewind.node_task_manager",
         "tradewind.registry",
         "tradewind.scheduler",
+        "tradewind.standalone",
         "tradewind.trigger",
     ],
 )

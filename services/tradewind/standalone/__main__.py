@@ -2,6 +2,7 @@
 
 import sys
 
+import tradewind.server.first_process  # noqa: F401 - before what takes long to import
 from tradewind.server.settings import print_settings
 from tradewind.standalone.process import run
 from tradewind.standalone.settings import StandaloneSettings
