@@ -1,5 +1,6 @@
 --!include release
 --!include keep
+--!include stopping
 -- Fan-out: a node with `map` {edge, most} runs once for each item of the list that arrives along `edge`, at most `most`
 -- at once. The node task manager carries out the mapped node's own node task, by offers: to split the list when it is
 -- ready, and to join the results when all items have ended. An offer is in `delayed` until it is carried out or made
@@ -118,7 +119,7 @@ do
   end
 
   -- Lets items begin while there is room; returns the offset at which to go on when the budget is used up.
-  function fan_out.fill(comp, _, index)
+  function WORK.fill(comp, _, index)
     local entry = node(comp.plan, index)
     local record = task(task_of(comp.run, entry.id))
     if not record or record.status ~= 'running' or record.stop or comp.stop or fan_out.counts(record).halt then
@@ -227,7 +228,7 @@ do
   end
 
   -- Stops the items that have begun; returns the place at which to go on when the budget is used up.
-  function fan_out.stop_items(comp, offset, index)
+  function WORK.stop_items(comp, offset, index)
     local record = task(task_of(comp.run, node(comp.plan, index).id))
     if not record or record.status ~= 'running' then return end
     local counts = fan_out.counts(record)

@@ -38,7 +38,7 @@ do
     end
   end
 
-  function keeping.keep(comp, _, source)
+  function WORK.keep(comp, _, source)
     local list, from = base .. 'kept:' .. comp.run .. ':' .. comp.id, string.match(comp.run, '^(.+:)%d+$') .. source
     while budget > 0 do
       local places = call('LPOP', list, budget)

@@ -29,7 +29,8 @@ do
     call('UNLINK', base .. 'items:' .. record.id)
   end
 
-  -- Work: ends a component: what is on record at once, even if it runs, and the rest as skipped.
+  -- Ends a component: what is on record at once, even if it runs, and the rest as skipped. Returns 0 when the budget is
+  -- used up.
   function stopping.without_plan(comp)
     local reason = cmsgpack.unpack(comp.stop).reason
     comp.moved, comp.eventful = true, true

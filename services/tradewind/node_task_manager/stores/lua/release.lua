@@ -1,21 +1,11 @@
 --!include queues
 --!include scheduler_events
--- What follows the end of a node task: signals, skips, stops, the end of a component.
-local work, finished, drained = {}, {}, false
--- Functions for reruns that take over results; see keep.
-local keeping = {}
--- Functions that stop node tasks and components; see below.
+--!include todo
+-- What follows the end of a node task: signals, skips, the end of a component.
+local finished = {}
+fresh(function() if #finished > 0 then finished = {} end end)
+-- Functions that stop node tasks and components; see stopping.
 local stopping = {}
-fresh(function()
-  work, drained = {}, false
-  if #finished > 0 then finished = {} end
-end)
-
--- Work is done in the order in which it came up; what exceeds the budget of one script is left in `todo` for the next.
--- A record in the list means: deliver its outputs.
-local function later(kind, comp, index, offset, source)
-  work[#work + 1] = {kind, comp, index, offset, source}
-end
 
 local function release_lease(record)
   slots.free(record)
@@ -135,9 +125,6 @@ local function emitted(source, handle)
   return source[field]
 end
 
--- Kinds of work: each function does as much as the budget allows, and returns the offset at which to go on, or nil.
-local WORK = {}
-
 do
   local function should_run(run_if, edges, live)
     if run_if == 'all_succeeded' then return live == edges end
@@ -199,148 +186,6 @@ function WORK.entries(comp, offset, entries)
     local entry = node(comp.plan, place)
     local id = task_of(comp.run, entry.id)
     if not (comp.early and task(id)) then enqueue(create(comp, id, entry, place), comp) end
-  end
-end
-
--- Stopping: a stop is noted at the component or node task that it is meant for, and then reaches every node.
-do
-  -- Packs the mark of a stop that the system asks for.
-  function stopping.system_mark(reason) return cmsgpack.pack({reason = reason, by = 'system', at = time}) end
-
-  function stopping.add_termination(record, mark)
-    effects.terminations = effects.terminations or {}
-    table.insert(effects.terminations, {worker_id = record.worker_id, task_id = record.id, attempt = record.attempt,
-      nonce = record.nonce, stop = cmsgpack.unpack(mark)})
-  end
-
-  -- Asks a node task that runs to stop.
-  function stopping.request(record, mark)
-    -- A node task that runs without a worker is a mapped node's.
-    if not record.worker_id then return fan_out.stop(record, mark) end
-    if record.stop then return end
-    set(record, 'stop', mark)
-    put('inflight', record.id, time + limits.stop_grace_ms)
-    stopping.add_termination(record, mark)
-    local comp = component_of(record)
-    if comp then changed(comp, 0, record, 'stopping') end
-  end
-
-  -- Ends a node task that no worker has: it is terminated if it is suspended, else skipped.
-  function stopping.end_idle(record, comp, reason)
-    local status = record.status == 'suspended' and 'terminated' or 'skipped'
-    if status == 'terminated' then suspension.abandon(record, comp) end
-    if record.status ~= 'registered' then dequeue(record, comp) end
-    finish(record, comp, status, reason)
-  end
-
-  function stopping.component(comp, mark)
-    if comp.stop or comp.status == 'finished' then return end
-    set_eventful(comp, 'stop', mark)
-    changed(comp, 0)
-    if comp.early ~= 'keep' then later('stop', comp, 0, 0) end
-  end
-
-  -- Work: stops the nodes of a component from a place on.
-  function stopping.stop(comp, offset)
-    if comp.open == 0 then return end
-    if not stored_plans.has(comp.plan) then return stopping.without_plan(comp) end
-    local reason = cmsgpack.unpack(comp.stop).reason
-    local ids, before
-    for place = offset, comp.nodes - 1 do
-      if budget <= 0 then return place end
-      budget = budget - 1
-      if not ids or place % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', place) end
-      local id = task_of(comp.run, ids[place - before])
-      local record = task(id) or create(comp, id, node(comp.plan, place), place)
-      if record.status == 'running' then
-        stopping.request(record, comp.stop)
-      elseif not TERMINAL[record.status] then
-        stopping.end_idle(record, comp, reason)
-      end
-    end
-  end
-end
-
--- Work that is left for later scripts.
-local todo = {}
-do
-  function todo.delivery(record, offset) return {'deliver', record.comp, record.index, offset, record} end
-
-  local function packed(item)
-    if item.key then item = todo.delivery(item, 1) end
-    local comp = item[2]
-    return cmsgpack.pack({item[1], comp.run, comp.id, comp.run_id, item[3], item[4]})
-  end
-
-  -- Returns the item that `packed` wrote, nil when its component is gone or another one has its name.
-  function todo.unpacked(text)
-    local item = cmsgpack.unpack(text)
-    local comp = component(item[2], item[3])
-    if comp and comp.run_id == item[4] then return {item[1], comp, item[5], item[6]} end
-  end
-
-  function todo.put_back(item) call('LPUSH', base .. 'todo', packed(item)) end
-
-  function todo.leave(items, from)
-    local left = {}
-    for at = from, #items do left[#left + 1] = packed(items[at]) end
-    in_pieces('RPUSH', base .. 'todo', left)
-  end
-
-  -- Returns the function that does a kind of work.
-  function todo.handler_of(kind) return stopping[kind] or keeping[kind] or fan_out[kind] end
-end
-
-do
-  -- Does the work at a place of the list; returns true when it is done, else leaves the rest there.
-  local function do_item(at)
-    local item, offset = work[at], nil
-    if item.key then
-      offset = WORK.deliver(item.comp, 1, item.index, item)
-      if offset then work[at] = todo.delivery(item, offset) end
-    else
-      offset = (WORK[item[1]] or todo.handler_of(item[1]))(item[2], item[4], item[3], item[5])
-      item[4] = offset or item[4]
-    end
-    return not offset
-  end
-
-  -- Does the work that has come up in this script so far, as far as the budget goes.
-  function todo.do_early()
-    local at, left = 1, {}
-    while budget > 0 and work[at] do
-      if do_item(at) then at = at + 1 end
-    end
-    for rest = at, #work do left[#left + 1] = work[rest] end
-    work = left
-  end
-
-  -- Does the work of this script, then what earlier ones left, as far as the budget goes; leaves the rest to later
-  -- scripts.
-  function todo.do_all()
-    local at, own = 1, true
-    drained = false
-    while budget > 0 do
-      -- Work that earlier scripts left comes before the work that follows from it.
-      local popped = not (own and work[at]) and call('LPOP', base .. 'todo')
-      own = not popped
-      if popped then
-        budget = budget - 1
-        local item = todo.unpacked(popped)
-        local offset = item and (WORK[item[1]] or todo.handler_of(item[1]))(item[2], item[4], item[3], item[5])
-        if offset then
-          item[4] = offset
-          todo.put_back(item)
-        end
-      elseif work[at] then
-        if do_item(at) then at = at + 1 end
-      else
-        drained = true
-        break
-      end
-    end
-    if at <= #work then todo.leave(work, at) end
-    work = {}
   end
 end
 
