@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextvars import Context
+from functools import partial
 
 import structlog
 
@@ -293,12 +294,12 @@ class Dispatcher:
         batch = self._runs.next_batch()
         if not batch:
             return True
+        runs = [run for run, _ in batch]
         offers = self._promise()
         begun_ns = time.time_ns()
         try:
-            submitted = await self.shard.tasks.submit([run for run, _ in batch], [v for _, v in offers])
+            submitted = await self._pool.run_script(partial(self.shard.tasks.submit, runs), offers)
         except BaseException as error:
-            self._pool.settle(offers)
             if not isinstance(error, Exception):
                 refuse(batch, _shutting_down())
                 raise
@@ -306,7 +307,7 @@ class Dispatcher:
             refuse(batch, error)
             return False
         if self._traces is not None:
-            self._traces.submitted(zip([run for run, _ in batch], submitted.results, strict=True), begun_ns)
+            self._traces.submitted(zip(runs, submitted.results, strict=True), begun_ns)
         try:
             self.apply(submitted.effects, offers)
         finally:
@@ -322,12 +323,10 @@ class Dispatcher:
     async def _fan_out(self, steps: Sequence[FanOutStep]) -> Sequence[None]:
         offers = self._pool.promise(self.shard.number)
         try:
-            effects = await self.shard.tasks.fan_out(steps, [vacancy for _, vacancy in offers])
-        except BaseException as error:
-            self._pool.settle(offers)
-            if isinstance(error, Exception):
-                # The lost answer may have given items to workers.
-                self.recovered()
+            effects = await self._pool.run_script(partial(self.shard.tasks.fan_out, steps), offers)
+        except Exception:
+            # The lost answer may have given items to workers.
+            self.recovered()
             raise
         self.apply(effects, offers)
         return [None] * len(steps)
@@ -335,12 +334,7 @@ class Dispatcher:
     async def _claim(self) -> None:
         self._claims, self._todo = max(0, self._claims - 1), False
         offers = self._pool.promise(self.shard.number)
-        try:
-            effects = await self.shard.tasks.claim([vacancy for _, vacancy in offers])
-        except BaseException:
-            self._pool.settle(offers)
-            raise
-        self.apply(effects, offers)
+        self.apply(await self._pool.run_script(self.shard.tasks.claim, offers), offers)
 
     def apply(
         self, effects: Effects, offers: Sequence[RoomOffer] = (), recipient: ConnectedWorker | None = None

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -89,11 +90,7 @@ class ReportFlush:
             self._hold(report)
         offers = self._promise()
         outcomes = [outcome for report in batch for outcome in report.outcomes]
-        try:
-            effects = await self._shard.tasks.complete(outcomes, [vacancy for _, vacancy in offers])
-        except BaseException:
-            self._pool.settle(offers)
-            raise
+        effects = await self._pool.run_script(partial(self._shard.tasks.complete, outcomes), offers)
         count_ended(outcomes, effects.results)
         if self._traces is not None:
             self._traces.ended(outcomes, effects.results)

@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TypeAlias, TypeVar
 
 from tradewind.node_task_manager.ports.work import Vacancy
 from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
@@ -16,6 +16,7 @@ _RESERVED = 25
 RoomOffer: TypeAlias = tuple[ConnectedWorker, Vacancy]
 """A worker, and its room as it is offered to a script."""
 _Kind: TypeAlias = dict[ConnectedWorker, None]
+_Answer = TypeVar("_Answer")
 
 
 class WorkerPool:
@@ -138,6 +139,16 @@ class WorkerPool:
             if worker.room:
                 self._kinds.setdefault(worker.node_types, {})[worker] = None
         return offers
+
+    async def run_script(
+        self, script: Callable[[Sequence[Vacancy]], Awaitable[_Answer]], offers: Sequence[RoomOffer]
+    ) -> _Answer:
+        """Return what a script answers that may fill these offers; they are settled if it raises."""
+        try:
+            return await script([vacancy for _, vacancy in offers])
+        except BaseException:
+            self.settle(offers)
+            raise
 
     def settle(self, offers: Sequence[RoomOffer]) -> None:
         """Take back what `promise` offered; what was claimed is held by now."""
