@@ -71,8 +71,7 @@ class Dispatcher:
             self._promise,
             self.apply,
             self.request_claim,
-            self._delivery.replaced,
-            self._delivery.withdraw,
+            self._delivery,
             caches,
             traces,
         )

@@ -12,6 +12,7 @@ from tradewind.node_task_manager.metrics import LEASES_LOST, count_ended
 from tradewind.node_task_manager.ports.work import Effects, Held, OutcomeKind
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
+from tradewind.node_task_manager.use_cases.delivery import Delivery
 from tradewind.node_task_manager.use_cases.report import Report, ReportQueue
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
@@ -33,8 +34,7 @@ class ReportFlush:
     """Takes reports to a shard's store; those that the store did not take go back into the queue.
 
     `promise` offers room to a script, `apply` gets its effects, `request_claim` is called when there may be work for
-    others, `replaced` is called with a worker whose session is not the latest; `withdraw` releases and returns what a
-    worker has yet to get.
+    others.
     """
 
     def __init__(
@@ -45,8 +45,7 @@ class ReportFlush:
         promise: Callable[[], list[RoomOffer]],
         apply: Apply,
         request_claim: Callable[[], None],
-        replaced: Callable[[ConnectedWorker], None],
-        withdraw: Callable[[ConnectedWorker], list[Held]],
+        delivery: Delivery,
         caches: ResultCaches,
         traces: TraceNodes | None,
     ) -> None:
@@ -56,8 +55,7 @@ class ReportFlush:
         self._promise = promise
         self._apply = apply
         self._request_claim = request_claim
-        self._replaced = replaced
-        self._withdraw = withdraw
+        self._delivery = delivery
         self._caches = caches
         self._traces = traces
         self._flushed = 0
@@ -142,7 +140,7 @@ class ReportFlush:
         worker, number = report.worker, self._shard.number
         if not worker.capacity:
             # It leaves, and believes that nothing more comes once this report is acknowledged.
-            report.given_back = [*report.given_back, *self._withdraw(worker)]
+            report.given_back = [*report.given_back, *self._delivery.withdraw(worker)]
         if report.given_back:
             effects = await self._shard.tasks.give_back(worker.worker_id, worker.sessions[number], report.given_back)
             self._release_all(worker, [held.nonce for held in report.given_back])
@@ -160,7 +158,7 @@ class ReportFlush:
             held = worker.held_in(number) if report.held is None else [*report.held, *worker.unnamed_in(number)]
             renewal = await self._shard.tasks.renew(worker.worker_id, worker.sessions[number], held)
             if not renewal.session_current:
-                self._replaced(worker)
+                self._delivery.replaced(worker)
                 return
             lost = dict(renewal.lost)
             if lost:
