@@ -24,6 +24,11 @@ class Alarm:
         self._at_s = at_s
         self._timer = loop.call_later(seconds, self._on_timer)
 
+    @property
+    def is_set(self) -> bool:
+        """Whether it is going to ring."""
+        return self._timer is not None
+
     def cancel(self) -> None:
         """Do not ring any more."""
         if self._timer is not None:

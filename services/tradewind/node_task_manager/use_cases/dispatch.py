@@ -91,8 +91,9 @@ class Dispatcher:
         self._context = Context()
         self._task: asyncio.Task[None] | None = None
         self._under_way = SideTasks()
-        self._reminder: asyncio.TimerHandle | None = None
+        self._reminder = Alarm(self._remind_all)
         self._remind_again = False
+        """Whether the store has come back again since the reminder was set."""
         self._due_alarm = Alarm(self._force_claim)
         pool.on_room(self._on_room)
 
@@ -109,8 +110,7 @@ class Dispatcher:
         """Flush what is waiting, unless the store is away, and end; runs that were not submitted are refused."""
         self._stopping = True
         self._wake.set()
-        if self._reminder is not None:
-            self._reminder.cancel()
+        self._reminder.cancel()
         self._due_alarm.cancel()
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=_STOP_S)
@@ -177,10 +177,8 @@ class Dispatcher:
         """Go on once the store is back: workers repeat what it may have forgotten, and are sent again what was lost."""
         for worker in self._pool:
             worker.line.resync()
-        if self._reminder is None:
-            self._reminder = asyncio.get_running_loop().call_later(_REMIND_S, self._remind_all)
-        else:
-            self._remind_again = True
+        self._remind_again = self._reminder.is_set
+        self._reminder.set(_REMIND_S)
 
     def _force_claim(self) -> None:
         """Claim even without room, so that due node tasks are queued and other replicas are notified."""
@@ -190,11 +188,10 @@ class Dispatcher:
     def _remind_all(self) -> None:
         for worker in self._pool:
             self.remind(worker)
-        self._reminder = None
         if self._remind_again:
             # Assignments lost since the first recovery are not old enough yet; one outage may follow another for long.
             self._remind_again = False
-            self._reminder = asyncio.get_running_loop().call_later(_REMIND_S, self._remind_all)
+            self._reminder.set(_REMIND_S)
 
     @property
     def _claim_due(self) -> bool:
