@@ -24,6 +24,8 @@ class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
         self.nacks: list[trigger_pb2_service.DueTriggerNack] = []
         self.saves = 0
         self.down = False
+        self.unimplemented: set[str] = set()
+        """Names of calls that it does not know, like an earlier release."""
         self.listeners: set[str] = set()
         """Names of events that have listeners."""
         self.events: list[trigger_pb2_service.PublishEventRequest] = []
@@ -54,6 +56,8 @@ class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
     async def FindEpochs(
         self, request: trigger_pb2_service.FindEpochsRequest, context: Context
     ) -> trigger_pb2_service.FindEpochsResponse:
+        if "FindEpochs" in self.unimplemented:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         known = {each: self.triggers[each].epoch for each in request.trigger_ids if each in self.triggers}
         return trigger_pb2_service.FindEpochsResponse(epochs=known)
 

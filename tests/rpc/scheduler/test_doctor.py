@@ -6,8 +6,11 @@ from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.scheduler.v1 import doctor_pb2
+from tradewind.scheduler.stores.keys import Keys
 from tradewind.server import doctor
 from tradewind.server.partitions import partition_of
+
+KEYS = Keys()
 
 
 async def run_doctor(scheduler: Client, *, mend: bool = False) -> list[tuple[str, str, bool]]:
@@ -31,6 +34,19 @@ async def test_doctor_restores_a_lost_trigger(scheduler: Client, peers: Peers) -
     peers.triggers.triggers.clear()
     assert await run_doctor(scheduler, mend=True) == [("running-without-trigger", "f", True)]
     await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved again")
+
+
+async def test_doctor_examines_the_rest_while_the_trigger_service_is_of_an_earlier_release(
+    scheduler: Client, peers: Peers, embedded: RedisServer
+) -> None:
+    """Services are upgraded in any order."""
+    await start_flow(scheduler, peers)
+    peers.triggers.triggers.clear()
+    peers.triggers.unimplemented.add("FindEpochs")
+    await embedded.connect().execute_command("ZADD", KEYS.cycles("f"), 0, "rubbish")
+    assert await run_doctor(scheduler) == [("index-without-record", "cycles f:rubbish", False)]
+    peers.triggers.unimplemented.clear()
+    assert ("running-without-trigger", "f", True) in await run_doctor(scheduler, mend=True)
 
 
 async def test_doctor_replaces_a_trigger_of_a_later_version_than_the_record(scheduler: Client, peers: Peers) -> None:

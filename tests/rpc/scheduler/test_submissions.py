@@ -175,6 +175,7 @@ async def test_unreachable_address_makes_the_peer_unavailable() -> None:
         (grpc.StatusCode.INVALID_ARGUMENT, PeerRefused),
         (grpc.StatusCode.UNAVAILABLE, PeerUnavailable),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, PeerUnavailable),
+        (grpc.StatusCode.UNIMPLEMENTED, PeerUnavailable),
     ],
 )
 async def test_error_of_one_request_keeps_the_stream_open(

@@ -11,14 +11,16 @@ _REFUSALS = frozenset(
         grpc.StatusCode.INVALID_ARGUMENT,
         grpc.StatusCode.NOT_FOUND,
         grpc.StatusCode.OUT_OF_RANGE,
-        grpc.StatusCode.UNIMPLEMENTED,
     }
 )
 _AWAY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
 
 
 class calling:  # noqa: N801  Named like contextlib's context managers, which cost three times as much.
-    """Turn a failed call into PeerRefused when asking again will not help, into PeerUnavailable otherwise."""
+    """Turn a failed call into PeerRefused when asking again will not help, into PeerUnavailable otherwise.
+
+    A call that the peer does not implement may work later: services are upgraded in any order.
+    """
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
