@@ -255,6 +255,24 @@ async def test_entry_of_the_index_of_cycles_that_names_nothing_hides_no_cycle(
     assert await bench.stores.flows.find(["f"]) == [None]
 
 
+@pytest.mark.parametrize("command", [("SET", "text"), ("HDEL", "status")], ids=lambda each: each[0])
+async def test_broken_backfill_hides_no_other(
+    bench: Bench, redis_server: RedisServer, command: tuple[Any, ...]
+) -> None:
+    await bench.register()
+    broken, whole = [await bench.backfill(bench.now - MINUTE, bench.now) for _ in range(2)]
+    key = KEYS.backfill("f", broken)
+    verb, *rest = command
+    await breaks(redis_server, *([("DEL", key)] if verb == "SET" else []), (verb, key, *rest))
+    await breaks(redis_server, ("ZADD", KEYS.backfills("f"), 0, "rubbish"))
+    with capture_logs() as logs:
+        assert await bench.stores.backfills.ids("f") == [whole, broken]
+        assert await bench.stores.backfills.find("f", [broken, whole]) == [None, await bench.find_backfill(whole)]
+    assert [line["what"] for line in logs] == [f"{KEYS.backfills('f')} rubbish", key]
+    with pytest.raises(Unreadable, match="backfill:1 cannot be read"):
+        await bench.stores.backfills.load("f", broken)
+
+
 async def test_many_entries_that_name_nothing_hide_none_behind_them(bench: Bench, redis_server: RedisServer) -> None:
     bench.has_listeners = True
     of_f = partition_of("f")

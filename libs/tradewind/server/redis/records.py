@@ -36,14 +36,28 @@ def _checked(key: str, reply: Any) -> Any:
     raise reply
 
 
+async def read_in_order(key: str, pipeline: Any) -> list[Any]:
+    """Return the replies to the commands in a pipeline, all about one key.
+
+    Raises Unreadable if that is of another type.
+    """
+    replies: list[Any] = []
+    for reply in await pipeline.execute(raise_on_error=False):
+        found = _checked(key, reply)
+        if isinstance(found, Unreadable):
+            raise found
+        replies.append(found)
+    return replies
+
+
 @contextmanager
-def read_of(key: str) -> Iterator[None]:
-    """Raise Unreadable if what is read under `key` is of another type."""
+def read_of(key: str, why: str = _ANOTHER_TYPE) -> Iterator[None]:
+    """Raise Unreadable, saying `why`, if what is read under `key` is of another type."""
     try:
         yield
     except ResponseError as error:
         if _is_of_another_type(error):
-            raise Unreadable(key, _ANOTHER_TYPE) from error
+            raise Unreadable(key, why) from error
         raise
 
 

@@ -18,8 +18,12 @@ class Backfills(Protocol):
         """
         ...
 
+    async def load(self, flow_id: str, backfill_id: int) -> Backfill | None:
+        """Return a backfill, None when there is none. Raises Unreadable."""
+        ...
+
     async def find(self, flow_id: str, backfill_ids: Sequence[int]) -> list[Backfill | None]:
-        """Return backfills in the order asked for."""
+        """Return backfills in the order asked for, None for those that are not there or cannot be read."""
         ...
 
     async def ids(self, flow_id: str) -> list[int]:

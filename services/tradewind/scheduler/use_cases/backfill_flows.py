@@ -76,8 +76,8 @@ class BackfillFlows:
         return await self.get(flow_id, backfill_id)
 
     async def get(self, flow_id: str, backfill_id: int) -> Backfill:
-        """Return a backfill. Raises NotFound."""
-        (backfill,) = await self._backfills.find(flow_id, [backfill_id])
+        """Return a backfill. Raises NotFound, Unreadable."""
+        backfill = await self._backfills.load(flow_id, backfill_id)
         if backfill is None:
             await self._read.flow(flow_id)
             raise backfill_not_found(flow_id, backfill_id)

@@ -58,6 +58,9 @@ class MemoryBackfills:
             self._data.remember(flow.flow_id, request, now, None, str(backfill_id))
         return BackfillOutcome.CREATED, backfill_id
 
+    async def load(self, flow_id: str, backfill_id: int) -> Backfill | None:
+        return (await self.find(flow_id, [backfill_id]))[0]
+
     async def find(self, flow_id: str, backfill_ids: Sequence[int]) -> list[Backfill | None]:
         self._data.now()
         flow = self._data.flows.get(flow_id)

@@ -1,11 +1,16 @@
 """Backfills in Redis."""
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from tradewind.scheduler.domain.backfill import MAX_ACTIVE, Backfill, BackfillDraft, BackfillOutcome, BackfillStatus
 from tradewind.scheduler.domain.schedule_definition import schedule_from_json
 from tradewind.scheduler.stores.redis.fields import fields_of
 from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, request_args, script
+from tradewind.server.faults import Unreadable
+from tradewind.server.reading import UnreadableLog, reading
+from tradewind.server.redis.records import read_all, read_each, read_of
 
 _KEPT = 100
 """The most backfills of a flow to keep."""
@@ -22,6 +27,7 @@ class RedisBackfills:
         self._scripted = scripted
         self._client = scripted.client
         self._keys = scripted.keys
+        self._unreadable = UnreadableLog(__name__)
 
     async def create(self, draft: BackfillDraft) -> tuple[BackfillOutcome, int]:
         return await self._scripted.call_for_flow(
@@ -42,22 +48,35 @@ class RedisBackfills:
             max_kept=_KEPT,
         )
 
+    async def load(self, flow_id: str, backfill_id: int) -> Backfill | None:
+        (found,) = await self._read(flow_id, [backfill_id])
+        if isinstance(found, Unreadable):
+            raise found
+        return found
+
     async def find(self, flow_id: str, backfill_ids: Sequence[int]) -> list[Backfill | None]:
-        if not backfill_ids:
-            return []
-        pipeline = self._client.pipeline(transaction=False)
-        for backfill_id in backfill_ids:
-            pipeline.hgetall(self._keys.backfill(flow_id, backfill_id))
-            pipeline.execute_command("ZCOUNT", self._keys.filling(flow_id), backfill_id, backfill_id)
-        replies = await pipeline.execute()
-        return [
-            _backfill(fields_of(record), running) if record else None
-            for record, running in zip(replies[::2], replies[1::2], strict=True)
-        ]
+        found: list[Backfill | None] = []
+        for backfill in await self._read(flow_id, backfill_ids):
+            if isinstance(backfill, Unreadable):
+                self._unreadable.note(backfill)
+                backfill = None
+            found.append(backfill)
+        return found
+
+    async def _read(self, flow_id: str, backfill_ids: Sequence[int]) -> list[Backfill | Unreadable | None]:
+        filling = self._keys.filling(flow_id)
+        keys = [self._keys.backfill(flow_id, backfill_id) for backfill_id in backfill_ids]
+        records, running = await asyncio.gather(
+            read_each(self._client, keys, "HGETALL"),
+            read_all(self._client, [("ZCOUNT", filling, each, each) for each in backfill_ids]),
+        )
+        return [_found(key, record, count) for key, record, count in zip(keys, records, running, strict=True)]
 
     async def ids(self, flow_id: str) -> list[int]:
-        found = await self._client.execute_command("ZREVRANGE", self._keys.backfills(flow_id), 0, -1)
-        return [int(each) for each in found]
+        index = self._keys.backfills(flow_id)
+        with read_of(index):
+            found = await self._client.execute_command("ZREVRANGE", index, 0, -1)
+        return self._scripted.named_by(index, found, int)
 
     async def active(self, partitions: Collection[int], limit: int) -> list[tuple[str, int]]:
         keys = [self._keys.active_backfills(each) for each in partitions]
@@ -71,6 +90,14 @@ class RedisBackfills:
 def _active(member: str, _: int) -> tuple[str, int]:
     flow_id, backfill_id = member.split(":")
     return flow_id, int(backfill_id)
+
+
+def _found(key: str, record: Any, running: Any) -> Backfill | Unreadable | None:
+    try:
+        with reading(key, record, running):
+            return _backfill(fields_of(record), running) if record else None
+    except Unreadable as error:
+        return error
 
 
 def _backfill(text: Mapping[str, str], running: int) -> Backfill:

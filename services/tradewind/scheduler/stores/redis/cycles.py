@@ -25,6 +25,8 @@ from tradewind.scheduler.stores.redis.run_codec import (
 )
 from tradewind.scheduler.stores.redis.scripts import Replies, Scripted, named_first, request_args, script
 from tradewind.scheduler.stores.redis.states import RedisStates
+from tradewind.server.reading import reading
+from tradewind.server.redis.records import read_each, read_in_order
 
 
 class _Begun(msgspec.Struct, array_like=True):
@@ -93,14 +95,16 @@ class RedisCycles:
         return BeginAnswer(reply.outcome, run, reply.run_id, 0, facts.revision if state else 0, state)
 
     async def first_answer(self, flow_id: str, request: RememberedRequest) -> BeginAnswer | None:
-        first = await self._client.get(self._keys.request(flow_id, request.name))
+        key = self._keys.request(flow_id, request.name)
+        (first,) = await read_each(self._client, [key], "GET")
         if first is None:
             return None
-        payload, *answer = first.decode().split()
-        if payload != request.payload or len(answer) != 3:
-            return BeginAnswer(BeginOutcome.REUSED)
-        run = RunName(flow_id, int(answer[0]), int(answer[1]))
-        return BeginAnswer(BeginOutcome.DUPLICATE, run, answer[2])
+        with reading(key, first):
+            payload, *answer = first.decode().split()
+            if payload != request.payload or len(answer) != 3:
+                return BeginAnswer(BeginOutcome.REUSED)
+            run = RunName(flow_id, int(answer[0]), int(answer[1]))
+            return BeginAnswer(BeginOutcome.DUPLICATE, run, answer[2])
 
     async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
         bounds = {"flows": _TIDIED_FLOWS, "most": _TIDIED_RUNS, "settle": self._settle_ms}
@@ -144,7 +148,7 @@ class RedisCycles:
             return list(await self._client.execute_command("ZREVRANGEBYSCORE", cycles, *bounds, "LIMIT", at, limit))
 
         runs: set[RunName] = set()
-        for offset, names in zip(offsets, await pipeline.execute(), strict=True):
+        for offset, names in zip(offsets, await read_in_order(cycles, pipeline), strict=True):
             runs |= set(
                 await named_first(names, limit, partial(self._scripted.runs_of, flow_id), partial(read_on, offset))
             )

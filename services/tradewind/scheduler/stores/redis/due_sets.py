@@ -9,6 +9,7 @@ from tradewind.scheduler.ports.due_sets import DueCheck
 from tradewind.scheduler.stores.redis.ranks import STOPPING
 from tradewind.scheduler.stores.redis.scripts import Scripted, named_first, script
 from tradewind.server.partitions import partition_of
+from tradewind.server.redis.records import read_of
 
 Member = TypeVar("Member")
 
@@ -57,7 +58,8 @@ class RedisOpenRuns(_DueSet):
             names = await self._client.execute_command("ZRANGEBYSCORE", cycles, STOPPING, "+inf", "LIMIT", at, limit)
             return list(names)
 
-        return await named_first(await read(0), limit, partial(self._scripted.runs_of, flow_id), read)
+        with read_of(cycles):
+            return await named_first(await read(0), limit, partial(self._scripted.runs_of, flow_id), read)
 
     async def forget(self, run: RunName) -> None:
         await self._scripted.call_for_partition(_FORGET, partition_of(run.flow_id), **run._asdict())

@@ -2,6 +2,8 @@
 
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.stores.redis.scripts import Scripted
+from tradewind.server.reading import reading
+from tradewind.server.redis.records import read_each
 
 
 class RedisLogs:
@@ -12,8 +14,10 @@ class RedisLogs:
         self._keys = scripted.keys
 
     async def read(self, flow_id: str, cycle: int) -> list[LogLine]:
-        lines = await self._client.lrange(self._keys.logs(flow_id, cycle), 0, -1)
-        return [_line(flow_id, cycle, place, text.decode()) for place, text in enumerate(lines)]
+        key = self._keys.logs(flow_id, cycle)
+        (lines,) = await read_each(self._client, [key], "LRANGE", 0, -1)
+        with reading(key, lines):
+            return [_line(flow_id, cycle, place, text.decode()) for place, text in enumerate(lines)]
 
 
 def _line(flow_id: str, cycle: int, place: int, text: str) -> LogLine:

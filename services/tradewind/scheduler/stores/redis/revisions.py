@@ -3,8 +3,11 @@
 import msgspec
 
 from tradewind.scheduler.domain.revision import Revision
+from tradewind.scheduler.stores.redis.fields import pairs_of
 from tradewind.scheduler.stores.redis.ranks import OPEN, RUNS, STOPPING
 from tradewind.scheduler.stores.redis.scripts import Scripted
+from tradewind.server.reading import reading
+from tradewind.server.redis.records import read_each, read_in_order
 
 
 class _StoredRevision(msgspec.Struct, array_like=True):
@@ -22,6 +25,9 @@ class _StoredRevision(msgspec.Struct, array_like=True):
     following: int
 
 
+_decode = msgspec.msgpack.Decoder(_StoredRevision).decode
+
+
 class RedisRevisions:
     """Implements Revisions."""
 
@@ -30,8 +36,11 @@ class RedisRevisions:
         self._keys = scripted.keys
 
     async def newest(self, flow_id: str, below: int, limit: int) -> list[Revision]:
-        found = await self._client.hgetall(self._keys.history(flow_id))
-        stored = {int(number): msgspec.msgpack.decode(value, type=_StoredRevision) for number, value in found.items()}
+        key = self._keys.history(flow_id)
+        (found,) = await read_each(self._client, [key], "HGETALL")
+        with reading(key, found):
+            stored = {int(number): _decode(value) for number, value in pairs_of(found)}
+            labels = {number: msgspec.json.decode(each.labels, type=dict[str, str]) for number, each in stored.items()}
         numbers = sorted((number for number in stored if not below or number < below), reverse=True)[:limit]
         open_runs = await self._open_runs(flow_id, [stored[number] for number in numbers])
         return [
@@ -41,7 +50,7 @@ class RedisRevisions:
                 stored[number].by,
                 stored[number].note,
                 stored[number].digest,
-                tuple(sorted(msgspec.json.decode(stored[number].labels, type=dict[str, str]).items())),
+                tuple(sorted(labels[number].items())),
                 running,
             )
             for number, running in zip(numbers, open_runs, strict=True)
@@ -57,5 +66,5 @@ class RedisRevisions:
             following = each.following * RUNS if each.following >= 0 else STOPPING
             for offset in (OPEN, STOPPING):
                 pipeline.execute_command("ZCOUNT", key, offset + each.first * RUNS, f"({offset + following}")
-        counts = await pipeline.execute()
+        counts = await read_in_order(key, pipeline)
         return [running + stopping for running, stopping in zip(counts[::2], counts[1::2], strict=True)]

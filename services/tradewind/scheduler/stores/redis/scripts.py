@@ -17,7 +17,7 @@ from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import partition_of
 from tradewind.server.reading import UnreadableLog, reading
 from tradewind.server.redis.client import Client
-from tradewind.server.redis.records import read_each
+from tradewind.server.redis.records import read_each, read_of
 from tradewind.server.redis.script import Script
 
 Reply = TypeVar("Reply")
@@ -41,6 +41,7 @@ RETENTION_MS = 7 * 24 * 3600 * 1000
 """How long an ended run stays on record."""
 TOMBSTONE_MS = 3600 * 1000
 """How long a deleted flow's schedule epoch is remembered."""
+PART_OF_ANOTHER_TYPE = "it, or a part of it, is of another type"
 
 
 def script(name: str, reply: type[Reply]) -> Script[Reply]:
@@ -177,9 +178,13 @@ class Scripted:
         return await script(self.client, (self.keys.owner(partition), *keys), self.args(partition, epoch, **more))
 
     async def call_for_flow(self, script: Script[Reply], flow_id: str, *keys: str, **more: Any) -> Reply:
-        """Run a script whose first keys are those of the owner of the flow's partition and of the flow."""
-        keys = (self.keys.flow(flow_id), *keys)
-        return await self.call_for_partition(script, partition_of(flow_id), *keys, flow_id=flow_id, **more)
+        """Run a script whose first keys are those of the owner of the flow's partition and of the flow.
+
+        Raises Unreadable.
+        """
+        flow = self.keys.flow(flow_id)
+        with read_of(flow, PART_OF_ANOTHER_TYPE):
+            return await self.call_for_partition(script, partition_of(flow_id), flow, *keys, flow_id=flow_id, **more)
 
 
 async def named_first(
