@@ -155,7 +155,9 @@ def copied(tmp_path: Path) -> backups.Backup:
     """Make a small backup of append-only files."""
     source = tmp_path / "data" / backups.APPEND_ONLY
     source.mkdir(parents=True)
-    (source / backups.MANIFEST).write_text("file base seq 1 type b\nfile gone seq 1 type h\nfile more seq 2 type i\n")
+    (source / backups.MANIFEST).write_text(
+        "file base seq 1 type b\nfile gone seq 1 type h startoffset 4\nfile more seq 2 type i startoffset 8\n"
+    )
     (source / "base").write_text("BASE")
     (source / "more").write_text("MORE")
     return backups.back_up_directory(tmp_path / "data", tmp_path / "backups", NOW)
@@ -164,7 +166,7 @@ def copied(tmp_path: Path) -> backups.Backup:
 def test_files_superseded_by_a_rewrite_are_not_copied(copied: backups.Backup) -> None:
     assert set(copied.files) == {f"appendonlydir/{name}" for name in ("base", "more", backups.MANIFEST)}
     text = (copied.path / backups.APPEND_ONLY / backups.MANIFEST).read_text()
-    assert text == "file base seq 1 type b\nfile more seq 2 type i\n"
+    assert text == "file base seq 1 type b\nfile more seq 2 type i startoffset 8\n"
 
 
 def test_a_damaged_backup_is_not_restored(copied: backups.Backup, tmp_path: Path) -> None:

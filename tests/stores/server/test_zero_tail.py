@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.servers import BINARIES
+from tradewind.server.redis.backup import APPEND_ONLY, MANIFEST
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.embedded import EmbeddedStore, EmbeddedStoreError
+from tradewind.server.redis.zero_tail import cut_zero_tail
 
 KINDS = pytest.mark.parametrize("binary", BINARIES, ids=lambda binary: "system" if binary else "embedded")
 
@@ -73,3 +75,14 @@ async def test_other_damage_still_refuses_to_start(tmp_path: Path, binary: str |
     with pytest.raises(EmbeddedStoreError, match=f"^{file} is damaged: restore a backup"):
         await store.start()
     assert file.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("more", ["", " startoffset 8", " startoffset 8 endoffset 12"], ids=["7", "8", "8-stopped"])
+def test_zeros_of_the_newest_file_are_cut_whatever_else_its_manifest_says(tmp_path: Path, more: str) -> None:
+    directory = tmp_path / APPEND_ONLY
+    directory.mkdir()
+    for name in ("older", "newest"):
+        (directory / name).write_bytes(b"*0\r\n\0\0")
+    (directory / MANIFEST).write_text(f"file older seq 1 type i\nfile newest seq 2 type i{more}\n")
+    cut_zero_tail(tmp_path)
+    assert [(directory / name).read_bytes() for name in ("older", "newest")] == [b"*0\r\n\0\0", b"*0\r\n"]

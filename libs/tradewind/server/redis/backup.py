@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tradewind.server.redis.snapshot import fetch_snapshot
 from tradewind.tls import TlsFiles
@@ -48,6 +48,17 @@ class Backup:
     def bytes(self) -> int:
         """The size of all its files."""
         return sum(size for size, _ in self.files.values())
+
+
+class ListedFile(NamedTuple):
+    """A file in a manifest, whose kind is "b" (base), "i" (what came after it) or "h" (obsolete).
+
+    The line may say more than that: Redis 8 adds offsets.
+    """
+
+    name: str
+    kind: str
+    line: str
 
 
 async def back_up_store(
@@ -152,6 +163,17 @@ def check(backup: Backup) -> None:
             raise BackupError(f"{path} has changed since the backup: it cannot be used, choose another one")
 
 
+def listed_files(manifest: str) -> list[ListedFile]:
+    """Return the append-only files that the text of a manifest lists, in its order."""
+    found: list[ListedFile] = []
+    for line in manifest.splitlines():
+        words = line.split()
+        if words[:1] == ["file"]:
+            facts = dict(zip(words[::2], words[1::2], strict=False))
+            found.append(ListedFile(facts["file"], facts.get("type", ""), line))
+    return found
+
+
 def sync(directory: Path) -> None:
     """Return once everything below a directory, and all names there, outlast a failure of power. Raises OSError."""
     for path in (*directory.rglob("*"), directory):
@@ -185,19 +207,18 @@ def _copy_files(source: Path, target: Path) -> bool:
     """Copy a manifest's files; return False, leaving nothing, when the store has begun new files in the meantime."""
     before = (source / MANIFEST).read_text(encoding="utf-8")
     # Files that a rewrite has made obsolete (type h) may go at any moment and are not needed.
-    lines = [line for line in before.splitlines() if line.startswith("file ") and not line.endswith(" type h")]
+    files = [each for each in listed_files(before) if each.kind != "h"]
     target.mkdir(mode=0o700)
     try:
-        for line in lines:
-            name = line.split()[1]
-            shutil.copyfile(source / name, target / name)
+        for each in files:
+            shutil.copyfile(source / each.name, target / each.name)
     except FileNotFoundError:
         shutil.rmtree(target)
         return False
     if (source / MANIFEST).read_text(encoding="utf-8") != before:
         shutil.rmtree(target)
         return False
-    (target / MANIFEST).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (target / MANIFEST).write_text("".join(f"{each.line}\n" for each in files), encoding="utf-8")
     return True
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import structlog
 
-from tradewind.server.redis.backup import APPEND_ONLY, MANIFEST
+from tradewind.server.redis.backup import APPEND_ONLY, MANIFEST, listed_files
 
 _CHUNK = 65536
 
@@ -32,8 +32,8 @@ def cut_zero_tail(data: Path) -> None:
 def _newest(directory: Path) -> Path | None:
     """Return the file to which the store appends, None when there is none."""
     manifest = directory / MANIFEST
-    lines = manifest.read_text(encoding="utf-8", errors="replace").splitlines() if manifest.exists() else []
-    names = [line.split()[1] for line in lines if line.startswith("file ") and line.endswith(" type i")]
+    text = manifest.read_text(encoding="utf-8", errors="replace") if manifest.exists() else ""
+    names = [each.name for each in listed_files(text) if each.kind == "i"]
     return directory / names[-1] if names else None
 
 
