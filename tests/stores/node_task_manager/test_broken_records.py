@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -110,6 +111,10 @@ async def test_what_people_read_may_be_of_another_type_and_stops_no_node_task(wa
     assert [await ward.complete(each) for each in given] == ["", ""]
 
 
-async def test_cleaning_goes_on_behind_what_is_no_run(ward: Ward) -> None:
-    await ward.do("RPUSH", "walks", "broken")
+@pytest.mark.parametrize(
+    "entry", [b"broken", *map(msgspec.msgpack.encode, ([], {"run": 1}, [1, 2], ["x"], ["x", "r", 1, 0, 0], ["f:0:0"]))]
+)
+async def test_flows_are_cleaned_and_deleted_behind_what_is_no_run(ward: Ward, entry: bytes) -> None:
+    await ward.do("RPUSH", "walks", entry)
+    assert (await ward.shard.purge("flow")).done
     assert not (await ward.shard.clean("c", None)).more

@@ -11,6 +11,14 @@ function flow_runs.number(name)
   return cycle * flow_runs.EACH + run
 end
 
+-- Reads an entry of the list `walks`; nil for what somebody has put there, which is no run that is being removed.
+function flow_runs.walked(text)
+  local readable, entry = pcall(cmsgpack.unpack, text)
+  local names_run = readable and type(entry) == 'table' and #entry == 5 and type(entry[1]) == 'string'
+    and string.find(entry[1], '^[^:]+:%d+:%d+$')
+  return names_run and entry or nil
+end
+
 -- Returns when a component of a run began.
 function flow_runs.begun_at(run, id)
   local PLACE = 10

@@ -36,7 +36,8 @@ for _, name in ipairs(call('ZRANGEBYSCORE', index, flow_runs.OPEN, 'inf', 'LIMIT
 end
 -- So do those that are being removed already.
 for _, text in ipairs(call('LRANGE', base .. 'walks', 0, -1)) do
-  local of, name = flow_runs.names(cmsgpack.unpack(text)[1])
+  local walked = flow_runs.walked(text)
+  local of, name = flow_runs.names(walked and walked[1] or '')
   if of == flow then call('ZADD', index, '-inf', name) end
 end
 

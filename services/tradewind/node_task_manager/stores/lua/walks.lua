@@ -129,10 +129,9 @@ do
     while budget > 0 do
       local first = call('LINDEX', base .. 'walks', 0)
       if not first then return end
-      -- What somebody has put there is no run that is being removed.
-      local readable, walked = pcall(cmsgpack.unpack, first)
+      local walked = flow_runs.walked(first)
       walks.spend(1)
-      if not readable or type(walked) ~= 'table' then
+      if not walked then
         call('LPOP', base .. 'walks')
       elseif walk_run(walked) then
         call('LPOP', base .. 'walks')
