@@ -28,8 +28,9 @@ BROKEN: list[tuple[tuple[Any, ...], str, str]] = [
     (("PEXPIRE", OF_QUEUE + "trigger:a", HOUR), "trigger-expires", f"{QUEUE}/a"),
     (("HDEL", "events:news", f"{QUEUE}/b"), "trigger-not-listening", f"{QUEUE}/b"),
     (("HSET", OF_QUEUE + "trigger:a", "status", "claimed"), "claim-without-lease", f"{QUEUE}/a"),
-    (("SET", OF_QUEUE + HISTORY, "x"), "history-of-another-type", BASE + OF_QUEUE + HISTORY),
-    (("SET", HISTORY, "x"), "history-of-another-type", BASE + HISTORY),
+    (("SET", OF_QUEUE + HISTORY, "x"), "key-of-another-type", BASE + OF_QUEUE + HISTORY),
+    (("ZREM", OF_QUEUE + "triggers:all", "a"), "trigger-not-listed", f"{QUEUE}/a"),
+    (("SET", HISTORY, "x"), "key-of-another-type", BASE + HISTORY),
 ]
 
 
@@ -100,7 +101,7 @@ async def test_what_cannot_be_read_is_reported_and_the_rest_mended(replica: Repl
     await embedded.connect().set(BASE + OF_QUEUE + "triggers:dead", "not an index")
     assert sorted(await found(replica, mend=True)) == [
         ("index-without-record", f"due {QUEUE}/gone", True),
+        ("key-of-another-type", f"{BASE}{OF_QUEUE}triggers:dead", True),
         ("unreadable", f"all {QUEUE}/a", False),
         ("unreadable", f"due {QUEUE}/a", False),
-        ("unreadable", f"{BASE}{OF_QUEUE}triggers:dead", False),
     ]

@@ -107,6 +107,7 @@ class Bench:
 
     async def subscribe(self, epoch: int = 1, session: str = SESSION, partition: int = PARTITION) -> Survey | int:
         (answer,) = await self.store.subscribe([Subscription(partition, epoch, session)])
+        assert answer is not None
         return answer
 
     async def order(

@@ -368,13 +368,13 @@ async def test_event_that_many_listen_to_leaves_the_store_to_others_in_between(
 ) -> None:
     """The store carries out what comes in one piece without a pause: 5000 firings would take 0.3 s of its time."""
     together: list[int] = []
-    many = Script.many
+    each = Script.each
 
     async def counted(script: Script[Any], client: Client, calls: Sequence[Any]) -> list[Any]:
         together.append(sum(len(args["items"]) for _, args in calls))
-        return await many(script, client, calls)
+        return await each(script, client, calls)
 
-    monkeypatch.setattr(Script, "many", counted)
+    monkeypatch.setattr(Script, "each", counted)
     schedule = Schedule(OnEvent("tick", EventFilter("")))
     await redis_bench.store.of_queue("q").save(PARTITION, TriggerDraft("there", "q", schedule))
     together.clear()

@@ -85,14 +85,14 @@ async def test_withdrawal_is_complete_even_if_another_lease_is_shortened_meanwhi
     await bench.save("other", 0)
     (other,) = await bench.claim(lease_ms=60_000)
     # A store with scripts needs more than one call for so many claims.
-    withdraw_some = redis._WITHDRAW.many
+    withdraw_some = redis._WITHDRAW.each
 
     async def withdraw_some_and_shorten(*call: Any) -> list[Any]:
         replies = await withdraw_some(*call)
         await bench.extend(other, lease_ms=1)
         return replies
 
-    monkeypatch.setattr(redis._WITHDRAW, "many", withdraw_some_and_shorten)
+    monkeypatch.setattr(redis._WITHDRAW, "each", withdraw_some_and_shorten)
     await bench.withdraw("lost")
 
     assert ids((await bench.claimed(limit=1000)).triggers) == ["other"]

@@ -23,13 +23,15 @@ integers. A folder's included files together have room for 200 locals, of which 
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 from redis.exceptions import ResponseError
 
+from tradewind.server.faults import Unreadable
 from tradewind.server.metrics import SCRIPT_ERRORS, SCRIPT_SECONDS, SWITCH
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.library import library
@@ -37,14 +39,16 @@ from tradewind.server.redis.library import library
 Reply = TypeVar("Reply")
 
 _encode = msgspec.msgpack.Encoder().encode
+_ANOTHER_TYPE = re.compile(r"WRONGTYPE in the place of (\S+)")
 
 
 class Script(Generic[Reply]):
     """One Lua script and the type of its reply.
 
     `package` is the package or module whose neighbouring folder `lua` holds `<name>.lua`. Calls raise redis-py's
-    exceptions and are never repeated, except a call that did not run because the server did not know the script yet. On
-    a cluster all `keys` must share a slot.
+    exceptions and are never repeated, except a call that did not run because the server did not know the script yet.
+    Where a script fails with `WRONGTYPE in the place of <key>`, they raise Unreadable. On a cluster all `keys` must
+    share a slot.
     """
 
     def __init__(self, package: str, name: str, reply: type[Reply]) -> None:
@@ -76,7 +80,7 @@ class Script(Generic[Reply]):
             raw: bytes = await client.fcall(function, len(keys), *keys, blob)
         except ResponseError as error:
             if not is_unknown_function(error):
-                raise
+                raise _named(error) from None
             load_error = await self._library.load(client)
             try:
                 raw = await client.fcall(function, len(keys), *keys, blob)
@@ -84,7 +88,7 @@ class Script(Generic[Reply]):
                 # Of a cluster, the master of these keys may not have taken the library, as when it is out of memory.
                 if load_error is not None and is_unknown_function(second_error):
                     raise load_error from None
-                raise
+                raise _named(second_error) from None
         return raw
 
     async def _run_measured(self, client: Client, keys: Sequence[str], blob: bytes) -> bytes:
@@ -106,6 +110,14 @@ class Script(Generic[Reply]):
 
         The runs are not one transaction. The first error is raised after all of them have been tried.
         """
+        replies = await self.each(client, calls)
+        for reply in replies:
+            if isinstance(reply, Unreadable):
+                raise reply
+        return cast(list[Reply], replies)
+
+    async def each(self, client: Client, calls: Sequence[tuple[Sequence[str], object]]) -> list[Reply | Unreadable]:
+        """Do as `many`, but return Unreadable for runs that raise it."""
         started_s = time.perf_counter()
         function = self._name_for(client)
         runs = [client.fcall(function, len(keys), *keys, _encode(args)) for keys, args in calls]
@@ -114,16 +126,18 @@ class Script(Generic[Reply]):
             SCRIPT_SECONDS.labels(self.name).observe(time.perf_counter() - started_s)
             # A run that failed because the server did not know the script is repeated below, and counted there.
             SCRIPT_ERRORS.inc(sum(isinstance(raw, Exception) and not is_unknown_function(raw) for raw in raws))
-        replies: list[Reply] = []
+        replies: list[Reply | Unreadable] = []
         failures: list[BaseException] = []
         for (keys, args), raw in zip(calls, raws, strict=True):
             try:
                 if is_unknown_function(raw):
                     replies.append(await self(client, keys, args))
                 elif isinstance(raw, BaseException):
-                    failures.append(raw)
+                    raise _named(raw)
                 else:
                     replies.append(self.decode(raw))
+            except Unreadable as error:
+                replies.append(error)
             except Exception as error:
                 failures.append(error)
         if failures:
@@ -144,3 +158,9 @@ class Script(Generic[Reply]):
 def is_unknown_function(error: object) -> bool:
     """Whether a server refused a run because it does not know the script (yet, or after FUNCTION FLUSH)."""
     return isinstance(error, ResponseError) and str(error) == "Function not found"
+
+
+def _named(error: BaseException) -> BaseException:
+    """Return Unreadable instead of the error of a script that names a key of another type."""
+    of_another_type = _ANOTHER_TYPE.search(str(error)) if isinstance(error, ResponseError) else None
+    return Unreadable(of_another_type[1], "it is of another type") if of_another_type else error

@@ -59,6 +59,7 @@ class DeadLetter:
 class Claims:
     """The answer to a claim order; `survey` is None when the subscription has ended, and then all else is empty.
 
+    It is None as well while the partition is not `readable`; the subscription then goes on.
     `orphans` are ids of index entries without a trigger, which were removed.
     """
 
@@ -66,11 +67,15 @@ class Claims:
     due: tuple[DueTrigger, ...] = ()
     dead: tuple[DeadLetter, ...] = ()
     orphans: tuple[str, ...] = ()
+    readable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The result of answering claims: the tokens of void claims, and the new heads of each partition concerned."""
+    """The result of answering claims: the tokens of void claims, and the new heads of each partition concerned.
+
+    Claims of partitions that cannot be read stay as they are, and are not mentioned.
+    """
 
     lost: frozenset[str]
     heads: Mapping[int, Heads]
@@ -80,19 +85,23 @@ class Settlement:
 class ClaimStore(Protocol):
     """Leases due triggers to receivers.
 
+    A partition whose indexes or receiver somebody has replaced by hand, so that they cannot be read, is logged and
+    changes nothing; the others are as ever.
+
     A claim ends when it is acknowledged, refused or given back, when its trigger is removed or rescheduled, or when a
     claim order finds it lapsed. From then on it is void: answers that carry its token change nothing, and the token is
     listed as lost.
     """
 
-    async def subscribe(self, subscriptions: Sequence[Subscription]) -> Sequence[Survey | int]:
+    async def subscribe(self, subscriptions: Sequence[Subscription]) -> Sequence[Survey | int | None]:
         """Make each session the receiver of its partition.
 
         It replaces a receiver with a lower or the same epoch; a SHARED one replaces nobody. The same epoch is the same
         receiver, over another stream: what it had claimed over the one before is due again, as after `give_back`,
         because whoever served that stream may have died. What a receiver with a lower epoch had claimed can still be
         answered, but lapses within FORMER_LEASE_MS, because that receiver may have died as well. Returns for each the
-        partition's survey, or the higher epoch that holds the partition, where nothing then changed.
+        partition's survey, or the higher epoch that holds the partition, where nothing then changed, or None for a
+        partition that cannot be read.
         """
         ...
 
@@ -141,5 +150,8 @@ class ClaimStore(Protocol):
         ...
 
     async def poll(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
-        """Return when a trigger is next due in each partition, and the survey of one partition, in one round trip."""
+        """Return when a trigger is next due in each partition, and the survey of one partition, in one round trip.
+
+        A partition that cannot be read is left out; in a survey, it has nothing due, or nothing claimed.
+        """
         ...

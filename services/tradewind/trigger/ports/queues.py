@@ -107,7 +107,8 @@ class QueueStore(Protocol):
         The same event fires a trigger only once while the firing is kept, and for the policy's time after it was
         acknowledged. Only a trigger that listens to the event is fired, and only if it is not paused, is within its
         window and has firings left; with `by_hand`, any trigger is. The firings of a trigger that listens have rising
-        planned times: if two events come at once, the second is planned a millisecond later.
+        planned times: if two events come at once, the second is planned a millisecond later. Raises Unreadable when
+        the index of a trigger is of another type, after all others have been fired.
         """
         ...
 

@@ -9,8 +9,11 @@ from typing import Any
 import msgspec
 
 from tradewind.server.batching import Batcher
+from tradewind.server.faults import Unreadable
+from tradewind.server.reading import UnreadableLog
 from tradewind.server.redis.client import Client
-from tradewind.server.redis.script import Script
+from tradewind.server.redis.records import read_each
+from tradewind.server.redis.script import Reply, Script
 from tradewind.trigger.domain.claim import Ack, Extension, Nack, Subscription, Token
 from tradewind.trigger.domain.errors import QueueFull, StaleEpoch
 from tradewind.trigger.domain.lead import LEAD_PER_TRIGGER_MS, MIN_LEAD_MS
@@ -63,9 +66,10 @@ class RedisTriggerStore:
         self._policy = policy or Policy()
         self._policy_args = msgspec.to_builtins(self._policy)
         # Concurrent calls share a round trip and a connection.
-        self._saves = Batcher(partial(_SAVE.many, client), _ITEMS_PER_SCRIPT)
+        self._saves = Batcher(partial(_SAVE.each, client), _ITEMS_PER_SCRIPT)
         self._removals = Batcher(partial(_REMOVE.many, client), _ITEMS_PER_SCRIPT)
         self._finds = Batcher(partial(_FIND.many, client), _ITEMS_PER_SCRIPT)
+        self._unreadable = UnreadableLog(__name__)
 
     def of_queue(self, queue: str) -> "RedisTriggerStore":
         """Return the store for the triggers of a queue, over the same connection."""
@@ -97,6 +101,8 @@ class RedisTriggerStore:
         }
         keys = [*self._keys_of(partition, draft.id), self._keys.queues(partition), self._keys.firings(partition)]
         reply = await self._saves.submit((keys, args))
+        if isinstance(reply, Unreadable):
+            raise reply
         if reply.full is not None:
             raise self._full_error(reply.full, args["event"])
         if reply.known is not None:
@@ -134,13 +140,16 @@ class RedisTriggerStore:
     async def page_claimed(self, partition: int, after: Position | None, limit: int) -> Page:
         return await self._page(self._keys.claimed(partition), partition, None, after, limit)
 
-    async def subscribe(self, subscriptions: Sequence[Subscription]) -> Sequence[Survey | int]:
-        replies = await _SUBSCRIBE.many(self._client, [self._subscribe_call(one) for one in subscriptions])
-        return [reply.survey.survey() if reply.survey else reply.known or 0 for reply in replies]
+    async def subscribe(self, subscriptions: Sequence[Subscription]) -> Sequence[Survey | int | None]:
+        replies = await self._each(_SUBSCRIBE, [self._subscribe_call(one) for one in subscriptions])
+        return [None if reply is None else reply.answer() for reply in replies]
 
     async def claim_due(self, orders: Sequence[ClaimOrder]) -> Sequence[Claims]:
-        replies = await _CLAIM.many(self._client, [self._claim_call(order) for order in orders])
-        return [reply.answer(order.lease_ms) for order, reply in zip(orders, replies, strict=True)]
+        replies = await self._each(_CLAIM, [self._claim_call(order) for order in orders])
+        return [
+            Claims(None, readable=False) if reply is None else reply.answer(order.lease_ms)
+            for order, reply in zip(orders, replies, strict=True)
+        ]
 
     async def ack(self, acks: Sequence[Ack], session: str) -> Settlement:
         items = [
@@ -179,15 +188,28 @@ class RedisTriggerStore:
     async def withdraw(self, orders: Sequence[ClaimOrder]) -> None:
         left: list[tuple[ClaimOrder, tuple[int, str] | None]] = [(order, None) for order in orders]
         while left:
-            further = await _WITHDRAW.many(self._client, [self._withdraw_call(*each) for each in left])
-            left = [(order, claim) for (order, _), found in zip(left, further, strict=True) for claim in found]
+            further = await self._each(_WITHDRAW, [self._withdraw_call(*each) for each in left])
+            left = [(order, claim) for (order, _), found in zip(left, further, strict=True) for claim in found or ()]
 
     async def poll(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
-        reply, *heads = await asyncio.gather(
+        reply, heads = await asyncio.gather(
             self._survey(survey),
-            *(self._client.call(key, "ZRANGE", key, 0, 0, "WITHSCORES") for key in map(self._keys.due, partitions)),
+            read_each(self._client, list(map(self._keys.due, partitions)), "ZRANGE", 0, 0, "WITHSCORES"),
         )
-        return dict(zip(partitions, map(_score, heads), strict=True)), reply.survey()
+        readable = zip(partitions, map(self._readable, heads), strict=True)
+        return {partition: _score(entry) for partition, entry in readable if entry is not None}, reply.survey()
+
+    async def _each(
+        self, script: Script[Reply], calls: Sequence[tuple[Sequence[str], object]]
+    ) -> Sequence[Reply | None]:
+        """Run a script once for each partition; None stands for one whose index or receiver cannot be read."""
+        return [self._readable(reply) for reply in await script.each(self._client, calls)]
+
+    def _readable(self, reply: Reply | Unreadable) -> Reply | None:
+        if not isinstance(reply, Unreadable):
+            return reply
+        self._unreadable.note(reply)
+        return None
 
     async def _survey(self, partition: int) -> SurveyReply:
         keys = [self._keys.due(partition), self._keys.claimed(partition)]
@@ -296,7 +318,10 @@ class RedisTriggerStore:
         lost: set[str] = set()
         heads: dict[int, Heads] = {}
         dead: list[DeadLetter] = []
-        for (partition, _), reply in zip(chunks, await script.many(self._client, calls), strict=True):
+        replies = await self._each(script, calls)
+        for (partition, _), reply in zip(chunks, replies, strict=True):
+            if reply is None:
+                continue
             lost.update(reply.lost)
             heads[partition] = Heads(reply.due, reply.lapse)
             dead.extend(one.letter() for one in reply.dead)

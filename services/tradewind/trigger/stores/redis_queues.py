@@ -106,10 +106,12 @@ class RedisQueueStore:
             )
             for partition, chunk in chunks
         ]
-        outcomes, replies = [Outcome.GONE] * len(orders), list[list[Outcome]]()
+        outcomes, replies = [Outcome.GONE] * len(orders), list[list[Outcome] | Unreadable]()
         for first in range(0, len(calls), _SCRIPTS_AT_ONCE):
-            replies += await _FIRE.many(self._client, calls[first : first + _SCRIPTS_AT_ONCE])
+            replies += await _FIRE.each(self._client, calls[first : first + _SCRIPTS_AT_ONCE])
         for (_, chunk), answers in zip(chunks, replies, strict=True):
+            if isinstance(answers, Unreadable):
+                raise answers
             for (at, _), outcome in zip(chunk, answers, strict=True):
                 outcomes[at] = outcome
         return outcomes
@@ -152,7 +154,7 @@ class RedisQueueStore:
     async def run(self, script: Script[Reply], partition: int, queue: str, index: str, **args: object) -> Reply:
         """Run a script on an index of a queue, with its own args and those that all such scripts take."""
         keys = self._keys.of_queue(queue)
-        more = [keys.due, keys.claimed, keys.alarms, keys.dead, keys.all, keys.firings, keys.queues]
+        more = [keys.due, keys.claimed, keys.alarms, keys.dead, keys.all, keys.firings, keys.queues, keys.receiver]
         touched = [keys.index(partition, index), *(key(partition) for key in more)]
         shared = self._common(partition, queue) | {"prefix": keys.trigger(partition, ""), "index": index}
         return await script(self._client, touched, shared | args)

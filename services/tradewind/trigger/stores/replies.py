@@ -94,6 +94,9 @@ class SubscribeReply(Struct):
     known: int | None = None
     survey: SurveyReply | None = None
 
+    def answer(self) -> Survey | int:
+        return self.survey.survey() if self.survey else self.known or 0
+
 
 class DeadReply(Struct, array_like=True):
     id: str

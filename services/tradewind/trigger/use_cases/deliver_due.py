@@ -127,7 +127,9 @@ class Delivery:
         for subscription, answer in zip(wanted, await self._run_to_end(self._store.subscribe(wanted)), strict=True):
             partition = subscription.partition
             before = former[partition]
-            if isinstance(answer, Survey):
+            if answer is None:
+                watched[partition].unreadable = True
+            elif isinstance(answer, Survey):
                 watched[partition].confirmed = True
                 self._apply_survey(watched[partition], answer, asked_us, local_us())
                 if subscription.epoch != SHARED:
@@ -263,6 +265,9 @@ class Delivery:
         answered_us = local_us()
         due: list[DueTrigger] = []
         for each, answer in zip(limits, answers, strict=True):
+            if not answer.readable:
+                # The next poll says whether there is something to claim.
+                continue
             log_dead(answer.dead)
             log_orphans(answer.orphans)
             if self._watched.get(each.subscription.partition) is not each:
@@ -332,6 +337,9 @@ class Delivery:
                 self._watched[partition].expect(Heads(due_ms))
         if surveyed in self._watched:
             self._apply_survey(self._watched[surveyed], survey, asked_us, local_us())
+        unreadable = [each.subscription for each in self._watched.values() if each.unreadable]
+        if unreadable:
+            await self.subscribe([(each.partition, each.epoch) for each in unreadable])
 
     def _next_poll_time_us(self) -> int:
         return int(beat_after(local_us(), self._poll_us))

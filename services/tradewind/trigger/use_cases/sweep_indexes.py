@@ -1,8 +1,13 @@
 """Sweeps the indexes for entries without a trigger, and looks for due triggers without a receiver."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
 import structlog
 
+from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import PARTITIONS
+from tradewind.server.reading import UnreadableLog
 from tradewind.trigger.ports.queues import QueueStore
 from tradewind.trigger.use_cases.log_losses import log_orphans
 
@@ -23,14 +28,29 @@ class SweepIndexes:
     def __init__(self, queues: QueueStore, overdue_ms: int) -> None:
         self._queues = queues
         self._overdue_ms = overdue_ms
+        self._unreadable = UnreadableLog(__name__)
 
     async def __call__(self) -> None:
         """Sweep everything, a part of an index at a time."""
         for partition in range(PARTITIONS):
-            for queue in ("", *await self._queues.queues(partition)):
-                for index in indexes_of(queue):
-                    await self._sweep(partition, queue, index)
-                await self._check_receivers(partition, queue)
+            for queue in ("", *await self._queues_of(partition)):
+                with self._noting_unreadable():
+                    for index in indexes_of(queue):
+                        await self._sweep(partition, queue, index)
+                    await self._check_receivers(partition, queue)
+
+    async def _queues_of(self, partition: int) -> Sequence[str]:
+        with self._noting_unreadable():
+            return await self._queues.queues(partition)
+        return ()
+
+    @contextmanager
+    def _noting_unreadable(self) -> Iterator[None]:
+        """Go on with the others when something is of another type."""
+        try:
+            yield
+        except Unreadable as error:
+            self._unreadable.note(error)
 
     async def _sweep(self, partition: int, queue: str, index: str) -> None:
         first: int | None = 0

@@ -11,7 +11,8 @@ from tradewind.trigger.ports.claims import Heads, Survey
 class WatchedPartition:
     """The known times of a partition, None when there is none; times received during a claim are kept.
 
-    Nothing is claimed until the store has `confirmed` the subscription. With `recheck`, another session may have
+    Nothing is claimed until the store has `confirmed` the subscription; one to an `unreadable` partition is tried again
+    by polls. With `recheck`, another session may have
     become the receiver, or the store's clock was set; a claim order finds out. Due triggers are claimed before
     their time: by `lead_ms`, or by the longest lead until the store has said what the lead for the first one is.
     """
@@ -21,6 +22,7 @@ class WatchedPartition:
     due_ms: int | None = None
     lapse_ms: int | None = None
     confirmed: bool = False
+    unreadable: bool = False
     recheck: bool = False
     lead_ms: int | None = None
     time: StoreTime = field(default_factory=StoreTime)

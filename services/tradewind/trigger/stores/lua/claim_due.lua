@@ -9,7 +9,7 @@
 
 local now_ms = now(args.now_ms)
 if args.epoch >= 0 then
-  local receiver = redis.call('HMGET', KEYS[4], 'epoch', 'session')
+  local receiver = need('HMGET', KEYS[4], 'epoch', 'session')
   local known = tonumber(receiver[1] or -1)
   if known > args.epoch or (known == args.epoch and receiver[2] ~= args.session) then
     return cmsgpack.pack({ ended = true })
@@ -23,7 +23,9 @@ end
 local claims, dead, orphans = {}, {}, {}
 local lapsed = false
 
-for _, id in ipairs(redis.call('ZRANGE', KEYS[2], '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, args.reap)) do
+local overdue = need('ZRANGE', KEYS[2], '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, args.reap)
+if #overdue > 0 then need_indexes(KEYS[1]) end
+for _, id in ipairs(overdue) do
   local t = read(args.prefix .. id, id, now_ms)
   if t and t.status == 'claimed' then
     local message = 'the lease lapsed before an answer came'
@@ -45,11 +47,11 @@ local deadline = now_ms + args.lease_ms
 -- See domain/lead.py.
 local lead, lead_ms = args.lead, 0
 if lead.max_ms > 0 then
-  local count = redis.call('ZCOUNT', KEYS[1], '-inf', now_ms + lead.max_ms)
+  local count = need('ZCOUNT', KEYS[1], '-inf', now_ms + lead.max_ms)
   lead_ms = math.min(lead.max_ms, math.floor(lead.min_ms + lead.each_ms * count * lead.shares))
 end
 local size = 0
-for _, id in ipairs(redis.call('ZRANGE', KEYS[1], '-inf', now_ms + lead_ms, 'BYSCORE', 'LIMIT', 0, args.limit)) do
+for _, id in ipairs(need('ZRANGE', KEYS[1], '-inf', now_ms + lead_ms, 'BYSCORE', 'LIMIT', 0, args.limit)) do
   if size >= args.max_bytes then
     break
   end
@@ -72,13 +74,13 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[1], '-inf', now_ms + lead_ms, 'BYS
 end
 
 if #orphans > 0 then
-  redis.call('HINCRBY', KEYS[6], 'orphans', #orphans)
+  note('HINCRBY', KEYS[6], 'orphans', #orphans)
 end
 if lapsed and args.epoch < 0 then
   -- This receiver may have no room for the triggers that lapsed; notify the others.
   wake(args.channel, nil, head(KEYS[1]))
 end
-local seen = survey(KEYS[1], KEYS[2], now_ms)
+local seen = survey(head(KEYS[1]), head(KEYS[2]), now_ms)
 seen.lead = lead_ms
 return cmsgpack.pack({
   claims = claims, deadline = deadline, survey = seen, dead = dead, orphans = orphans,

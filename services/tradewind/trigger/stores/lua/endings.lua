@@ -8,11 +8,24 @@ local function finish(t, status, now_ms)
   redis.call('PEXPIRE', t.key, args.policy.retention_ms)
 end
 
--- Adds a line to the fire history. A key of another type in its place, which the doctor removes, holds up no trigger.
+-- Adds a line to the fire history.
 local function add_firing(firings, t, outcome, now_ms, message)
-  local added = redis.pcall('XADD', firings, 'MAXLEN', args.policy.firings_kept, '*', 'trigger_id', t.id, 'planned',
-    t.planned, 'attempt', t.attempt, 'outcome', outcome, 'at', now_ms, 'error', message or '', 'event_id', t.event_id)
-  if added.err and not string.find(added.err, '^WRONGTYPE') then error(added) end
+  note('XADD', firings, 'MAXLEN', args.policy.firings_kept, '*', 'trigger_id', t.id, 'planned', t.planned, 'attempt',
+    t.attempt, 'outcome', outcome, 'at', now_ms, 'error', message or '', 'event_id', t.event_id)
+end
+
+-- Adds a trigger that has died to the list of such triggers, and removes those that it has no room for.
+local function list_dead(dead, t, now_ms)
+  if not note('ZADD', dead, now_ms, t.id) then return end
+  redis.call('ZREMRANGEBYSCORE', dead, '-inf', now_ms - args.policy.retention_ms)
+  local surplus = redis.call('ZCARD', dead) - args.policy.dead_kept
+  if surplus > 0 then
+    for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(surplus, 100) - 1)) do
+      redis.call('DEL', args.prefix .. id)
+      note('ZREM', args.all, id)
+      redis.call('ZREM', dead, id)
+    end
+  end
 end
 
 -- Adds a trigger to the `due` index, unless it is paused. Returns its place there, or nil.
@@ -47,16 +60,7 @@ local function fail(due, claimed, dead, firings, t, message, delay_ms, now_ms, p
     if t.event_id ~= '' then
       uncount_pending(t, now_ms)
     end
-    redis.call('ZADD', dead, now_ms, t.id)
-    redis.call('ZREMRANGEBYSCORE', dead, '-inf', now_ms - args.policy.retention_ms)
-    local surplus = redis.call('ZCARD', dead) - args.policy.dead_kept
-    if surplus > 0 then
-      for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(surplus, 100) - 1)) do
-        redis.call('DEL', args.prefix .. id)
-        redis.call('ZREM', args.all, id)
-        redis.call('ZREM', dead, id)
-      end
-    end
+    list_dead(dead, t, now_ms)
     return nil, true
   end
   return queue_up(due, t, delay_ms > 0 and now_ms + delay_ms or place_of(t))

@@ -1,6 +1,7 @@
--- Looks for broken invariants in a part of an index, and mends them on a second pass. The fire history is examined with
--- the beginning of `due`.
--- KEYS: 1 the index, 2 due, 3 claimed, 7 firings, and others that sweep_index.lua needs
+-- Looks for broken invariants in a part of an index, and mends them on a second pass. What a partition has beside its
+-- indexes is examined with the beginning of `due`.
+-- KEYS: 1 the index, 2 due, 3 claimed, 4 alarms, 6 all of the queue, 7 firings, 9 receiver, and others that
+--   sweep_index.lua needs
 -- args: now_ms, prefix, index ('due', 'claimed', 'dead' or 'all'), queue, events (beginning of keys), first (a rank),
 --   limit, recheck (names of findings to check a second time, or nil), mend, policy
 -- Returns {seen, findings = {check, subject, problem, mended}}.
@@ -24,6 +25,11 @@ local function examine(t, subject)
   elseif not listens(t) then
     found('trigger-not-listening', subject, 'it waits for events, but is not listed as a listener', function()
       redis.call('HSET', args.events .. t.event, args.queue .. '/' .. t.id, t.spec)
+    end)
+  end
+  if args.queue ~= '' and t.event_id == '' and not redis.call('ZSCORE', KEYS[6], t.id) then
+    found('trigger-not-listed', subject, 'it is not among the triggers of its queue', function()
+      redis.call('ZADD', KEYS[6], t.created, t.id)
     end)
   end
   local left = redis.call('PTTL', t.key)
@@ -52,20 +58,41 @@ local function examine_entry(id, score, subject)
   end
 end
 
-if args.index == 'due' and args.first == 0 then
-  local kind = redis.call('TYPE', KEYS[7]).ok
-  if kind ~= 'stream' and kind ~= 'none' then
-    found('history-of-another-type', KEYS[7], 'it is a ' .. kind .. ', so no firing is added to the history', function()
-      redis.call('DEL', KEYS[7])
-    end)
+local function is_of(kind, key)
+  local found_kind = redis.call('TYPE', key).ok
+  return found_kind == kind or found_kind == 'none', found_kind
+end
+
+local CONSEQUENCES = {
+  due = 'no trigger fires', claimed = 'no trigger fires', dead = 'no dead trigger is listed',
+  all = 'no trigger of the queue is listed or saved',
+}
+
+-- Reports a key of another type, which holds no records: what other keys tell is put back, the rest comes anew.
+local function examine_kind(kind, key, consequence)
+  local fits, found_kind = is_of(kind, key)
+  if not fits then
+    found('key-of-another-type', key, 'it is a ' .. found_kind .. ' in place of a ' .. kind .. ', so ' .. consequence,
+      function() redis.call('DEL', key) end)
   end
 end
-examined(KEYS[1], function()
-  local entries = redis.call('ZRANGE', KEYS[1], args.first, args.first + args.limit - 1, 'WITHSCORES')
-  for at = 1, #entries, 2 do
-    seen = seen + 1
-    local subject = args.queue == '' and entries[at] or args.queue .. '/' .. entries[at]
-    examined(args.index .. ' ' .. subject, examine_entry, entries[at], tonumber(entries[at + 1]), subject)
+
+if args.first == 0 then
+  examine_kind('zset', KEYS[1], CONSEQUENCES[args.index])
+  if args.index == 'due' then
+    examine_kind('hash', KEYS[4], 'losses are not counted')
+    examine_kind('stream', KEYS[7], 'no firing is added to the history')
+    if args.queue == '' then examine_kind('hash', KEYS[9], 'no trigger fires') end
   end
-end)
+end
+for _, at in ipairs({ 1, 2, 3, 6 }) do
+  -- Until this index is replaced, entries of the others cannot be examined.
+  if not is_of('zset', KEYS[at]) then return cmsgpack.pack({ seen = seen, findings = findings }) end
+end
+local entries = redis.call('ZRANGE', KEYS[1], args.first, args.first + args.limit - 1, 'WITHSCORES')
+for at = 1, #entries, 2 do
+  seen = seen + 1
+  local subject = args.queue == '' and entries[at] or args.queue .. '/' .. entries[at]
+  examined(args.index .. ' ' .. subject, examine_entry, entries[at], tonumber(entries[at + 1]), subject)
+end
 return cmsgpack.pack({ seen = seen, findings = findings })

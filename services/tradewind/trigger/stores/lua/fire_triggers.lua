@@ -2,6 +2,7 @@
 -- KEYS: 1 any key of the partition
 -- args: now_ms, base (beginning of the partition's keys), channel, policy, event = {id, name, payload}, by_hand,
 --   items = {{queue, trigger id, id of the firing, start of its window in ms or 0}}
+-- An item that fails keeps no other from firing.
 -- Returns per item 'fired', 'duplicate', 'full' or 'gone'.
 --!include record
 --!include endings
@@ -24,6 +25,8 @@ local function fire(queue, id, firing, start)
   args.queue = queue
   local lane = args.base .. (queue ~= '' and 'queue:' .. queue .. ':' or '')
   local prefix = lane .. 'trigger:'
+  local due = lane .. 'triggers:due'
+  need_indexes(due)
   local t = read(prefix .. id, id, now_ms)
   if not t then
     return 'gone'
@@ -51,14 +54,16 @@ local function fire(queue, id, firing, start)
     args.event[3], 'epoch', t.epoch, 'status', 'scheduled', 'planned', planned, 'failures', 0, 'error', '', 'revision',
     1, 'created', now_ms, 'expires', 0, 'token', '', 'attempt', 0, 'jitter', 0, 'event', args.event[2], 'event_id',
     args.event[1], 'born', t.created)
-  local due = lane .. 'triggers:due'
   local former = head(due)
   wake(args.channel, former, queue_up(due, record, place_of(record)))
   return 'fired'
 end
 
-local outcomes = {}
+local outcomes, problem = {}, nil
 for at, item in ipairs(args.items) do
-  outcomes[at] = fire(item[1], item[2], item[3], item[4])
+  local fired, outcome = pcall(fire, item[1], item[2], item[3], item[4])
+  outcomes[at] = outcome
+  problem = problem or not fired and outcome
 end
+if problem then error(problem) end
 return cmsgpack.pack(outcomes)

@@ -1,6 +1,7 @@
 -- Finds the first entries of a partition's indexes, and wakes receivers when they change.
+--!include kinds
 local function head(key)
-  local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  local first = need('ZRANGE', key, 0, 0, 'WITHSCORES')
   return first[2] and tonumber(first[2]) or nil
 end
 
@@ -22,11 +23,11 @@ local function wake(channel, former, earliest)
 end
 
 -- Returns both heads and this server's time in microseconds, so that a receiver can sleep until exactly the right time.
-local function survey(due, claimed, now_ms)
+local function survey(due, lapse, now_ms)
   local now_us = now_ms * 1000
   if args.now_ms == 0 then
     local time = redis.call('TIME')
     now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
   end
-  return { due = head(due), lapse = head(claimed), now_us = now_us }
+  return { due = due, lapse = lapse, now_us = now_us }
 end

@@ -6,7 +6,9 @@
 --!no-writes
 --!include record
 --!include index_ranks
+--!include kinds
 
+need_indexes(KEYS[1])
 local now_ms = now(args.now_ms)
 local up_to = args.up_to or now_ms
 

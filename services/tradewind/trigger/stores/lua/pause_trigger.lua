@@ -3,13 +3,14 @@
 -- args: now_ms, id, note
 -- Returns {record}, unchanged when it has ended, or {} when there is none.
 --!include record
+--!include kinds
 
 local t = read(KEYS[1], args.id, now(args.now_ms))
 if not t then
   return cmsgpack.pack({})
 end
 if t.status == 'scheduled' or t.status == 'waiting' then
-  redis.call('ZREM', KEYS[2], args.id)
+  note('ZREM', KEYS[2], args.id)
   t.status = 'paused'
 end
 if t.status == 'paused' or t.status == 'claimed' then

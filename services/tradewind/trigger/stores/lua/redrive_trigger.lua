@@ -5,13 +5,14 @@
 --!include record
 --!include endings
 
+need_indexes(KEYS[1])
 local now_ms = now(args.now_ms)
 local t = read(args.prefix .. args.id, args.id, now_ms)
 local parent = t and t.event_id ~= '' and parent_of(t, now_ms) or nil
 if not t or t.status ~= 'dead' or (t.event_id ~= '' and not parent) then
   return cmsgpack.pack(false)
 end
-redis.call('ZREM', KEYS[2], t.id)
+note('ZREM', KEYS[2], t.id)
 redis.call('HSET', t.key, 'failures', 0, 'error', '', 'expires', 0)
 redis.call('PERSIST', t.key)
 if parent then

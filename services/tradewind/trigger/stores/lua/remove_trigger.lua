@@ -3,6 +3,7 @@
 -- args: now_ms, id, epoch, queue, events (beginning of keys), policy
 -- Returns {known = newer epoch} or {removed = whether the trigger existed}.
 --!include record
+--!include kinds
 --!include tombstone
 
 local now_ms = now(args.now_ms)
@@ -13,7 +14,7 @@ if known and args.epoch < known then
 end
 redis.call('DEL', KEYS[1])
 for index = 3, 6 do
-  redis.call('ZREM', KEYS[index], args.id)
+  note('ZREM', KEYS[index], args.id)
 end
 if t and t.event ~= '' then
   redis.call('HDEL', args.events .. t.event, args.queue .. '/' .. t.id)

@@ -6,6 +6,7 @@
 --!include record
 --!include endings
 
+need_indexes(KEYS[2])
 local now_ms = now(args.now_ms)
 local t = read(KEYS[1], args.id, now_ms)
 if not t then

@@ -8,6 +8,7 @@
 --!include endings
 --!include tombstone
 
+need_indexes(KEYS[3], KEYS[4], KEYS[6])
 local CHECKED_AT_ONCE = 100
 local now_ms = now(args.now_ms)
 local t = read(KEYS[1], args.id, now_ms)
@@ -80,7 +81,7 @@ redis.call('HSET', KEYS[1], 'partition_key', saved.partition_key, 'interval', sa
   'attempt', t and t.attempt or 0)
 redis.call('PERSIST', KEYS[1])
 redis.call('ZREM', KEYS[4], args.id)
-redis.call('ZREM', KEYS[5], args.id)
+note('ZREM', KEYS[5], args.id)
 if t and t.event ~= '' and t.event ~= args.event then
   redis.call('HDEL', args.events .. t.event, args.queue .. '/' .. args.id)
 end

@@ -9,7 +9,9 @@
 -- it has one. Wakes the partition's receiver when something is due earlier than before, unless that is the caller.
 -- Returns the reply {lost = tokens of void claims, due, lapse}.
 local function settle_claims(settle)
+  need_indexes(KEYS[2])
   local now_ms, former = now(args.now_ms), head(KEYS[1])
+  local session = need('HGET', KEYS[3], 'session')
   local lost, earliest = {}, nil
   for _, item in ipairs(args.items) do
     local id, token = item[1], item[2]
@@ -20,7 +22,7 @@ local function settle_claims(settle)
       lost[#lost + 1] = token
     end
   end
-  if earliest and redis.call('HGET', KEYS[3], 'session') ~= args.session then
+  if earliest and session ~= args.session then
     wake(args.channel, former, earliest)
   end
   return { lost = lost, due = head(KEYS[1]), lapse = head(KEYS[2]) }

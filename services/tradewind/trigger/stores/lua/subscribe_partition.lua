@@ -7,11 +7,12 @@
 --!include record
 --!include endings
 
+need_indexes(KEYS[2], KEYS[3])
 local now_ms = now(args.now_ms)
 if args.epoch < 0 then
-  return cmsgpack.pack({ survey = survey(KEYS[2], KEYS[3], now_ms) })
+  return cmsgpack.pack({ survey = survey(head(KEYS[2]), head(KEYS[3]), now_ms) })
 end
-local receiver = redis.call('HMGET', KEYS[1], 'epoch', 'session')
+local receiver = need('HMGET', KEYS[1], 'epoch', 'session')
 local known = tonumber(receiver[1] or -1)
 if known > args.epoch then
   return cmsgpack.pack({ known = known })
@@ -34,4 +35,4 @@ elseif is_new then
 end
 redis.call('HSET', KEYS[1], 'epoch', args.epoch, 'session', args.session)
 redis.call('PUBLISH', args.channel, string.format('receiver %.0f %s', args.epoch, args.session))
-return cmsgpack.pack({ survey = survey(KEYS[2], KEYS[3], now_ms) })
+return cmsgpack.pack({ survey = survey(head(KEYS[2]), head(KEYS[3]), now_ms) })

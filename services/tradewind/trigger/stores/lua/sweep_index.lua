@@ -5,7 +5,9 @@
 --   limit, policy
 -- Returns {seen, orphans and mended = ids, kept = how many of the entries seen are still there}.
 --!include record
+--!include kinds
 
+need_indexes(KEYS[1], KEYS[2], KEYS[3])
 local now_ms = now(args.now_ms)
 local expected = { due = 'scheduled', claimed = 'claimed', dead = 'dead' }
 local seen, kept, orphans, mended = 0, 0, {}, {}
@@ -46,7 +48,7 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[1], args.first, args.first + args.
   end
 end
 if #orphans > 0 then
-  redis.call('HINCRBY', KEYS[4], 'orphans', #orphans)
+  note('HINCRBY', KEYS[4], 'orphans', #orphans)
 end
 if args.queue ~= '' and redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[5], KEYS[6]) == 0
   and redis.call('SREM', KEYS[8], args.queue) == 1 then

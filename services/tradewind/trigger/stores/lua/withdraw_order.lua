@@ -7,6 +7,7 @@
 --!include endings
 --!include index_ranks
 
+need_indexes(KEYS[1], KEYS[2])
 local now_ms = now(args.now_ms)
 local former, earliest = head(KEYS[1]), nil
 local mark = ':' .. args.nonce
