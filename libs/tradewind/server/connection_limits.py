@@ -15,9 +15,10 @@ _LEAST_FILES = 256
 _HANDSHAKE_TIMEOUT_MS = 30_000
 _PING_EVERY_MS = 30_000
 _PONG_WITHIN_MS = 10_000
-_MAX_WAITING_CALLS = 100_000
+_MAX_WAITING_CALLS = 10_000
 """How many calls may wait until Python takes them. Beyond the core's own limit of 1000, a server that is busy for a
-moment would end ever more of them with CANCELLED, without a reason."""
+moment would end ever more of them with CANCELLED, without a reason. Each takes 13 KiB, whoever has sent it: without a
+limit, callers could fill the memory of a server that has yet to see whether they have a token."""
 _MAX_MS = 2**31 - 1
 """The largest number that gRPC accepts, which it takes for "no limit"; as a time it would be 25 days."""
 

@@ -74,6 +74,19 @@ async def test_calls_that_come_while_the_server_is_busy_are_all_served(start: St
     assert codes == {grpc.StatusCode.OK}
 
 
+async def test_calls_beyond_those_that_may_wait_end_at_once(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_limits, "_MAX_WAITING_CALLS", 50)
+    server = await start()
+    with grpc.insecure_channel(server.address) as channel:
+        await asyncio.to_thread(grpc.channel_ready_future(channel).result, 60)
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        calls = [stub.Check.future(health_pb2.HealthCheckRequest(), timeout=60) for _ in range(200)]
+        # Waiting here keeps the server from taking any.
+        assert calls[-1].code() is grpc.StatusCode.CANCELLED
+        codes = await asyncio.to_thread(lambda: [call.code() for call in calls])
+    assert 50 <= codes.count(grpc.StatusCode.OK) < 60
+
+
 async def test_idle_connection_is_closed_and_client_can_reconnect(start: Start) -> None:
     server = await start(max_connection_idle_s=0.2)
     async with open_channel(server.address) as channel:
