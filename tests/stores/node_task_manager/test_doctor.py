@@ -174,7 +174,7 @@ async def test_index_of_another_type_is_removed_and_the_others_are_mended(ward: 
         await ward.do(*([kind, index, "broken"] if kind == "SET" else [kind, index, 0, "broken"]))
     await ward.do("ZADD", "inflight", 1e15, "flow:9:0:x")
     found = await ward.found(mend=True)
-    assert [subject for check, subject in found if check == "index-of-another-type"] == sorted(indexes, key=found_order)
+    assert [subject for check, subject in found if check == "key-of-another-type"] == sorted(indexes, key=found_order)
     assert ("lease-without-task", "flow:9:0:x") in found
     await ward.found(mend=True)
     assert await ward.found() == []

@@ -35,7 +35,7 @@ do
       local actual = call('TYPE', base .. name).ok
       broken[name] = actual ~= kind and actual ~= 'none'
       if broken[name] then
-        found('index-of-another-type', name, 'it is a ' .. actual .. ' in place of a ' .. kind
+        found('key-of-another-type', name, 'it is a ' .. actual .. ' in place of a ' .. kind
           .. ', so that scripts of the shard fail', function() call('DEL', base .. name) end)
       end
     end
