@@ -71,6 +71,22 @@ async def test_heartbeats_report_load_at_requested_interval(engine: Engine) -> N
     assert engine.beats[-1].worker.node_types == ["hold"]
 
 
+async def test_heartbeats_of_workers_that_failed_together_come_apart(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[float, float]] = []
+
+    def earliest(low: float, high: float) -> float:
+        drawn.append((low, high))
+        return 0.001
+
+    monkeypatch.setattr("tradewind.worker.registration.random.uniform", earliest)
+    engine.beat_seconds = 60
+    async with Worker([hold], address=engine.address):
+        await until(lambda: len(engine.beats) > 1, "heartbeats come earlier than the interval")
+    assert (0.8, 1.0) in drawn
+
+
 async def test_worker_registers_again_when_asked(engine: Engine) -> None:
     engine.beat_seconds = 0.02
     engine.beat_answer = registry_service_pb2.HeartbeatResponse(register_again=True)
