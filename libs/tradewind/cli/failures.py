@@ -27,13 +27,19 @@ _ENCODING = (
     "an argument is not in the encoding of the locale: give it in UTF-8, and set a locale such as LC_ALL=C.UTF-8"
 )
 _LISTS = {
+    "BACKFILL_NOT_FOUND": "flow backfills {0}",
     "BATCH_NOT_FOUND": "batch list",
     "FLOW_NOT_FOUND": "flow list",
     "JOB_NOT_FOUND": "job list",
+    "NODE_TASK_NOT_FOUND": "cycle show {0} {1}",
+    "SESSION_NOT_FOUND": "token list",
+    "TRIGGER_NOT_FOUND": "trigger list -q QUEUE",
     "USER_NOT_FOUND": "user list",
     "WORKER_NOT_FOUND": "worker list",
 }
-"""Which command lists what a name of this kind can be."""
+"""Which command lists what a name of this kind can be; {0} and {1} are the name's first parts."""
+_LISTS_OF_TASKS = {"task": "task list", "batch": "batch list"}
+"""The same for a node task of no flow, by the first part of its name."""
 _LOG_IN = "log in with a token: tradewind login; an admin can create one: tradewind token create"
 
 
@@ -100,7 +106,12 @@ def _client_failure(error: Exception) -> typer.Exit | None:
 
 def _where_to_look(reason: str, message: str) -> str:
     """Return which command lists the names there are, unless the server has said what may be meant."""
-    return f"; see: tradewind {_LISTS[reason]}" if reason in _LISTS and ";" not in message else ""
+    if reason not in _LISTS or ";" in message:
+        return ""
+    # As in: no node task "momentum:0:0:model"
+    parts = message.split('"')[1].split(":")
+    command = _LISTS_OF_TASKS.get(parts[0]) if reason == "NODE_TASK_NOT_FOUND" else None
+    return f"; see: tradewind {command or _LISTS[reason].format(*parts)}"
 
 
 def text_of(error: Exception) -> str:

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import grpc
 import pytest
+import typer
 
 from tests.unit.cli.shell import COMMAND, Shell
 from tests.unit.client.fake_stack import FakeStack
 from tests.unit.client.refusal import Refusal
 from tradewind.cli import main
+from tradewind.cli.failures import exit_on_errors
+from tradewind.client import NotFound
 
 HEAVY = (
     "grpc",
@@ -116,6 +119,40 @@ def test_usage_errors_are_reported(shell: Shell) -> None:
     assert f"{limit}a valid integer\n" in shell("flow", "list", "--limit", "x", ends=2).err
     assert "Missing argument 'NAME'" in shell("flow", "start", ends=2).err
     assert "Invalid value" in shell("flow", "list", "-o", "xml", ends=2).err
+
+
+@pytest.mark.parametrize(
+    ("reason", "subject", "command"),
+    [
+        ("BACKFILL_NOT_FOUND", 'backfill "report:9"', "flow backfills report"),
+        ("BATCH_NOT_FOUND", 'batch "0a1b"', "batch list"),
+        ("JOB_NOT_FOUND", 'job "0a1b"', "job list"),
+        ("NODE_TASK_NOT_FOUND", 'node task "momentum:7:0:modle"', "cycle show momentum 7"),
+        ("NODE_TASK_NOT_FOUND", 'node task "task:0a1b"', "task list"),
+        ("NODE_TASK_NOT_FOUND", 'node task "batch:0a1b:3"', "batch list"),
+        ("SESSION_NOT_FOUND", 'session "0a1b"', "token list"),
+        ("TRIGGER_NOT_FOUND", 'trigger "report"', "trigger list -q QUEUE"),
+        ("USER_NOT_FOUND", 'user "ann"', "user list"),
+        ("WORKER_NOT_FOUND", 'worker "w1"', "worker list"),
+    ],
+)
+def test_unknown_name_says_what_lists_names(
+    capsys: pytest.CaptureFixture[str], reason: str, subject: str, command: str
+) -> None:
+    with pytest.raises(typer.Exit) as ended, exit_on_errors():
+        raise NotFound(f"no {subject}", reason=reason)
+
+    assert (ended.value.exit_code, capsys.readouterr().err) == (2, f"error: no {subject}; see: tradewind {command}\n")
+
+
+def test_unknown_name_says_no_more_when_the_server_has_said_what_may_be_meant(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    message = 'no flow "momentun"; did you mean "momentum"?'
+    with pytest.raises(typer.Exit), exit_on_errors():
+        raise NotFound(message, reason="FLOW_NOT_FOUND")
+
+    assert capsys.readouterr().err == f"error: {message}\n"
 
 
 def test_closed_output_pipe_is_no_error(stack: FakeStack) -> None:

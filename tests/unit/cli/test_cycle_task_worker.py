@@ -116,7 +116,8 @@ def test_task_get_prints_node_task(shell: Shell) -> None:
         'config     {"window": 20}',
     ]
     assert shell("task", "show", "momentum:0:0:model", "-o", "json").json["config"] == {"window": 20}
-    assert shell("task", "show", "momentum:0:0:x", ends=2).err == 'error: no node task "momentum:0:0:x"\n'
+    unknown = shell("task", "show", "momentum:0:0:x", ends=2)
+    assert unknown.err == 'error: no node task "momentum:0:0:x"; see: tradewind cycle show momentum 0\n'
 
 
 def test_progress_of_completed_node_task_is_not_shown(shell: Shell, stack: FakeStack) -> None:
