@@ -27,6 +27,8 @@ class RunByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
+_OTHERWISE = "or did you mean a command? There are tradewind worker list and tradewind worker drain WORKER"
+
 app = typer.Typer(
     cls=RunByDefault,
     no_args_is_help=True,
@@ -108,7 +110,9 @@ def run(
             token=session.token,
         )
     except WorkerError as error:
-        raise fail(str(error), WRONG_INPUT) from None
+        # As in `worker show NAME`.
+        missing = isinstance(error.__cause__, ModuleNotFoundError) and error.__cause__.name == modules[0]
+        raise fail(f"{error}\n{_OTHERWISE}" if missing else str(error), WRONG_INPUT) from None
     session.screen.line(f"worker {worker.worker_id} offers {', '.join(sorted(node.type for node in worker.nodes))}")
     # What is loaded now stays for good: the collector need not scan it again and again.
     gc.collect()

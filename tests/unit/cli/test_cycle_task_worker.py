@@ -151,6 +151,9 @@ def test_worker_reports_module_without_nodes_or_missing_module(shell: Shell) -> 
 
     assert ran.err.startswith("error: there is no module no_such_module in the current directory")
     assert "list of nodes" not in ran.err
+    assert ran.err.endswith(
+        "\nor did you mean a command? There are tradewind worker list and tradewind worker drain WORKER\n"
+    )
     assert "has no nodes" in shell("worker", "run", "json", ends=2).err
 
 
