@@ -158,4 +158,4 @@ async def test_task_watch_and_notification_commands(shell: Shell) -> None:
     assert await shell("notification", "read", ids[1]) == "1 unread\n"
     assert len((await shell.json("notification", "list", "--unread"))["notifications"]) == 1
     assert (await shell.json("notification", "read"))["unread"] == 0
-    assert "after_notification_id" in await shell("notification", "watch", "--after", "now", exit_code=2)
+    assert "is not the id of a notification" in await shell("notification", "watch", "--after", "now", exit_code=2)

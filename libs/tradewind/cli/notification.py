@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.parameters import Newest, Output
-from tradewind.cli.parsing import parse_choice
+from tradewind.cli.parsing import parse_choice, parse_notification
 from tradewind.cli.screen import Format, Screen, iso
 from tradewind.cli.session import Session, asynchronous
 
@@ -51,7 +51,10 @@ async def list_(
 async def watch(
     session: Session,
     after: Annotated[
-        str, typer.Option(metavar="ID", help="Start with the notifications after this one; 0-0 starts with all.")
+        str,
+        typer.Option(
+            metavar="ID", parser=parse_notification, help="Start with the notifications after this one, 0-0 with all."
+        ),
     ] = "",
     count: Annotated[int, typer.Option(min=0, help="Exit after this many; 0 runs until Ctrl-C.")] = 0,
     output: Output = Format.TEXT,
@@ -84,7 +87,12 @@ def _show(screen: Screen, notification: "Notification", output: Format) -> None:
 async def read(
     session: Session,
     through: Annotated[
-        str, typer.Argument(metavar="ID", help="Mark this notification and all earlier ones; defaults to all.")
+        str,
+        typer.Argument(
+            metavar="ID",
+            parser=parse_notification,
+            help="Mark this notification and all earlier ones; defaults to all.",
+        ),
     ] = "",
     output: Output = Format.TEXT,
 ) -> None:

@@ -1,5 +1,6 @@
 """How arguments and options are read: times, JSON, pairs of names and values."""
 
+import re
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -116,6 +117,13 @@ def read_stdin() -> str:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"<stdin> is not UTF-8 text: the byte at offset {error.start} is invalid") from None
+
+
+def parse_notification(text: str) -> str:
+    """Read the id of a notification, or "". Raises typer.BadParameter."""
+    if not re.fullmatch(r"(\d+-\d+)?", text, re.ASCII):
+        raise typer.BadParameter(f'"{text}" is not the id of a notification; see: tradewind notification list')
+    return text
 
 
 def parse_choice(word: str, kind: type[Member], option: str) -> Member:

@@ -210,3 +210,10 @@ def test_byte_order_mark_is_dropped_from_stdin(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_contradictory_options_are_refused(shell: Shell, command: str, message: str) -> None:
     assert message in " ".join(shell(*command.split(), ends=2).err.split())
+
+
+@pytest.mark.parametrize("option", ["read", "watch --after"])
+def test_notification_is_named_by_its_id(shell: Shell, option: str) -> None:
+    ran = shell("notification", *option.split(), "x", ends=2)
+
+    assert ran.err.endswith(': "x" is not the id of a notification; see: tradewind notification list\n')
