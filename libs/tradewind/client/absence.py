@@ -2,6 +2,8 @@
 
 import time
 
+from tradewind.client.errors import Unavailable
+
 STEADY_S = 5.0
 """Seconds after which a stream that is still open must have a server, even a silent one: connecting fails sooner."""
 
@@ -10,6 +12,8 @@ class Absence:
     """Measures the time since the last stream with a server ended, however long that stream was silent."""
 
     def __init__(self) -> None:
+        self.met = False
+        """Whether any stream has had a server."""
         self._opened = time.monotonic()
         self._since: float | None = None
 
@@ -19,11 +23,14 @@ class Absence:
 
     def received(self) -> None:
         """Note that something came over the stream."""
+        self.met = True
         self._since = None
 
-    def stream_broken(self) -> float:
-        """Note that the stream has broken; return for how many seconds the server has been away: 0 if only now."""
+    def stream_broken(self, error: Unavailable) -> float:
+        """Note what broke the stream; return for how many seconds the server has been away: 0 if only now."""
         now = time.monotonic()
-        if self._since is None or now - self._opened >= STEADY_S:
+        if now - self._opened >= STEADY_S or error.reason == "DRAINING":
+            self.received()
+        if self._since is None:
             self._since = now
         return now - self._since

@@ -190,10 +190,10 @@ class DueTriggers:
             except grpc.aio.AioRpcError as refusal:
                 await self._disconnect()
                 error = error_from(refusal, self._calls.addresses.trigger, "ReceiveDue")
-                if not isinstance(error, Unavailable) or self._absence.stream_broken() >= self._calls.patience:
+                if not isinstance(error, Unavailable) or self._absence.stream_broken(error) >= self._calls.patience:
                     self._absence = Absence()
                     raise error from None
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(max(error.retry_after, _PAUSE_S))
         return due
 
     def lost(self, due: DueTrigger) -> bool:

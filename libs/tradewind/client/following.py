@@ -29,7 +29,7 @@ async def reopened(
 
     Raises Unavailable when the server stays away, and any other error that it answers with.
     """
-    patience, absence, backoff = calls.patience, Absence(), Backoff(*_PAUSES_S)
+    absence, backoff = Absence(), Backoff(*_PAUSES_S)
     while True:
         absence.stream_opening()
         retry_after = 0.0
@@ -37,12 +37,11 @@ async def reopened(
             async with aclosing(open_stream()) as responses:
                 async for response in responses:
                     absence.received()
-                    patience = max(PATIENCE, calls.patience)
                     backoff.reset()
                     yield response
         except Unavailable as error:
-            away_s = absence.stream_broken()
-            if away_s >= patience:
+            away_s = absence.stream_broken(error)
+            if away_s >= max(calls.patience, PATIENCE if absence.met else 0.0):
                 raise
             if not away_s:
                 backoff.reset()

@@ -22,8 +22,9 @@ class Refusal:
     details: Sequence[Message] = ()
     metadata: dict[str, str] = field(default_factory=dict)
 
-    async def abort_call(self, context: Context) -> NoReturn:
-        """End the call with this error."""
+    @property
+    def trailers(self) -> tuple[tuple[str, bytes]]:
+        """The metadata that holds the details."""
         messages = list(self.details)
         if self.reason:
             info = error_details_pb2.ErrorInfo(reason=self.reason, domain="tradewind", metadata=self.metadata)
@@ -33,7 +34,11 @@ class Refusal:
             packed = any_pb2.Any()
             packed.Pack(message)
             status.details.append(packed)
-        await context.abort(self.code, self.message, (("grpc-status-details-bin", status.SerializeToString()),))
+        return (("grpc-status-details-bin", status.SerializeToString()),)
+
+    async def abort_call(self, context: Context) -> NoReturn:
+        """End the call with this error."""
+        await context.abort(self.code, self.message, self.trailers)
         raise AssertionError("aborted")
 
 

@@ -8,8 +8,11 @@ from typing import Any, cast
 
 import grpc
 import pytest
+from google.protobuf import duration_pb2
+from google.rpc import error_details_pb2
 
 from tests.unit.client.clock import Clock
+from tests.unit.client.refusal import Refusal
 from tests.waiting import until
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb
@@ -61,6 +64,12 @@ def away() -> object:
     raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, "Connection refused")
 
 
+def leaving() -> object:
+    retry = error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(nanos=300_000_000))
+    refusal = Refusal(grpc.StatusCode.UNAVAILABLE, "DRAINING", "leaving", [retry])
+    raise grpc.aio.AioRpcError(refusal.code, grpc.aio.Metadata(), grpc.aio.Metadata(*refusal.trailers), "leaving")
+
+
 def due() -> object:
     return pb.ReceiveDueResponse(due=[trigger_pb2.DueTrigger(token="t1")])
 
@@ -83,6 +92,22 @@ def receiver(*steps: Step) -> DueTriggers:
 async def test_receiver_reconnects_after_long_silence(clock: Clock) -> None:
     triggers = receiver(quiet(clock, 3600), quiet(clock, 3600), away, due)
     assert (await anext(triggers)).token == "t1"
+
+
+async def test_receiver_outlasts_a_server_that_restarts_again_and_again(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        clock.now += seconds
+        pauses.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    triggers = receiver(*[leaving, quiet(clock, 4)] * 30, due)
+    assert (await anext(triggers)).token == "t1"
+    # It said when to come back, the others did not.
+    assert set(pauses) == {0.3, 0.1}
 
 
 async def test_patience_starts_anew_with_next_request(clock: Clock) -> None:

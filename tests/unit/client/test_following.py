@@ -66,6 +66,19 @@ async def test_long_silence_does_not_use_up_patience(clock: Clock) -> None:
     assert await states(server) == [0, 1, END]
 
 
+async def test_server_that_restarts_again_and_again_is_not_away(clock: Clock) -> None:
+    """Each time it says that it leaves: it was there, although the stream was neither long nor told of anything."""
+    left: list[int | Quiet | Exception] = [Quiet(3), Unavailable("leaving", reason="DRAINING")]
+    refused: list[int | Quiet | Exception] = [Unavailable("away")]
+    assert await states(Server(*[left, refused] * 30, [END], clock=clock)) == [END]
+
+
+async def test_silent_server_that_goes_away_is_waited_for_as_one_that_has_answered(clock: Clock) -> None:
+    refused: list[int | Quiet | Exception] = [Quiet(4), Unavailable("away")]
+    broken: list[int | Quiet | Exception] = [Quiet(3600), Unavailable("away")]
+    assert await states(Server(broken, *[refused] * 14, [END], clock=clock)) == [END]
+
+
 async def test_time_of_slow_refusals_uses_up_patience(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "PATIENCE", 10)
     refused: list[int | Quiet | Exception] = [Quiet(4), Unavailable("away")]
