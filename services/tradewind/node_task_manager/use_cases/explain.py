@@ -61,9 +61,9 @@ class ExplainNodeTask:
         reasons = [*store_takes_no_writes(await self._refusal()), *_stop_reasons(view)]
         match view.task.status:
             case NodeTaskStatus.REGISTERED:
-                reasons += await self._registered(view, user_id)
+                reasons += await self._registered(view)
             case NodeTaskStatus.PENDING:
-                reasons += await self._pending(view, user_id)
+                reasons += await self._pending(view)
             case NodeTaskStatus.SUSPENDED:
                 reasons.append(_suspended(view.task))
             case NodeTaskStatus.RUNNING:
@@ -88,12 +88,13 @@ class ExplainNodeTask:
         own = [each for each in holders if each in found and found[each].component.user_id == user_id]
         return replace(reason, facts={**reason.facts, "holders": own})
 
-    async def _registered(self, view: TaskView, user_id: str) -> list[Reason]:
+    async def _registered(self, view: TaskView) -> list[Reason]:
         if view.component.withheld:
             return [Reason("withheld", view.wait_reason, {"cycle": view.component.run.cycle})]
         fan_out = view.node.fan_out
         if fan_out is not None and not view.is_mapped:
             return [Reason("waits_for_items", view.wait_reason, {"max_parallel": fan_out.max_parallel})]
+        user_id = view.component.user_id
         signals = await self._records.signals([view], user_id)
         waiting = list(dict.fromkeys(each.source for each in signals if each.status is SignalStatus.WAITING))
         if not waiting:
@@ -103,8 +104,8 @@ class ExplainNodeTask:
         found = dict(zip(waiting, (task.status.value if task else "registered" for task in tasks), strict=False))
         return [waits_for_nodes(found)]
 
-    async def _pending(self, view: TaskView, user_id: str) -> list[Reason]:
-        task, node = view.task, view.node
+    async def _pending(self, view: TaskView) -> list[Reason]:
+        task, node, user_id = view.task, view.node, view.component.user_id
         if task.retry_at:
             return [_retry(task, node)]
         if view.is_mapped:

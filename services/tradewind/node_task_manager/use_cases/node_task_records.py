@@ -70,9 +70,9 @@ class NodeTaskRecords:
             return await self.ad_hoc_task(name, user_id, outputs=outputs)
         owner, found = await self._owner(name.run, user_id, name.node_id), list[TaskView]()
         if owner is not None and name.item >= 0:
-            found = await self._items(*owner, name.node_id, [name.item], user_id, outputs=outputs)
+            found = await self._items(*owner, name.node_id, [name.item], outputs=outputs)
         elif owner is not None:
-            found = await self._views(*owner, [name.node_id], user_id, outputs=outputs)
+            found = await self._views(*owner, [name.node_id], outputs=outputs)
         if not found:
             raise NotFound("node task", task_id)
         return found[0]
@@ -132,7 +132,7 @@ class NodeTaskRecords:
             at = max(0, after - first)
             while at < len(ids):
                 piece = ids[at : at + min(most, limit + 1 - len(page.items))]
-                for view in await self._views(component, plan, piece, user_id, outputs=outputs):
+                for view in await self._views(component, plan, piece, outputs=outputs):
                     if not page.add(view, view.size(config=config)):
                         return page.items, first + at
                     at += 1
@@ -151,7 +151,7 @@ class NodeTaskRecords:
         while True:
             count = min(_PIECE if outputs else limit, limit + 1 - len(page.items))
             places = range(after, after + count)
-            piece = await self._items(*owner, node_id, places, user_id, outputs=outputs)
+            piece = await self._items(*owner, node_id, places, outputs=outputs)
             for view in piece:
                 if not page.add(view, view.size()):
                     return page.items, after
@@ -160,13 +160,13 @@ class NodeTaskRecords:
                 return page.items, 0
 
     async def _items(
-        self, component: Component, plan: Plan, node_id: str, items: Sequence[int], user_id: str, *, outputs: bool
+        self, component: Component, plan: Plan, node_id: str, items: Sequence[int], *, outputs: bool
     ) -> list[TaskView]:
-        shard = self.shard(user_id)
+        shard = self.shard(component.user_id)
         (mapped,) = await shard.reader.tasks([component.run.task_id(node_id)])
         if mapped is not None and mapped.kept:
             # The items belong to the run whose result the node took over.
-            former = await self._owner(TaskName.parse(mapped.kept).run, user_id, node_id)
+            former = await self._owner(TaskName.parse(mapped.kept).run, component.user_id, node_id)
             component, plan = former or (component, plan)
             (mapped,) = await shard.reader.tasks([component.run.task_id(node_id)])
         read = await read_items(shard.reader, mapped, plan.nodes[plan.place[node_id]], items, outputs=outputs)
@@ -179,23 +179,19 @@ class NodeTaskRecords:
     async def signals(self, views: Sequence[TaskView], user_id: str) -> list[SignalView]:
         """Return the signals along the edges into these node tasks."""
         sources: dict[str, NodeTask | None] = {item.task.task_id: item.task for item in views}
-        missing = []
-        for item in views:
-            for at in item.plan.edges_into(item.task.index):
-                source = item.component.run.task_id(item.plan.nodes[item.plan.edges[at].source].node_id)
-                if source not in sources:
-                    sources[source] = None
-                    missing.append(source)
-        found = await self.shard(user_id).reader.tasks(missing)
-        sources.update(zip(missing, found, strict=True))
-        signals = []
-        for item in views:
-            for at in item.plan.edges_into(item.task.index):
-                edge = item.plan.edges[at]
-                source_id = item.plan.nodes[edge.source].node_id
-                status = _signal(sources[item.component.run.task_id(source_id)], edge.source_handle)
-                signals.append(SignalView(source_id, item.plan.nodes[edge.target].node_id, edge, status))
-        return signals
+        edges = [(item, item.plan.edges[at]) for item in views for at in item.plan.edges_into(item.task.index)]
+        ids = [item.component.run.task_id(item.plan.nodes[edge.source].node_id) for item, edge in edges]
+        missing = list(dict.fromkeys(each for each in ids if each not in sources))
+        sources.update(zip(missing, await self.shard(user_id).reader.tasks(missing), strict=True))
+        return [
+            SignalView(
+                item.plan.nodes[edge.source].node_id,
+                item.plan.nodes[edge.target].node_id,
+                edge,
+                _signal(sources[source], edge.source_handle),
+            )
+            for (item, edge), source in zip(edges, ids, strict=True)
+        ]
 
     async def held_by(
         self, worker_id: str, after: HeldPlace | None, limit: int
@@ -252,10 +248,10 @@ class NodeTaskRecords:
         return next((each for each in await self.plans_of(run, user_id) if node_id in each[1].place), None)
 
     async def _views(
-        self, component: Component, plan: Plan, node_ids: Sequence[str], user_id: str, *, outputs: bool
+        self, component: Component, plan: Plan, node_ids: Sequence[str], *, outputs: bool
     ) -> list[TaskView]:
         ids = [component.run.task_id(node_id) for node_id in node_ids]
-        shard = self.shard(user_id)
+        shard = self.shard(component.user_id)
         tasks = await self._with_kept_items(plan, await shard.reader.tasks(ids, outputs=outputs), shard)
         views = [
             TaskView(task, component, plan)
