@@ -13,7 +13,7 @@ from tradewind.flow.node_type import DeclaredNodeType, NodeType, name_of
 from tradewind.flow.retry import Retry
 from tradewind.flow.rules import check_rule
 from tradewind.flow.timeouts import Timeouts
-from tradewind.flow.values import Duration, checked_text, duration, json_copy, kind_of
+from tradewind.flow.values import Duration, checked_text, duration, given_fields, json_copy, kind_of
 from tradewind.server.nearest_name import NearestName
 
 RunIf = Literal["all_succeeded", "any_succeeded", "all_done"]
@@ -53,15 +53,12 @@ class Flow:
         for argument in unknown:
             raise TypeError(f'Flow has no argument "{argument}"{_argument_hint(argument, unknown[argument])}')
         self.flow_id = flow_id
-        self._fields: dict[str, Any] = {}
         self._nodes: list[dict[str, Any]] = []
         self._edges: list[dict[str, Any]] = []
         self._by_id: dict[str, Node] = {}
         self._declared: dict[str, DeclaredNodeType] = {}
-        for name, value in (("interval", interval), ("timeout", timeout), ("keep_for", keep_for)):
-            if value is not None:
-                self._fields[name] = duration(value, name)
-        given = {
+        times = {"interval": interval, "timeout": timeout, "keep_for": keep_for}
+        plain = {
             "schedule": schedule,
             "overlap": overlap,
             "failure_policy": failure_policy,
@@ -71,7 +68,7 @@ class Flow:
             "labels": labels,
             "description": description,
         }
-        self._fields |= {name: json_copy(value, name) for name, value in given.items() if value is not None}
+        self._fields = given_fields(duration, times) | given_fields(json_copy, plain)
 
     @classmethod
     def from_weather(cls, flow_id: str, weather: Mapping[str, Any]) -> Self:
@@ -150,8 +147,7 @@ class Flow:
         }
         times = {"schedule_to_start": schedule_to_start, "timeout": timeout}
         rules = {"timeouts": timeouts, "retry": retry, "cache": Cache(cache) if isinstance(cache, str) else cache}
-        weather |= {name: json_copy(value, f"{path}.{name}") for name, value in plain.items() if value is not None}
-        weather |= {name: duration(value, f"{path}.{name}") for name, value in times.items() if value is not None}
+        weather |= given_fields(json_copy, plain, path) | given_fields(duration, times, path)
         weather |= {name: _rule(name, rule, f"{path}.{name}") for name, rule in rules.items() if rule is not None}
         if isinstance(min_success, float) and not 0 < min_success <= 1:
             raise FlowError(f"a share must be above 0 and at most 1.0, is {min_success}", f"{path}.min_success")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tradewind.api.node_task_manager.v1 import cache_pb2
-from tradewind.flow.values import Duration, duration, json_copy, kind_of, seconds_in
+from tradewind.flow.values import Duration, duration, given_fields, json_copy, kind_of, seconds_in
 
 Scope = Literal["user", "flow", "global"]
 
@@ -38,9 +38,8 @@ class Cache:
 
     def to_weather(self, path: str = "cache") -> dict[str, Any]:
         """Return it in Weather Syntax; FlowError reports `path` as its place."""
-        weather = {name: json_copy(getattr(self, name), f"{path}.{name}") for name in ("name", "key", "scope")}
-        weather["ttl"] = None if self.ttl is None else duration(self.ttl, f"{path}.ttl")
-        return {name: value for name, value in weather.items() if value is not None}
+        plain = {"name": self.name, "key": self.key, "scope": self.scope}
+        return given_fields(json_copy, plain, path) | given_fields(duration, {"ttl": self.ttl}, path)
 
     def to_message(self) -> cache_pb2.CacheUse:
         """Return it as a message. Raises ValueError for an invalid scope or length of time."""

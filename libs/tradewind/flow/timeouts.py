@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tradewind.flow.values import Duration, duration
+from tradewind.flow.values import Duration, duration, given_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,4 +23,4 @@ class Timeouts:
     def to_weather(self, path: str = "timeouts") -> dict[str, Any]:
         """Return them in Weather Syntax; FlowError reports `path` as their place."""
         given = {name: getattr(self, name) for name in ("schedule_to_start", "start_to_close", "total", "heartbeat")}
-        return {name: duration(value, f"{path}.{name}") for name, value in given.items() if value is not None}
+        return given_fields(duration, given, path)

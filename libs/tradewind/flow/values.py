@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, time, timedelta
 from typing import Any, TypeAlias
 
@@ -79,6 +79,15 @@ def duration(value: Duration, path: str) -> int | float | str:
     if isinstance(value, float) and not math.isfinite(value):
         raise FlowError(f"{value} is not a duration", path)
     return value
+
+
+def given_fields(convert: Callable[[Any, str], Any], given: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Return what was given of an object's fields, None being nothing; `convert(value, path)` makes each value.
+
+    `path` is that of the object.
+    """
+    prefix = f"{path}." if path else ""
+    return {name: convert(value, f"{prefix}{name}") for name, value in given.items() if value is not None}
 
 
 def seconds_in(length: Duration) -> float:
