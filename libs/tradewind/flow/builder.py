@@ -2,14 +2,14 @@
 
 import inspect
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, Never, Self
 
 from tradewind.flow import drawing
 from tradewind.flow.cache import Cache
 from tradewind.flow.errors import FlowError
 from tradewind.flow.node import DEFAULT_OUTPUT, Handle, Node
-from tradewind.flow.node_type import DeclaredNodeType, NodeType, name_of
+from tradewind.flow.node_type import DeclaredNodeType, NodeType, check_config, check_handle, name_of
 from tradewind.flow.retry import Retry
 from tradewind.flow.rules import check_rule
 from tradewind.flow.timeouts import Timeouts
@@ -155,7 +155,7 @@ class Flow:
         if min_success is not None and not (isinstance(min_success, float) and min_success == 1):
             weather["min_success"] = json_copy(min_success, f"{path}.min_success")
         if isinstance(type, DeclaredNodeType):
-            _check_config(type, weather.get("config"), f"{path}.config")
+            check_config(type, weather.get("config"), f"{path}.config")
             self._declared[node_id] = type
         self._nodes.append(weather)
         self._by_id[node_id] = node = self._node_of(weather)
@@ -285,9 +285,9 @@ class Flow:
         if declared := self._declared.get(source.node.id):
             # A node that runs over a list has one more output.
             outputs = (*declared.outputs, "errors") if "map" in source.node._weather else declared.outputs
-            _check_handle(declared, "output", source.name, outputs, f"{path}.source_handle")
+            check_handle(declared, "output", source.name, outputs, f"{path}.source_handle")
         if declared := self._declared.get(target.node.id):
-            _check_handle(declared, "input", target.name, declared.inputs, f"{path}.target_handle")
+            check_handle(declared, "input", target.name, declared.inputs, f"{path}.target_handle")
         self._edges.append(
             {
                 "source": source.node.id,
@@ -315,21 +315,6 @@ class Flow:
 
     def _no_node(self, node_id: str) -> str:
         return f'no node "{node_id}"{NearestName(self._by_id).hint(node_id, "; add it first")}'
-
-
-def _check_config(declared: DeclaredNodeType, config: Any, path: str) -> None:
-    """Raise FlowError for a key that a node type does not know."""
-    if isinstance(config, dict) and not declared.takes_any_config:
-        for key in config:
-            if key not in declared.inputs:
-                raise FlowError(f"unknown key{NearestName(declared.inputs).hint_or_all(key)}", f"{path}.{key}")
-
-
-def _check_handle(declared: DeclaredNodeType, kind: str, name: str, known: Collection[str], path: str) -> None:
-    """Raise FlowError for a handle that a node type does not have."""
-    if name not in known:
-        hint = NearestName(known).hint_or_all(name)
-        raise FlowError(f'node type "{declared.type}" has no {kind} handle "{name}"{hint}', path)
 
 
 def _objects(weather: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

@@ -1,6 +1,10 @@
 """Node types, by name or by their functions."""
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Collection
+from typing import Any, Protocol, runtime_checkable
+
+from tradewind.flow.errors import FlowError
+from tradewind.server.nearest_name import NearestName
 
 
 class NodeType(Protocol):
@@ -35,3 +39,18 @@ def name_of(node_type: str | NodeType) -> str:
     if not isinstance(name, str):
         raise TypeError(f"{node_type!r} is not a node type: give its name, or a function that is decorated with @node")
     return name
+
+
+def check_config(declared: DeclaredNodeType, config: Any, path: str) -> None:
+    """Raise FlowError for a key that a node type does not know."""
+    if isinstance(config, dict) and not declared.takes_any_config:
+        for key in config:
+            if key not in declared.inputs:
+                raise FlowError(f"unknown key{NearestName(declared.inputs).hint_or_all(key)}", f"{path}.{key}")
+
+
+def check_handle(declared: DeclaredNodeType, kind: str, name: str, known: Collection[str], path: str) -> None:
+    """Raise FlowError for a handle that a node type does not have."""
+    if name not in known:
+        hint = NearestName(known).hint_or_all(name)
+        raise FlowError(f'node type "{declared.type}" has no {kind} handle "{name}"{hint}', path)

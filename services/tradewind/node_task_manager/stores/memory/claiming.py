@@ -9,16 +9,16 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.work import Assignment, Effects, Vacancy, by_kind
 from tradewind.node_task_manager.stores.memory.call import Call
-from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences
 from tradewind.node_task_manager.stores.memory.queues import HEADS
 from tradewind.node_task_manager.stores.memory.replacing import replace
+from tradewind.node_task_manager.stores.memory.retries import MemoryRetries
 from tradewind.node_task_manager.stores.memory.slots import Limit
 
 MANY_INPUTS = 500
 INPUT_BYTES = 256 * 1024
 
 
-class MemoryClaiming(MemoryConsequences):
+class MemoryClaiming(MemoryRetries):
     """Ends each call: carries out its consequences, and gives out ready node tasks."""
 
     def _conclude(self, call: Call, vacancies: Sequence[Vacancy] = ()) -> Effects:

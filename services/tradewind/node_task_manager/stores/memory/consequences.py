@@ -12,12 +12,9 @@ from tradewind.node_task_manager.domain.node_task import (
     KNOWN_CODES,
     NodeTask,
     NodeTaskStatus,
-    PastAttempt,
     StopMark,
-    TaskError,
 )
 from tradewind.node_task_manager.domain.plan import FailurePolicy
-from tradewind.node_task_manager.domain.retry import RetryRequest
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.events import ComponentEvent
 from tradewind.node_task_manager.stores.memory.budget import RetryBudgets
@@ -27,9 +24,6 @@ from tradewind.node_task_manager.stores.memory.logs import MemoryLogs
 from tradewind.node_task_manager.stores.memory.notices import MemoryNotices
 from tradewind.node_task_manager.stores.memory.records import Private, run_of, task_name
 from tradewind.node_task_manager.stores.memory.replacing import replace
-from tradewind.node_task_manager.stores.memory.retries import final_reason, wait_ms
-
-HISTORY = 20
 
 
 class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
@@ -106,51 +100,6 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
         self._delayed.pop(task.task_id, None)
         return replace(super()._dequeue(task), retry_at=0)
 
-    def _fail_attempt(self, task: NodeTask, error: TaskError, retry_request: RetryRequest | None, call: Call) -> None:
-        """End an attempt that did not succeed: delay the node task, or fail it for good."""
-        policy = self._node(task).retry
-        task = self._release(task)
-        task = replace(task, failures=task.failures + 1)
-        stopping = task.stop or self._components[self._owner(task)].stop
-        if policy and policy.attempts > 1 and not stopping:
-            task = self._with_history(task, error.code)
-            at = self._clock() + wait_ms(task, policy, retry_request)
-            final = final_reason(task, policy, error, retry_request, at, self._private[task.task_id].total_at)
-            flow = self._flow_of(task)
-            if flow and not final and (retry_request is None or retry_request.after_ms is None):
-                final = self._budgets.refuse(flow)
-            if not final:
-                self._delayed[task.task_id] = at
-                self._private[task.task_id].settled = task.nonce
-                task = replace(task, status=NodeTaskStatus.PENDING, nonce="", error=error, retry_at=at)
-                self._tasks[task.task_id] = task
-                self._add_event(task, TaskEventKind.RETRYING, error)
-                return
-            error = replace(error, final=final)
-            self._bury(task, error)
-        elif not stopping and retry_request is not None and retry_request.after_ms is not None:
-            error = replace(error, final='it asked for another attempt, but may have only one: give it a "retry"')
-        self._finish(replace(task, error=error), NodeTaskStatus.FAILED, "", call)
-
-    def _bury(self, task: NodeTask, error: TaskError) -> None:
-        self._dead[task.task_id] = self._clock()
-        self._notify_given_up(task.task_id, self._components[self._owner(task)], self._node(task).node_type, error)
-
-    def _with_history(self, task: NodeTask, how: str) -> NodeTask:
-        """Add the latest attempt of a node task to its history."""
-        past = PastAttempt(task.attempt, task.worker_id, task.started_at, self._clock(), how)
-        return replace(task, history=(*task.history, past)[-HISTORY:])
-
-    def _count_attempt(self, task: NodeTask) -> None:
-        """Count an attempt that begins, if the retry budget of a flow depends on it."""
-        policy, flow = self._node(task).retry, self._flow_of(task)
-        if flow and policy and policy.attempts > 1:
-            self._budgets.begin(flow)
-
-    def _flow_of(self, task: NodeTask) -> str:
-        """The flow that a node task belongs to, "" for none."""
-        return task_name(task.task_id).run.flow_id
-
     def _wake_delayed(self, call: Call) -> None:
         for at, task_id in sorted((at, task_id) for task_id, at in self._delayed.items()):
             if at <= self._clock():
@@ -161,51 +110,12 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
         """Go on with a node task whose time has come."""
         self._enqueue(replace(task, retry_at=0))
 
-    def _extend(self, task: NodeTask, call: Call) -> None:
-        """Renew a lease; if the node task is to stop, say so again instead."""
-        if task.stop:
-            call.terminate(task, task.stop)
-        else:
-            self._renew_lease(task)
-
     def _request_stop(self, task: NodeTask, mark: StopMark, call: Call) -> None:
         if task.stop is None:
             self._tasks[task.task_id] = task = replace(task, stop=mark)
             self._add_event(task, TaskEventKind.STOPPING)
             self._leases[task.task_id] = self._clock() + self._limits.stop_grace_ms
             call.terminate(task, mark)
-
-    def _give_back(self, task: NodeTask, *, lost: bool, call: Call) -> None:
-        task = replace(self._release(task), nonce="")
-        if task.stop:
-            self._finish(task, NodeTaskStatus.TERMINATED, task.stop.reason, call)
-            return
-        task = replace(task, lost=task.lost + lost)
-        if lost:
-            call.lost += 1
-            task = self._with_history(task, "WORKER_LOST")
-        if lost and task.lost >= self._limits.losses:
-            message = f"the worker was lost {task.lost} times while it ran; the last one was {task.worker_id}"
-            error = TaskError("WORKER_LOST", message)
-            self._bury(task, error)
-            self._fail(task, error, call)
-            return
-        if lost:
-            message = f"worker {task.worker_id} was lost while it ran; it will run again"
-            self._log_error(task, TaskError("WORKER_LOST", message))
-        self._enqueue(task)
-
-    def _time_out(self, task: NodeTask, code: str, message: str, call: Call) -> None:
-        """Fail a node task that has waited too long, for a worker or for something else; no attempt follows."""
-        error, policy = TaskError(code, message), self._node(task).retry
-        if policy and policy.attempts > 1:
-            error = replace(error, final=f"{code} is not retried")
-            self._bury(task, error)
-        self._fail(task, error, call)
-
-    def _fail(self, task: NodeTask, error: TaskError, call: Call) -> None:
-        self._log_error(task, error)
-        self._finish(replace(self._release(task), nonce="", error=error), NodeTaskStatus.FAILED, "", call)
 
     def _finish(self, task: NodeTask, status: NodeTaskStatus, reason: str, call: Call) -> None:
         """End a node task; `_settle` carries out the consequences."""
@@ -235,25 +145,17 @@ class MemoryConsequences(MemoryLogs, MemoryEvents, MemoryNotices):
         self._totals[status] += 1
         error = task.error if status is NodeTaskStatus.FAILED else None
         self._add_event(task, TaskEventKind(status), error, reason)
-        if task.error is not None and status is NodeTaskStatus.FAILED:
-            self._totals[f"failed:{task.error.code if task.error.code in KNOWN_CODES else 'OTHER'}"] += 1
+        if error is not None:
+            self._totals[f"failed:{error.code if error.code in KNOWN_CODES else 'OTHER'}"] += 1
 
     def _close(self, task: NodeTask, status: NodeTaskStatus, reason: str) -> None:
         owner = self._owner(task)
         self._end(task, status, reason)
         component = self._components[owner]
-        sink = not self._plan(task).outputs[task.index]
-        match status:
-            case NodeTaskStatus.COMPLETED:
-                sinks = component.sinks_completed + sink
-                component = replace(component, completed=component.completed + 1, sinks_completed=sinks)
-            case NodeTaskStatus.FAILED:
-                component = replace(component, failed=component.failed + 1)
-            case NodeTaskStatus.TERMINATED:
-                component = replace(component, terminated=component.terminated + 1)
-            case _:
-                component = replace(component, skipped=component.skipped + 1)
-        self._components[owner] = component
+        counts = {status.value: getattr(component, status.value) + 1}
+        if status is NodeTaskStatus.COMPLETED and not self._plan(task).outputs[task.index]:
+            counts["sinks_completed"] = component.sinks_completed + 1
+        self._components[owner] = replace(component, **counts)
         if component.run.ad_hoc:
             self.on_news(f"r:{component.run}")
 

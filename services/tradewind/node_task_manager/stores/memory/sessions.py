@@ -62,6 +62,13 @@ class MemorySessions(MemoryClaiming):
                     call.assignments.append(self._assignment(task))
         return Renewal(current, tuple(lost), deadline, call.effects())
 
+    def _extend(self, task: NodeTask, call: Call) -> None:
+        """Renew a lease; if the node task is to stop, say so again instead."""
+        if task.stop:
+            call.terminate(task, task.stop)
+        else:
+            self._renew_lease(task)
+
     def _loss_reason(self, task: NodeTask | None, token: Held) -> str:
         """Say why a token that holds no lease is lost; "" when the end of its attempt was reported."""
         if task is None:
