@@ -175,22 +175,18 @@ class Executor:
 
     def _coroutine_of(self, attempt: Attempt, node: AnyNode) -> Coroutine[Any, Any, object]:
         """Return the coroutine for the attempt's task."""
-        assignment = attempt.assignment
-        tracer = self._tracer if attempt.traceparent else None
-        delayed = assignment.HasField("start_in")
-        if tracer is None and not delayed:
-            return self._run(attempt, node)
-        bare = functools.partial(self._run, attempt, node)
-        run: Callable[[], Coroutine[Any, Any, object]] = bare
-        if tracer is not None:
-            run = functools.partial(tracer.within_span, attempt, bare)
-        return self._begin_after(seconds_of(assignment.start_in), attempt, run) if delayed else run()
+        if attempt.assignment.HasField("start_in"):
+            return self._run_in_time(attempt, node)
+        return self._run_traced(attempt, node)
 
-    async def _begin_after(
-        self, delay_s: float, attempt: Attempt, run: Callable[[], Coroutine[Any, Any, object]]
-    ) -> None:
-        await self._pause(attempt, delay_s)
-        await run()
+    async def _run_in_time(self, attempt: Attempt, node: AnyNode) -> None:
+        await self._pause(attempt, seconds_of(attempt.assignment.start_in))
+        await self._run_traced(attempt, node)
+
+    def _run_traced(self, attempt: Attempt, node: AnyNode) -> Coroutine[Any, Any, object]:
+        if self._tracer is None or not attempt.traceparent:
+            return self._run(attempt, node)
+        return self._tracer.within_span(attempt, functools.partial(self._run, attempt, node))
 
     def _end_earlier_attempts(self, assignment: work_pb2.NodeTaskAssignment) -> None:
         """End an earlier attempt of the same node here: it lost its lease while this worker was out of contact."""
