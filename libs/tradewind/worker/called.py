@@ -120,7 +120,7 @@ class CalledLink(Link, WorkerServiceServicer):
             await abort(context, status_with(grpc.StatusCode.UNAVAILABLE, "DRAINING", "this worker is leaving"))
         if request.HasField("renew_interval"):
             self._interval = max(_MIN_INTERVAL, seconds_of(request.renew_interval))
-        self._executor.sync_clock(request)
+        self._executor.clock.sync(request)
         held, accepted = self._executor.held, []
         for assignment in request.assignments:
             token = assignment.token

@@ -19,7 +19,7 @@ def next_assignment(
 ) -> work_pb2.NodeTaskAssignment | None:
     """Return the step that a node's outputs allow to begin, as an assignment under a new token; None if there is none.
 
-    `now` returns the time by the clock of deadlines, in seconds since the epoch.
+    `now` returns the time by the servers' clock, in seconds since the epoch.
     """
     if isinstance(ending, list):
         outputs = dict(ending)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.api.worker.v1 import worker_service_pb2
 from tradewind.worker import failures
 from tradewind.worker.attempt import Attempt, Reports
 from tradewind.worker.deadlines import Deadlines
@@ -20,6 +19,7 @@ from tradewind.worker.nodes import AnyNode
 from tradewind.worker.outputs import Ending
 from tradewind.worker.processes.pool import EXIT_TIMEOUT
 from tradewind.worker.running import NodeRunner, in_context
+from tradewind.worker.server_clock import ServerClock
 from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
 from tradewind.worker.texts import clip
 from tradewind.worker.times import seconds_of
@@ -39,8 +39,6 @@ _LOGGED_BYTES = 512
 
 LONG_TURN = 0.001
 """Seconds that one turn of the loop may take before eager nodes continue in the next."""
-
-_TimedMessage = work_pb2.WorkResponse | worker_service_pb2.ExecuteRequest
 
 
 class Executor:
@@ -82,7 +80,7 @@ class Executor:
         owner = asyncio.current_task()
         assert owner is not None
         self._owner = owner
-        self._clock_offset: float | None = None
+        self.clock = ServerClock()
         self.eager_enabled = False
         """Whether eager nodes may begin: this worker is connected to a node task manager and is not leaving."""
 
@@ -96,19 +94,6 @@ class Executor:
         for attempt in self._held.values():
             attempt.named = True
         return list(self._held)
-
-    def sync_clock(self, message: _TimedMessage) -> None:
-        """Use the sender's clock from now on, if the message has a time: this machine's clock may be wrong."""
-        if message.HasField("sent_at"):
-            self._clock_offset = message.sent_at.seconds + message.sent_at.nanos / 1e9 - self._loop.time()
-
-    def _offset(self) -> float:
-        """Return the seconds by which the clock of deadlines, which counts from the epoch, is ahead of the loop's."""
-        return time.time() - self._loop.time() if self._clock_offset is None else self._clock_offset
-
-    def _now(self) -> float:
-        """Return the time by the clock of deadlines, in seconds since the epoch."""
-        return self._loop.time() + self._offset()
 
     def start(self, assignment: work_pb2.NodeTaskAssignment) -> None:
         """Run an assigned node, unless its token is held already."""
@@ -132,7 +117,7 @@ class Executor:
 
     def _late_message(self, seconds: float) -> str:
         message = f"the deadline passed {seconds:.1f} s before this worker got the node task"
-        if self._clock_offset is not None:
+        if self.clock.synced:
             return message
         return f"{message}; if that is wrong, the clock of the worker's machine is ahead"
 
@@ -140,9 +125,7 @@ class Executor:
         attempt = Attempt(assignment, self._reports, steps)
         attempt.memories = self._memories
         if assignment.HasField("deadline"):
-            deadline = assignment.deadline
-            # By the loop's clock, which nobody can set while the node runs.
-            attempt.deadline = deadline.seconds + deadline.nanos / 1e9 - self._offset()
+            attempt.deadline = self.clock.loop_time(assignment.deadline)
         return attempt
 
     def _hold(self, attempt: Attempt) -> None:
@@ -290,7 +273,7 @@ class Executor:
         """Hold the eager node that continues with these outputs; return its token, "" if there is none."""
         if not self.eager_enabled or attempt.stop is not None or attempt.task is None or attempt.task.cancelling():
             return ""
-        assignment = next_assignment(attempt.assignment, attempt.steps, ending, self._now)
+        assignment = next_assignment(attempt.assignment, attempt.steps, ending, self.clock.now)
         node = self._nodes.get(assignment.node_type) if assignment is not None else None
         if assignment is None or node is None or not node.eager:
             return ""

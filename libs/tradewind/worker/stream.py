@@ -136,7 +136,7 @@ class WorkStream(Link):
                 await call.write(self._outbox.take(sequence))
 
     def _handle(self, response: work_pb2.WorkResponse) -> None:
-        self._executor.sync_clock(response)
+        self._executor.clock.sync(response)
         # Slices, because a loop over a message's own field costs an IndexError at the end.
         for assignment in response.assignments[:]:
             self._accept(assignment)
