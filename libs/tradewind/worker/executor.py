@@ -20,8 +20,7 @@ from tradewind.worker.outputs import Ending
 from tradewind.worker.processes.pool import EXIT_TIMEOUT
 from tradewind.worker.running import NodeRunner, in_context
 from tradewind.worker.server_clock import ServerClock
-from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
-from tradewind.worker.texts import clip
+from tradewind.worker.stopping import Stop, StopKind
 from tradewind.worker.times import seconds_of
 from tradewind.worker.tracing import NodeTracer
 
@@ -33,9 +32,6 @@ logger = logging.getLogger("tradewind.worker")
 
 TIMEOUT_GRACE = 1.0
 """Seconds that a node has to clean up after its deadline."""
-
-_LOGGED_BYTES = 512
-"""The most bytes of a message in the worker's own log if a traceback follows it."""
 
 LONG_TURN = 0.001
 """Seconds that one turn of the loop may take before eager nodes continue in the next."""
@@ -248,23 +244,23 @@ class Executor:
             return attempt.failure
         attempt.settled = True
         self._forget(attempt)
-        stop = attempt.stop
-        if ending is not None and (stop is None or (stop.kind is StopKind.GIVEN_BACK and not attempt.stop_seen)):
+        kind = attempt.stop.kind if attempt.stop is not None else None
+        if ending is not None and (kind is None or (kind is StopKind.GIVEN_BACK and not attempt.stop_seen)):
             duration_ns = attempt.duration_ns()
             eager_token = self._hold_successor(attempt, ending) if attempt.steps else ""
             self._reports.complete(attempt.token, ending, duration_ns, attempt.traceparent, eager_token)
             self._count(attempt, "completed")
             return None
-        if stop is not None and stop.kind is StopKind.LEASE_LOST:
+        if kind is StopKind.LEASE_LOST:
             return None
         stopped = attempt.stop_seen or error is None or isinstance(error, asyncio.CancelledError)
-        if stop is not None and stop.kind is StopKind.GIVEN_BACK and stopped:
+        if kind is StopKind.GIVEN_BACK and stopped:
             self._reports.give_back(attempt.token)
             self._count(attempt, "given_back")
             return None
-        failure = attempt.failure = _failure(attempt, error)
+        failure = attempt.failure = failures.failure_of(attempt, error)
         if not failure.terminated:
-            _log(attempt, failure)
+            failures.log(attempt, failure)
         self._reports.fail(failure)
         self._count(attempt, "terminated" if failure.terminated else "failed")
         return failure
@@ -351,27 +347,3 @@ class Executor:
             self._abandoned_tasks.add(attempt.task)
             attempt.task.add_done_callback(self._abandoned_tasks.discard)
             attempt.task.cancel()
-
-
-def _failure(attempt: Attempt, error: BaseException | None) -> work_pb2.NodeTaskFailure:
-    stop = attempt.stop
-    if stop is not None and stop.kind is StopKind.TIMED_OUT:
-        return failures.timed_out(attempt, stop.reason)
-    if stop is not None and stop.kind is StopKind.TERMINATED:
-        return failures.terminated(attempt, stop.exception(), error)
-    if isinstance(error, NodeStopExecution):
-        return failures.terminated(attempt, error, None)
-    assert error is not None
-    return failures.faulted(attempt, error)
-
-
-def _log(attempt: Attempt, failure: work_pb2.NodeTaskFailure) -> None:
-    error = failure.error
-    logger.warning(
-        "%s failed: %s: %s%s",
-        attempt.assignment.node_task_id,
-        error.type or error.code,
-        # A traceback ends with the whole message.
-        clip(error.message, _LOGGED_BYTES) if error.traceback else error.message,
-        f"\n{error.traceback.rstrip()}" if error.traceback else "",
-    )

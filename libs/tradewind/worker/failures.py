@@ -1,6 +1,7 @@
 """What is reported about an attempt that did not succeed."""
 
 import asyncio
+import logging
 import os
 import sysconfig
 import traceback
@@ -10,9 +11,13 @@ from types import TracebackType
 from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.errors import Fatal, NodeFault, RetryLater
-from tradewind.worker.stopping import NodeStopExecution
+from tradewind.worker.stopping import NodeStopExecution, StopKind
 from tradewind.worker.texts import MESSAGE_BYTES, TRACEBACK_BYTES, clip, clip_middle
 
+logger = logging.getLogger("tradewind.worker")
+
+_LOGGED_BYTES = 512
+"""The most bytes of a message in the worker's own log if a traceback follows it."""
 _NAMED_OF_GROUP = 3
 _SDK = os.path.dirname(__file__) + os.sep
 
@@ -71,6 +76,32 @@ def fault_of(failure: work_pb2.NodeTaskFailure) -> NodeFault:
     )
 
 
+def failure_of(attempt: Attempt, error: BaseException | None) -> work_pb2.NodeTaskFailure:
+    """Return the failure of an attempt that was stopped, or else raised `error`."""
+    stop = attempt.stop
+    if stop is not None and stop.kind is StopKind.TIMED_OUT:
+        return timed_out(attempt, stop.reason)
+    if stop is not None and stop.kind is StopKind.TERMINATED:
+        return _terminated(attempt, stop.exception(), error)
+    if isinstance(error, NodeStopExecution):
+        return _terminated(attempt, error, None)
+    assert error is not None
+    return faulted(attempt, error)
+
+
+def log(attempt: Attempt, failure: work_pb2.NodeTaskFailure) -> None:
+    """Write a failure to the worker's own log."""
+    error = failure.error
+    logger.warning(
+        "%s failed: %s: %s%s",
+        attempt.assignment.node_task_id,
+        error.type or error.code,
+        # A traceback ends with the whole message.
+        clip(error.message, _LOGGED_BYTES) if error.traceback else error.message,
+        f"\n{error.traceback.rstrip()}" if error.traceback else "",
+    )
+
+
 def faulted(attempt: Attempt, error: BaseException) -> work_pb2.NodeTaskFailure:
     """Return the failure for an exception that the attempt raised, even if describing the exception raises another."""
     try:
@@ -86,7 +117,7 @@ def timed_out(attempt: Attempt, reason: str) -> work_pb2.NodeTaskFailure:
     return _failure(attempt, NodeFault("TIMEOUT", reason))
 
 
-def terminated(attempt: Attempt, stop: NodeStopExecution, error: BaseException | None) -> work_pb2.NodeTaskFailure:
+def _terminated(attempt: Attempt, stop: NodeStopExecution, error: BaseException | None) -> work_pb2.NodeTaskFailure:
     """Return the failure of an attempt that stopped because of `stop`; `error` is what its code raised instead."""
     if error is None or isinstance(error, asyncio.CancelledError):
         failure = _failure(attempt, NodeFault("", _text(stop) or "stopped"))
