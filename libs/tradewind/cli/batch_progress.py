@@ -46,7 +46,6 @@ async def _lines(screen: Screen, handle: BatchHandle) -> BatchRecord:
             if not batch.ended and time.monotonic() - last_line_at >= _LINE_EVERY_S:
                 last_line_at = time.monotonic()
                 screen.line(f"batch {batch.batch_id} {batch.progress.percent:.0f} %: {counts_text(batch.progress)}")
-                screen.flush()
     return batch
 
 

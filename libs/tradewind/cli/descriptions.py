@@ -292,4 +292,3 @@ def show_task_event(screen: Screen, task: WatchedTask) -> None:
         "failed": str(task.error or ""),
     }.get(event, task.reason)
     screen.line(f"{at}  {event}: {details}" if details else f"{at}  {event}", STYLES.get(task.status))
-    screen.flush()

@@ -79,7 +79,6 @@ def _show(screen: Screen, notification: "Notification", output: Format) -> None:
         screen.line("some earlier notifications are no longer kept", "yellow")
     at = iso(notification.created_at) if notification.created_at else "-"
     screen.line(f"{at}  {notification}", _STYLES.get(notification.severity))
-    screen.flush()
 
 
 @app.command()

@@ -107,7 +107,6 @@ class Lines(Display):
         elif key not in self._begun:
             self._begun.add(key)
             self._screen.line(outcome_line(cycle))
-        self._screen.flush()
 
 
 class Bars(Display):

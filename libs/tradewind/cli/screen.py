@@ -135,11 +135,6 @@ class Screen:
         from tradewind.cli.plain import to_json
 
         typer.echo(to_json(value))
-        self.flush()
-
-    def flush(self) -> None:
-        """Flush the output: a pipe would hold it back until there is a lot of it."""
-        sys.stdout.flush()
 
     def facts(self, facts: Sequence[tuple[str, str]]) -> None:
         """Print names and values, one pair per line, without empty values."""

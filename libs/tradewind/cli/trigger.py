@@ -329,4 +329,3 @@ def _show_due(screen: Screen, due: "DueTrigger", output: Format) -> None:
         event = f" for event {due.event_id}" if due.event_id else ""
         given = "".join(f": {json.dumps(each)}" for each in (due.payload, due.event) if each is not None)
         screen.line(f"{due.trigger_id}, planned {planned(due.planned_time)}{event}{given}")
-    screen.flush()
