@@ -132,6 +132,21 @@ async def test_server_stop_closes_connection_of_unlisted_worker() -> None:
     assert (silent.closed, asyncio.all_tasks()) == (True, before)
 
 
+@pytest.mark.parametrize("returned_s", [0.0, 3600.0])
+async def test_worker_has_time_to_report_to_a_registry_that_was_away(
+    monkeypatch: pytest.MonkeyPatch, returned_s: float
+) -> None:
+    monkeypatch.setattr(called_workers, "RETURN_S", returned_s)
+    silent: Any = Silent()
+    pool = WorkerPool()
+    workers = CalledWorkers({}, pool, silent, silent, lambda _url: silent, Mock(), "replica", grace_s=600)
+    await workers.refresh()
+    for silent.listed in (None, []):
+        await workers.refresh()
+    assert [each.worker_id for each in pool] == (["w1"] if returned_s else [])
+    await workers.stop()
+
+
 def calling(bench: Bench, peer: Any) -> CalledWorkers:
     """What calls workers; `peer` stands in for the registry, the other replicas and the workers."""
     return CalledWorkers(bench.dispatchers, bench.pool, peer, peer, lambda _url: peer, Mock(), "replica", grace_s=600)

@@ -23,6 +23,8 @@ _log = structlog.get_logger(__name__)
 _KEEP_MS = 10_000
 QUIET_FACTOR = 5
 """While there is nobody to call, the registry is asked this many times less often."""
+RETURN_S = 20.0
+"""How long workers have to report to a registry that was away: longer than a try of theirs and the pause after it."""
 _END_S = 7.5
 """Longer than a call takes (`WorkerCalls.execute`)."""
 
@@ -61,15 +63,21 @@ class CalledWorkers:
         self._pass_on = PassOnRefused(dispatchers, pool, self._workers)
         self._passing_on = SideTasks()
         self._shutting_down = False
+        self._incomplete_until_s = 0.0
+        """Until then, the list may lack workers that live and could not say so."""
 
     async def refresh(self) -> bool:
         """Follow which workers there are; return whether there are none."""
         if self._shutting_down:
             return True
         known = await self._directory.called()
+        now_s = asyncio.get_running_loop().time()
         if known is None:
+            self._incomplete_until_s = now_s + RETURN_S
             return False
         found = {each.worker_id: each for each in known}
+        if now_s < self._incomplete_until_s:
+            found = {each.worker_id: each.listing for each in self._workers.values()} | found
         for worker_id, worker in list(self._workers.items()):
             if worker.listing != found.get(worker_id):
                 self._update(worker, found.get(worker_id))
