@@ -4,15 +4,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event, wakes_nobody
 from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob, BulkStatus
+from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.owning import NOT_OWNER
 from tradewind.scheduler.use_cases.execute_jobs import ExecuteJobs
 from tradewind.scheduler.use_cases.manage_bulk_jobs import ManageBulkJobs
 from tradewind.server.clock import ManualClock
-from tradewind.server.faults import Aborted
+from tradewind.server.faults import Aborted, Unreadable
 
 JOB = BulkJob("job-1", BulkAction.STOP, BulkFilter(("f",), (), 0, 1, 10), False, "ada", "", 1)
 
@@ -86,6 +89,32 @@ async def test_job_for_running_cycles_passes_over_those_that_have_ended() -> Non
     while await execute.step("job-1"):
         steps += 1
     assert (stopped, steps) == ([401, 200, 1, 0], 4)
+
+
+async def test_job_passes_over_a_flow_whose_cycles_cannot_be_read() -> None:
+    scheduler = MemoryScheduler()
+    for flow_id in ("f1", "f2", "f3"):
+        await scheduler.register(flow_id)
+        await scheduler.run(flow_id)
+    stores, unused = scheduler.stores, Any
+    newest = stores.cycles.newest
+
+    async def newest_of_some(flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
+        if flow_id == "f2":
+            raise Unreadable("flow:f2:cycles", "it is of another type")
+        return await newest(flow_id, below, limit)
+
+    stores.cycles.newest = newest_of_some  # type: ignore[method-assign]
+    wanted = BulkFilter(("f*",), (CycleStatus.RUNNING,), 0, 2**50, 1000)
+    await stores.jobs.create(replace(JOB, filter=wanted, dry_run=True), "")
+    execute = ExecuteJobs(stores.jobs, stores.flows, stores.cycles, unused, unused, scheduler.clock)  # type: ignore[arg-type]
+    with capture_logs() as logs:
+        while await execute.step("job-1"):
+            pass
+    job = await stores.jobs.find("job-1")
+    assert job is not None
+    assert (job.status, [item.flow_id for item in job.items]) == (BulkStatus.COMPLETED, ["f1", "f3"])
+    assert [(line["event"], line["what"]) for line in logs] == [("record_unreadable", "flow:f2:cycles")]
 
 
 async def test_job_takes_many_cycles_and_flows_in_a_step_as_long_as_nothing_is_to_be_done() -> None:

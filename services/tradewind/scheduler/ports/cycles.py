@@ -66,7 +66,10 @@ class CycleRecords(Protocol):
         ...
 
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
-        """Return up to `limit` runs on record, newest first, beginning below `below` (None: with the newest)."""
+        """Return up to `limit` runs on record, newest first, beginning below `below` (None: with the newest).
+
+        Raises Unreadable when the index of the flow's cycles is of another type.
+        """
         ...
 
     async def newest_open(self, flow_id: str, below: RunName) -> RunName | None:

@@ -13,7 +13,8 @@ from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunOptions
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.server.clock import Clock
-from tradewind.server.faults import Fault, Unavailable
+from tradewind.server.faults import Fault, Unavailable, Unreadable
+from tradewind.server.reading import UnreadableLog
 
 _PAGE = 20
 """How many runs are examined at once. After a crash in a step, the step examines all of its runs again."""
@@ -34,10 +35,12 @@ class ExecuteJobs:
         self._rerun = rerun
         self._stop = stop
         self._clock = clock
+        self._unreadable = UnreadableLog(__name__)
 
     async def step(self, job_id: str) -> bool:
         """Carry out a bounded part of a job; return whether anything is left.
 
+        Passes over flows of which the index of cycles cannot be read, and logs them.
         Raises Unavailable, and errors of the store; the caller must then repeat the step.
         """
         job = await self._jobs.find(job_id)
@@ -61,7 +64,11 @@ class ExecuteJobs:
             flow_id = await self._flow_after(job)
             return None if flow_id is None else replace(job, flow_id=flow_id, cycle=-1, run=0, through=False)
         below = RunName(job.flow_id, job.cycle, job.run) if job.cycle >= 0 else None
-        states = await self._cycles.newest(job.flow_id, below, _PAGE)
+        try:
+            states = await self._cycles.newest(job.flow_id, below, _PAGE)
+        except Unreadable as error:
+            self._unreadable.note(error, job_id=job.job_id)
+            return replace(job, through=True)
         for state in states:
             # The latest run of a cycle comes first, and is the only one that counts.
             if state.name.cycle != job.cycle and not job.full:
