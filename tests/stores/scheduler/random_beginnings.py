@@ -14,12 +14,18 @@ from tradewind.scheduler.domain.beginning import BeginRequest, EventFiring, Reru
 from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.firing import FiringOutcome
+from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 
 seldom = st.sampled_from([0, 0, 0, 1])
+
+
+def about_flow(flow_id: str, request: tuple[str, str] | None) -> RememberedRequest | None:
+    """Return a request with a payload that says which flow it is about, as all payloads do."""
+    return request_of(request[0], f"{flow_id}/{request[1]}") if request else None
 
 
 class RandomBeginnings(RandomFlows):
@@ -42,14 +48,27 @@ class RandomBeginnings(RandomFlows):
 
     @rule(flow_ids=st.lists(ids, min_size=1, max_size=3), request=requests, inputs=st.sampled_from(["", '{"a":"ü"}']))
     def begin_now(self, flow_ids: list[str], request: tuple[str, str] | None, inputs: str) -> None:
-        remembered = request_of(*request) if request else None
-        self.begin(*(self.begin_request(flow_id, request=remembered, inputs_json=inputs) for flow_id in flow_ids))
+        self.begin(
+            *(
+                self.begin_request(flow_id, request=about_flow(flow_id, request), inputs_json=inputs)
+                for flow_id in flow_ids
+            )
+        )
 
     @rule(flow_id=ids, attempt=st.integers(1, 3))
     def begin_for_a_node(self, flow_id: str, attempt: int) -> None:
         parent = Parent(RunName("above", 3, 1), "r", "ü:7", attempt, 2)
         request = request_of(parent.request_id, flow_id)
         self.begin(self.begin_request(flow_id, origin=CycleOrigin.SUB_FLOW, parent=parent, request=request))
+
+    @rule(flow_ids=st.lists(ids, min_size=3, max_size=8))
+    def begin_many_for_nodes(self, flow_ids: list[str]) -> None:
+        """Begin cycles that no overlap policy counts, so that many of one flow run."""
+        begin_requests = []
+        for flow_id in flow_ids:
+            parent = Parent(RunName("above", 3, 1), "r", f"m:{next(self.numbers)}", 1, 2)
+            begin_requests.append(self.begin_request(flow_id, origin=CycleOrigin.SUB_FLOW, parent=parent))
+        self.begin(*begin_requests)
 
     @rule(
         flow_id=ids,
@@ -119,7 +138,7 @@ class RandomBeginnings(RandomFlows):
     def backfill(self, flow_id: str, minutes: int, most: int, request: tuple[str, str] | None) -> None:
         end = self.clock.now_ms() // MINUTE * MINUTE
         draft = backfill_draft(end - minutes * MINUTE, end, most, flow_id)
-        draft = replace(draft, request=request_of(f"fill-{request[0]}", request[1]) if request else None)
+        draft = replace(draft, request=about_flow(flow_id, request and (f"fill-{request[0]}", request[1])))
         self.both(lambda store: store.backfills.create(draft))
 
     @rule(flow_id=ids, pick=st.integers(0, 1), late=seldom)
@@ -171,7 +190,7 @@ class RandomBeginnings(RandomFlows):
         source = self.picked(pick)
         source_id = "other" if stale else source.facts.run_id
         rerun = Rerun(source.name.run, source_id, (("0", kept),) if kept else (), ("a",), "me", 'why "ü"')
-        remembered = request_of(*request) if request else None
+        remembered = about_flow(source.name.flow_id, request)
         rerun_request = RerunRequest(source, f"run{next(self.numbers)}", rerun, CHECK_IN, 9000, inputs, "", remembered)
         self.both(lambda store: store.cycles.begin_rerun(rerun_request))
         if remembered is not None:

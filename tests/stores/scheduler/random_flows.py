@@ -21,7 +21,7 @@ from tradewind.scheduler.stores.memory import MemoryStores
 from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.server.schedules.schedule import Span
 
-IDS = ["a", "b", "c.d"]
+IDS = ["a", "x", "c.d"]
 KEPT_REVISIONS = 2
 LEASE_MS = 10**9
 SETTLE_MS = 2000
@@ -126,7 +126,7 @@ class RandomFlows(TwinStores[Stores]):
             keep_cycles=keep,
             user_id=user,
             owner_only=owner_only,
-            request=request_of(request[0], f"register-{request[1]}") if request else None,
+            request=request_of(request[0], f"register-{flow_id}-{request[1]}") if request else None,
             etag=flow.etag if flow and etag == "its own" else etag and "0-0",
             by=user or "me",
             note=f"because of {digest}",

@@ -82,6 +82,22 @@ class Twins(RandomBeginnings):
         final = structs.replace(state, version=state.version + offset, status=status, reason=reason)
         self.write(RunUpdate(final, (STATUS, REASON), log=LogText(LogLevel.INFO, f"ended {status}")))
 
+    @precondition(lambda self: self.seen)
+    @rule(together=st.lists(st.tuples(st.integers(0, 30), endings | st.none(), st.booleans()), min_size=2, max_size=12))
+    def write_together(self, together: list[tuple[int, CycleStatus | None, bool]]) -> None:
+        """End open runs, or write lines about them, in one call, of one flow or of several in any order."""
+        self.refresh()
+        running = [state for state in self.seen.values() if state.status is CycleStatus.RUNNING] or [self.picked(0)]
+        updates = []
+        for pick, status, log in together:
+            state = running[pick % len(running)]
+            text = LogText(LogLevel.INFO, "line") if log else None
+            fields, written = [REASON], structs.replace(state, reason="together")
+            if status is not None:
+                fields, written = [STATUS], structs.replace(state, status=status)
+            updates.append(RunUpdate(written, fields, log=text))
+        self.write(*updates)
+
     @rule(
         flow_id=ids,
         times=st.integers(1, 3),
