@@ -238,6 +238,7 @@ async def everything(revisions: int, store: Stores) -> list[Any]:
         store.flows.find(IDS),
         store.flows.list_ids("", 10),
         store.flows.outlines("", 100),
+        store.cycles.begun_flows(IDS),
         store.open_runs.check(EVERYWHERE, 50),
         store.outbox.check(EVERYWHERE, 50),
         _sorted(store.firings.waiting(EVERYWHERE, 50)),

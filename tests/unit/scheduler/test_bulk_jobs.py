@@ -131,4 +131,29 @@ async def test_job_takes_many_cycles_and_flows_in_a_step_as_long_as_nothing_is_t
     steps = 1
     while await execute.step("job-1"):
         steps += 1
-    assert steps < 10
+    assert steps < 6
+
+
+async def test_job_finds_a_flow_with_cycles_among_thousands_in_few_reads() -> None:
+    scheduler = MemoryScheduler()
+    for at in range(2000):
+        await scheduler.register(f"f{at:04}")
+    await scheduler.run("f1500")
+    stores, unused, reads = scheduler.stores, Any, []
+    list_ids = stores.flows.list_ids
+
+    async def counted(after: str, limit: int) -> list[str]:
+        reads.append(limit)
+        return await list_ids(after, limit)
+
+    stores.flows.list_ids = counted  # type: ignore[method-assign]
+    wanted = BulkFilter(("f*",), (CycleStatus.RUNNING,), 0, 2**50, 1000)
+    await stores.jobs.create(replace(JOB, filter=wanted, dry_run=True), "")
+    execute = ExecuteJobs(stores.jobs, stores.flows, stores.cycles, unused, unused, scheduler.clock)  # type: ignore[arg-type]
+    steps = 1
+    while await execute.step("job-1"):
+        steps += 1
+    job = await stores.jobs.find("job-1")
+    assert job is not None
+    assert [item.flow_id for item in job.items] == ["f1500"]
+    assert (steps, len(reads)) == (2, 11)

@@ -65,6 +65,10 @@ class CycleRecords(Protocol):
         """
         ...
 
+    async def begun_flows(self, flow_ids: Sequence[str]) -> list[str]:
+        """Return these flows, in the same order, without those that certainly have no cycle on record."""
+        ...
+
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
         """Return up to `limit` runs on record, newest first, beginning below `below` (None: with the newest).
 

@@ -20,7 +20,8 @@ _PAGE = 20
 """How many runs are examined at once. After a crash in a step, the step examines all of its runs again."""
 _PAGES = 10
 """How many pages, or flows, one step goes through at most: where nothing is to be done, steps would mostly rest."""
-_FLOWS = 500
+_FLOWS = 512
+"""How many flows are looked at together at most, to find the next one."""
 
 
 class ExecuteJobs:
@@ -93,11 +94,11 @@ class ExecuteJobs:
             return next((flow_id for flow_id in exact_flow_ids if flow_id > job.flow_id), None)
         after, most = job.flow_id, 1
         while ids := await self._flows.list_ids(after, most):
-            for flow_id in ids:
-                if job.filter.matches_flow(flow_id):
-                    return flow_id
-            # Most patterns match either the next flow or none of many.
-            after, most = ids[-1], _FLOWS
+            begun = await self._cycles.begun_flows([each for each in ids if job.filter.matches_flow(each)])
+            if begun:
+                return begun[0]
+            # Mostly either the next flow has something to do, or none of many.
+            after, most = ids[-1], min(_FLOWS, most * 8)
         return None
 
     async def _process(self, job: BulkJob, state: ChainState) -> BulkJob:

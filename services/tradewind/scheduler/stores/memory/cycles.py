@@ -240,6 +240,10 @@ class MemoryCycles:
                 end_flow_that_is_over(flow, now, FlowStatus.COMPLETED)
         return Tidied("", True, trimmed)
 
+    async def begun_flows(self, flow_ids: Sequence[str]) -> list[str]:
+        self._data.now()
+        return [each for each in flow_ids if (flow := self._data.flows.get(each)) and flow.runs]
+
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
         self._data.now()
         flow = self._data.flows.get(flow_id)

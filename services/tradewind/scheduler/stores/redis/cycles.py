@@ -112,6 +112,10 @@ class RedisCycles:
         self._scripted.note_unreadable(reply[4])
         return Tidied(*reply[:4])
 
+    async def begun_flows(self, flow_ids: Sequence[str]) -> list[str]:
+        found = await read_each(self._client, list(map(self._keys.cycles, flow_ids)), "EXISTS")
+        return [flow_id for flow_id, has_begun in zip(flow_ids, found, strict=True) if has_begun]
+
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
         found: list[ChainState] = []
         highest = STOPPING - 1 if below is None else rank(below) - 1
