@@ -52,7 +52,7 @@ async def test_directory_that_looks_like_an_option_can_be_entered_as_told(proces
     written = processes.start("init", "--", "-hello", cwd=tmp_path)
 
     assert await written.wait_for_exit() == 0
-    assert "\n  cd ./-hello\n" in written.output
+    assert "\n  cd ./-hello  " in written.output
 
 
 async def test_up_outside_the_repository_points_to_init(processes: Processes, tmp_path: Path) -> None:
@@ -62,3 +62,12 @@ async def test_up_outside_the_repository_points_to_init(processes: Processes, tm
 
     assert "tradewind init hello" in up.output
     assert "examples.momentum" not in up.output
+
+
+async def test_up_in_a_project_does_not_ask_for_another(processes: Processes, tmp_path: Path) -> None:
+    assert await processes.start("init", cwd=tmp_path).wait_for_exit() == 0
+    up = processes.start("up", "--port", "0", "--data", str(tmp_path / "data"), cwd=tmp_path)
+
+    await up.wait_for_output("grpcurl -plaintext")
+
+    assert "tradewind init" not in up.output

@@ -44,6 +44,6 @@ def init(
     session.screen.line("\nNext:")
     # A name that begins with a dash would be an option of cd.
     where = shlex.quote(f"./{directory}" if str(directory).startswith("-") else str(directory))
-    steps = _NEXT if directory == Path() else (f"cd {where}", *_NEXT)
+    steps = _NEXT if directory == Path() else (f"{f'cd {where}':43} # in every shell", *_NEXT)
     for step in steps:
         session.screen.line(f"  {step}")

@@ -29,6 +29,8 @@ _STEPS = (
     "  tradewind flow start momentum",
     "  tradewind flow watch momentum",
 )
+_PROJECT = Path("nodes.py")
+"""What is here when the stack is started in a project, for which `tradewind init` has said what comes next."""
 _STEPS_ELSEWHERE = ("  tradewind init hello                            # a small project to begin with",)
 
 _log = structlog.get_logger(__name__)
@@ -105,7 +107,7 @@ def welcome(stack: Standalone) -> str:
             "theirs. If none of them has one any more, see docs/access.md."
         )
     if not stack.has_flows:
-        steps += _STEPS if _EXAMPLE.exists() else _STEPS_ELSEWHERE
+        steps += _STEPS if _EXAMPLE.exists() else () if _PROJECT.exists() else _STEPS_ELSEWHERE
     if steps:
         lines += ["", "Next, in another shell:" if stack.has_flows else "Try next, in another shell:", *steps]
     if not settings.tls_cert:
