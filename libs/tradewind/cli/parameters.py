@@ -105,7 +105,7 @@ async def take(screen: Screen, limit: int, records: AsyncIterator[Record]) -> li
     found: list[Record] = []
     async for record in records:
         if len(found) == limit:
-            screen.notes([f"there are more than these {limit}; --limit shows more"])
+            screen.notes(["there are more; --limit shows them"])
             break
         found.append(record)
     return found

@@ -27,7 +27,7 @@ async def queue(
         found = await client.queue_statistics(user_id=user, node_type=type)
     screen = session.screen
     if len(found.queues) > limit:
-        screen.notes([f"there are more than these {limit} queues; --limit shows more"])
+        screen.notes(["there are more queues; --limit shows them"])
     longest = heapq.nlargest(limit, found.queues, key=lambda each: (each.queued, each.running))
     shown = sorted(longest, key=lambda each: (each.node_type, each.user_id))
     if output is Format.JSON:

@@ -316,7 +316,7 @@ def test_list_shows_a_hundred_flows_and_says_that_there_are_more(shell: Shell, s
         stack.scheduler.add_flow(f"f{number:03}")
     ran = shell("flow", "list")
     assert [line.split()[0] for line in ran.lines] == ["FLOW", *(f"f{number:03}" for number in range(100))]
-    assert ran.err == "note: there are more than these 100; --limit shows more\n"
+    assert ran.err == "note: there are more; --limit shows them\n"
     every = shell("flow", "list", "--limit", "101", "-o", "json")
     assert (len(every.json), every.json[-1]["flow_id"], every.err) == (101, "momentum", "")
 

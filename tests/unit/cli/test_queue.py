@@ -22,7 +22,7 @@ def test_queue_shows_the_longest_of_many_queues(shell: Shell, stack: FakeStack) 
     ]
     ran = shell("queue", "--limit", "2")
     assert [line.split()[:3] for line in ran.lines[1:3]] == [["model", "user13", "6"], ["model", "user6", "6"]]
-    assert ran.err == "note: there are more than these 2 queues; --limit shows more\n"
+    assert ran.err == "note: there are more queues; --limit shows them\n"
     as_json = shell("queue", "--limit", "2", "-o", "json").json
     assert [each["user_id"] for each in as_json["queues"]] == ["user13", "user6"]
 
