@@ -262,12 +262,8 @@ async def logs(
             if node and cycle is None:
                 _require_node(flow, node)
             client.patience = session.patience
-            lines = client.watch_logs(name, cycle, node_id=node, min_level=min_level)
-            async for line in lines:
-                if output is Format.JSON:
-                    session.screen.json_line(line)
-                else:
-                    show_log_line(session.screen, line)
+            async for line in client.watch_logs(name, cycle, node_id=node, min_level=min_level):
+                session.screen.show_next(output, line, show_log_line)
             return
         found = [line async for line in client.list_logs(name, cycle, node_id=node, min_level=min_level)]
         if node and not found:

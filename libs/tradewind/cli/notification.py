@@ -65,16 +65,13 @@ async def watch(
         client.patience = session.patience
         async with aclosing(client.watch_notifications(after=after)) as notifications:
             async for each in notifications:
-                _show(session.screen, each, output)
+                session.screen.show_next(output, each, _describe)
                 shown += 1
                 if shown == count:
                     return
 
 
-def _show(screen: Screen, notification: "Notification", output: Format) -> None:
-    if output is Format.JSON:
-        screen.json_line(notification)
-        return
+def _describe(screen: Screen, notification: "Notification") -> None:
     if notification.gap:
         screen.line("some earlier notifications are no longer kept", "yellow")
     at = iso(notification.created_at) if notification.created_at else "-"

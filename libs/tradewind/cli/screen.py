@@ -130,6 +130,13 @@ class Screen:
         else:
             describe(self, value)
 
+    def show_next(self, output: Format, value: Value, describe: "Callable[[Screen, Value], None]") -> None:
+        """Print one of the values that come one after another, as a line of JSON, or in words for a person."""
+        if output is Format.JSON:
+            self.json_line(value)
+        else:
+            describe(self, value)
+
     def json_line(self, value: object) -> None:
         """Print a value as one line of JSON, at once."""
         from tradewind.cli.plain import to_json

@@ -127,10 +127,7 @@ async def watch(
         client.patience = session.patience
         async with aclosing(client.watch_task(task_id, after=after)) as states:
             async for task in states:
-                if output is Format.JSON:
-                    session.screen.json_line(task)
-                else:
-                    show_task_event(session.screen, task)
+                session.screen.show_next(output, task, show_task_event)
     if task.status != "completed":
         raise typer.Exit(FAILED)
 
@@ -188,10 +185,7 @@ async def logs(
         raise typer.BadParameter("give task:ID or the id of a batch; for a node of a flow, use tradewind flow logs")
     async with session.client() as client:
         async for line in client.list_task_logs(id):
-            if output is Format.JSON:
-                session.screen.json_line(line)
-            else:
-                show_log_line(session.screen, line)
+            session.screen.show_next(output, line, show_log_line)
 
 
 @app.command()
