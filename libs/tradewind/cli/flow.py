@@ -67,7 +67,7 @@ async def register(
     An existing flow gets a new revision and keeps its history and status.
     """
     from tradewind.cli.definition_files import read_definition, refuse_swapped
-    from tradewind.cli.flow_status import size_text
+    from tradewind.cli.plans import show_registration
     from tradewind.client import InvalidInput, TradewindError
 
     labels = parse_pairs(label, "--label")
@@ -82,14 +82,7 @@ async def register(
                 warnings = (await client.analyze_flow(definition)).warnings
                 session.screen.notes(str(each) for each in warnings if each.path.endswith(".type"))
             raise
-    if output is Format.JSON:
-        session.screen.json(registered)
-        return
-    flow = registered.flow
-    what = f"revision {flow.revision}, {size_text(flow.node_count, len(flow.components))}"
-    session.screen.line(f"{name} registered: {what}" if registered.changed else f"{name} is unchanged: {what}")
-    for warning in registered.warnings:
-        session.screen.line(f"  note: {warning}", "yellow")
+    session.screen.show(output, registered, show_registration)
 
 
 @app.command()
@@ -100,20 +93,12 @@ async def analyze(session: Session, file: Definition, output: Output = Format.TE
     Nothing is registered. Exits with 2 when there are faults.
     """
     from tradewind.cli.definition_files import read_definition
+    from tradewind.cli.plans import show_analysis
 
     definition = read_definition(file)
     async with session.client() as client:
         analysis = await client.analyze_flow(definition)
-    if output is Format.JSON:
-        session.screen.json(analysis)
-    else:
-        rows = [
-            (part.component_id, str(len(part.nodes)), ", ".join(part.entry_nodes), " -> ".join(part.cycle_path))
-            for part in analysis.components
-        ]
-        session.screen.table(["COMPONENT", "NODES", "ENTRY NODES", "CYCLE"], rows)
-        for warning in analysis.warnings:
-            session.screen.line(f"  note: {warning}", "yellow")
+    session.screen.show(output, analysis, show_analysis)
     if not analysis.valid:
         faults = "\n  ".join(["the definition has faults:", *map(str, analysis.violations)])
         raise fail(faults, WRONG_INPUT)

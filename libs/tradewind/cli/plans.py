@@ -1,16 +1,35 @@
-"""Plans and differences of flows in words."""
+"""Analyses, plans, registrations and differences of flows in words."""
 
 import difflib
 import json
+from collections.abc import Iterable
 
 from tradewind.cli.flow_status import size_text
 from tradewind.cli.screen import Screen, counted, iso
-from tradewind.client import ComponentWaves, FlowDiff, FlowPlan, RevisionDefinition
+from tradewind.client import ComponentWaves, FlowAnalysis, FlowDiff, FlowPlan, RegisteredFlow, RevisionDefinition
 
 _NODES_SHOWN = 6
 _WAVES_SHOWN = 50
 _VALUE_SHOWN = 60
 _STYLES = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
+
+
+def show_analysis(screen: Screen, analysis: FlowAnalysis) -> None:
+    """Print the components of a definition, and its warnings."""
+    rows = [
+        (part.component_id, str(len(part.nodes)), ", ".join(part.entry_nodes), " -> ".join(part.cycle_path))
+        for part in analysis.components
+    ]
+    screen.table(["COMPONENT", "NODES", "ENTRY NODES", "CYCLE"], rows)
+    _show_warnings(screen, analysis.warnings)
+
+
+def show_registration(screen: Screen, registered: RegisteredFlow) -> None:
+    """Print what registering did."""
+    flow = registered.flow
+    what = f"revision {flow.revision}, {size_text(flow.node_count, len(flow.components))}"
+    screen.line(f"{flow.flow_id} {'registered' if registered.changed else 'is unchanged'}: {what}")
+    _show_warnings(screen, registered.warnings)
 
 
 def show_plan(screen: Screen, plan: FlowPlan) -> None:
@@ -60,6 +79,11 @@ def show_difference(screen: Screen, name: str, before: RevisionDefinition, after
     if not lines:
         same = before.revision.revision, after.revision.revision
         screen.line(f"revisions {same[0]} and {same[1]} of {name} are equal")
+
+
+def _show_warnings(screen: Screen, warnings: Iterable[object]) -> None:
+    for warning in warnings:
+        screen.line(f"  note: {warning}", "yellow")
 
 
 def _headline(plan: FlowPlan) -> str:
