@@ -84,19 +84,16 @@ end
 
 local fail
 do
-  local function count_failure(code)
-    local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true,
-      INPUT_MISSING = true, SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true,
-      TOTAL_TIMEOUT = true, WORKER_LOST = true, PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, UNKNOWN_HANDLE = true,
-      RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true, WAIT_TIMEOUT = true, SUB_FLOW_FAILED = true}
-    local name = 'failed:' .. (CODES[code] and code or 'OTHER')
-    totals[name] = (totals[name] or 0) + 1
-  end
+  local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true,
+    INPUT_MISSING = true, SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true,
+    TOTAL_TIMEOUT = true, WORKER_LOST = true, PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, UNKNOWN_HANDLE = true,
+    RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true, WAIT_TIMEOUT = true, SUB_FLOW_FAILED = true}
 
   -- Fails a node task for good, with an error {code, message, ...}.
   function fail(record, comp, error)
     set(record, 'error', cmsgpack.pack(error))
-    count_failure(error.code)
+    local name = 'failed:' .. (CODES[error.code] and error.code or 'OTHER')
+    totals[name] = (totals[name] or 0) + 1
     finish(record, comp, 'failed')
   end
 end
