@@ -122,7 +122,8 @@ class ExplainNodeTask:
         for name, most in limits_of(view, config).items():
             if name.startswith("rate:"):
                 rate = config.rates[node.node_type]
-                reasons += await self._refill(queues, name, rate, whole.rates.get(node.node_type, rate), 1)
+                refill = await self._refill(queues, name, rate, whole.rates.get(node.node_type, rate), 1)
+                reasons += [refill] if refill is not None else []
             elif (await queues.holders(name, 0)).count >= most:
                 reasons.append(await self._limit(queues, name, most, totals.get(name, most), view))
         if not reasons:
@@ -135,34 +136,27 @@ class ExplainNodeTask:
         node = view.node
         if name.startswith("pace:"):
             rate = node.rate or KeyRate("", Rate(1, 1000))
-            refills = await self._refill(queues, name, rate.rate, rate.rate, rate.cost)
-            return refills[0] if refills else Reason("rate_limited", f"waits: {limit_text(name)}", {"limit": name})
+            refill = await self._refill(queues, name, rate.rate, rate.rate, rate.cost)
+            return refill or Reason("rate_limited", f"waits: {limit_text(name)}", {"limit": name})
         holders = await queues.holders(name, _HOLDERS)
-        share = _share_text(most, total)
-        usage = f" ({holders.count} of {most}{share})" if most else "; the limit has just been removed"
+        used = f" ({holders.count} of {most}{_share_text(most, total)})"
+        usage = used if most else "; the limit has just been removed"
         return Reason(
             "limit_full",
             f"waits: {limit_text(name)}{usage}",
             {"limit": name, "held": holders.count, "most": most, "total": total, "holders": list(holders.task_ids)},
         )
 
-    async def _refill(self, queues: QueueReader, name: str, rate: Rate, total: Rate, cost: int) -> list[Reason]:
-        """Return that `cost` tokens of this shard's share of a rate are missing and when there are enough; nothing when
-        they are there."""
+    async def _refill(self, queues: QueueReader, name: str, rate: Rate, total: Rate, cost: int) -> Reason | None:
+        """Return that `cost` tokens of this shard's share of a rate are missing and when there are enough, if so."""
         (full_in_us,) = await queues.held([name])
         missing_us = full_in_us + cost * rate.interval_us - rate.period_us
         if missing_us <= 0:
-            return []
+            return None
         at = iso(self._clock.now_ms() + missing_us // 1000 + 1)
         text = f"waits: {limit_text(name)}; the rate {rate} allows it at {at}{_share_text(rate, total)}"
-        facts: dict[str, Fact] = {
-            "limit": name,
-            "rate": str(rate),
-            "total": str(total),
-            "cost": cost,
-            "refills_at": at,
-        }
-        return [Reason("rate_limited", text, facts)]
+        facts: dict[str, Fact] = {"limit": name, "rate": str(rate), "total": str(total), "cost": cost, "refills_at": at}
+        return Reason("rate_limited", text, facts)
 
     def _running(self, view: TaskView) -> list[Reason]:
         task = view.task
