@@ -12,6 +12,7 @@ from tradewind.flow import Cache
 from tradewind.server.identifiers import is_identifier
 from tradewind.worker.binding import Binder
 from tradewind.worker.errors import NodeDefinitionError
+from tradewind.worker.outputs import Ending, encode_outputs
 from tradewind.worker.parameters import read_signature
 from tradewind.worker.returns import return_check
 from tradewind.worker.schema import check_readable, declare
@@ -58,14 +59,17 @@ class Node(Generic[P, R]):
         self.signature = read_signature(function, label)
         check_readable(self.signature, label)
         self.binder = Binder(type, self.signature)
-        self.return_check = return_check(self.signature.returns)
-        """The check for a value that is emitted on its only handle; None if every value passes."""
+        self._return_check = return_check(self.signature.returns)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<node {self.type}: {getattr(self.function, '__qualname__', self.function)}>"
+
+    def outputs_of(self, result: Any) -> Ending:
+        """Return what the function returned as it is emitted. Raises NodeFault as `encode_outputs` does."""
+        return encode_outputs(result, self.outputs, self._return_check)
 
     @property
     def inputs(self) -> tuple[str, ...]:

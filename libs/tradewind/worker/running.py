@@ -17,7 +17,7 @@ from tradewind.worker.binding import Arguments, ConfigPlan
 from tradewind.worker.context import Context
 from tradewind.worker.failures import describe
 from tradewind.worker.nodes import AnyNode
-from tradewind.worker.outputs import Ending, encode_outputs
+from tradewind.worker.outputs import Ending
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.secrets import SecretResolver, refuse_secrets
 from tradewind.worker.threads import ThreadPool
@@ -56,9 +56,7 @@ class NodeRunner:
             arguments[context_name] = Context(attempt)
         ending: Ending
         if node.is_async:
-            ending = encode_outputs(
-                await stoppable(node.function(**arguments), attempt), node.outputs, node.return_check
-            )
+            ending = node.outputs_of(await stoppable(node.function(**arguments), attempt))
         else:
             attempt.awaited = "thread"
             ending = await self._threads.run(functools.partial(call_plain, attempt, node, arguments))
@@ -175,4 +173,4 @@ def call_plain(attempt: Attempt, node: AnyNode, arguments: Arguments) -> Ending:
     except StopIteration as error:
         # No coroutine can pass it on: it would become a RuntimeError.
         raise describe(error) from error
-    return encode_outputs(result, node.outputs, node.return_check)
+    return node.outputs_of(result)

@@ -25,7 +25,7 @@ from tradewind.worker.context import Context
 from tradewind.worker.errors import MemoryFault
 from tradewind.worker.forking import reset_in_forks
 from tradewind.worker.nodes import AnyNode
-from tradewind.worker.outputs import Ending, encode_outputs
+from tradewind.worker.outputs import Ending
 from tradewind.worker.processes import frames
 from tradewind.worker.processes.targets import Target
 from tradewind.worker.running import call_plain, run_to_end, stoppable
@@ -170,9 +170,7 @@ class NodeServer:
         try:
             if attempt.stop is not None:
                 raise attempt.stop.exception()
-            ending = encode_outputs(
-                await stoppable(node.function(**arguments), attempt), node.outputs, node.return_check
-            )
+            ending = node.outputs_of(await stoppable(node.function(**arguments), attempt))
         except BaseException as error:
             raised = error
         self._task = None
