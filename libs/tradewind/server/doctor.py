@@ -93,7 +93,7 @@ class Doctor:
         self._per_second = per_second
         self._mend = mend
         self._recheck_s = recheck_s
-        self._lost = asyncio.Event()
+        self._asked = asyncio.Event()
         self.found: Counter[str] = Counter()
 
     async def run(self, *, mend: bool) -> AsyncIterator[Examined]:
@@ -109,9 +109,9 @@ class Doctor:
                 await asyncio.sleep(0)
         yield Examined(records, (), "")
 
-    def store_lost(self) -> None:
-        """Look through this replica's part soon: the store, or that of another service, may come back with less."""
-        self._lost.set()
+    def look_soon(self) -> None:
+        """Look through this replica's part soon, as when the store, or that of another service, may have lost some."""
+        self._asked.set()
 
     async def watch(self) -> None:
         """Look through this replica's part forever, a bounded number of records a second; log and count what it finds.
@@ -131,11 +131,11 @@ class Doctor:
     async def _rest(self) -> None:
         try:
             async with asyncio.timeout(self._every_s * random.uniform(0.9, 1.1)):
-                await self._lost.wait()
+                await self._asked.wait()
         except TimeoutError:
             return
         # What is lost from now on, it looks for once more.
-        self._lost.clear()
+        self._asked.clear()
         await asyncio.sleep(AFTER_LOSS_S * random.uniform(1, 1.25))
 
     async def _examine(self, examiner: Examiner, mend: bool) -> AsyncIterator[Examined]:

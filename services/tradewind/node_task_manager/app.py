@@ -59,8 +59,9 @@ from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.channels import OpenChannel, channels_of, open_channel
 from tradewind.server.doctor import doctor_of
 from tradewind.server.errors import ErrorAnswers, ErrorTable
-from tradewind.server.faults import NotFound
+from tradewind.server.faults import NotFound, Unreadable
 from tradewind.server.identifiers import new_run_id
+from tradewind.server.reading import UnreadableLog
 from tradewind.server.settings import text_of
 from tradewind.server.streams import OpenStreams
 from tradewind.server.telemetry import open_tracing
@@ -116,7 +117,7 @@ class NodeTaskManager:
         self._config = FollowConfig(stores.config, self._dispatchers, publisher.publish_config)
         self._watch, self._stream_watch = RunWatch(), StreamWatch()
         self._replica_listener = ReplicaListener(
-            self._dispatchers, pool, self._feed, self._config, caches, self._notify_watchers
+            self._dispatchers, pool, self._feed, self._config, caches, self._notify_watchers, self._on_removed
         )
 
         lease_s = limits.lease_ms / 1000
@@ -130,7 +131,8 @@ class NodeTaskManager:
         examiners = ExamineShards(
             doctors, stores.cache_doctors.values(), lambda: self._config.config.all_caches, replica
         )
-        doctor = doctor_of(examiners, settings)
+        doctor = self._doctor = doctor_of(examiners, settings)
+        self._unreadable = UnreadableLog(__name__)
         self._loops = Loops(
             self._dispatchers,
             pool,
@@ -284,6 +286,11 @@ class NodeTaskManager:
     def _notify_watchers(self, name: str, over: bool) -> None:
         self._watch.notify(name, over=over)
         self._stream_watch.notify(name)
+
+    def _on_removed(self, key: str) -> None:
+        """Name an index that was of another type, and let the doctor put back what records tell of it."""
+        self._unreadable.note(Unreadable(key, "it was of another type, so it has been removed"))
+        self._doctor.look_soon()
 
     def _on_reconnect(self) -> None:
         """Catch up: while the store was away, messages and replies may have been lost, and its own last second."""

@@ -268,12 +268,12 @@ class Scheduler:
         """Note that the store was away, and may have lost its latest writes."""
         self._open_states.clear()
         self._numbers.store_lost()
-        self._doctor.store_lost()
+        self._doctor.look_soon()
 
     def _triggers_suspected(self) -> None:
         """Note that the trigger service may have lost what it was told last, whether by this process or by another."""
         self._restore_triggers.suspect()
-        self._doctor.store_lost()
+        self._doctor.look_soon()
 
     def _redis_stores(self, settings: SchedulerSettings, replica: str) -> RedisStores:
         keys = Keys(settings.key_prefix)

@@ -284,7 +284,7 @@ async def test_unknown_replica_message_is_ignored(bench: Bench) -> None:
     """A later release may send news that this one does not know."""
     await bench.connect("w1")
     nobody: Any = None
-    listener = ReplicaListener(bench.dispatchers, bench.pool, nobody, nobody, nobody, nobody)
+    listener = ReplicaListener(bench.dispatchers, bench.pool, nobody, nobody, nobody, nobody, nobody)
     listener(0, "w:w1")
     await until(lambda: bench.store.count("renew") == 1, "the worker hears what there is")
     listener(0, "x:w1")

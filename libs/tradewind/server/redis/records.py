@@ -31,7 +31,7 @@ async def read_all(client: Client, commands: Iterable[tuple[Value, ...]]) -> lis
 def _checked(key: str, reply: Any) -> Any:
     if not isinstance(reply, BaseException):
         return reply
-    if _is_of_another_type(reply):
+    if is_of_another_type(reply):
         return Unreadable(key, _ANOTHER_TYPE)
     raise reply
 
@@ -56,10 +56,11 @@ def read_of(key: str, why: str = _ANOTHER_TYPE) -> Iterator[None]:
     try:
         yield
     except ResponseError as error:
-        if _is_of_another_type(error):
+        if is_of_another_type(error):
             raise Unreadable(key, why) from error
         raise
 
 
-def _is_of_another_type(error: BaseException) -> bool:
+def is_of_another_type(error: BaseException) -> bool:
+    """Tell whether a command failed because its key is of another type."""
     return isinstance(error, ResponseError) and str(error).startswith("WRONGTYPE")

@@ -8,6 +8,7 @@ w:<worker>               the worker must be notified
 c:<version>              this version of the configuration is in force
 k:<cache>:<result>:<1>   the result is in the cache; with 0 it was given up
 n:<user>                 the user has a notification
+d:<key>                  a script has removed this index, which was of another type
 r:<run>, f:<run>         an ad-hoc run has changed, or has ended
 """
 
@@ -83,6 +84,7 @@ class ReplicaListener:
         config: FollowConfig,
         caches: ResultCaches,
         notify_watchers: Callable[[str, bool], None],
+        on_removed: Callable[[str], None],
     ) -> None:
         self._dispatchers = dispatchers
         self._pool = pool
@@ -90,6 +92,7 @@ class ReplicaListener:
         self._config = config
         self._caches = caches
         self._notify_watchers = notify_watchers
+        self._on_removed = on_removed
         self._loading = SideTasks()
 
     async def stop(self) -> None:
@@ -116,6 +119,8 @@ class ReplicaListener:
             self._notify_watchers(rest, kind == "f")
         elif kind == "n":
             self._notify_watchers(message, False)
+        elif kind == "d":
+            self._on_removed(rest)
         elif kind == "w" and (worker := self._pool.get(rest)) is not None:
             dispatcher.remind(worker)
 

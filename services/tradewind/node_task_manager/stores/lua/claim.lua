@@ -6,6 +6,7 @@
 -- Gives ready node tasks to vacancies: users take turns, each user's go by priority and age.
 local claim, queue_all
 do
+  local call = index_call
   local HEADS = 32
   -- How many more node tasks this script may claim, how many of each type their own limits held back, and when (in ms)
   -- a type has a token again.

@@ -21,7 +21,7 @@ end
 local first_pending = {}
 local function acknowledged(partition, at)
   if first_pending[partition] == nil then
-    local first = call('XRANGE', base .. 'events:' .. partition, '-', '+', 'COUNT', 1)[1]
+    local first = index_call('XRANGE', base .. 'events:' .. partition, '-', '+', 'COUNT', 1)[1]
     first_pending[partition] = first and cmsgpack.unpack(first[2][2])[1]
   end
   return not first_pending[partition] or first_pending[partition] > at

@@ -15,7 +15,8 @@ end
 
 for _, name in ipairs(args.queues) do
   local key = base .. 'ready:' .. name
-  local first = call('ZRANGE', key, 0, 0)[1]
+  -- One of another type counts as empty.
+  local first = redis.pcall('ZRANGE', key, 0, 0)[1]
   counts[#counts + 1] = first and call('ZCARD', key) or 0
   counts[#counts + 1] = first and ready_at(first) or 0
 end

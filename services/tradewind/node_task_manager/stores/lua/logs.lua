@@ -2,6 +2,7 @@
 -- Log lines of cycles, tasks and batches.
 local logs = {}
 do
+  local call = index_call
   local max_lines = {}
   fresh(function() if next(max_lines) then max_lines = {} end end)
 

@@ -137,7 +137,9 @@ end
 local done = call('EXISTS', index) == 0
 if done then
   local cycles = base .. 'flow_logs:' .. flow
-  for _, cycle in ipairs(call('ZRANGE', cycles, 0, -1)) do call('UNLINK', base .. 'logs:' .. flow .. ':' .. cycle) end
+  for _, cycle in ipairs(index_call('ZRANGE', cycles, 0, -1)) do
+    call('UNLINK', base .. 'logs:' .. flow .. ':' .. cycle)
+  end
   call('UNLINK', cycles)
   call('ZREM', base .. 'to_clean', 'flow:' .. flow)
   if args.epoch ~= '0' then call('SET', tombstone, stamp .. ' ' .. args.epoch, 'PX', limits.tombstone_ms) end

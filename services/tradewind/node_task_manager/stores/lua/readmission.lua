@@ -2,6 +2,7 @@
 -- Lets in node tasks that limits held back.
 local readmission = {}
 do
+  local call = index_call
   local freed_types = {}
   fresh(function() if #freed_types > 0 then freed_types = {} end end)
 

@@ -3,6 +3,7 @@
 -- who knows that one need not read the stream.
 local scheduler = {}
 do
+  local call = index_call
   local last, firsts = {}, {}
   fresh(function() if #firsts > 0 then last, firsts = {}, {} end end)
 

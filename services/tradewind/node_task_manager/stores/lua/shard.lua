@@ -23,10 +23,26 @@ local digits = setmetatable({}, {__index = function(known, number)
   return known[number]
 end})
 
+-- Does as redis.call with a key that only this index or queue may have. What somebody has put in place of it is removed
+-- first: it must not keep the node tasks of others from going on. Doctors then put back what the records tell. Not for
+-- records: there it would cost a tenth of each command.
+local index_call
+do
+  local pcall, type = redis.pcall, type
+  function index_call(verb, key, ...)
+    local reply = pcall(verb, key, ...)
+    if type(reply) ~= 'table' or not reply.err then return reply end
+    if not string.find(reply.err, '^WRONGTYPE') then error(reply) end
+    call('DEL', key)
+    call('PUBLISH', base .. 'wake', 'd:' .. key)
+    return call(verb, key, ...)
+  end
+end
+
 local function in_pieces(command, key, items)
   local n = #items
-  if n > 0 and n <= 1000 then return call(command, key, unpack(items)) end
-  for first = 1, n, 1000 do call(command, key, unpack(items, first, math.min(first + 999, n))) end
+  if n > 0 and n <= 1000 then return index_call(command, key, unpack(items)) end
+  for first = 1, n, 1000 do index_call(command, key, unpack(items, first, math.min(first + 999, n))) end
 end
 
 -- Adds to a stream that people read; returns whether it is one. What somebody has put in place of it must not keep node

@@ -11,6 +11,7 @@ local freed, spared, owed = {}, {}, {}
 local paced = {}
 local slots = {}
 do
+  local call = index_call
   -- How many hold slots of each limit, and how many more node tasks run than before this script, of `leased` then.
   local held, leases, leased = {}, 0, nil
   -- The time (in us) at which the bucket of a rate is full again, which is all its state; every node task that begins

@@ -26,7 +26,7 @@ do
   -- Returns how many ready node tasks of a user wait, including those submitted in this script.
   local function queued_of(user)
     if not queued[user] then
-      local count = 0
+      local count, call = 0, index_call
       waiting_types = waiting_types or call('ZRANGE', base .. 'ready_types', 0, -1)
       local types = {}
       for _, node_type in ipairs(waiting_types) do types[node_type] = true end
@@ -80,7 +80,7 @@ do
     local purged = obstacles and obstacles[base .. 'purged:' .. run.flow_id]
     if purged and run.begun_ms <= tonumber(string.match(purged, '^%d+')) then return {outcome = 'flow_purged'} end
     local partition = run.partition
-    backlog[partition] = backlog[partition] or call('XLEN', base .. 'events:' .. digits[partition])
+    backlog[partition] = backlog[partition] or index_call('XLEN', base .. 'events:' .. digits[partition])
     if backlog[partition] >= limits.events_per_partition then return {outcome = 'events_full'} end
   end
 

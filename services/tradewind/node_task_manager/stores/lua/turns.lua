@@ -2,6 +2,7 @@
 -- Turns: of the users who have node tasks queued, each type has a ring, by where in virtual time their next turn is.
 local turns = {}
 do
+  local call = index_call
   local weights = {}
   fresh(function() if next(weights) then weights = {} end end)
 
@@ -41,7 +42,7 @@ do
         local ring, left = base .. 'ring:' .. queue.type, base .. 'left:' .. queue.type
         local begun = heads[queue.type]
         if begun == nil then
-          begun = call('EXISTS', ring) == 1 and tonumber(call('ZSCORE', left, '') or 0)
+          begun = call('ZCARD', ring) > 0 and tonumber(call('ZSCORE', left, '') or 0)
           heads[queue.type] = begun
           if not begun then call('ZADD', base .. 'ready_types', 'NX', time, queue.type) end
         end
@@ -58,7 +59,7 @@ do
     local TURN = 1000000
     if not limits.weighted then return TURN end
     if not weights[user] then
-      weights[user] = tonumber(call('HGET', base .. 'user_weights', user) or 1)
+      weights[user] = tonumber(redis.pcall('HGET', base .. 'user_weights', user)) or 1
     end
     return math.floor(TURN / weights[user] + 0.5)
   end

@@ -61,7 +61,7 @@ do
     walks.swept.runs = walks.swept.runs + 1
     if not is_indexed(flow, cycle) then
       call('UNLINK', base .. 'logs:' .. flow .. ':' .. cycle)
-      call('ZREM', base .. 'flow_logs:' .. flow, cycle)
+      index_call('ZREM', base .. 'flow_logs:' .. flow, cycle)
     end
   end
 

@@ -2,6 +2,7 @@
 -- Decides about a ready node task that its own limits hold back: it waits, unless its key says otherwise.
 local when_full = {}
 do
+  local call = index_call
   local HOLDERS, PAGE, WAITERS = 500, 100, 100
   -- By limit, how many of its holders, from the first on, this script need not check again: none of them can be
   -- stopped.
