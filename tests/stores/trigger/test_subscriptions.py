@@ -1,7 +1,9 @@
 """Which receiver a partition belongs to, and what becomes of the claims of the one before, for every store."""
 
+import pytest
+
 from tests.stores.trigger.bench import Bench, ids
-from tradewind.trigger.domain.policy import FORMER_LEASE_MS
+from tradewind.trigger.domain.policy import FORMER_LEASE_MS, REAP_LIMIT
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import TriggerStatus
 from tradewind.trigger.ports.claims import Heads, Survey
@@ -60,6 +62,19 @@ async def test_claims_of_the_previous_receiver_lapse_soon(bench: Bench) -> None:
     (again,) = await bench.claim(epoch=3, session="new")
     assert (again.trigger.id, again.trigger.planned_ms) == (long[0].trigger.id, long[0].trigger.planned_ms)
     assert (await bench.ack(*long, session="old")).lost == {long[0].token}
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+async def test_all_claims_of_the_previous_receiver_lapse_soon_however_many(bench: Bench, epoch: int) -> None:
+    names = {f"t{at}" for at in range(2 * REAP_LIMIT + 50)}
+    for name in names:
+        await bench.save(name)
+    await bench.subscribe(1, "old")
+    assert {name for _ in range(3) for name in ids(await bench.claim(session="old"))} == names
+    await bench.subscribe(epoch, "new")
+
+    bench.clock.advance(FORMER_LEASE_MS)
+    assert {name for _ in range(6) for name in ids(await bench.claim(epoch=epoch, session="new"))} == names
 
 
 async def test_new_session_of_same_epoch_gets_what_the_one_before_had_claimed(bench: Bench) -> None:

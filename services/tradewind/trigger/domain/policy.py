@@ -11,6 +11,9 @@ REAP_LIMIT = 100
 FORMER_LEASE_MS = 2_000
 """How long a partition's former receiver, which may be dead, has to answer its claims once there is a new one."""
 
+FORMER_CLAIMS = 1_000
+"""For how many claims of a former receiver this holds: as many as a scheduler has credits for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:

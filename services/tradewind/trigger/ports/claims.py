@@ -98,10 +98,10 @@ class ClaimStore(Protocol):
 
         It replaces a receiver with a lower or the same epoch; a SHARED one replaces nobody. The same epoch is the same
         receiver, over another stream: what it had claimed over the one before is due again, as after `give_back`,
-        because whoever served that stream may have died. What a receiver with a lower epoch had claimed can still be
-        answered, but lapses within FORMER_LEASE_MS, because that receiver may have died as well. Returns for each the
-        partition's survey, or the higher epoch that holds the partition, where nothing then changed, or None for a
-        partition that cannot be read.
+        because whoever served that stream may have died. Claims beyond REAP_LIMIT can still be answered, but lapse
+        within FORMER_LEASE_MS; so do those of a receiver with a lower epoch, which may have died as well. Returns for
+        each the partition's survey, or the higher epoch that holds the partition, where nothing then changed, or None
+        for a partition that cannot be read.
         """
         ...
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from tradewind.server.clock import SystemClock
 from tradewind.trigger.domain.claim import SHARED, Ack, DueTrigger, Extension, Firing, Nack, Subscription, Token
 from tradewind.trigger.domain.errors import QueueFull, StaleEpoch
-from tradewind.trigger.domain.policy import BATCH_BYTES, FORMER_LEASE_MS, REAP_LIMIT, Policy
+from tradewind.trigger.domain.policy import BATCH_BYTES, FORMER_CLAIMS, FORMER_LEASE_MS, REAP_LIMIT, Policy
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
 from tradewind.trigger.ports.claims import ClaimOrder, Claims, DeadLetter, Settlement, Survey
 from tradewind.trigger.ports.triggers import Page, Position
@@ -111,11 +111,10 @@ class MemoryTriggerStore:
                 if lane.receiver.epoch == subscription.epoch:
                     for entry in lane.index(CLAIMED)[:REAP_LIMIT]:
                         lane.queue_up(entry)
-                else:
-                    lapse_ms = now_ms + FORMER_LEASE_MS
-                    longer = [entry for entry in lane.index(CLAIMED) if entry.place_ms > lapse_ms]
-                    for entry in longer[:REAP_LIMIT]:
-                        lane.entries[entry.trigger.id] = replace(entry, place_ms=lapse_ms)
+                lapse_ms = now_ms + FORMER_LEASE_MS
+                longer = [entry for entry in lane.index(CLAIMED) if entry.place_ms > lapse_ms]
+                for entry in longer[:FORMER_CLAIMS]:
+                    lane.entries[entry.trigger.id] = replace(entry, place_ms=lapse_ms)
             lane.receiver = subscription
             self._publish(NewReceiver(subscription))
             answers.append(Survey(lane.heads(), now_ms * 1000))

@@ -17,7 +17,7 @@ from tradewind.server.redis.script import Reply, Script
 from tradewind.trigger.domain.claim import Ack, Extension, Nack, Subscription, Token
 from tradewind.trigger.domain.errors import QueueFull, StaleEpoch
 from tradewind.trigger.domain.lead import LEAD_PER_TRIGGER_MS, MIN_LEAD_MS
-from tradewind.trigger.domain.policy import BATCH_BYTES, FORMER_LEASE_MS, REAP_LIMIT, Policy
+from tradewind.trigger.domain.policy import BATCH_BYTES, FORMER_CLAIMS, FORMER_LEASE_MS, REAP_LIMIT, Policy
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
 from tradewind.trigger.ports.claims import ClaimOrder, Claims, DeadLetter, Heads, Settlement, Survey
 from tradewind.trigger.ports.triggers import Page, Position
@@ -243,6 +243,7 @@ class RedisTriggerStore:
             "session": subscription.session,
             "channel": keys.wake(partition),
             "give_back": REAP_LIMIT,
+            "former_claims": FORMER_CLAIMS,
             "former_lease_ms": FORMER_LEASE_MS,
         }
 
