@@ -118,3 +118,21 @@ async def test_flows_are_cleaned_and_deleted_behind_what_is_no_run(ward: Ward, e
     await ward.do("RPUSH", "walks", entry)
     assert (await ward.shard.purge("flow")).done
     assert not (await ward.shard.clean("c", None)).more
+
+
+@pytest.mark.parametrize("entry", ["rubbish", "run:x", "1", "x:y"])
+async def test_entry_of_an_index_that_names_nothing_ends_no_cleaning_and_no_deletion(ward: Ward, entry: str) -> None:
+    for cycle in range(2):
+        await ward.submit(plan_of("a"), cycle=cycle)
+        for each in await ward.take():
+            await ward.complete(each, out="1")
+    for index, score in (("to_clean", 0), ("ended_runs", 0), ("flow_runs:flow", 0)):
+        await ward.do("ZADD", index, score, entry)
+    await ward.do("ZADD", "flow_runs:flow", 2**46 + 1, f"{entry}:")
+    ward.clock.advance(3_600_000)
+    await ward.shard.clean("c", 0)
+    assert not (await ward.shard.clean("c", 0)).more
+    while not (await ward.shard.purge("flow")).done:
+        pass
+    assert not await ward.shard.component_ids(RUN)
+    assert await ward.found() == []

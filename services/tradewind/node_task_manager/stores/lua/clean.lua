@@ -49,8 +49,8 @@ local function trim(flow, keep, run)
   for _, name in ipairs(excess > 0 and call('ZRANGE', index, 0, math.min(excess, MOST) - 1) or {}) do
     walks.spend(2)
     call('ZREM', index, name)
-    local cycle, number = string.match(name, '^(%d+:)(%d+)$')
-    walks.begin(flow .. ':' .. cycle, number)
+    local cycle, number = flow_runs.parts(name)
+    if cycle then walks.begin(flow .. ':' .. cycle .. ':', number) end
   end
   -- Runs that expired by age leave the index at its lower end, a little faster than new ones enter it.
   for _, name in ipairs(call('ZRANGE', index, 0, 1)) do
@@ -79,6 +79,7 @@ local CLEAN = {}
 -- Adds a run that ended a while ago to the ended ones of its flow, and trims these.
 function CLEAN.run(run)
   local flow, cycle, number = string.match(run, '^([^:]+):(%d+):(%d+)$')
+  if not flow then return end
   local name = cycle .. ':' .. number
   number = tonumber(number)
   if is_gone(run) then
@@ -158,7 +159,7 @@ local function clean_due()
     walks.spend(1)
     call('ZREM', base .. 'to_clean', name)
     local kind, rest = string.match(name, '^([^:]+):(.+)$')
-    CLEAN[kind](rest)
+    if CLEAN[kind] then CLEAN[kind](rest) end
   end
 end
 
@@ -185,7 +186,7 @@ end
 local function unlist_expired()
   for _, name in ipairs(call('ZRANGEBYSCORE', base .. 'ended_runs', '-inf', time, 'LIMIT', 0, math.max(budget, 0))) do
     local user, run = string.match(name, '^([^:]+):(.+)$')
-    walks.forget(user_runs.list(user, run), run)
+    if user then walks.forget(user_runs.list(user, run), run) end
     call('ZREM', base .. 'ended_runs', name)
     walks.spend(1)
   end

@@ -6,8 +6,11 @@ local flow_runs = {EACH = 1024, OPEN = 2 ^ 46}
 -- Returns the flow of a run, and the name of the run within it.
 function flow_runs.names(run) return string.match(run, '^([^:]+):(.+)$') end
 
+-- Returns the cycle and the number of a run, nil for an entry that somebody has put there, which names none.
+function flow_runs.parts(name) return string.match(name, '^(%d+):(%d+)$') end
+
 function flow_runs.number(name)
-  local cycle, run = string.match(name, '^(%d+):(%d+)$')
+  local cycle, run = flow_runs.parts(name)
   return cycle * flow_runs.EACH + run
 end
 

@@ -30,8 +30,8 @@ end
 -- Open runs come first, as many as the budget allows.
 for _, name in ipairs(call('ZRANGEBYSCORE', index, flow_runs.OPEN, 'inf', 'LIMIT', 0, budget)) do
   if budget <= 0 then break end
-  local cycle, number = string.match(name, '^(%d+):(%d+)$')
-  for at = number, 0, -1 do budget = budget - mark_purged(flow .. ':' .. cycle .. ':' .. at) end
+  local cycle, number = flow_runs.parts(name)
+  for at = number or -1, 0, -1 do budget = budget - mark_purged(flow .. ':' .. cycle .. ':' .. at) end
   call('ZADD', index, '-inf', name)
 end
 -- So do those that are being removed already.
@@ -129,9 +129,9 @@ while budget > 0 do
   if not name then break end
   budget = budget - 1
   if drop_run(flow .. ':' .. name) then
-    local cycle, number = string.match(name, '^(%d+):(%d+)$')
+    local cycle, number = flow_runs.parts(name)
     call('ZREM', index, name)
-    if number ~= '0' then call('ZADD', index, '-inf', cycle .. ':' .. number - 1) end
+    if cycle and number ~= '0' then call('ZADD', index, '-inf', cycle .. ':' .. number - 1) end
   end
 end
 local done = call('EXISTS', index) == 0
