@@ -1,6 +1,7 @@
 """RunDoctor of the registry: each invariant is broken by hand, found and mended."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.rpc.registry.conftest import AVERAGE, Stub, a_worker, register
 from tests.servers import RedisServer
@@ -74,9 +75,11 @@ async def test_key_of_another_type_gives_way_to_what_workers_report(
 
     await beat()
     await embedded.connect().set(BASE + key, "not what it was")
-    await registry.ListWorkers(pb2.ListWorkersRequest())
-    await registry.ListNodeTypes(pb2.ListNodeTypesRequest())
-    await beat()
+    with capture_logs() as logs:
+        await registry.ListWorkers(pb2.ListWorkersRequest())
+        await registry.ListNodeTypes(pb2.ListNodeTypesRequest())
+        await beat()
+    assert [(line["event"], line["what"]) for line in logs] == [("record_unreadable", BASE + key)]
     assert [each.worker_id for each in (await registry.ListWorkers(pb2.ListWorkersRequest())).workers] == ["v", "w"]
     available = await registry.GetAvailableWorkers(pb2.GetAvailableWorkersRequest(node_type="average"))
     assert [each.worker_id for each in available.workers] == ["v", "w"]

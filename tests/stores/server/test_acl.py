@@ -113,7 +113,7 @@ async def test_service_may_add_functions_but_neither_list_nor_delete_any(
 def forged(password: str, *, cluster: bool) -> str:
     """Return a library that would replace the registry's, if the registry logs in with `password`."""
     digest = library("tradewind.registry.stores").digest(password, cluster=cluster)
-    function = f"redis.register_function('sweep_{digest}', function() return cmsgpack.pack({FORGED}) end)"
+    function = f"redis.register_function('sweep_{digest}', function() return cmsgpack.pack({{{FORGED}, {{}}}}) end)"
     return f"#!lua name=tradewind_{digest}\n{function}"
 
 

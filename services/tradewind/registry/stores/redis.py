@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import structlog
 from redis.exceptions import TimeoutError as StoreTimeoutError
 
 from tradewind.registry.domain.limits import Lifetimes, Limits
@@ -12,21 +13,23 @@ from tradewind.registry.domain.node_type import NodeType, NodeTypeRecord
 from tradewind.registry.domain.worker import HeartbeatAnswer, Worker, WorkerRecord
 from tradewind.registry.ports import Page, Refusal
 from tradewind.registry.stores.keys import Keys
-from tradewind.registry.stores.rows import NodeTypeRow, declaration, worker_record, worker_row
+from tradewind.registry.stores.rows import Answer, NodeTypeRow, declaration, worker_record, worker_row
+from tradewind.server.incidents import IncidentLog
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Reply, Script
 
-_REGISTER = Script(__name__, "register_worker", tuple[int, list[str], str])
-_HEARTBEAT = Script(__name__, "heartbeat", tuple[bool, bool, str])
-_DRAIN = Script(__name__, "drain_worker", tuple[int, list[str]])
-_DEREGISTER = Script(__name__, "deregister_worker", bool)
-_FIND = Script(__name__, "find_worker", tuple[int, list[str]])
-_LIST = Script(__name__, "list_workers", tuple[int, list[list[str]], str])
-_AVAILABLE = Script(__name__, "available_workers", tuple[int, list[list[str]]])
-_LIST_NODE_TYPES = Script(__name__, "list_node_types", tuple[list[NodeTypeRow], str])
-_FIND_NODE_TYPES = Script(__name__, "find_node_types", tuple[list[NodeTypeRow], int])
-_SWEEP = Script(__name__, "sweep", int)
+_REGISTER = Script(__name__, "register_worker", Answer[tuple[int, list[str], str]])
+_HEARTBEAT = Script(__name__, "heartbeat", Answer[tuple[bool, bool, str]])
+_DRAIN = Script(__name__, "drain_worker", Answer[tuple[int, list[str]]])
+_DEREGISTER = Script(__name__, "deregister_worker", Answer[bool])
+_FIND = Script(__name__, "find_worker", Answer[tuple[int, list[str]]])
+_LIST = Script(__name__, "list_workers", Answer[tuple[int, list[list[str]], str]])
+_AVAILABLE = Script(__name__, "available_workers", Answer[tuple[int, list[list[str]]]])
+_LIST_NODE_TYPES = Script(__name__, "list_node_types", Answer[tuple[list[NodeTypeRow], str]])
+_FIND_NODE_TYPES = Script(__name__, "find_node_types", Answer[tuple[list[NodeTypeRow], int]])
+_SWEEP = Script(__name__, "sweep", Answer[int])
 
+_log = structlog.get_logger(__name__)
 _SCRIPTS_AT_ONCE = 32
 """How many scripts may be at the store: enough to keep it busy. Of thousands that come at once, the others wait here,
 where one that is given up costs nothing; at the store, all would wait for longer than it may take, and fail together.
@@ -45,12 +48,13 @@ class RedisRegistry:
         self.keys = keys
         self.lifetimes = lifetimes
         self.limits = limits
+        self._removed = IncidentLog(_log, "record_unreadable", "record_readable_again")
         self._turns = asyncio.Semaphore(_SCRIPTS_AT_ONCE)
         self.workers = RedisWorkers(self)
         self.node_types = RedisNodeTypes(self)
 
-    async def run(self, script: Script[Reply], keys: Sequence[str] = (), **args: object) -> Reply:
-        """Run a script with its own args and those that all scripts take."""
+    async def run(self, script: Script[Answer[Reply]], keys: Sequence[str] = (), **args: object) -> Reply:
+        """Run a script with its own args and those that all scripts take. Keys that it has removed are logged."""
         shared = {
             "now_ms": self._clock(),
             "time_to_live": self.lifetimes.time_to_live,
@@ -59,7 +63,11 @@ class RedisRegistry:
             "node_types": self.keys.node_types,
         }
         async with self._turn():
-            return await script(self._client, [*self.keys.indexes, *keys], shared | args)
+            answer = await script(self._client, [*self.keys.indexes, *keys], shared | args)
+        for key in answer.removed:
+            hint = "it was removed: what workers report next fills it again"
+            self._removed.note(key, error="it was of another type", hint=hint)
+        return answer.reply
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:

@@ -3,10 +3,11 @@
 from collections.abc import Collection, Iterable
 
 from tradewind.registry.stores.redis import RedisRegistry
+from tradewind.registry.stores.rows import Answer
 from tradewind.server.doctor import Examined, Examiner, Finding
 from tradewind.server.redis.script import Script
 
-_EXAMINE = Script(__name__, "examine", tuple[int, list[tuple[str, str, str, bool]], int, str])
+_EXAMINE = Script(__name__, "examine", Answer[tuple[int, list[tuple[str, str, str, bool]], int, str]])
 
 
 class RedisRegistryExaminer:

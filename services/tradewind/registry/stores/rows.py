@@ -1,6 +1,7 @@
 """How workers and declarations look in Redis: lists of strings, workers in the order of `FIELDS` in lua/records.lua."""
 
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -12,6 +13,16 @@ _encode = msgspec.json.Encoder().encode
 _names = msgspec.json.Decoder(tuple[str, ...])
 _labels = msgspec.json.Decoder(dict[str, str])
 _node_type = msgspec.json.Decoder(NodeType)
+
+
+Reply = TypeVar("Reply")
+
+
+class Answer(msgspec.Struct, Generic[Reply], array_like=True):
+    """What a script replies, with the keys of another type that it has removed, as `answer` in lua/records.lua does."""
+
+    reply: Reply
+    removed: list[str] = []
 
 
 class NodeTypeRow(msgspec.Struct, array_like=True):

@@ -12,4 +12,4 @@ for _, id in ipairs(redis.call('ZINTER', 2, KEYS[7], LOADS, 'WEIGHTS', 0, 1)) do
     bytes = bytes + size(row)
   end
 end
-return cmsgpack.pack({time, rows})
+return answer({time, rows})

@@ -92,4 +92,4 @@ for at = 1, #members, 2 do
   examined(name .. members[at], examine, members[at], tonumber(members[at + 1]))
 end
 local section = cursor ~= '0' and args.section or SECTIONS[args.section + 1] and args.section + 1 or 0
-return cmsgpack.pack({checked, findings, section, cursor})
+return answer({checked, findings, section, cursor})

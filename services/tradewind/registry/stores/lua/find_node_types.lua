@@ -2,4 +2,4 @@
 -- Reads the declarations of named node types. KEYS: as records.lua. args as catalogue.lua, and names.
 -- Returns {declarations in the order of the names, how many names it checked}.
 local found, seen = declarations(args.names, #args.names + 1)
-return cmsgpack.pack({found, seen})
+return answer({found, seen})

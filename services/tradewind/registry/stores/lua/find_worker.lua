@@ -1,4 +1,4 @@
 --!include records
 -- Reads a worker. KEYS: as records.lua, then the worker. args: worker_id.
 -- Returns {time, the record, or nothing when the worker is not on record}.
-return cmsgpack.pack({time, record(args.worker_id) or {}})
+return answer({time, record(args.worker_id) or {}})

@@ -4,10 +4,10 @@
 -- refused or ''}.
 local before = record(worker[ID])
 if before and before[INCARNATION] ~= worker[INCARNATION] then
-  if has_word(before[REPLACED], worker[INCARNATION]) then return cmsgpack.pack({false, true, ''}) end
-  if is_alive(before) then return cmsgpack.pack({true, false, ''}) end
+  if has_word(before[REPLACED], worker[INCARNATION]) then return answer({false, true, ''}) end
+  if is_alive(before) then return answer({true, false, ''}) end
 end
-if not before and is_full() then return cmsgpack.pack({false, false, 'too_many_workers'}) end
+if not before and is_full() then return answer({false, false, 'too_many_workers'}) end
 local row, missing = enter(before)
 if args.draining then drain(row) end
-return cmsgpack.pack({missing, row[STATUS] == 'draining', ''})
+return answer({missing, row[STATUS] == 'draining', ''})

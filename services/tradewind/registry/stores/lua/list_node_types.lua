@@ -6,4 +6,4 @@ local names = call('ZRANGEBYLEX', NAMES, args.after == '' and '-' or '(' .. args
   args.max_checked)
 local found, seen = declarations(names, args.limit)
 local done = seen == #names and #names < args.max_checked
-return cmsgpack.pack({found, done and '' or names[seen]})
+return answer({found, done and '' or names[seen]})

@@ -4,7 +4,7 @@
 -- the end}.
 local ids = call('ZRANGEBYLEX', args.only_called and CALLED or IDS,
   args.after == '' and '-' or '(' .. args.after, '+', 'LIMIT', 0, args.max_checked)
-if #ids == 0 then return cmsgpack.pack({time, {}, ''}) end
+if #ids == 0 then return answer({time, {}, ''}) end
 local since = args.include_offline and recorded_after or alive_after
 local rows, bytes = {}, 0
 for i, beat in ipairs(call('ZMSCORE', ALIVE, unpack(ids))) do
@@ -13,6 +13,6 @@ for i, beat in ipairs(call('ZMSCORE', ALIVE, unpack(ids))) do
     rows[#rows + 1] = row
     bytes = bytes + size(row)
   end
-  if #rows == args.limit or bytes > args.max_bytes then return cmsgpack.pack({time, rows, ids[i]}) end
+  if #rows == args.limit or bytes > args.max_bytes then return answer({time, rows, ids[i]}) end
 end
-return cmsgpack.pack({time, rows, #ids == args.max_checked and ids[#ids] or ''})
+return answer({time, rows, #ids == args.max_checked and ids[#ids] or ''})

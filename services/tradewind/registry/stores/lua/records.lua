@@ -1,5 +1,6 @@
 -- Shared by the scripts of the registry. KEYS[1..6] are the indexes in the order of keys.py; args: now_ms,
--- time_to_live, retention, and `workers` and `node_types`, the prefixes of computed keys.
+-- time_to_live, retention, and `workers` and `node_types`, the prefixes of computed keys. Each returns what its head
+-- says by `answer`.
 local ALIVE, IDS, LOADS, NAMES, LAPSES, CALLED
 local FIELDS = {'id', 'incarnation', 'api_url', 'supported_nodes', 'capacity', 'running', 'host', 'pid', 'sdk',
   'labels', 'registered_at', 'last_heartbeat', 'status', 'replaced'}
@@ -7,7 +8,9 @@ local ID, INCARNATION, API_URL, TYPES, REGISTERED, HEARTBEAT, STATUS, REPLACED =
 
 -- A worker is alive if its last heartbeat is after `alive_after`, and on record if it is after `recorded_after`.
 local time, alive_after, recorded_after
+local removed
 fresh(function()
+  removed = nil
   ALIVE, IDS, LOADS, NAMES, LAPSES, CALLED = unpack(KEYS, 1, 6)
   time = now(args.now_ms)
   alive_after = time - args.time_to_live
@@ -21,8 +24,13 @@ local function call(verb, key, ...)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if args.section or not string.find(reply.err, '^WRONGTYPE') then error({err = key .. ': ' .. reply.err}) end
   redis.call('DEL', key)
+  removed = removed or {}
+  removed[#removed + 1] = key
   return redis.call(verb, key, ...)
 end
+
+-- Returns what a script replies, with the keys of another type that it has removed.
+local function answer(reply) return cmsgpack.pack({reply, removed}) end
 
 -- Formats a time as text: Lua itself would write a large number with an exponent.
 local function text(number)

@@ -4,10 +4,10 @@
 -- Returns {time, the record, empty when refused, why it was refused or ''}.
 local before = record(worker[ID])
 if before and has_word(before[REPLACED], worker[INCARNATION]) then
-  return cmsgpack.pack({time, {}, 'replaced'})
+  return answer({time, {}, 'replaced'})
 end
 if not before and is_full() then
-  return cmsgpack.pack({time, {}, 'too_many_workers'})
+  return answer({time, {}, 'too_many_workers'})
 end
 local known = call('ZCOUNT', LAPSES, '(' .. text(time), '+inf')
 for _, declaration in ipairs(args.declarations) do
@@ -15,7 +15,7 @@ for _, declaration in ipairs(args.declarations) do
   if not lapses or tonumber(lapses) <= time then known = known + 1 end
 end
 if #args.declarations > 0 and known > args.max_node_types then
-  return cmsgpack.pack({time, {}, 'too_many_node_types'})
+  return answer({time, {}, 'too_many_node_types'})
 end
 for i, declaration in ipairs(args.declarations) do
   local name, body = declaration[1], declaration[2]
@@ -25,4 +25,4 @@ for i, declaration in ipairs(args.declarations) do
   redis.call('PEXPIRE', KEYS[7 + i], args.time_to_live + args.retention)
 end
 local row = enter(before)
-return cmsgpack.pack({time, row, ''})
+return answer({time, row, ''})

@@ -11,4 +11,4 @@ for _, name in ipairs(names) do
   redis.call('DEL', node_type_key(name))
   for _, index in ipairs({NAMES, LAPSES}) do call('ZREM', index, name) end
 end
-return cmsgpack.pack(#workers + #names)
+return answer(#workers + #names)
