@@ -37,6 +37,9 @@ from tradewind.cli.examples import add_examples
 from tradewind.cli.failures import exit_on_errors
 from tradewind.cli.session import Session
 
+_FEW = 2
+"""In how many groups a command may be for them to be named where another group does not have it."""
+
 
 class _Root(TyperGroup):
     """Prints errors of every kind, and completes what typer says of wrong usage: options' places, which commands."""
@@ -70,7 +73,8 @@ def _completed(message: str, refusal: Any) -> str:
     if message.startswith("No such command"):
         name = message.split("'")[1]
         elsewhere = _commands_named(name, refusal.ctx)
-        if elsewhere:
+        # In a group, what many others have (`list`, `show`) says nothing: the commands of this one do.
+        if elsewhere and (len(elsewhere) <= _FEW or refusal.ctx.parent is None):
             # Rather than one that is only spelled nearly like it, as login is for logs.
             return f"No such command '{name}'. Did you mean {', '.join(elsewhere)}?"
         if message.endswith("."):

@@ -112,6 +112,8 @@ def test_usage_errors_are_reported(shell: Shell) -> None:
     assert "No such command 'buy'. There are register, analyze, start, " in shell("flow", "buy", ends=2).err
     assert "No such command 'start'. Did you mean 'flow start'?" in shell("start", "momentum", ends=2).err
     assert "No such command 'logs'. Did you mean 'flow logs', 'task logs'?" in shell("logs", ends=2).err
+    assert "No such command 'logs'. Did you mean 'flow logs', 'task logs'?" in shell("cycle", "logs", ends=2).err
+    assert "No such command 'list'. There are stats, clear.\n" in shell("cache", "list", ends=2).err
     assert "No such command 'drain'. Did you mean 'worker drain'?" in shell("flow", "drain", ends=2).err
     assert "Invalid value for '-o' / '--format': 'xml' is not one of" in shell("flow", "list", "-o", "xml", ends=2).err
     limit = "Invalid value for '--limit': it must be "
