@@ -1,6 +1,6 @@
 """Leases of node tasks, for every store: renewed, lost, kept across sessions, given back."""
 
-from tests.stores.node_task_manager.shards import Bench, held, only_component, plan_of
+from tests.stores.node_task_manager.shards import Bench, held, only_component, plan_of, task_of
 from tradewind.node_task_manager.domain.component import ComponentStatus
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind, Vacancy
@@ -122,5 +122,8 @@ async def test_outcome_of_an_attempt_that_the_store_lost_is_accepted(bench: Benc
     outcome = Outcome("flow:0:0:a", 1, "r1-removed", OutcomeKind.COMPLETED, (("out", "1"),))
     assert (await bench.shard.complete([outcome])).results == ("the lease lapsed; this is attempt 1, the latest is 0",)
     outcome = Outcome("flow:0:0:a", 1, "r0-forgotten", OutcomeKind.COMPLETED, (("out", "1"),))
+    bench.clock.advance(1000)
     assert (await bench.shard.complete([outcome])).results == ("",)
     assert (await only_component(bench)).status is ComponentStatus.FINISHED
+    # When it began is lost; that it began is not.
+    assert (await task_of(bench)).started_at == bench.clock()

@@ -59,9 +59,11 @@ local function complete(task_id, attempt, nonce, kind, ...)
     return 'the node runs once for each item of a list; only its items are given to workers'
   end
   if record.status == 'running' then release_lease(record) else dequeue(record, comp) end
+  -- Of an attempt that the store has lost, nobody knows when it began.
   if record.nonce ~= nonce then
     set_state(record, 'nonce', nonce)
     set_state(record, 'attempt', attempt)
+    set_state(record, 'started_at', stamp)
   end
   apply_outcome(record, comp, kind, ...)
   return ''

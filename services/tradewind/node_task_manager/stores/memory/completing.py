@@ -33,7 +33,9 @@ class MemoryCompleting(MemorySuspension):
         if refused is not None or task is None:
             return refused or ""
         task = self._release(task) if task.status is NodeTaskStatus.RUNNING else self._dequeue(task)
-        task = replace(task, attempt=max(task.attempt, outcome.attempt), nonce=outcome.nonce)
+        if task.nonce != outcome.nonce:
+            # Of an attempt that the store has lost, nobody knows when it began.
+            task = replace(task, attempt=outcome.attempt, nonce=outcome.nonce, started_at=self._clock())
         stopped = task.stop or self._components[self._owner(task)].stop
         if outcome.kind is OutcomeKind.COMPLETED:
             self._succeed(task, outcome, call)
