@@ -75,6 +75,22 @@ async def test_stopped_run_ends_at_once(redis_bench: Bench, redis_server: RedisS
     await check_nothing_in_the_way(redis_bench)
 
 
+async def test_run_whose_plan_is_of_another_type_is_named_and_can_be_stopped(
+    redis_bench: Bench, redis_server: RedisServer
+) -> None:
+    await redis_bench.submit(PLAN)
+    await redis_bench.take(1)
+    await lose_plans(redis_server)
+    key = f"trading_flow:{{s0}}:plan:{PLAN.digest}"
+    await redis_server.connect().execute_command("SET", key, "broken")
+    assert isinstance(redis_bench.shard, RedisShard)
+    assert {each.check for each in await findings(redis_bench.shard)} == {"plan-missing"}
+    await stop(redis_bench)
+    assert (await only_component(redis_bench)).status is ComponentStatus.FINISHED
+    await check_nothing_in_the_way(redis_bench)
+    await redis_server.connect().execute_command("DEL", key)
+
+
 async def test_stopped_large_run_ends_in_several_steps(redis_bench: Bench, redis_server: RedisServer) -> None:
     await redis_bench.submit(LARGE)
     while (await redis_bench.shard.claim()).todo:

@@ -6,8 +6,8 @@ local PIECE = 500
 local stored_plans = {}
 local use_edition, node, piece_of
 
--- Whether a plan is on record: the store may have lost it while components use it.
-function stored_plans.has(plan) return call('HEXISTS', base .. 'plan:' .. plan, 'facts') == 1 end
+-- Whether a plan is on record: the store may have lost it while components use it, or somebody put another type there.
+function stored_plans.has(plan) return redis.pcall('HEXISTS', base .. 'plan:' .. plan, 'facts') == 1 end
 
 do
   -- Kept from script to script: nodes by plan and place, one edition of each plan.
