@@ -6,13 +6,15 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tradewind.server.clock import SystemClock
-from tradewind.trigger.domain.claim import SHARED, Ack, DueTrigger, Extension, Firing, Nack, Subscription, Token
-from tradewind.trigger.domain.errors import QueueFull, StaleEpoch
+from tradewind.trigger.domain.claim import SHARED, Ack, DueTrigger, Extension, Nack, Subscription, Token
+from tradewind.trigger.domain.errors import QueueFull
 from tradewind.trigger.domain.policy import BATCH_BYTES, FORMER_CLAIMS, FORMER_LEASE_MS, REAP_LIMIT, Policy
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
 from tradewind.trigger.ports.claims import ClaimOrder, Claims, DeadLetter, Settlement, Survey
 from tradewind.trigger.ports.triggers import Page, Position
 from tradewind.trigger.ports.wakes import EarlierDue, NewListener, NewReceiver, Wake
+from tradewind.trigger.stores.memory_drafts import from_draft, refuse_stale, update
+from tradewind.trigger.stores.memory_endings import add_firing, end_firing, fail
 from tradewind.trigger.stores.memory_lanes import Entry, Lane, page_of, size_of
 
 Answer = TypeVar("Answer")
@@ -43,10 +45,10 @@ class MemoryTriggerStore:
 
     async def save(self, partition: int, draft: TriggerDraft) -> Trigger:
         now_ms, lane = self.lane_at(partition)
-        _refuse_stale(lane, draft.id, draft.epoch)
+        refuse_stale(lane, draft.id, draft.epoch)
         entry = lane.entries.get(draft.id)
         if entry and (entry.trigger.schedule, entry.trigger.epoch) == (draft.schedule, draft.epoch):
-            _update(lane, entry, draft)
+            update(lane, entry, draft)
         else:
             self._refuse_full(partition, lane, draft)
             self._schedule_anew(partition, lane, draft, now_ms)
@@ -56,7 +58,7 @@ class MemoryTriggerStore:
         entry = lane.entries.get(draft.id)
         known, attempt = (entry.trigger, entry.attempt) if entry else (None, 0)
         lane.tombstones.pop(draft.id, None)
-        trigger = _from_draft(draft, known, now_ms)
+        trigger = from_draft(draft, known, now_ms)
         if draft.schedule.event:
             status = TriggerStatus.PAUSED if trigger.paused else TriggerStatus.WAITING
             latest_ms = known.planned_ms if known and known.schedule.event else 0
@@ -77,7 +79,7 @@ class MemoryTriggerStore:
 
     async def remove(self, partition: int, trigger_id: str, epoch: int) -> bool:
         now_ms, lane = self.lane_at(partition)
-        _refuse_stale(lane, trigger_id, epoch)
+        refuse_stale(lane, trigger_id, epoch)
         lane.tombstones[trigger_id] = (epoch, now_ms + self.policy.tombstone_ms)
         return lane.entries.pop(trigger_id, None) is not None
 
@@ -152,18 +154,19 @@ class MemoryTriggerStore:
         return Claims(Survey(lane.heads(), now_ms * 1000, lead_ms), tuple(due), tuple(dead))
 
     def _take_back(self, lane: Lane, lapsed: list[Entry], now_ms: int) -> list[DeadLetter]:
-        dead: list[DeadLetter] = []
-        for entry in lapsed:
-            delay_ms = self.policy.backoff_ms(entry.trigger.failures)
-            self._fail(lane, entry, "the lease lapsed before an answer came", delay_ms, now_ms, dead)
-        return dead
+        message = "the lease lapsed before an answer came"
+        ended = (
+            fail(lane, self.policy, entry, message, self.policy.backoff_ms(entry.trigger.failures), now_ms)
+            for entry in lapsed
+        )
+        return list(filter(None, ended))
 
     async def ack(self, acks: Sequence[Ack], session: str) -> Settlement:
-        def settle(lane: Lane, entry: Entry, ack: Ack, now_ms: int, _: list[DeadLetter]) -> None:
+        def settle(lane: Lane, entry: Entry, ack: Ack, now_ms: int) -> None:
             trigger = entry.trigger
-            self._add_firing(lane, entry, "fired", now_ms)
+            add_firing(lane, self.policy, entry, "fired", now_ms)
             if trigger.event:
-                self._end_firing(lane, entry, now_ms)
+                end_firing(lane, self.policy, entry, now_ms)
                 return
             schedule, fired = trigger.schedule, trigger.fired + 1
             next_ms = None if schedule.needs_next else schedule.next_after(trigger.planned_ms, now_ms)
@@ -178,21 +181,21 @@ class MemoryTriggerStore:
         return self._settle([(ack.token, ack) for ack in acks], session, settle)
 
     async def nack(self, nacks: Sequence[Nack], session: str) -> Settlement:
-        def settle(lane: Lane, entry: Entry, nack: Nack, now_ms: int, dead: list[DeadLetter]) -> None:
+        def settle(lane: Lane, entry: Entry, nack: Nack, now_ms: int) -> DeadLetter | None:
             backoff_ms = self.policy.backoff_ms(entry.trigger.failures + 1)
             delay_ms = backoff_ms if nack.retry_after_ms is None else nack.retry_after_ms
-            self._fail(lane, entry, nack.error, delay_ms, now_ms, dead, postponed=nack.postponed)
+            return fail(lane, self.policy, entry, nack.error, delay_ms, now_ms, postponed=nack.postponed)
 
         return self._settle([(nack.token, nack) for nack in nacks], session, settle)
 
     async def extend(self, extensions: Sequence[Extension]) -> Settlement:
-        def settle(lane: Lane, entry: Entry, extension: Extension, now_ms: int, _: list[DeadLetter]) -> None:
+        def settle(lane: Lane, entry: Entry, extension: Extension, now_ms: int) -> None:
             lane.entries[entry.trigger.id] = replace(entry, place_ms=now_ms + extension.lease_ms)
 
         return self._settle([(extension.token, extension) for extension in extensions], None, settle)
 
     async def give_back(self, tokens: Sequence[Token], session: str) -> Settlement:
-        def settle(lane: Lane, entry: Entry, _: Token, now_ms: int, __: list[DeadLetter]) -> None:
+        def settle(lane: Lane, entry: Entry, _: Token, now_ms: int) -> None:
             lane.queue_up(entry)
 
         return self._settle([(token, token) for token in tokens], session, settle)
@@ -266,24 +269,11 @@ class MemoryTriggerStore:
             if listens(entry)
         ]
 
-    def _end_firing(self, lane: Lane, entry: Entry, now_ms: int) -> None:
-        trigger = entry.trigger
-        lane.uncount_pending(entry)
-        del lane.entries[trigger.id]
-        lane.tombstones[trigger.id] = (trigger.epoch, now_ms + self.policy.repeat_ms)
-        parent = lane.parent(entry)
-        if parent is None or parent.trigger.schedule.event is None:
-            return
-        fired, most = parent.trigger.fired + 1, parent.trigger.schedule.max_firings
-        lane.change(parent, fired=fired)
-        if most and fired >= most and parent.trigger.status is not COMPLETED:
-            lane.entries[parent.trigger.id] = lane.entries[parent.trigger.id].to(COMPLETED, now_ms)
-
     def _settle(
         self,
         answers: Iterable[tuple[Token, Answer]],
         session: str | None,
-        settle: Callable[[Lane, Entry, Answer, int, list[DeadLetter]], None],
+        settle: Callable[[Lane, Entry, Answer, int], DeadLetter | None],
     ) -> Settlement:
         lost: set[str] = set()
         dead: list[DeadLetter] = []
@@ -294,8 +284,8 @@ class MemoryTriggerStore:
             entry = lane.entries.get(token.trigger_id)
             if entry is None or entry.trigger.status is not CLAIMED or entry.token != token.text:
                 lost.add(token.text)
-            else:
-                settle(lane, entry, answer, now_ms, dead)
+            elif letter := settle(lane, entry, answer, now_ms):
+                dead.append(letter)
         heads = {partition: self.lanes[partition, self.queue].heads() for partition in former}
         for partition, former_ms in former.items():
             receiver = self.lanes[partition, self.queue].receiver
@@ -303,41 +293,6 @@ class MemoryTriggerStore:
             if session is not None and (receiver is None or receiver.session != session):
                 self.wake(partition, former_ms)
         return Settlement(frozenset(lost), heads, tuple(dead))
-
-    def _fail(
-        self,
-        lane: Lane,
-        entry: Entry,
-        error: str,
-        delay_ms: int,
-        now_ms: int,
-        dead: list[DeadLetter],
-        *,
-        postponed: bool = False,
-    ) -> None:
-        trigger = entry.trigger
-        failures = trigger.failures if postponed else trigger.failures + 1
-        if postponed or failures < self.policy.max_failures:
-            changed = replace(trigger, failures=failures, last_error=error)
-            lane.queue_up(replace(entry, trigger=changed), now_ms + delay_ms if delay_ms > 0 else None)
-            return
-        self._add_firing(lane, entry, "dead", now_ms, error)
-        if trigger.event:
-            lane.uncount_pending(entry)
-        lane.entries[trigger.id] = entry.to(DEAD, now_ms, failures=failures, last_error=error)
-        dead.append(DeadLetter(trigger.id, failures, error))
-        for surplus in lane.index(DEAD)[: -self.policy.dead_kept]:
-            del lane.entries[surplus.trigger.id]
-
-    def _add_firing(self, lane: Lane, entry: Entry, outcome: str, now_ms: int, error: str = "") -> None:
-        trigger = entry.trigger
-        event_id = trigger.event.id if trigger.event else ""
-        lane.lines += 1
-        line = Firing(
-            trigger.id, trigger.planned_ms, entry.attempt, outcome, now_ms, error, event_id, f"{lane.lines:012}"
-        )
-        lane.firings.insert(0, line)
-        del lane.firings[self.policy.firings_kept :]
 
     def wake(self, partition: int, former_ms: int | None) -> None:
         """Publish EarlierDue if something is now due earlier than `former_ms`."""
@@ -357,49 +312,3 @@ def _may_claim(lane: Lane, subscription: Subscription) -> bool:
     if lane.receiver is None or lane.receiver.epoch < subscription.epoch:
         lane.receiver = subscription
     return lane.receiver == subscription
-
-
-def _refuse_stale(lane: Lane, trigger_id: str, epoch: int) -> None:
-    entry = lane.entries.get(trigger_id)
-    known = entry.trigger.epoch if entry else lane.tombstones.get(trigger_id, (epoch, 0))[0]
-    if epoch < known:
-        raise StaleEpoch(trigger_id, epoch, known)
-
-
-def _update(lane: Lane, entry: Entry, draft: TriggerDraft) -> None:
-    """Change what does not affect when a trigger fires."""
-    known = entry.trigger
-    if (known.partition_key, known.payload_json) != (draft.partition_key, draft.payload_json):
-        lane.change(
-            entry, partition_key=draft.partition_key, payload_json=draft.payload_json, revision=known.revision + 1
-        )
-
-
-def _from_draft(draft: TriggerDraft, known: Trigger | None, now_ms: int) -> Trigger:
-    """Return a trigger with no planned time and no failures; `known` is the one that it replaces."""
-    fresh = Trigger(
-        draft.id,
-        draft.partition_key,
-        draft.schedule,
-        draft.payload_json,
-        draft.epoch,
-        status=SCHEDULED,
-        planned_ms=0,
-        failures=0,
-        last_error="",
-        revision=1,
-        created_at_ms=now_ms,
-    )
-    if known is None:
-        return fresh
-    paused = known.paused and known.epoch == draft.epoch
-    return replace(
-        fresh,
-        revision=known.revision + 1,
-        created_at_ms=known.created_at_ms,
-        fired=known.fired if known.schedule == draft.schedule and known.status is not COMPLETED else 0,
-        paused=paused,
-        pause_note=known.pause_note if paused else "",
-        pending=known.pending,
-        dropped=known.dropped,
-    )
