@@ -14,6 +14,7 @@ from tradewind.scheduler.domain.chain_state import STATUS, UpdateOutcome
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.weather import read_weather
@@ -180,6 +181,37 @@ async def test_broken_flow_keeps_no_other_from_ending(bench: Bench, redis_server
         assert (await bench.state(state.name)).status is CycleStatus.COMPLETED
     with pytest.raises(Unreadable, match="flow:h cannot be read"):
         await bench.stores.states.try_update(ended[2], (STATUS,))
+
+
+@pytest.mark.parametrize("part", ["cycles", "filling", "queued", "logs:0", "backfills"])
+async def test_broken_part_of_a_flow_keeps_no_run_from_ending_together_with_others(
+    bench: Bench, redis_server: RedisServer, part: str
+) -> None:
+    broken, whole, _ = IN_ONE_PARTITION
+    for flow_id in (broken, whole):
+        await bench.register(flow_id, keep_cycles=1)
+        await bench.change_status(FlowStatus.RUNNING, flow_id)
+    requests = [bench.request(flow_id, shape=shape(flow_id, keep_cycles=1)) for flow_id in (broken, whole) * 2]
+    states = [await bench.begun(request) for request in requests]
+    key = f"{KEYS.flow(broken)}:{part}"
+    await breaks(redis_server, ("DEL", key), ("SET", key, "text"), ("HSET", KEYS.flow(whole), "next_execution", 0))
+    ended, line = CycleStatus.COMPLETED, LogText(LogLevel.INFO, "line")
+    updates = [RunUpdate(structs.replace(state, status=ended), (STATUS,), log=line) for state in states]
+    results = await bench.stores.states.update_many(updates)
+    assert [result.outcome for result in results] == 4 * [UpdateOutcome.OK]
+    kept = await bench.stores.states.load_many([state.name for state in states])
+    assert {state.status for state in kept if state is not None} == {ended}
+    assert (await bench.flow(whole)).status is FlowStatus.COMPLETED
+    assert [state.name.cycle for state in await bench.stores.cycles.newest(whole, None, 9)] == [1]
+
+
+async def test_broken_log_keeps_no_run_from_being_stopped(bench: Bench, redis_server: RedisServer) -> None:
+    await bench.register()
+    state = await bench.begun()
+    await breaks(redis_server, ("SET", KEYS.logs("f", 0), "text"))
+    assert (await bench.change_status(FlowStatus.STOPPED)).stopping == (state.name,)
+    with pytest.raises(Unreadable, match="logs:0 cannot be read: it is of another type"):
+        await bench.log_lines(0)
 
 
 async def test_unreadable_definition_is_told_apart_from_a_flow_that_is_not_there(

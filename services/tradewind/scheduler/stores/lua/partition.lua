@@ -40,13 +40,16 @@ local function overtaken()
 end
 
 -- Lines are `<ms> <LEVEL> <source> <text>`; beyond LINES, the oldest go. A flow's `logged` is its newest cycle with
--- lines.
+-- lines. What somebody has put in place of the lines keeps no cycle from going on.
 local LINES = 1000
 local function append_line(flow_id, cycle, level, source, text)
   local key, flow = logs_key(flow_id, cycle), flow_key(flow_id)
-  if call('RPUSH', key, digits('%d %s %s ', time, level, source) .. text) > LINES then
-    call('LTRIM', key, -LINES, -1)
+  local count = redis.pcall('RPUSH', key, digits('%d %s %s ', time, level, source) .. text)
+  if type(count) == 'table' then
+    if not string.find(count.err, '^WRONGTYPE') then error(count) end
+    return
   end
+  if count > LINES then call('LTRIM', key, -LINES, -1) end
   if tonumber(call('HGET', flow, 'logged') or -1) < tonumber(cycle) then call('HSET', flow, 'logged', cycle) end
 end
 
