@@ -10,6 +10,7 @@ from tests.system import flows
 from tests.system.processes import NODES, Shell
 from tests.waiting import until
 from tools.store_secrets import BACKUP
+from tradewind.cli.screen import iso
 from tradewind.client import Client
 from tradewind.server.redis.acl import ADMIN
 from tradewind.server.redis.backup import find_backup
@@ -79,10 +80,12 @@ async def test_stack_is_restored_from_snapshot_of_separate_store(tmp_path: Path)
             shell = Shell(stack.address)
             login = ("--store", f"redis://127.0.0.1:{store.port}", "--user", "backup", "--password", "secret")
             created = await shell.json("backup", "create", str(backup_dir), *login)
+            found = find_backup(backup_dir)
             assert created == {
-                "path": str(find_backup(backup_dir).path),
+                "path": str(found.path),
                 "kind": "snapshot",
-                "bytes": find_backup(backup_dir).bytes,
+                "taken_at": iso(found.taken_at),
+                "bytes": found.bytes,
             }
     finally:
         await store.stop()

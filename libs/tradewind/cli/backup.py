@@ -13,7 +13,7 @@ import typer
 
 from tradewind.cli.failures import TERMINATED, WRONG_INPUT, fail, text_of
 from tradewind.cli.parameters import Output
-from tradewind.cli.screen import Format, counted
+from tradewind.cli.screen import Format, counted, iso
 from tradewind.cli.session import Session, asynchronous, blocking
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def list_(
 
 
 def _record(backup: "Backup") -> dict[str, str | int]:
-    return {"path": str(backup.path), "kind": backup.kind, "bytes": backup.bytes}
+    return {"path": str(backup.path), "kind": backup.kind, "taken_at": iso(backup.taken_at), "bytes": backup.bytes}
 
 
 @app.command()
