@@ -32,9 +32,10 @@ from tradewind.trigger.stores.redis import RedisTriggerStore
 from tradewind.trigger.stores.redis_queues import RedisQueueStore
 from tradewind.trigger.stores.redis_wakes import RedisWakeChannel
 from tradewind.trigger.use_cases.change_triggers import ChangeTriggers
-from tradewind.trigger.use_cases.deliver_due import Delivery, Opening
+from tradewind.trigger.use_cases.deliver_due import Delivery
 from tradewind.trigger.use_cases.held_claims import token_of
 from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries
+from tradewind.trigger.use_cases.parcel import Opening
 from tradewind.trigger.use_cases.publish_event import PublishEvent
 from tradewind.trigger.use_cases.receivers import QueueReceivers
 from tradewind.trigger.use_cases.save_trigger import SaveTrigger

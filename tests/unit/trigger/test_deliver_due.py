@@ -18,8 +18,9 @@ from tradewind.trigger.ports.claims import ClaimOrder, Claims, Settlement, Surve
 from tradewind.trigger.ports.wakes import NewReceiver
 from tradewind.trigger.stores.memory import MemoryTriggerStore
 from tradewind.trigger.use_cases import return_claims
-from tradewind.trigger.use_cases.deliver_due import MAX_UNREPORTED_TOKENS, Delivery, Opening, Parcel
+from tradewind.trigger.use_cases.deliver_due import MAX_UNREPORTED_TOKENS, Delivery
 from tradewind.trigger.use_cases.held_claims import token_of
+from tradewind.trigger.use_cases.parcel import Opening, Parcel
 from tradewind.trigger.use_cases.receivers import Receivers
 
 HOUR = 3_600_000

@@ -13,8 +13,8 @@ from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
 from tradewind.trigger.rpc import schedule_mapping
 from tradewind.trigger.stores.memory import MemoryTriggerStore
-from tradewind.trigger.use_cases.deliver_due import Opening
 from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries
+from tradewind.trigger.use_cases.parcel import Opening
 from tradewind.trigger.use_cases.receivers import QueueReceivers
 
 KEY_PARTITION = 3

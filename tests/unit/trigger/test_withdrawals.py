@@ -11,8 +11,9 @@ from tests.waiting import until
 from tradewind.trigger.domain.claim import Ack
 from tradewind.trigger.domain.trigger import TriggerStatus
 from tradewind.trigger.ports.claims import ClaimOrder, Claims
-from tradewind.trigger.use_cases.deliver_due import Delivery, Opening
+from tradewind.trigger.use_cases.deliver_due import Delivery
 from tradewind.trigger.use_cases.held_claims import token_of
+from tradewind.trigger.use_cases.parcel import Opening
 
 
 class HungStore(CountingStore):

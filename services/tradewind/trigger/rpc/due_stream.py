@@ -11,8 +11,9 @@ from tradewind.server.partitions import partition_of
 from tradewind.server.streams import OpenStreams, run_both
 from tradewind.trigger.rpc import mapping, parsing
 from tradewind.trigger.rpc.answers import Answers
-from tradewind.trigger.use_cases.deliver_due import Delivery, Parcel
+from tradewind.trigger.use_cases.deliver_due import Delivery
 from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries
+from tradewind.trigger.use_cases.parcel import Parcel
 
 _log = structlog.get_logger(__name__)
 

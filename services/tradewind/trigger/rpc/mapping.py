@@ -9,7 +9,7 @@ from tradewind.trigger.domain.claim import DueTrigger, Firing
 from tradewind.trigger.domain.event import Event, trigger_of
 from tradewind.trigger.domain.trigger import Trigger, TriggerStatus
 from tradewind.trigger.rpc import schedule_mapping
-from tradewind.trigger.use_cases.deliver_due import Parcel
+from tradewind.trigger.use_cases.parcel import Parcel
 
 _MESSAGE_BYTES = 2 * 1024 * 1024
 _FRAME_BYTES = 8

@@ -13,8 +13,8 @@ from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports.triggers import Position
 from tradewind.trigger.rpc import schedule_mapping
 from tradewind.trigger.rpc.faults import Faults
-from tradewind.trigger.use_cases.deliver_due import Opening
 from tradewind.trigger.use_cases.find_triggers import Cursor
+from tradewind.trigger.use_cases.parcel import Opening
 
 MAX_CREDITS = 10_000
 MAX_LEAD_MS = 1_000

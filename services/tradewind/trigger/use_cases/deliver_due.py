@@ -4,7 +4,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tradewind.server.beats import beat_after
@@ -19,6 +18,7 @@ from tradewind.trigger.ports.stores import TriggersOfQueue
 from tradewind.trigger.ports.wakes import EarlierDue, NewReceiver
 from tradewind.trigger.use_cases.held_claims import HeldClaims, token_of
 from tradewind.trigger.use_cases.log_losses import log_dead, log_orphans
+from tradewind.trigger.use_cases.parcel import Opening, Parcel
 from tradewind.trigger.use_cases.receivers import Receivers
 from tradewind.trigger.use_cases.return_claims import ReturnClaims
 from tradewind.trigger.use_cases.trace_firings import TraceFirings
@@ -45,34 +45,6 @@ Result = TypeVar("Result")
 def local_us() -> int:
     """Return microseconds by a clock that nobody can set."""
     return time.monotonic_ns() // 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """What a receiver asks for when it opens its stream: triggers of a queue, or of the flows when `queue` is "".
-
-    It holds at most `credits` unacknowledged ones. They come up to `lead_ms` before their time. New listeners to the
-    events `listeners_of` are reported to it.
-    """
-
-    credits: int
-    queue: str = ""
-    lead_ms: int = 0
-    listeners_of: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Parcel:
-    """What is sent to a receiver at once.
-
-    Due triggers, tokens of void claims, partitions that it no longer receives, and events that a trigger has begun to
-    listen to.
-    """
-
-    due: tuple[DueTrigger, ...] = ()
-    lost: tuple[str, ...] = ()
-    ended: tuple[int, ...] = ()
-    listened: tuple[str, ...] = ()
 
 
 class Delivery:

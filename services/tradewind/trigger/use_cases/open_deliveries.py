@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from tradewind.trigger.ports.stores import TriggersOfQueue
-from tradewind.trigger.use_cases.deliver_due import Delivery, Opening
+from tradewind.trigger.use_cases.deliver_due import Delivery
+from tradewind.trigger.use_cases.parcel import Opening
 from tradewind.trigger.use_cases.receivers import QueueReceivers
 from tradewind.trigger.use_cases.trace_firings import TraceFirings
 
