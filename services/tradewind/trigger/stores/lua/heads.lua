@@ -1,8 +1,10 @@
 -- Finds the first entries of a partition's indexes, and wakes receivers when they change.
 --!include kinds
-local function head(key)
-  local first = need('ZRANGE', key, 0, 0, 'WITHSCORES')
-  return first[2] and tonumber(first[2]) or nil
+
+-- Returns the score of the first entry, nil when there is none. `ask` is how to read the index: `need`, or `note`.
+local function head(key, ask)
+  local first = (ask or need)('ZRANGE', key, 0, 0, 'WITHSCORES')
+  return first and first[2] and tonumber(first[2])
 end
 
 -- Returns the earlier of two times, of which either may be nil.

@@ -3,7 +3,4 @@
 -- args: now_ms
 -- Returns {due, lapse, now_us}.
 --!include heads
-
-local function head_of_any(key) return note('ZCARD', key) and head(key) end
-
-return cmsgpack.pack(survey(head_of_any(KEYS[1]), head_of_any(KEYS[2]), now(args.now_ms)))
+return cmsgpack.pack(survey(head(KEYS[1], note), head(KEYS[2], note), now(args.now_ms)))
