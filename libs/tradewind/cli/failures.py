@@ -106,12 +106,16 @@ def _client_failure(error: Exception) -> typer.Exit | None:
 
 def _where_to_look(reason: str, message: str) -> str:
     """Return which command lists the names there are, unless the server has said what may be meant."""
-    if reason not in _LISTS or ";" in message:
-        return ""
     # As in: no node task "momentum:0:0:model"
-    parts = message.split('"')[1].split(":")
+    named = re.search('"([^"]+)"', message)
+    if reason not in _LISTS or ";" in message or named is None:
+        return ""
+    parts = named[1].split(":")
     command = _LISTS_OF_TASKS.get(parts[0]) if reason == "NODE_TASK_NOT_FOUND" else None
-    return f"; see: tradewind {command or _LISTS[reason].format(*parts)}"
+    try:
+        return f"; see: tradewind {command or _LISTS[reason].format(*parts)}"
+    except IndexError:
+        return ""
 
 
 def text_of(error: Exception) -> str:

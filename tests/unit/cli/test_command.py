@@ -157,6 +157,19 @@ def test_unknown_name_says_no_more_when_the_server_has_said_what_may_be_meant(
     assert capsys.readouterr().err == f"error: {message}\n"
 
 
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [("FLOW_NOT_FOUND", "no such flow"), ("NODE_TASK_NOT_FOUND", 'no node task "model"')],
+)
+def test_message_in_another_form_is_shown_as_it_is(
+    capsys: pytest.CaptureFixture[str], reason: str, message: str
+) -> None:
+    with pytest.raises(typer.Exit), exit_on_errors():
+        raise NotFound(message, reason=reason)
+
+    assert capsys.readouterr().err == f"error: {message}\n"
+
+
 def test_closed_output_pipe_is_no_error(stack: FakeStack) -> None:
     for number in range(3000):
         stack.scheduler.log("momentum", f"line {number}")
