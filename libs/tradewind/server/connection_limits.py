@@ -4,6 +4,7 @@ import resource
 from contextlib import suppress
 
 from tradewind.grpc_engine import FIXED_WINDOW
+from tradewind.server.open_files import ALLOW_MORE
 
 MAX_IDLE_S = 1800.0
 """A connection without calls is closed after this time; its client reconnects at the next call."""
@@ -39,10 +40,7 @@ def raise_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _LEAST_FILES:
-        raise TooFewFilesError(
-            f"{soft} open files are allowed, and a server needs {_LEAST_FILES}: allow more of them, "
-            "as in: ulimit -n 1024"
-        )
+        raise TooFewFilesError(f"{soft} open files are allowed, and a server needs {_LEAST_FILES}: {ALLOW_MORE}")
 
 
 def max_open_connections() -> int:

@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 from tradewind.server.faults import Unreadable
 from tradewind.server.redis.client import Client, Value
 
-_ANOTHER_TYPE = "it is of another type"
+ANOTHER_TYPE = "it is of another type"
 
 
 async def read_each(client: Client, keys: Sequence[str], verb: str, *more: Value) -> list[Any]:
@@ -32,7 +32,7 @@ def _checked(key: str, reply: Any) -> Any:
     if not isinstance(reply, BaseException):
         return reply
     if is_of_another_type(reply):
-        return Unreadable(key, _ANOTHER_TYPE)
+        return Unreadable(key, ANOTHER_TYPE)
     raise reply
 
 
@@ -51,7 +51,7 @@ async def read_in_order(key: str, pipeline: Any) -> list[Any]:
 
 
 @contextmanager
-def read_of(key: str, why: str = _ANOTHER_TYPE) -> Iterator[None]:
+def read_of(key: str, why: str = ANOTHER_TYPE) -> Iterator[None]:
     """Raise Unreadable, saying `why`, if what is read under `key` is of another type."""
     try:
         yield

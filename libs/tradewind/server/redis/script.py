@@ -35,11 +35,12 @@ from tradewind.server.faults import Unreadable
 from tradewind.server.metrics import SCRIPT_ERRORS, SCRIPT_SECONDS, SWITCH
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.library import library
+from tradewind.server.redis.records import ANOTHER_TYPE
 
 Reply = TypeVar("Reply")
 
 _encode = msgspec.msgpack.Encoder().encode
-_ANOTHER_TYPE = re.compile(r"WRONGTYPE in the place of (\S+)")
+_NAMES_KEY = re.compile(r"WRONGTYPE in the place of (\S+)")
 
 
 class Script(Generic[Reply]):
@@ -162,5 +163,5 @@ def is_unknown_function(error: object) -> bool:
 
 def _named(error: BaseException) -> BaseException:
     """Return Unreadable instead of the error of a script that names a key of another type."""
-    of_another_type = _ANOTHER_TYPE.search(str(error)) if isinstance(error, ResponseError) else None
-    return Unreadable(of_another_type[1], "it is of another type") if of_another_type else error
+    named = _NAMES_KEY.search(str(error)) if isinstance(error, ResponseError) else None
+    return Unreadable(named[1], ANOTHER_TYPE) if named else error

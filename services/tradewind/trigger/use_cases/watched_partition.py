@@ -12,9 +12,9 @@ class WatchedPartition:
     """The known times of a partition, None when there is none; times received during a claim are kept.
 
     Nothing is claimed until the store has `confirmed` the subscription; one to an `unreadable` partition is tried again
-    by polls. With `recheck`, another session may have
-    become the receiver, or the store's clock was set; a claim order finds out. Due triggers are claimed before
-    their time: by `lead_ms`, or by the longest lead until the store has said what the lead for the first one is.
+    by polls. With `recheck`, another session may have become the receiver, or the store's clock was set; a claim order
+    finds out. Due triggers are claimed before their time: by `lead_ms`, or by the longest lead until the store has said
+    what the lead for the first one is.
     """
 
     subscription: Subscription
