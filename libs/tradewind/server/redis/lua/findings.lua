@@ -1,6 +1,6 @@
 -- A doctor's findings: {check, subject, problem, mended} each. Uses args: recheck (names of findings to check a second
 -- time, or nil on a first pass), mend (whether the second pass repairs what it finds).
-local findings, found, examined
+local findings, found, examined, fits
 do
   local recheck
   fresh(function()
@@ -29,5 +29,15 @@ do
     if recheck and not recheck['unreadable ' .. plain(subject)] then error(problem) end
     local why = type(problem) == 'table' and problem.err or problem
     found('unreadable', subject, 'it cannot be read: ' .. why .. '; put it right, remove it, or restore a backup')
+  end
+
+  -- Whether a key is of the type that scripts need, or not there. Reports another one, which mending removes; `result`
+  -- says what follows from it.
+  function fits(kind, key, result, subject)
+    local actual = redis.call('TYPE', key).ok
+    if actual == kind or actual == 'none' then return true end
+    found('key-of-another-type', subject or key, 'it is a ' .. actual .. ' in place of a ' .. kind .. (result or ''),
+      function() redis.call('DEL', key) end)
+    return false
   end
 end

@@ -16,6 +16,17 @@ local function plain(text)
   return string.find(rest, '[\128-\255]') and string.gsub(text, '[\128-\255]', '?') or text
 end
 
+-- Whether a command failed because its key is of another type, by what redis.pcall has returned; raises other errors.
+local of_another_type
+do
+  local type = type
+  function of_another_type(reply)
+    if type(reply) ~= 'table' or not reply.err then return false end
+    if not string.find(reply.err, '^WRONGTYPE') then error(reply) end
+    return true
+  end
+end
+
 -- Returns now_ms as the caller passed it, or this server's own time in milliseconds when it is 0.
 local function now(now_ms)
   if now_ms ~= 0 then

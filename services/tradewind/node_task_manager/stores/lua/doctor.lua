@@ -32,12 +32,7 @@ do
   -- was in it is lost; other checks put back what the records tell. Returns whether it is of another type.
   function doctor.index(name, kind)
     if broken[name] == nil then
-      local actual = call('TYPE', base .. name).ok
-      broken[name] = actual ~= kind and actual ~= 'none'
-      if broken[name] then
-        found('key-of-another-type', name, 'it is a ' .. actual .. ' in place of a ' .. kind
-          .. ', so that scripts of the shard fail', function() call('DEL', base .. name) end)
-      end
+      broken[name] = not fits(kind, base .. name, ', so that scripts of the shard fail', name)
     end
     return broken[name]
   end

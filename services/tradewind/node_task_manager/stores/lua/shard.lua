@@ -28,11 +28,10 @@ end})
 -- records: there it would cost a tenth of each command.
 local index_call
 do
-  local pcall, type = redis.pcall, type
+  local pcall = redis.pcall
   function index_call(verb, key, ...)
     local reply = pcall(verb, key, ...)
-    if type(reply) ~= 'table' or not reply.err then return reply end
-    if not string.find(reply.err, '^WRONGTYPE') then error(reply) end
+    if not of_another_type(reply) then return reply end
     call('DEL', key)
     call('PUBLISH', base .. 'wake', 'd:' .. key)
     return call(verb, key, ...)
@@ -47,9 +46,4 @@ end
 
 -- Adds to a stream that people read; returns whether it is one. What somebody has put in place of it must not keep node
 -- tasks from going on.
-local function add_to_stream(key, ...)
-  local reply = redis.pcall('XADD', key, ...)
-  if type(reply) ~= 'table' or not reply.err then return true end
-  if not string.find(reply.err, '^WRONGTYPE') then error(reply) end
-  return false
-end
+local function add_to_stream(key, ...) return not of_another_type(redis.pcall('XADD', key, ...)) end

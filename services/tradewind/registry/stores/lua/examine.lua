@@ -8,20 +8,9 @@ local checked = 0
 
 local function remove_entry(key, member) return function() redis.call('ZREM', key, member) end end
 
--- Whether a key is of the type that scripts need, or not there; reports another one, which the next script that needs
--- the key would remove.
-local function is_of(kind, key)
-  local found_kind = redis.call('TYPE', key).ok
-  if found_kind == kind or found_kind == 'none' then return true end
-  found('key-of-another-type', key, 'it is a ' .. found_kind .. ' in place of a ' .. kind, function()
-    redis.call('DEL', key)
-  end)
-  return false
-end
-
 -- A worker on record is in every index that it belongs to, and an index entry has a record.
 local function examine_worker(id, beat)
-  if beat <= recorded_after or not is_of('hash', worker_key(id)) then return end
+  if beat <= recorded_after or not fits('hash', worker_key(id)) then return end
   local row = record(id)
   if not row then
     return found('index-without-record', 'alive ' .. id, 'no such worker is on record', function() unlist(id) end)
@@ -57,7 +46,7 @@ end
 -- A listed node type has a declaration, and the workers listed as offering it do.
 local OFFERING = 50
 local function examine_node_type(name, lapses)
-  if lapses <= time or not is_of('hash', node_type_key(name)) or not is_of('zset', offering_key(name)) then return end
+  if lapses <= time or not fits('hash', node_type_key(name)) or not fits('zset', offering_key(name)) then return end
   if redis.call('EXISTS', node_type_key(name)) == 0 then
     found('index-without-record', 'node_types ' .. name, 'no such node type is declared', function()
       for _, index in ipairs({NAMES, LAPSES}) do redis.call('ZREM', index, name) end
@@ -82,7 +71,7 @@ local SECTIONS = {{ALIVE, examine_worker, 'alive '}, {LAPSES, examine_node_type,
 local index, examine, name = unpack(SECTIONS[args.section])
 local cursor, members = '0', {}
 if args.cursor == '0' then
-  for at = 1, 6 do is_of('zset', KEYS[at]) end
+  for at = 1, 6 do fits('zset', KEYS[at]) end
 end
 if redis.call('TYPE', index).ok == 'zset' then
   cursor, members = unpack(redis.call('ZSCAN', index, args.cursor, 'COUNT', args.count))

@@ -45,10 +45,7 @@ local LINES = 1000
 local function append_line(flow_id, cycle, level, source, text)
   local key, flow = logs_key(flow_id, cycle), flow_key(flow_id)
   local count = redis.pcall('RPUSH', key, digits('%d %s %s ', time, level, source) .. text)
-  if type(count) == 'table' then
-    if not string.find(count.err, '^WRONGTYPE') then error(count) end
-    return
-  end
+  if of_another_type(count) then return end
   if count > LINES then call('LTRIM', key, -LINES, -1) end
   if tonumber(call('HGET', flow, 'logged') or -1) < tonumber(cycle) then call('HSET', flow, 'logged', cycle) end
 end

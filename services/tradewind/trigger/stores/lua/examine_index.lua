@@ -58,36 +58,23 @@ local function examine_entry(id, score, subject)
   end
 end
 
-local function is_of(kind, key)
-  local found_kind = redis.call('TYPE', key).ok
-  return found_kind == kind or found_kind == 'none', found_kind
-end
-
 local CONSEQUENCES = {
-  due = 'no trigger fires', claimed = 'no trigger fires', dead = 'no dead trigger is listed',
-  all = 'no trigger of the queue is listed or saved',
+  due = ', so no trigger fires', claimed = ', so no trigger fires', dead = ', so no dead trigger is listed',
+  all = ', so no trigger of the queue is listed or saved',
 }
 
--- Reports a key of another type, which holds no records: what other keys tell is put back, the rest comes anew.
-local function examine_kind(kind, key, consequence)
-  local fits, found_kind = is_of(kind, key)
-  if not fits then
-    found('key-of-another-type', key, 'it is a ' .. found_kind .. ' in place of a ' .. kind .. ', so ' .. consequence,
-      function() redis.call('DEL', key) end)
-  end
-end
-
+-- These keys hold no records: what other keys tell is put back, the rest comes anew.
 if args.first == 0 then
-  examine_kind('zset', KEYS[1], CONSEQUENCES[args.index])
+  fits('zset', KEYS[1], CONSEQUENCES[args.index])
   if args.index == 'due' then
-    examine_kind('hash', KEYS[4], 'losses are not counted')
-    examine_kind('stream', KEYS[7], 'no firing is added to the history')
-    if args.queue == '' then examine_kind('hash', KEYS[9], 'no trigger fires') end
+    fits('hash', KEYS[4], ', so losses are not counted')
+    fits('stream', KEYS[7], ', so no firing is added to the history')
+    if args.queue == '' then fits('hash', KEYS[9], ', so no trigger fires') end
   end
 end
 for _, at in ipairs({ 1, 2, 3, 6 }) do
   -- Until this index is replaced, entries of the others cannot be examined.
-  if not is_of('zset', KEYS[at]) then return cmsgpack.pack({ seen = seen, findings = findings }) end
+  if of_another_type(redis.pcall('ZCARD', KEYS[at])) then return cmsgpack.pack({ seen = seen, findings = findings }) end
 end
 local entries = redis.call('ZRANGE', KEYS[1], args.first, args.first + args.limit - 1, 'WITHSCORES')
 for at = 1, #entries, 2 do

@@ -3,8 +3,8 @@
 -- Does as redis.call with a key that the script cannot do without; the error names one of another type.
 local function need(verb, key, ...)
   local reply = redis.pcall(verb, key, ...)
-  if type(reply) ~= 'table' or not reply.err then return reply end
-  error(string.find(reply.err, '^WRONGTYPE') and { err = 'WRONGTYPE in the place of ' .. key } or reply)
+  if not of_another_type(reply) then return reply end
+  error({ err = 'WRONGTYPE in the place of ' .. key })
 end
 
 -- Ends a script before it has changed anything when one of the keys is no sorted set.
@@ -16,6 +16,5 @@ end
 -- holds up no trigger: nothing is done, and nil returned.
 local function note(verb, key, ...)
   local reply = redis.pcall(verb, key, ...)
-  if type(reply) ~= 'table' or not reply.err then return reply end
-  if not string.find(reply.err, '^WRONGTYPE') then error(reply) end
+  if not of_another_type(reply) then return reply end
 end
