@@ -135,6 +135,21 @@ async def test_broken_flow_hides_no_other_in_a_list_of_some(
     assert [(line["event"], line["what"]) for line in logs] == [("record_unreadable", KEYS.flow(broken))]
 
 
+@pytest.mark.parametrize("wanted", [FlowFilter(), FlowFilter(labels={"team": "a"})], ids=["all", "some"])
+async def test_broken_index_of_flows_hides_no_flow_of_another_partition(
+    bench: Bench, redis_server: RedisServer, wanted: FlowFilter
+) -> None:
+    for flow_id in ("f", "g", "h"):
+        await bench.register(flow_id)
+    index = KEYS.flows(partition_of("g"))
+    await breaks(redis_server, ("DEL", index), ("SET", index, "text"))
+    stores = bench.stores
+    with capture_logs() as logs:
+        flows, left = await ReadFlows(stores.flows, stores.cycles, stores.states).flows(wanted, "", 10)
+    assert ([flow.flow_id for flow in flows], left) == (["f", "h"], None)
+    assert [(line["event"], line["what"]) for line in logs] == [("record_unreadable", index)]
+
+
 INDEX = KEYS.cycles("f")
 
 

@@ -39,7 +39,7 @@ class FlowRecords(Protocol):
         ...
 
     async def list_ids(self, after: str, limit: int) -> list[str]:
-        """Return up to `limit` ids greater than `after`, in byte order, over all partitions."""
+        """Return up to `limit` ids greater than `after`, in byte order, over all partitions whose index can be read."""
         ...
 
     async def outlines(self, after: str, limit: int) -> tuple[list[FlowOutline], str]:

@@ -29,6 +29,7 @@ from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.reading import UnreadableLog, reading
 from tradewind.server.redis.records import read_each
+from tradewind.server.redis.script import Reply
 
 _LEAST_OUTLINED = 8
 """How many flows of each partition are read at least, since few flows are not divided equally."""
@@ -103,11 +104,10 @@ class RedisFlows:
         return [owner.decode(errors="replace") if isinstance(owner, bytes) else None for owner in owners]
 
     async def list_ids(self, after: str, limit: int) -> list[str]:
-        pipeline = self._client.pipeline(transaction=False)
-        for partition in range(PARTITIONS):
-            least = f"({after}" if after else "-"
-            pipeline.execute_command("ZRANGEBYLEX", self._keys.flows(partition), least, "+", "LIMIT", 0, limit)
-        found = heapq.merge(*await pipeline.execute())
+        indexes = list(map(self._keys.flows, range(PARTITIONS)))
+        least = f"({after}" if after else "-"
+        replies = await read_each(self._client, indexes, "ZRANGEBYLEX", least, "+", "LIMIT", 0, limit)
+        found = heapq.merge(*self._readable(replies))
         return [flow_id.decode() for flow_id, _ in zip(found, range(limit), strict=False)]
 
     async def outlines(self, after: str, limit: int) -> tuple[list[FlowOutline], str]:
@@ -117,12 +117,22 @@ class RedisFlows:
             ((self._keys.owner(partition),), self._scripted.args(partition, after=after, flows=each))
             for partition in range(PARTITIONS)
         ]
-        replies = await _OUTLINE.many(self._client, calls)
+        replies = self._readable(await _OUTLINE.each(self._client, calls))
         # Beyond where a partition has more, flows of it may be missing.
         frontier = min((reply.after for reply in replies if reply.after), default="")
         rows = sorted(row for reply in replies for row in reply.outlines if not frontier or row[0] <= frontier)
         found = filter(None, map(self._outline, rows[:limit]))
         return list(found), rows[limit - 1][0] if len(rows) > limit else frontier
+
+    def _readable(self, replies: Sequence[Reply | Unreadable]) -> list[Reply]:
+        """Return what was read of the partitions; one whose index is of another type is logged, and has no flows."""
+        readable: list[Reply] = []
+        for reply in replies:
+            if isinstance(reply, Unreadable):
+                self._unreadable.note(reply)
+            else:
+                readable.append(reply)
+        return readable
 
     def _outline(self, row: _Row) -> FlowOutline | None:
         """Return what lists choose a flow by; if its record cannot be read, logs that and returns None."""
