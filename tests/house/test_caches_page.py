@@ -11,8 +11,8 @@ from examples.screening.nodes import screen_share
 from tests.house.project import ROOT
 from tradewind.node_task_manager.domain.caching import BUILT_IN, JITTER, MAX_BYTES, CacheSettings
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.metrics import CACHE_COUNTS
 from tradewind.node_task_manager.stores.keys import CACHE_ACL
-from tradewind.node_task_manager.use_cases.cache_statistics import COUNTED
 from tradewind.testing import running_stack
 
 PAGE = (ROOT / "docs" / "caches.md").read_text(encoding="utf-8")
@@ -44,4 +44,4 @@ def test_numbers_of_the_page_are_the_defaults() -> None:
     assert f"more than {MAX_BYTES // 1024} KiB together" in PAGE
     assert f"keeps {CacheSettings().max_entries:,} results".replace(",", " ") in PAGE
     assert [pattern for pattern in CACHE_ACL.patterns if f"`{pattern}`" not in PAGE] == []
-    assert [what for what in COUNTED if f"| {what} |" not in PAGE] == []
+    assert [what for what in CACHE_COUNTS if f"| {what} |" not in PAGE] == []

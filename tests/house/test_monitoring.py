@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -101,6 +102,28 @@ def test_every_metric_is_on_the_dashboard_and_documented() -> None:
     assert {base for base in bases if f"`{base}`" not in PAGE} == set()
     named = set(re.findall(r"`(tradewind_\w+)`", PAGE))
     assert {name for name in named if name not in bases} == set()
+
+
+def test_series_that_queries_select_by_label_are_there_from_the_start() -> None:
+    """A rate that is divided by one without series has no value, so an alert on it cannot fire."""
+    modules = ("scheduler", "node_task_manager")
+    program = "\n".join(
+        [
+            "from prometheus_client import generate_latest",
+            *(f"import tradewind.{module}.metrics" for module in modules),
+            "from tradewind.server.metrics import REGISTRY",
+            "print(generate_latest(REGISTRY).decode())",
+        ]
+    )
+    fresh = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    wanted = {
+        f'{series}{{{label}="{value}"}}'
+        for query in QUERIES.values()
+        for series, label, values in re.findall(r'(tradewind_\w+_total)\{(\w+)=~?"([^"]+)"\}', query)
+        for value in values.split("|")
+    }
+    assert 'tradewind_cache_events_total{event="hits"}' in wanted
+    assert {series for series in wanted if f"{series} 0.0" not in fresh.splitlines()} == set()
 
 
 def test_alert_thresholds_match_the_specification() -> None:

@@ -6,7 +6,7 @@ bounds: never an id of a flow, cycle, task, worker or user.
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -105,6 +105,17 @@ class BoundedNames:
             return OTHER
         self._names.add(name)
         return name
+
+
+def counter_by(label: str, values: Iterable[str], name: str, text: str) -> Counter:
+    """Return a counter with one label, each value of which is at 0 from the start.
+
+    A query sees no first event that brings its series along, and has no answer where it divides by or with none.
+    """
+    counter = Counter(name, text, [label], registry=REGISTRY)
+    for value in values:
+        counter.labels(value)
+    return counter
 
 
 class MetricsEndpoint:

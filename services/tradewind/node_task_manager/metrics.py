@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from prometheus_client import Counter, Gauge, Histogram
 
 from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
-from tradewind.server.metrics import FAST, REGISTRY, SLOW, SWITCH, BoundedNames
+from tradewind.server.metrics import FAST, REGISTRY, SLOW, SWITCH, BoundedNames, counter_by
 
 READY_TO_START_SECONDS = Histogram(
     "tradewind_ready_to_start_seconds",
@@ -16,8 +16,11 @@ READY_TO_START_SECONDS = Histogram(
 NODE_SECONDS = Histogram(
     "tradewind_node_seconds", "Time spent in nodes, as reported by workers.", buckets=SLOW, registry=REGISTRY
 )
-ENDED = Counter(
-    "tradewind_node_attempts_ended_total", "Ended attempts of node tasks, by outcome.", ["outcome"], registry=REGISTRY
+ENDED = counter_by(
+    "outcome",
+    [kind.value for kind in OutcomeKind if kind is not OutcomeKind.BEGUN],
+    "tradewind_node_attempts_ended_total",
+    "Ended attempts of node tasks, by outcome.",
 )
 LEASES_LOST = Counter(
     "tradewind_leases_lost_total", "Reports and renewals refused because the lease was lost.", registry=REGISTRY
@@ -43,11 +46,12 @@ SLOTS_HELD = Gauge("tradewind_slots_held", "Node tasks that hold a lease, and so
 WORKERS_CONNECTED = Gauge(
     "tradewind_workers_connected", "Workers connected to, or called by, this replica.", registry=REGISTRY
 )
-CACHE_EVENTS = Counter(
+CACHE_COUNTS = ("hits", "misses", "waits", "fills", "oversize", "evicted", "bypassed")
+CACHE_EVENTS = counter_by(
+    "event",
+    CACHE_COUNTS,
     "tradewind_cache_events_total",
     "Outcomes of look-ups in result caches and of storing results, over all caches.",
-    ["event"],
-    registry=REGISTRY,
 )
 
 node_type_label = BoundedNames()

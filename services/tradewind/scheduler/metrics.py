@@ -3,8 +3,9 @@
 from prometheus_client import Counter, Gauge, Histogram
 
 from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
+from tradewind.scheduler.domain.cycle_status import MOVES, CycleStatus
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
-from tradewind.server.metrics import REGISTRY, SLOW, SWITCH
+from tradewind.server.metrics import REGISTRY, SLOW, SWITCH, counter_by
 
 LATENESS_SECONDS = Histogram(
     "tradewind_schedule_lateness_seconds",
@@ -12,8 +13,13 @@ LATENESS_SECONDS = Histogram(
     buckets=SLOW,
     registry=REGISTRY,
 )
-CYCLES_BEGUN = Counter("tradewind_cycles_begun_total", "Runs begun, by origin.", ["origin"], registry=REGISTRY)
-CYCLES_ENDED = Counter("tradewind_cycles_ended_total", "Runs ended, by status.", ["status"], registry=REGISTRY)
+RERUN = "rerun"
+"""The origin of a further run of a cycle."""
+
+CYCLES_BEGUN = counter_by("origin", [*CycleOrigin, RERUN], "tradewind_cycles_begun_total", "Runs begun, by origin.")
+CYCLES_ENDED = counter_by(
+    "status", MOVES[CycleStatus.RUNNING], "tradewind_cycles_ended_total", "Runs ended, by status."
+)
 CYCLE_SECONDS = Histogram(
     "tradewind_cycle_seconds", "Time from the beginning of a run to its end.", buckets=SLOW, registry=REGISTRY
 )
@@ -23,9 +29,6 @@ CONFLICTS = Counter(
     registry=REGISTRY,
 )
 PARTITIONS_OWNED = Gauge("tradewind_partitions_owned", "Partitions that this replica owns.", registry=REGISTRY)
-
-RERUN = "rerun"
-"""The origin of a further run of a cycle."""
 
 
 def count_begun(state: ChainState, schedule: ScheduleDefinition) -> None:

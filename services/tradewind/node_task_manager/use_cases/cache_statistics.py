@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 
 from tradewind.node_task_manager.domain.caching import CacheSettings
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.metrics import CACHE_EVENTS
+from tradewind.node_task_manager.metrics import CACHE_COUNTS, CACHE_EVENTS
 from tradewind.node_task_manager.ports.caches import CacheStatistics, CacheStore
-
-COUNTED = ("hits", "misses", "waits", "fills", "oversize", "evicted", "bypassed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class CacheCounts:
         return bool(self._counts)
 
     def add(self, cache: str, outcome: str, by: int = 1) -> None:
-        """Count one of `COUNTED`."""
+        """Count one of `CACHE_COUNTS`."""
         if by:
             self._counts[f"{cache}:{outcome}"] += by
             CACHE_EVENTS.labels(outcome).inc(by)
@@ -68,7 +66,7 @@ class CacheCounts:
                 each,
                 known(each),
                 await self._store.size(each),
-                {outcome: counts.get(f"{each}:{outcome}", 0) for outcome in COUNTED},
+                {outcome: counts.get(f"{each}:{outcome}", 0) for outcome in CACHE_COUNTS},
             )
             for each in sorted({name} if name else names)
         ]
