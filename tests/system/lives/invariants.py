@@ -203,7 +203,7 @@ def _of_memory(service: NodeTaskManager) -> Iterator[str]:
             fan_outs=[dispatcher._fan_outs._latest, dispatcher._fan_outs._running],
             reports=dispatcher._reports,
         )
-    yield from _left("a node task manager's memory", caches=service._caches.in_flight)
+    yield from _left("a node task manager's memory", flights=len(service._caches.flights))
 
 
 def _left(where: str, **kinds: object) -> Iterator[str]:

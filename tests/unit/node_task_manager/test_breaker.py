@@ -8,12 +8,12 @@ def test_breaker_doubles_its_pause_up_to_30_s() -> None:
     breaker = Breaker(lambda: now)
     for pause in (1, 2, 4, 8, 16, 30, 30):
         assert not breaker.is_open
-        breaker.failed()
-        breaker.failed()
+        breaker.failed(ConnectionError("away"))
+        breaker.failed(ConnectionError("away"))
         now += pause - 0.01
         assert breaker.is_open
         now += 0.02
     breaker.succeeded()
-    breaker.failed()
+    breaker.failed(ConnectionError("away"))
     now += 1.01
     assert not breaker.is_open

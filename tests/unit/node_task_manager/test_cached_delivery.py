@@ -16,7 +16,6 @@ from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskErr
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.ports.caches import CacheLookup
 from tradewind.node_task_manager.ports.work import OutcomeKind
-from tradewind.node_task_manager.use_cases.breaker import Breaker
 from tradewind.node_task_manager.use_cases.connected_worker import Offer
 
 COMPLETED, RUNNING, PENDING = NodeTaskStatus.COMPLETED, NodeTaskStatus.RUNNING, NodeTaskStatus.PENDING
@@ -162,7 +161,7 @@ async def test_flights_are_renewed_and_ended_concurrently(bench: CachingBench, m
     for at in range(2):
         await bench.end(worker, line, at)
     await until(lambda: len(bench.notified) == 2, "both were tried")
-    bench.caches._breaker = Breaker()
+    bench.clock.advance(1000)
     await asyncio.wait_for(bench.caches.maintain(), 5)
 
 
@@ -190,7 +189,7 @@ async def test_failed_cache_fill_does_not_block_the_next_run(bench: CachingBench
     await bench.end(worker, line)
     await until(lambda: bench.notified, "it was tried")
     bench.caches_store.full = False
-    bench.caches._breaker = Breaker()
+    bench.clock.advance(1000)
     await bench.caches.maintain()
     await bench.run("b")
     await bench.given(line, 2)
@@ -255,7 +254,7 @@ async def test_oversize_outputs_are_not_cached_and_do_not_block_waiters(bench: C
     await bench.given(line, 2)
     await bench.end(worker, line)
     await bench.all_are(COMPLETED, "a", "b")
-    await until(lambda: not bench.caches.in_flight, "both have ended")
+    await until(lambda: not bench.caches.flights, "both have ended")
     assert (await bench.counts())["oversize"] == 1
 
 
@@ -282,7 +281,7 @@ async def test_message_from_another_replica_wakes_waiters(bench: CachingBench) -
     (entry,) = bench.caches_store._flights
     flight = bench.caches_store._flights[entry]
     await bench.caches_store.fill(entry, flight.value, flight.generation, '[["out","7"]]', 60_000, 10)
-    bench.caches.settled_elsewhere(entry, filled=True)
+    bench.caches.flights.settled_elsewhere(entry, filled=True)
     await bench.all_are(COMPLETED, "b")
     (task,) = await bench.tasks("b")
     assert task.outputs == (("out", "7"),)

@@ -70,7 +70,7 @@ class CachedDelivery:
             case None if worker in self._pool and given.nonce in worker.held:
                 self._assign(worker, [item])
             case None:
-                self._caches.dropped(given.nonce)
+                self._caches.flights.dropped(given.nonce)
 
     def _assign(self, worker: ConnectedWorker, items: Sequence[Ready]) -> None:
         worker.line.assign(items if self._traces is None else self._traces.dispatched(items))

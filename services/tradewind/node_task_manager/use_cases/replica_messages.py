@@ -114,7 +114,7 @@ class ReplicaListener:
             self._loading.begin(self._load_config())
         elif kind == "k":
             cache, digest, filled = rest.split(":")
-            self._caches.settled_elsewhere(Entry(cache, digest), filled=filled == "1")
+            self._caches.flights.settled_elsewhere(Entry(cache, digest), filled=filled == "1")
         elif kind in ("r", "f"):
             self._notify_watchers(rest, kind == "f")
         elif kind == "n":

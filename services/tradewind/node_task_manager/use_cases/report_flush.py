@@ -10,6 +10,7 @@ from msgspec import structs
 
 from tradewind.node_task_manager.metrics import LEASES_LOST, count_ended
 from tradewind.node_task_manager.ports.work import Effects, Held, OutcomeKind
+from tradewind.node_task_manager.use_cases.cache_flights import CacheFlights
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 from tradewind.node_task_manager.use_cases.delivery import Delivery
@@ -81,9 +82,9 @@ class ReportFlush:
         """Store outcomes; they are idempotent by their nonce, so a later flush may repeat them."""
         if not batch:
             return
-        caches = self._caches if self._caches.in_flight else None
-        if caches is not None:
-            caches.ending([outcome.nonce for report in batch for outcome in report.outcomes])
+        flights = self._caches.flights if self._caches.flights else None
+        if flights is not None:
+            flights.ending([outcome.nonce for report in batch for outcome in report.outcomes])
         for report in batch:
             self._hold(report)
         offers = self._promise()
@@ -92,8 +93,8 @@ class ReportFlush:
         count_ended(outcomes, effects.results)
         if self._traces is not None:
             self._traces.ended(outcomes, effects.results)
-        if caches is not None or any(effects.results):
-            self._notify(batch, effects.results, caches)
+        if flights is not None or any(effects.results):
+            self._notify(batch, effects.results, flights)
         for report in batch:
             report.outcomes = ()
         self._apply(effects, offers)
@@ -116,15 +117,15 @@ class ReportFlush:
         worker.unnamed.update(each.nonce for each in ended)
         worker.unnamed.update(each.nonce for each in report.given_back)
 
-    def _notify(self, batch: Sequence[Report], results: Sequence[str], caches: ResultCaches | None) -> None:
-        """Tell caches about all ends, and workers about refused ones."""
+    def _notify(self, batch: Sequence[Report], results: Sequence[str], flights: CacheFlights | None) -> None:
+        """Tell flights about all ends, and workers about refused ones."""
         refusals = iter(results)
         for report in batch:
             losses = []
             for outcome in report.outcomes:
                 refused = next(refusals)
-                if caches is not None:
-                    caches.ended(outcome, refused)
+                if flights is not None:
+                    flights.ended(outcome, refused)
                 if refused:
                     losses.append((outcome.held, refused))
             if losses:

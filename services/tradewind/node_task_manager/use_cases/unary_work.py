@@ -124,7 +124,7 @@ class UnaryWork:
             dispatcher = self._dispatchers[number]
             dispatcher.apply(await dispatcher.shard.tasks.give_back(worker_id, 0, mine))
             for each in mine:
-                self._caches.dropped(each.nonce)
+                self._caches.flights.dropped(each.nonce)
             self._gave_back(worker_id, number, mine)
             dispatcher.request_claim()
 
@@ -139,7 +139,7 @@ class UnaryWork:
             renewal = await self._dispatchers[number].shard.tasks.renew(worker_id, 0, mine)
             reasons = dict(renewal.lost)
             LEASES_LOST.inc(len(reasons))
-            self._caches.renewed([each.nonce for each in mine if each.nonce not in reasons])
+            self._caches.flights.renewed([each.nonce for each in mine if each.nonce not in reasons])
             lost += [(number, each, reasons[each.nonce]) for each in mine if each.nonce in reasons]
             terminations += [(number, each) for each in renewal.effects.terminations]
             deadline = renewal.lease_deadline
@@ -155,7 +155,7 @@ class UnaryWork:
             if self._traces is not None:
                 self._traces.ended(mine, effects.results)
             for outcome, refused in zip(mine, effects.results, strict=True):
-                self._caches.ended(outcome, refused)
+                self._caches.flights.ended(outcome, refused)
                 if refused:
                     lost.append((number, outcome.held, refused))
             dispatcher.apply(effects)
