@@ -104,24 +104,22 @@ class PermissionDenied(TradewindError):
     """The server knows the caller, but their role does not allow this, or it belongs to another user."""
 
 
-class Exhausted(TradewindError):
+class _Temporary(TradewindError):
+    """It passes: asking again after `retry_after` seconds may work."""
+
+    def __init__(
+        self, message: str, *, retry_after: float = 0.0, reason: str = "", metadata: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message, reason=reason, metadata=metadata)
+        self.retry_after = retry_after
+
+
+class Exhausted(_Temporary):
     """A limit is reached; asking again after `retry_after` seconds may work."""
 
-    def __init__(
-        self, message: str, *, retry_after: float = 0.0, reason: str = "", metadata: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(message, reason=reason, metadata=metadata)
-        self.retry_after = retry_after
 
-
-class Unavailable(TradewindError):
+class Unavailable(_Temporary):
     """A server, its store or a peer is away for now; asking again after `retry_after` seconds should work."""
-
-    def __init__(
-        self, message: str, *, retry_after: float = 0.0, reason: str = "", metadata: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(message, reason=reason, metadata=metadata)
-        self.retry_after = retry_after
 
 
 class Unreachable(Unavailable):
