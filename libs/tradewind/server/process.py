@@ -15,6 +15,7 @@ import uvloop
 
 from tradewind.server.access.gate_settings import gate_of
 from tradewind.server.bootstrap import STOP_S, Server, Service, StartError
+from tradewind.server.closed_streams import replace_closed_streams
 from tradewind.server.connection_limits import TooFewFilesError, raise_open_files
 from tradewind.server.ending import start_unless
 from tradewind.server.logs import configure_logging
@@ -46,7 +47,7 @@ def run(
     Exits 0 after a signal, in bounded time (a second signal ends it at once), 1 when it cannot start, 2 when the
     settings or arguments are wrong. `build` runs inside the event loop. `--help-settings` prints the settings.
     """
-    _replace_closed_streams()
+    replace_closed_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments == ["--help-settings"]:
         print_settings(settings)
@@ -146,19 +147,6 @@ def _give_up(loop: asyncio.AbstractEventLoop, after_s: float) -> None:
     _log.error("tasks_did_not_end", after_s=after_s, left=[repr(task) for task in asyncio.all_tasks(loop)])
     faulthandler.dump_traceback()
     os._exit(0)
-
-
-def _replace_closed_streams() -> None:
-    """Open the null device for each closed standard stream: else the next socket gets its number, and our output."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
-    # Not by their numbers, which what was imported may have taken.
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - to the end
 
 
 def _fail(message: str, code: int) -> NoReturn:
