@@ -28,6 +28,7 @@ do
   -- Gives a node task to a vacancy, unless one of its own limits is full; returns whether it did.
   local function assign_within_limits(record, comp, open, rank)
     local entry = record.entry or node(comp.plan, record.index)
+    if entry.lost then return false end
     local own = slots.own_limits(entry, comp)
     if own then
       for i = 1, #own do
@@ -217,9 +218,9 @@ local function conclude()
   settle()
   local due_in, more_due = wake_delayed()
   -- A wait whose time has come may have ended a node task.
-  if #work > 0 or #finished > 0 then settle() end
+  if #work > 0 or #finished > 0 or next(stored_plans.lost) then settle() end
   local next_token = claim()
-  local more = next(owed) or #work > 0 or #finished > 0
+  local more = next(owed) or #work > 0 or #finished > 0 or next(stored_plans.lost)
   if more then
     -- Node tasks that claiming skipped or set aside have consequences; the next script gives out what becomes ready.
     settle()

@@ -55,6 +55,7 @@ local function complete(task_id, attempt, nonce, kind, ...)
   local comp = component_of(record)
   if not comp then return 'the run is gone' end
   record.entry = node(comp.plan, record.index)
+  if record.entry.lost then return stopping.PLAN_LOST end
   if record.entry.map and not fan_out.is_item(record.id) then
     return 'the node runs once for each item of a list; only its items are given to workers'
   end

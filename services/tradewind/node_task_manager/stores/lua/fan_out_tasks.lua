@@ -11,6 +11,7 @@ local function carry_out(step)
   local comp = component_of(record)
   if not comp then return 'the run is gone' end
   if comp.stop then return 'the component is being stopped' end
+  if node(comp.plan, record.index).lost then return stopping.PLAN_LOST end
   if step.kind == 'split' then
     fan_out.split(record, comp, step.items, step.need)
     return ''

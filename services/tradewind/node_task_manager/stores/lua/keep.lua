@@ -7,6 +7,7 @@ do
   local function keep(comp, from, place)
     if place >= comp.nodes then return end
     local entry = node(comp.plan, place)
+    if entry.lost then return end
     local id, source = task_of(comp.run, entry.id), task(task_of(from, entry.id))
     -- Without the result the node runs like any other; a node that somebody has stopped already stays as it is.
     if not source or source.status ~= 'completed' or task(id) then return end

@@ -7,8 +7,8 @@
 local record = task(args.held.task_id)
 local comp = holds_lease(record, args.held.nonce) and record.worker_id == args.worker_id and not record.stop
   and component_of(record)
-if comp then
-  local entry = node(comp.plan, record.index)
+local entry = comp and node(comp.plan, record.index)
+if entry and not entry.lost then
   remove('worker_tasks:' .. args.worker_id, record.id)
   set_state(record, 'worker_id', args.to)
   set_state(record, 'nonce', assignments.tag_of(comp.run_id) .. args.nonce .. '0')

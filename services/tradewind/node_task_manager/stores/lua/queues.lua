@@ -20,6 +20,14 @@ end
 
 local function enqueue(record, comp)
   local entry = record.entry or node(comp.plan, record.index)
+  if entry.lost then
+    -- It is left for the end of its component.
+    if record.status == 'running' then
+      changed(comp, -1, record, 'queued')
+      set_state(record, 'status', 'pending')
+    end
+    return
+  end
   local place = entry.map and fan_out.place_of(record.id)
   if entry.map and not place then return fan_out.offer(record, comp) end
   if comp.partition == NO_PARTITION and comp.nodes > 1 then place = record.index end

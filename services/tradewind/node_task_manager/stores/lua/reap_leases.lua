@@ -30,7 +30,9 @@ end
 
 local function reap(record)
   local comp = component_of(record)
-  local error = comp and not record.stop and expired_clock_error(record, node(comp.plan, record.index))
+  local entry = comp and node(comp.plan, record.index)
+  if entry and entry.lost then return end
+  local error = comp and not record.stop and expired_clock_error(record, entry)
   if not error then return give_back(record, true) end
   if error.code == 'HEARTBEAT_TIMEOUT' then
     stopping.add_termination(record, stopping.system_mark(error.message))
@@ -71,7 +73,9 @@ local function end_waits()
     if comp then
       local entry = node(comp.plan, record.index)
       local total_at = entry.total and tonumber(read_rest(record).total_at)
-      if total_at and total_at <= time then
+      if entry.lost then
+        remove('start_deadlines', id)
+      elseif total_at and total_at <= time then
         end_wait(record, comp, 'TOTAL_TIMEOUT', 'no attempt succeeded within the total time of '
           .. clocks.duration_text(entry.total))
       elseif tonumber(record.ready_at) < since then

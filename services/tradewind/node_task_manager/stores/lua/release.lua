@@ -53,6 +53,13 @@ do
     return ended
   end
 
+  -- Counts the end of a node task whose plan the store has lost: `settle` ends the rest of its component.
+  local function count_without_plan(record, comp, status)
+    if fan_out.is_item(record.id) then return end
+    comp[status], comp.open, comp.moved, comp.eventful = comp[status] + 1, comp.open - 1, true, true
+    if comp.open == 0 then component_ended(comp) end
+  end
+
   -- The only way into a terminal status. A stopped component delivers nothing: the stop reaches every node.
   function finish(record, comp, status, reason)
     local entry = record.entry or node(comp.plan, record.index)
@@ -61,6 +68,7 @@ do
     record.status, record.ended, record.just_ended = status, end_with(record.outputs), true
     record.noted = true
     totals[status] = (totals[status] or 0) + 1
+    if entry.lost then return count_without_plan(record, comp, status) end
     if entry.map and fan_out.ended(record, comp, entry, status, reason) then return end
     comp[status] = comp[status] + 1
     comp.open = comp.open - 1
@@ -130,6 +138,7 @@ do
 
   local function deliver_edge(comp, source, entry, edge)
     local target = node(comp.plan, edge[2])
+    if target.lost then return end
     local id = task_of(comp.run, target.id)
     -- A node that waits for one signal has no record before it comes, unless somebody terminated it early.
     local record = (target.inputs > 1 or comp.early) and task(id, 'signals') or create(comp, id, target, edge[2])
@@ -166,6 +175,7 @@ do
       budget = budget - 1
       if place > PIECE and (place == offset or place % PIECE == 1) then
         piece, before = piece_of(comp.plan, 'out:' .. index, place - 1)
+        if not piece then return end
       end
       deliver_edge(comp, source, entry, piece[place - 1 - before])
     end
@@ -179,6 +189,7 @@ function WORK.entries(comp, offset, entries)
     if budget <= 0 then return at end
     budget = budget - 1
     if not piece or at % PIECE == 0 then piece, before = piece_of(comp.plan, 'entries', at) end
+    if not piece then return end
     local place = piece[at - before]
     local entry = node(comp.plan, place)
     local id = task_of(comp.run, entry.id)
@@ -188,7 +199,8 @@ end
 
 -- Lets the entry nodes of a component begin.
 function todo.begin_entries(comp)
-  later('entries', comp, cmsgpack.unpack(call('HGET', base .. 'plan:' .. comp.plan, 'facts')).entries, 0)
+  local facts = stored_plans.facts(comp.plan)
+  if facts then later('entries', comp, facts.entries, 0) end
 end
 
 -- Gives a plan its time to live when no open component uses it; a plan outside flows expires soon after its run.
@@ -216,8 +228,21 @@ do
     if comp.failed > 0 or comp.stop and comp.early ~= 'unwanted' then notices.component_failed(comp) end
   end
 
+  -- Ends the components that go on while their plan is lost.
+  local function end_planless()
+    for i = 1, #components do
+      local comp = components[i]
+      if stored_plans.lost[comp.plan] and comp.open > 0 then
+        stopping.component(comp, stopping.system_mark(stopping.PLAN_LOST))
+      end
+    end
+    stored_plans.lost = {}
+    todo.do_all()
+  end
+
   function settle()
     todo.do_all()
+    if next(stored_plans.lost) then end_planless() end
     if #finished == 0 then return end
     local closed, ad_hoc = {}, {}
     for i = 1, #finished do

@@ -30,9 +30,8 @@ if current and args.session ~= 0 and args.named then
     elseif record and record.status == 'running' and record.worker_id == args.worker_id and not record.stop
       and tonumber(record.started_at) + limits.unnamed_ms <= time then
       local comp = component_of(record)
-      if comp then
-        assignments.add(record, comp, node(comp.plan, record.index), record.close_at or 0, 0)
-      end
+      local entry = comp and node(comp.plan, record.index)
+      if entry and not entry.lost then assignments.add(record, comp, entry, record.close_at or 0, 0) end
     end
     if #effects.assignments == RESENT then break end
   end

@@ -1,6 +1,8 @@
 --!include release
 -- Stops: a stop is noted at the component or node task that it is meant for, and then reaches every node.
 do
+  stopping.PLAN_LOST = 'the store has lost the plan of this run'
+
   -- Packs the mark of a stop that the system asks for.
   function stopping.system_mark(reason) return cmsgpack.pack({reason = reason, by = 'system', at = time}) end
 

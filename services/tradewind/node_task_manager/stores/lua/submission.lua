@@ -16,10 +16,7 @@ do
   end
 
   local function plan_facts(digest)
-    if known_plans[digest] == nil then
-      local facts = call('HGET', base .. 'plan:' .. digest, 'facts')
-      known_plans[digest] = facts and cmsgpack.unpack(facts)
-    end
+    if known_plans[digest] == nil then known_plans[digest] = stored_plans.facts(digest) or false end
     return known_plans[digest]
   end
 
