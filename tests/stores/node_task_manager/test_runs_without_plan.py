@@ -12,7 +12,7 @@ from tests.stores.node_task_manager.test_reruns import first_run, rerun_of, run_
 from tests.stores.node_task_manager.test_sub_flows import COMPLETED, FAILED
 from tests.stores.node_task_manager.test_sub_flows import PLAN as RUNS_ANOTHER
 from tests.stores.node_task_manager.wards import Ward
-from tradewind.node_task_manager.domain.component import ComponentStatus
+from tradewind.node_task_manager.domain.component import ComponentStatus, RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import Plan
@@ -239,3 +239,15 @@ async def test_others_are_given_out_beside_a_run_whose_plan_is_lost(ward: Ward) 
     await ward.submit(HEALTHY, flow_id="healthy", run_id="h")
     await lose(ward, PLAN.digest)
     assert [each.task_id for each in await ward.take()] == ["healthy:0:0:x"]
+
+
+async def test_plan_of_another_type_is_unknown_and_saving_it_replaces_it(ward: Ward) -> None:
+    key = f"plan:{PLAN.digest}"
+    await ward.do("SET", key, "broken")
+    assert await ward.redis.load(PLAN.digest) is None
+    run = RunSubmission(RUN, "r0", "default", (("0", PLAN.digest),), 3, begun_ms=ward.clock())
+    (refused,) = (await ward.shard.submit([run])).results
+    assert (refused.outcome, refused.unknown_plans) == ("plan_unknown", (PLAN.digest,))
+    assert await ward.submit(PLAN) == "accepted"
+    assert len(await ward.take()) == 1
+    assert await ward.redis.load(PLAN.digest) == PLAN

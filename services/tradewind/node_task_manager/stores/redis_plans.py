@@ -15,7 +15,9 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.plan import PRIORITY_MS, Plan, PlanNode
 from tradewind.node_task_manager.ports.plans import PART
 from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.server.faults import Unreadable
 from tradewind.server.redis.client import Client
+from tradewind.server.redis.records import read_of
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Plan).decode
@@ -55,7 +57,7 @@ class RedisPlanStore:
 
     async def save(self, plan: Plan, keep_ms: int | None = None) -> None:
         key, keep_ms = self._keys.plan(plan.digest), keep_ms or self._retention_ms
-        if await self._client.execute_command("HEXISTS", key, "facts"):
+        if await self._is_known(key):
             # A plan that is in use has no time to live, and gets none here.
             await self._client.execute_command("PEXPIRE", key, keep_ms, "XX")
             return
@@ -79,6 +81,15 @@ class RedisPlanStore:
         await self._write(key, lists, keep_ms)
         await self._write(key, facts, keep_ms)
 
+    async def _is_known(self, key: str) -> bool:
+        """Say whether a plan is on record; what is of another type makes way for it."""
+        try:
+            with read_of(key):
+                return bool(await self._client.execute_command("HEXISTS", key, "facts"))
+        except Unreadable:
+            await self._client.execute_command("DEL", key)
+            return False
+
     async def _write(self, key: str, fields: Mapping[str, bytes], keep_ms: int) -> None:
         pipeline = self._client.pipeline(transaction=True)
         pipeline.execute_command("HSET", key, *(part for field in fields.items() for part in field))
@@ -87,7 +98,11 @@ class RedisPlanStore:
 
     async def load(self, digest: str, place: int | None = None) -> Plan | None:
         key, part = self._keys.plan(digest), (place or 0) // PART
-        facts, body, nodes = await self._client.hmget(key, ["facts", "body", f"nodes:{part}"])
+        try:
+            with read_of(key):
+                facts, body, nodes = await self._client.hmget(key, ["facts", "body", f"nodes:{part}"])
+        except Unreadable:
+            return None
         if facts is None or body is None:
             return None
         plan = _unpack(body)
