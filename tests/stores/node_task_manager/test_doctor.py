@@ -245,17 +245,6 @@ async def test_doctor_changes_nothing_without_mend(ward: Ward) -> None:
     assert await ward.admin.execute_command("ZRANGE", f"{BASE}ready:noop:default", 0, -1) == before
 
 
-async def test_background_doctor_examines_shards_only_while_leading_the_cleaning(ward: Ward) -> None:
-    await queued(ward)
-    await ward.do("ZREM", "ready:noop:default", TASK)
-    doctor = ward.redis.doctor
-    assert (await doctor.examine("", 100, None, False, "me")).examined.records == 0
-    await ward.shard.clean("me", 0)
-    assert [each.check for each in (await doctor.examine("", 100, None, False, "me")).examined.findings] == [
-        "ready-not-queued"
-    ]
-
-
 async def test_doctor_lists_a_running_node_task_again(ward: Ward) -> None:
     await running(ward)
     await ward.do("ZREM", "node_tasks_list", TASK)
@@ -336,3 +325,18 @@ async def test_one_mending_leaves_nothing_of_more_entries_than_a_step_examines(w
     mended = await findings(ward.redis, mend=True)
     assert len({each.name for each in mended}) == len(mended) == 500
     assert await ward.found() == []
+
+
+async def test_doctor_in_the_background_works_unless_another_replica_leads_the_cleaning(ward: Ward) -> None:
+    async def found_by(replica: str) -> list[str]:
+        step = await ward.redis.doctor.examine("", 100, None, mend=False, cleaner=replica)
+        return [each.check for each in step.examined.findings]
+
+    await queued(ward)
+    await ward.do("ZREM", "ready:noop:default", TASK)
+    assert await found_by("here") == ["ready-not-queued"]
+    assert await found_by("elsewhere") == []
+    assert not (await ward.shard.clean("elsewhere", None)).leads
+    assert await found_by("here") == ["ready-not-queued"]
+    await ward.shard.leave_cleaning("here")
+    assert await found_by("elsewhere") == ["ready-not-queued"]

@@ -22,7 +22,7 @@ class ShardDoctor(Protocol):
     async def examine(
         self, at: str, records: int, recheck: Collection[str] | None, mend: bool, cleaner: str = ""
     ) -> ShardExamination:
-        """Take a step, as Examiner says; with a `cleaner`, do nothing unless it leads the cleaning."""
+        """Take a step, as Examiner says; with a `cleaner`, do nothing while another one leads the cleaning."""
         ...
 
 
@@ -32,5 +32,6 @@ class CacheDoctor(Protocol):
     async def examine(
         self, name: str, at: str, records: int, recheck: Collection[str] | None, mend: bool, cleaner: str = ""
     ) -> Examined:
-        """Take a step in the cache `name`, as Examiner says; a `cleaner` counts as in ShardDoctor."""
+        """Take a step in the cache `name`, as Examiner says; with a `cleaner`, do nothing unless it leads the cleaning,
+        as it does once it has examined the shard."""
         ...

@@ -11,7 +11,8 @@ from tradewind.server.doctor import Examined, Examiner
 
 @dataclass(frozen=True, slots=True)
 class ExamineShard:
-    """An Examiner that delivers the effects of mending. A `cleaner` lets it work only while that leads the cleaning."""
+    """An Examiner that delivers the effects of mending. It does nothing while another than `cleaner`, unless that is "",
+    leads the cleaning."""
 
     doctor: ShardDoctor
     dispatcher: Dispatcher
@@ -24,7 +25,7 @@ class ExamineShard:
 
 
 class ExamineShards:
-    """The examiners of all shards; in the background they look only where this replica leads the cleaning.
+    """The examiners of all shards; in the background they look only where no other replica leads the cleaning.
 
     `caches` returns the names of the present caches.
     """

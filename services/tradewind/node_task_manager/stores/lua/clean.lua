@@ -5,17 +5,11 @@
 -- node_tasks_list; nil: leave that list), recall (where to go on calling up open runs; nil: leave them).
 -- Returns {leads, waits, keys (touched), runs, node_tasks, entries (removed), place, recall, more, events}.
 --!include walks
+--!include leading
 --!include scheduler_events
 budget = limits.clean_keys
 walks.swept = {runs = 0, node_tasks = 0, entries = 0}
 local MOST = 100
-
-local function leads()
-  local holder = call('GET', base .. 'cleaner')
-  if holder and holder ~= args.cleaner then return false end
-  call('SET', base .. 'cleaner', args.cleaner, 'PX', limits.cleaner_lease_ms)
-  return true
-end
 
 -- Whether the scheduler has acknowledged all events of a partition up to a time: until then it may ask for ended runs.
 local first_pending = {}
@@ -232,7 +226,7 @@ local function clean()
   end
 end
 
-local leader = leads()
+local leader = leads(args.cleaner)
 if leader then
   clean()
   scheduler.write_last()

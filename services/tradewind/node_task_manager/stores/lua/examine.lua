@@ -1,11 +1,12 @@
 -- Looks for broken invariants in some of the records and index entries of a shard, and mends them on a second pass.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies (empty), at (JSON, where to go on, "" for the
 -- beginning), records (about how many to examine), recheck (names of findings to check a second time, or nil), mend,
--- cleaner (examine only while this replica leads the cleaning; "" for always).
+-- cleaner (examine only if this replica leads the cleaning, or nobody has until now; "" for always).
 -- Returns {records, findings {[check, subject, problem, mended]}, at ("" at the end), effects}.
 --!include doctor_queues
 --!include doctor_runs
 --!include doctor_tasks
+--!include leading
 --!include claim
 doctor.open()
 local state = args.at ~= '' and cjson.decode(args.at) or {1, '0', {}}
@@ -79,7 +80,7 @@ local SECTIONS = {
     doctor.work_left),
 }
 
-if args.cleaner ~= '' and call('GET', base .. 'cleaner') ~= args.cleaner then
+if args.cleaner ~= '' and not leads(args.cleaner) then
   return cmsgpack.pack({records = 0, findings = {}, at = '', effects = effects})
 end
 local at = ''
