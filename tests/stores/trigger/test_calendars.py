@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
-from tests.stores.trigger.bench import DAY, HOUR, Bench, ids
+import pytest
+
+from tests.stores.trigger.bench import DAY, HOUR, Bench, ids, token
 from tradewind.server.schedules.grids import CronGrid, IntervalGrid, TimesGrid
+from tradewind.trigger.domain.claim import Ack
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import TriggerStatus
 
@@ -140,6 +143,29 @@ async def test_jitter_delays_delivery_reproducibly_and_keeps_planned_time(bench:
     assert saved.planned_ms == begun
     assert all(0 <= delay < 10 * MINUTE for delay in delays)
     assert len(set(delays)) == 4
+
+
+@pytest.mark.parametrize("grid", [IntervalGrid(MINUTE, 0), CronGrid("* * * * *")], ids=["interval", "cron"])
+async def test_time_whose_jitter_has_not_passed_is_not_skipped(bench: Bench, grid: IntervalGrid | CronGrid) -> None:
+    first = bench.now - bench.now % MINUTE + MINUTE
+    schedule = Schedule(grid, jitter_ms=MINUTE, start_ms=first)
+    await bench.save("tick", schedule)
+    for planned in range(first, first + 30 * MINUTE, MINUTE):
+        bench.clock.advance(max(0, schedule.delivery_ms("tick", planned) - bench.now))
+        due = await bench.claim_one()
+        assert due.trigger.planned_ms == planned
+        # The next time may be planned for a moment that has passed by now; it has its own delay.
+        bench.clock.advance(MINUTE // 4)
+        ack = Ack(token(due.token)).with_next_time(due.trigger, bench.now)
+        await bench.ack(due, next_ms=ack.next_ms)
+
+
+async def test_times_that_passed_longer_ago_than_their_jitter_are_skipped(bench: Bench) -> None:
+    begun = bench.now
+    await bench.save("tick", Schedule(IntervalGrid(MINUTE, begun), jitter_ms=MINUTE))
+    bench.clock.advance(10 * MINUTE)
+    await bench.ack(await bench.claim_one())
+    assert (await bench.found("tick")).planned_ms == begun + 10 * MINUTE
 
 
 async def test_claim_carries_its_delivery_time(bench: Bench) -> None:

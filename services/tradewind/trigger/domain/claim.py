@@ -61,7 +61,7 @@ class Ack:
             return self
         if self.next_ms is not None and self.next_ms > trigger.planned_ms:
             return self
-        return replace(self, next_ms=trigger.schedule.next_after(trigger.planned_ms, now_ms))
+        return replace(self, next_ms=trigger.schedule.following(trigger.planned_ms, now_ms))
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,13 @@ class Schedule:
             next_ms = self._windowed().after(max(planned_ms, now_ms))
         return next_ms if next_ms is not None and next_ms <= self.last_ms else None
 
+    def following(self, planned_ms: int, now_ms: int) -> int | None:
+        """Return the planned time after one that was handled at `now_ms`, None when there is none.
+
+        Times that have passed since are skipped, but not one whose jitter may still delay its delivery.
+        """
+        return self.next_after(planned_ms, now_ms - self.jitter_ms)
+
     def delivery_ms(self, trigger_id: str, planned_ms: int) -> int:
         """Return when a planned time is to be delivered: always the same for a trigger and time, on every machine."""
         return planned_ms + delay_ms(trigger_id, planned_ms, self.jitter_ms)

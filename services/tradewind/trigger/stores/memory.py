@@ -169,7 +169,7 @@ class MemoryTriggerStore:
                 end_firing(lane, self.policy, entry, now_ms)
                 return
             schedule, fired = trigger.schedule, trigger.fired + 1
-            next_ms = None if schedule.needs_next else schedule.next_after(trigger.planned_ms, now_ms)
+            next_ms = None if schedule.needs_next else schedule.following(trigger.planned_ms, now_ms)
             if schedule.repeats and ack.next_ms is not None and ack.next_ms > trigger.planned_ms:
                 next_ms = ack.next_ms if ack.next_ms <= schedule.last_ms else None
             if next_ms is None or ack.finished or fired == schedule.max_firings:

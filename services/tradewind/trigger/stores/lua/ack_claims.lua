@@ -4,7 +4,7 @@
 --!include settling
 --!include firings
 
--- Returns the next planned time, nil when there is none.
+-- Returns the next planned time, nil when there is none; computed as in domain/schedule.py.
 local function following(t, wanted, now_ms)
   if t.interval == 0 then
     return nil
@@ -13,7 +13,7 @@ local function following(t, wanted, now_ms)
   elseif t.interval < 0 then
     return nil
   end
-  local missed = math.max(0, math.floor((now_ms - t.planned) / t.interval))
+  local missed = math.max(0, math.floor((now_ms - t.jitter - t.planned) / t.interval))
   return t.planned + (missed + 1) * t.interval
 end
 
