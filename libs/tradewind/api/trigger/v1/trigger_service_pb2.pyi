@@ -387,8 +387,8 @@ class DueTriggerAck(_message.Message):
     @_builtins.property
     def next_fire_time(self) -> _timestamp_pb2.Timestamp:
         """The next planned time of a trigger that repeats (interval, cron, times). It may have passed, but must lie after the
-        one that was due; otherwise, or when unset, the schedule's first time after now is next. Ignored for a trigger that
-        fires once.
+        one that was due; otherwise, or when unset, the schedule's first time after now less its jitter is next. Ignored for
+        a trigger that fires once.
         """
 
     def __init__(
