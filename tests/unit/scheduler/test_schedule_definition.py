@@ -65,6 +65,11 @@ def test_jitter_does_not_count_as_lateness() -> None:
     assert strict.judge(START, START + HOUR + 11_000).fire_ms is None
 
 
+def test_time_that_jitter_delays_beyond_the_next_one_is_not_missed() -> None:
+    verdict = ScheduleDefinition(HOUR, jitter_ms=HOUR).judge(START, START + HOUR + 100)
+    assert (verdict.fire_ms, verdict.next_ms, verdict.missed) == (START, START + HOUR, None)
+
+
 def test_nothing_fires_at_or_after_the_end() -> None:
     for due in (START, START + HOUR):
         verdict = ScheduleDefinition(HOUR, end_ms=START).judge(due, due)

@@ -56,6 +56,15 @@ def test_time_that_is_planned_for_now_fires() -> None:
     assert catch_up(EVERY_TEN, 20, 60, 5) == Verdict(60, 70, Span(20, 50, 4))
 
 
+def test_time_whose_jitter_may_be_ahead_has_not_passed() -> None:
+    assert catch_up(EVERY_TEN, 20, 31, 1000, jitter_ms=10) == Verdict(20, 30)
+    assert catch_up(EVERY_TEN, 20, 40, 1000, jitter_ms=10) == Verdict(30, 40, Span(20, 20, 1))
+    assert catch_up(EVERY_TEN, 20, 57, 5, jitter_ms=10, fire_all=True) == Verdict(None, 50, Span(20, 40, 3))
+    daily = Schedule(IntervalGrid(1000, 0))
+    assert catch_up(daily, 2000, 2600, 500, jitter_ms=100) == Verdict(2000, 3000)
+    assert catch_up(daily, 2000, 3050, 500, jitter_ms=100) == Verdict(None, 3000, Span(2000, 2000, 1))
+
+
 def test_last_planned_time_has_no_successor() -> None:
     schedule = Schedule(TimesGrid((10, 20, 30)))
     assert catch_up(schedule, 30, 31, 1000) == Verdict(30, None)
@@ -68,22 +77,23 @@ def test_last_planned_time_has_no_successor() -> None:
     st.integers(0, 800),
     st.integers(0, 3000),
     st.integers(0, 400),
+    st.sampled_from([0, 5, 60]),
     st.booleans(),
 )
 def test_every_planned_time_is_fired_or_missed_exactly_once(
-    schedule: Schedule, start: int, late: int, window: int, fire_all: bool
+    schedule: Schedule, start: int, late: int, window: int, jitter: int, fire_all: bool
 ) -> None:
     due = schedule.after(start)
     if due is None:
         return
     now, settled = due + late, due - 1
     while due is not None and due <= now:
-        verdict = catch_up(schedule, due, now, window, fire_all=fire_all)
+        verdict = catch_up(schedule, due, now, window, jitter_ms=jitter, fire_all=fire_all)
         missed = verdict.missed.count if verdict.missed else 0
         ends = [at for at in (verdict.fire_ms, verdict.missed.last_ms if verdict.missed else None) if at is not None]
         assert ends, "something must become of what is due"
         assert schedule.grid.between(settled, max(ends)) == missed + (verdict.fire_ms is not None)
         if verdict.fire_ms is not None:
-            assert verdict.fire_ms >= now - window
+            assert verdict.fire_ms >= now - jitter - window
         settled, due = max(ends), verdict.next_ms
         assert due is None or due > settled

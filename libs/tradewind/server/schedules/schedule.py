@@ -53,21 +53,25 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     missed: Span | None = None
 
 
-def catch_up(schedule: Schedule, due_ms: int, now_ms: int, window_ms: int, *, fire_all: bool = False) -> Verdict:
+def catch_up(
+    schedule: Schedule, due_ms: int, now_ms: int, window_ms: int, *, jitter_ms: int = 0, fire_all: bool = False
+) -> Verdict:
     """Decide about a planned time that is due, given that it may be late and that others may have passed since.
 
-    A time that is late by more than `window_ms` does not fire. Of the remaining times, the latest fires; with
+    A time has passed when the longest delay by jitter has, too: until then, its own delay may still be ahead. One that
+    passed more than `window_ms` ago does not fire. Of the remaining times, the latest that has passed fires; with
     `fire_all` the earliest fires now, and the next is due at once.
     """
-    oldest_ms = now_ms - window_ms
+    passed_ms = now_ms - jitter_ms
+    oldest_ms = passed_ms - window_ms
     if fire_all:
         fire_ms = due_ms if due_ms >= oldest_ms else schedule.after(oldest_ms - 1)
         if fire_ms is None:
-            return Verdict(None, None, schedule.span(due_ms - 1, now_ms + 1))
-        if fire_ms > now_ms and fire_ms != due_ms:
+            return Verdict(None, None, schedule.span(due_ms - 1, passed_ms + 1))
+        if fire_ms > passed_ms and fire_ms != due_ms:
             return Verdict(None, fire_ms, schedule.span(due_ms - 1, fire_ms))
     else:
-        fire_ms = max(due_ms, schedule.up_to(now_ms) or 0)
+        fire_ms = max(due_ms, schedule.up_to(passed_ms) or 0)
         if fire_ms < oldest_ms:
-            return Verdict(None, schedule.after(now_ms), schedule.span(due_ms - 1, now_ms + 1))
+            return Verdict(None, schedule.after(passed_ms), schedule.span(due_ms - 1, passed_ms + 1))
     return Verdict(fire_ms, schedule.after(fire_ms), schedule.span(due_ms - 1, fire_ms))

@@ -125,10 +125,10 @@ class ScheduleDefinition:
         """
         if self.is_over(due_ms):
             return Verdict(None, None)
-        # The delay that jitter adds on purpose does not count as late.
-        window_ms = self.jitter_ms + (ON_TIME_MS if self.catch_up is CatchUp.NONE else self.window_ms)
+        window_ms = ON_TIME_MS if self.catch_up is CatchUp.NONE else self.window_ms
         fire_all = self.catch_up is CatchUp.ALL
-        return catch_up(self.planned(due_ms), due_ms, now_ms, window_ms, fire_all=fire_all)
+        planned = self.planned(due_ms)
+        return catch_up(planned, due_ms, now_ms, window_ms, jitter_ms=self.jitter_ms, fire_all=fire_all)
 
     def _grid(self, from_ms: int) -> Grid:
         if self.on:
