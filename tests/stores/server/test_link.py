@@ -1,6 +1,7 @@
 """The link of a service to its store, as readiness sees it."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -58,6 +59,26 @@ async def test_lost_connection_puts_that_for_messages_in_doubt(redis_server: Red
         link.client.losses()
         assert link.subscriber._doubted
     finally:
+        await link.close()
+
+
+@pytest.mark.parametrize("missing", ["function|load", "fcall"])
+async def test_service_whose_user_may_not_load_or_run_functions_does_not_start(
+    redis_server: RedisServer, missing: str
+) -> None:
+    """It would be ready, and refuse every call."""
+    await redis_server.flush()
+    url = redis_server.url("registry")
+    await run_on_all_nodes(redis_server, "ACL", "SETUSER", "registry", f"-{missing}")
+    settings = RegistrySettings(store_url=url)
+    link = RedisLink(settings, DataVersion(Keys(settings.key_prefix).data_version), subscribes=False)
+    try:
+        with pytest.raises(
+            ConnectionError, match=rf"'{re.escape(missing)}' command; give it \+fcall and \+function\|load"
+        ):
+            await link.open()
+    finally:
+        await run_on_all_nodes(redis_server, "ACL", "SETUSER", "registry", f"+{missing}")
         await link.close()
 
 

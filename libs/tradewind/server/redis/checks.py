@@ -93,6 +93,23 @@ async def require_reachable(client: Client) -> None:
         raise ConnectionError(f"the store does not answer: {_sentence_of(error)}; {advice}") from error
 
 
+async def require_functions(client: Client, key: str) -> None:
+    """Check that the user may load functions, and run them on `key`; what else the store refuses now is not looked at.
+
+    Raises ConnectionError with a sentence for people when it may not.
+    """
+    for command in (("FUNCTION", "LOAD", ""), ("FCALL", "", 1, key)):
+        try:
+            # No library is empty, and no function has this name: this changes nothing.
+            await client.call(key, *command)
+        except NoPermissionError as error:
+            raise ConnectionError(
+                f"the store refuses its user the functions that it works by: {error}; give it +fcall and +function|load"
+            ) from error
+        except REDIS_ERRORS:
+            pass
+
+
 def refuses_user(error: Exception) -> bool:
     """Return whether the store answered, but does not know the user or the password; a cluster wraps that error."""
     return isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError)

@@ -1,7 +1,7 @@
 """The link of a service to its store in Redis: a client, and a subscriber if the service listens for messages."""
 
 from tradewind.server.health import ReadOnly
-from tradewind.server.redis.checks import require_reachable, require_safe_policy
+from tradewind.server.redis.checks import require_functions, require_reachable, require_safe_policy
 from tradewind.server.redis.client import REDIS_ERRORS, connect
 from tradewind.server.redis.connections import WRITE_REFUSALS
 from tradewind.server.redis.data_version import DataVersion, require_data_version
@@ -34,6 +34,7 @@ class RedisLink:
         await require_reachable(self.client)
         await require_safe_policy(self.client)
         await require_data_version(self.client, self._data)
+        await require_functions(self.client, self._data.key)
         await self.clock.sync()
         self._tasks.begin(self.clock.run())
         if self._subscribes:
