@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from redis.asyncio.client import PubSub
+from redis.exceptions import ConnectionError
 from structlog.testing import capture_logs
 
 from tests.no_writes import failing_disk
 from tests.servers import RedisServer
 from tests.waiting import until
+from tradewind.server.redis import subscriber as subscriber_module
 from tradewind.server.redis.client import connect_single
 from tradewind.server.redis.subscriber import Subscriber
 
@@ -231,14 +235,35 @@ def check_often(monkeypatch: pytest.MonkeyPatch, every_s: float, poll_s: float) 
     monkeypatch.setattr("tradewind.server.redis.subscriber._POLL_S", poll_s)
 
 
-@pytest.mark.parametrize("doubted", [False, True])
-async def test_silent_store_is_given_up_and_reconnected(monkeypatch: pytest.MonkeyPatch, doubted: bool) -> None:
-    """The store's machine is gone, and nothing is left to close the connection; that is checked at once in doubt."""
-    connections = 0
+class SilentStore:
+    """Confirms subscriptions, and answers nothing on their connections afterwards."""
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
+    def __init__(self) -> None:
+        self._connections: list[asyncio.StreamWriter] = []
+
+    @asynccontextmanager
+    async def subscriber(self) -> AsyncIterator[Subscriber]:
+        """Serve, and yield a subscriber that is connected here."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        subscriber = Subscriber(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        subscriber.start()
+        try:
+            yield subscriber
+        finally:
+            await subscriber.stop()
+            server.close()
+
+    @property
+    def connections(self) -> int:
+        """How many there have been."""
+        return len(self._connections)
+
+    def cut_off(self) -> None:
+        """Close the newest connection."""
+        self._connections[-1].close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.append(writer)
         subscribed = False
         while head := await reader.readline():
             words = []
@@ -255,22 +280,45 @@ async def test_silent_store_is_given_up_and_reconnected(monkeypatch: pytest.Monk
                     writer.write(b"+OK\r\n")
         writer.close()
 
+
+@pytest.mark.parametrize("doubted", [False, True])
+async def test_silent_store_is_given_up_and_reconnected(monkeypatch: pytest.MonkeyPatch, doubted: bool) -> None:
+    """The store's machine is gone, and nothing is left to close the connection; that is checked at once in doubt."""
     if not doubted:
         check_often(monkeypatch, every_s=0.2, poll_s=0.1)
     monkeypatch.setattr("tradewind.server.redis.subscriber._ANSWER_S", 0.1)
-    store = await asyncio.start_server(serve, "127.0.0.1", 0)
-    subscriber, receiver = Subscriber(f"redis://127.0.0.1:{store.sockets[0].getsockname()[1]}"), Receiver()
-    subscriber.start()
-    try:
+    store, receiver = SilentStore(), Receiver()
+    async with store.subscriber() as subscriber:
         await asyncio.wait_for(subscriber.subscribe(CHANNEL, receiver, receiver.on_gap), 10)
-        assert connections == 1
+        assert store.connections == 1
         if doubted:
             subscriber.doubt()
         await until(lambda: receiver.gaps, "it has connected anew, and reports the gap", timeout=10)
-        assert connections >= 2
-    finally:
-        await subscriber.stop()
-        store.close()
+        assert store.connections >= 2
+
+
+async def test_connection_after_one_that_was_lost_while_in_doubt_is_checked_in_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All connections are lost at once when the store is killed."""
+    monkeypatch.setattr("tradewind.server.redis.subscriber._ANSWER_S", 0.1)
+    next_message = subscriber_module._next_message
+    store, receiver = SilentStore(), Receiver()
+    async with store.subscriber() as subscriber:
+
+        async def lose_another_connection_too(pubsub: PubSub) -> Any:
+            try:
+                return await next_message(pubsub)
+            except ConnectionError:
+                subscriber.doubt()
+                raise
+
+        monkeypatch.setattr(subscriber_module, "_next_message", lose_another_connection_too)
+        await asyncio.wait_for(subscriber.subscribe(CHANNEL, receiver, receiver.on_gap), 10)
+        store.cut_off()
+        await until(lambda: receiver.gaps == 1, "it has connected anew", timeout=10)
+        subscriber.doubt()
+        await until(lambda: receiver.gaps == 2, "the new connection has been checked and given up", timeout=10)
 
 
 async def test_connection_in_doubt_is_kept_if_the_store_answers(

@@ -53,7 +53,7 @@ class Subscriber:
         self._sending = asyncio.Lock()
         self._was_connected = False
         self._patience = asyncio.Timeout(None)
-        self._doubted = False
+        self._doubted: PubSub | None = None
         self._backoff = Backoff(*_BACKOFF_S)
         self._losses = IncidentLog(_log, "subscriber_lost_store", "subscriber_recovered")
         self._tasks = SideTasks()
@@ -94,30 +94,34 @@ class Subscriber:
 
         Otherwise it takes up to a minute to notice that a server hangs, or that its machine is gone.
         """
-        if self._pubsub is not None and not self._doubted:
-            self._doubted = True
+        if self._pubsub is not None and self._doubted is not self._pubsub:
+            self._doubted = self._pubsub
             self._tasks.begin(self._check(self._pubsub, self._patience))
 
     async def _check(self, pubsub: PubSub, patience: asyncio.Timeout) -> None:
         connection: Any = pubsub.connection
+        if connection is None:
+            # It was lost together with the other one.
+            return
         heard = connection.next_health_check
-        async with self._sending:
-            with suppress(RedisError, OSError, RuntimeError):
-                await connection.send_command("PING", check_health=False)
+        await self._send("PING")
         await asyncio.sleep(_ANSWER_S)
-        self._doubted = False
-        if self._pubsub is pubsub and connection.next_health_check == heard:
-            patience.reschedule(asyncio.get_running_loop().time())
+        if self._pubsub is pubsub:
+            self._doubted = None
+            if connection.next_health_check == heard:
+                patience.reschedule(asyncio.get_running_loop().time())
 
     async def _send_subscribe(self, channel: str) -> None:
+        await self._send("PSUBSCRIBE" if _is_pattern(channel) else "SUBSCRIBE", channel)
+
+    async def _send(self, *command: str) -> None:
         async with self._sending:
             connection = self._pubsub.connection if self._pubsub is not None else None
             if connection is not None and connection.is_connected:
                 # If it fails, the connection is broken: the loop reconnects and subscribes to everything. redis-py must
                 # not reconnect by itself while the loop reads.
                 with suppress(RedisError, OSError, RuntimeError):
-                    command = "PSUBSCRIBE" if _is_pattern(channel) else "SUBSCRIBE"
-                    await connection.send_command(command, channel, check_health=False)
+                    await connection.send_command(*command, check_health=False)
 
     def _remove(self, channel: str, entry: tuple[Callback, Gap | None]) -> None:
         # They are not unsubscribed: unwanted channels are rare, and each costs one dictionary lookup per message.
