@@ -22,11 +22,11 @@ from tradewind.cli.parameters import (
     take,
 )
 from tradewind.cli.parsing import parse_concurrency, parse_rate, parse_statuses
-from tradewind.cli.screen import STYLES, Format, counted, length
+from tradewind.cli.screen import STYLES, Format, Screen, counted, length
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
-    from tradewind.client import BatchHandle
+    from tradewind.client import BatchHandle, BatchRecord, NodeTaskRecord
 
 app = typer.Typer(no_args_is_help=True, help="Run one node type many times.", rich_markup_mode=None)
 
@@ -103,11 +103,11 @@ async def watch(session: Session, batch_id: BatchId, output: Output = Format.TEX
 async def show(session: Session, batch_id: BatchId, output: Output = Format.TEXT) -> None:
     """Show the status and progress of a batch."""
     async with session.client() as client:
-        batch = await client.get_batch(batch_id)
-    if output is Format.JSON:
-        session.screen.json(batch)
-        return
-    progress, screen = batch.progress, session.screen
+        session.screen.show(output, await client.get_batch(batch_id), _describe)
+
+
+def _describe(screen: Screen, batch: "BatchRecord") -> None:
+    progress = batch.progress
     counts = ("queued", "running", "completed", "failed", "cancelled")
     screen.facts(
         [
@@ -135,19 +135,19 @@ async def results(
     output: Output = Format.TEXT,
 ) -> None:
     """Print the results of the items in order, one line each."""
+    async with session.client() as client:
+        async for item in client.list_batch_results(batch_id, include_parameters=output is Format.JSON):
+            if not failed or (item.status.ended and item.status != "completed"):
+                session.screen.show_next(output, item, _describe_item)
+
+
+def _describe_item(screen: Screen, item: "NodeTaskRecord") -> None:
     from tradewind.cli.descriptions import note
     from tradewind.cli.plain import to_json
 
-    async with session.client() as client:
-        async for item in client.list_batch_results(batch_id, include_parameters=output is Format.JSON):
-            if failed and (not item.status.ended or item.status == "completed"):
-                continue
-            if output is Format.JSON:
-                session.screen.json_line(item)
-                continue
-            given = ", ".join(f"{handle} = {to_json(value)}" for handle, value in item.outputs.items())
-            text = f"{item.node_id}  {item.status}  {given or note(item)}".rstrip()
-            session.screen.line(text, None if item.status == "completed" else STYLES.get(item.status))
+    given = ", ".join(f"{handle} = {to_json(value)}" for handle, value in item.outputs.items())
+    text = f"{item.node_id}  {item.status}  {given or note(item)}".rstrip()
+    screen.line(text, None if item.status == "completed" else STYLES.get(item.status))
 
 
 @app.command("list")

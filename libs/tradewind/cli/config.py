@@ -74,7 +74,7 @@ _ALWAYS_SET = ("enable_cache", "cache_ttl")
 async def get(session: Session, output: Output = Format.TEXT) -> None:
     """Show the configuration."""
     async with session.client() as client:
-        _show(session.screen, await client.get_config(), output)
+        session.screen.show(output, await client.get_config(), _describe)
 
 
 @app.command("set")
@@ -94,7 +94,8 @@ async def set_(
     read = [_read(each) for each in settings]
     async with session.client() as client:
         current = await client.get_config()
-        _show(session.screen, await client.update_config(**_changed(current, read), etag=current.etag), output)
+        changed = await client.update_config(**_changed(current, read), etag=current.etag)
+    session.screen.show(output, changed, _describe)
 
 
 def _read(setting: str) -> tuple[str, str, Any]:
@@ -132,10 +133,7 @@ def _changed(current: "SystemConfig", settings: list[tuple[str, str, Any]]) -> d
     return changed
 
 
-def _show(screen: Screen, config: "SystemConfig", output: Format) -> None:
-    if output is Format.JSON:
-        screen.json(config)
-        return
+def _describe(screen: Screen, config: "SystemConfig") -> None:
     facts = [(name, str(getattr(config, name) or "none")) for name in _LIMITS]
     facts.append(("enable_cache", str(config.enable_cache).lower()))
     lengths = {"cache_ttl": config.cache_ttl}

@@ -48,8 +48,5 @@ async def redrive(
     """
     async with session.client() as client:
         redriven = await client.redrive_dead_letters(task_ids)
-    if output is Format.JSON:
-        session.screen.json(redriven)
-        return
-    for old, new in redriven.items():
-        session.screen.line(f"submitted {old} again as {new}")
+    text = "\n".join(f"submitted {old} again as {new}" for old, new in redriven.items())
+    session.screen.result(output, redriven, text)

@@ -1,13 +1,16 @@
 """`tradewind flow memory`: the variables that nodes keep."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tradewind.cli.parameters import FlowName, Output
 from tradewind.cli.parsing import parse_values
-from tradewind.cli.screen import Format
+from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
+
+if TYPE_CHECKING:
+    from tradewind.client import MemoryRecord
 
 app = typer.Typer()
 
@@ -36,8 +39,6 @@ async def memory(
 
     A flow carries its variables from cycle to cycle. --set and --delete change variables first: all together, or none.
     """
-    from tradewind.cli.plain import to_json
-
     values = parse_values(assigned, "--set")
     if expect is not None and not (values or delete):
         raise typer.BadParameter("it needs --set or --delete", param_hint="--expect")
@@ -45,9 +46,12 @@ async def memory(
         if values or delete:
             await client.update_memory(name, values, delete=delete or (), cycle=cycle, expected_version=expect)
         found = await client.get_memory(name, cycle=cycle)
-    if output is Format.JSON:
-        session.screen.json(found)
-        return
-    for variable, value in sorted(found.variables.items()):
-        session.screen.line(f"{variable} = {to_json(value)}")
-    session.screen.line(f"version {found.version}", "dim")
+    session.screen.show(output, found, _describe)
+
+
+def _describe(screen: Screen, memory: "MemoryRecord") -> None:
+    from tradewind.cli.plain import to_json
+
+    for variable, value in sorted(memory.variables.items()):
+        screen.line(f"{variable} = {to_json(value)}")
+    screen.line(f"version {memory.version}", "dim")

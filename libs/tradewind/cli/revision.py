@@ -8,7 +8,7 @@ import typer
 from tradewind.cli.failures import WRONG_INPUT, fail
 from tradewind.cli.parameters import Definition, Etag, FlowName, Labels, Newest, Output, ReasonOption, take
 from tradewind.cli.parsing import parse_pairs
-from tradewind.cli.screen import Format
+from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
@@ -42,10 +42,7 @@ async def plan(
     definition = read_definition(file)
     async with session.client() as client:
         found = await client.plan_flow(name or definition.flow_id, definition, labels=parse_pairs(label, "--label"))
-    if output is Format.JSON:
-        session.screen.json(found)
-    else:
-        show_plan(session.screen, found)
+    session.screen.show(output, found, show_plan)
     if not found.valid:
         raise typer.Exit(WRONG_INPUT)
 
@@ -78,7 +75,7 @@ async def update(
             changes["labels"] = {key: text for key, text in {**standing.labels, **labels}.items() if text is not None}
             etag = etag or standing.etag
         revised = await client.update_flow(name, changes, note=note, etag=etag)
-    _show_revised(session, revised, output)
+    session.screen.show(output, revised, _describe)
 
 
 @app.command()
@@ -149,19 +146,16 @@ async def rollback(
     """
     async with session.client() as client:
         revised = await client.roll_back_flow(name, revision, note=note, etag=etag)
-    _show_revised(session, revised, output)
+    session.screen.show(output, revised, _describe)
 
 
-def _show_revised(session: Session, revised: "RevisedFlow", output: Format) -> None:
+def _describe(screen: Screen, revised: "RevisedFlow") -> None:
     flow = revised.flow
-    if output is Format.JSON:
-        session.screen.json(revised)
-        return
-    following = f", next cycle {session.screen.when(flow.next_execution)}" if flow.next_execution else ""
+    following = f", next cycle {screen.when(flow.next_execution)}" if flow.next_execution else ""
     what = f"is at revision {flow.revision}" if revised.changed else f"is unchanged: revision {flow.revision}"
-    session.screen.line(f"{flow.flow_id} {what}{following}")
+    screen.line(f"{flow.flow_id} {what}{following}")
     for warning in revised.warnings:
-        session.screen.line(f"  note: {warning}", "yellow")
+        screen.line(f"  note: {warning}", "yellow")
 
 
 def _changes(fields: list[str]) -> tuple[dict[str, Any], dict[str, str | None]]:
