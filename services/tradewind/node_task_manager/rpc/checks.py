@@ -5,15 +5,14 @@ from collections.abc import Iterable, Sequence, Sized
 from itertools import islice
 
 import msgspec
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.rpc.offer_mapping import offer_faults
-from tradewind.node_task_manager.rpc.times import is_instant
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier, require_identifiers
 from tradewind.server.json_depth import check_depth
+from tradewind.server.timestamps import instant_fault
 
 MAX_RUNS = 500
 MAX_COMPONENTS = 1000
@@ -118,11 +117,6 @@ def task_id_fault(path: str, task_id: str) -> Violation | None:
 def count_fault(path: str, items: Sized, most: int) -> Violation | None:
     """Return the fault that there are more than `most` items, None when there are not."""
     return Violation(path, f"at most {most} at once, there are {len(items)}") if len(items) > most else None
-
-
-def instant_fault(path: str, value: Timestamp) -> Violation | None:
-    """Return the fault of a time that stores and clients cannot hold, None when it has none."""
-    return None if is_instant(value) else Violation(path, "must be a time from 1970 to 9999")
 
 
 def json_fault(path: str, text: str, *, wants_object: bool = False) -> Violation | None:

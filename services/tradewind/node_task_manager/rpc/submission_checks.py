@@ -11,7 +11,6 @@ from tradewind.node_task_manager.rpc.checks import (
     MAX_COMPONENTS,
     MAX_RUNS,
     count_fault,
-    instant_fault,
     json_fault,
     require,
 )
@@ -20,6 +19,7 @@ from tradewind.node_task_manager.rpc.node_checks import MAX_CONFIG_BYTES, node_f
 from tradewind.node_task_manager.rpc.waiting_mapping import built_in_faults
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier, is_identifier
+from tradewind.server.timestamps import instant_fault
 
 _MAX_NODES = 10_000
 

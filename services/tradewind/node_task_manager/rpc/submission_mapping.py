@@ -17,10 +17,9 @@ from tradewind.node_task_manager.domain.plan import (
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
-from tradewind.node_task_manager.rpc.times import instant_ms
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import KeyRate, Rate
-from tradewind.server.timestamps import milliseconds
+from tradewind.server.timestamps import instant_ms, milliseconds
 
 _RUN_IF = {node_task_pb2.RUN_IF_ANY_SUCCEEDED: RunIf.ANY_SUCCEEDED, node_task_pb2.RUN_IF_ALL_DONE: RunIf.ALL_DONE}
 _POLICY = {

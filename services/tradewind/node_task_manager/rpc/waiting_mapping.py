@@ -10,13 +10,13 @@ from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.waiting import MAX_FORM_BYTES, MAX_PAYLOAD_BYTES, Resumption, Wait
 from tradewind.node_task_manager.rpc.checks import require
 from tradewind.node_task_manager.rpc.stop_mapping import MAX_BY
-from tradewind.node_task_manager.rpc.times import is_duration, is_instant, timestamp
+from tradewind.node_task_manager.rpc.times import is_duration, timestamp
 from tradewind.node_task_manager.use_cases.signal_node import SignalRequest
 from tradewind.server.built_in.forms import form_faults
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults
 from tradewind.server.json_depth import check_depth
-from tradewind.server.timestamps import milliseconds
+from tradewind.server.timestamps import NOT_AN_INSTANT, instant_ms, milliseconds
 
 
 def wait_order(order: work_pb2.WaitOrder) -> Wait | TaskError:
@@ -53,8 +53,8 @@ def _order_faults(order: work_pb2.WaitOrder) -> Iterator[str]:
         yield "a signal or a time is required"
     if timed == 2:
         yield "set until or delay, not both"
-    if not is_instant(order.until):
-        yield "until: must be a time from 1970 to 9999"
+    if instant_ms(order.until) < 0:
+        yield f"until: {NOT_AN_INSTANT}"
     if not is_duration(order.delay):
         yield "delay: must be 0 to 100 years"
     if order.form_json and not order.signal:

@@ -19,14 +19,13 @@ from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc.eager_mapping import step_messages
 from tradewind.node_task_manager.rpc.retry_mapping import retry_request
 from tradewind.node_task_manager.rpc.stop_mapping import stop_mark
-from tradewind.node_task_manager.rpc.times import is_instant
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait_order
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.json_depth import check_depth
 from tradewind.server.metrics import SWITCH
 from tradewind.server.sizes import size_of
-from tradewind.server.timestamps import milliseconds, set_timestamp
+from tradewind.server.timestamps import instant_ms, set_timestamp
 
 _LEVELS = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}
 LINE_CHARACTERS = 8192
@@ -133,7 +132,7 @@ def line(at: int, message: work_pb2.NodeTaskLog, shards: Collection[int]) -> tup
     """Parse a log line into (shard, line)."""
     parsed = token(message.token, shards, "logs", at, ".token")
     level = message.level.upper() if message.level.upper() in _LEVELS else "INFO"
-    created = milliseconds(message.created_at) if is_instant(message.created_at) else 0
+    created = max(0, instant_ms(message.created_at))
     return parsed.shard, Line(
         parsed.task_id, parsed.attempt, parsed.nonce, level, "node", message.message[:LINE_CHARACTERS], created
     )

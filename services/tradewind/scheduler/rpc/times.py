@@ -4,9 +4,8 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.schedules.grids import LAST_MS
-from tradewind.server.timestamps import milliseconds
+from tradewind.server.faults import InvalidInput
+from tradewind.server.timestamps import instant_fault, instant_ms
 
 
 def ms_of(message: Message, field: str, within: str = "") -> int:
@@ -17,9 +16,9 @@ def ms_of(message: Message, field: str, within: str = "") -> int:
     if not message.HasField(field):
         return 0
     stamp: Timestamp = getattr(message, field)
-    if not (0 <= stamp.seconds <= LAST_MS // 1000 and 0 <= stamp.nanos < 1_000_000_000):
-        raise InvalidInput([Violation(within + field, "must be a time from 1970 to 9999")])
-    return milliseconds(stamp)
+    if (fault := instant_fault(within + field, stamp)) is not None:
+        raise InvalidInput([fault])
+    return instant_ms(stamp)
 
 
 def seconds_of(message: Message, field: str) -> float:

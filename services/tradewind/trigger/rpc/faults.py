@@ -6,7 +6,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.schedules.grids import LAST_MS
-from tradewind.server.timestamps import milliseconds
+from tradewind.server.timestamps import instant_fault, instant_ms
 
 MAX_EPOCH = 2**53 - 1
 """The store's numbers are not exact beyond this."""
@@ -28,11 +28,9 @@ class Faults(list[Violation]):
 
     def time_ms(self, path: str, time: Timestamp) -> int:
         """Return whole milliseconds since the epoch; fractions are cut off."""
-        at_ms = milliseconds(time)
-        if 0 <= at_ms <= LAST_MS and 0 <= time.nanos < 1_000_000_000:
-            return at_ms
-        self.add(path, "must be a time from 1970 to 9999")
-        return 0
+        if (fault := instant_fault(path, time)) is not None:
+            self.append(fault)
+        return max(0, instant_ms(time))
 
     def span_ms(self, path: str, span: Duration, least: int, most: int = LAST_MS, *, exact: bool = False) -> int:
         """Return a duration of `least` to `most` milliseconds; fractions are rounded up, or a fault if `exact`."""
