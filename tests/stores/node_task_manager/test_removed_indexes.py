@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -12,10 +13,14 @@ from tests.waiting import until
 from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
 from tradewind.node_task_manager.domain.component import ComponentStatus, RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.retry import RetryPolicy
 from tradewind.node_task_manager.ports.reading import Line
+from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.subscriber import Subscriber
 
+HOUR_MS = 3_600_000
 CHANNEL = f"{BASE}wake"
 PLAN = plan_of("a.out>b.in")
 TASK = AdHocWork("bob", "noop", ("{}",))
@@ -23,6 +28,7 @@ TASK_RUN = TASK.run("t")
 INDEXES = (
     *("ready:noop:default", "ring:noop", "left:noop", "slots:user:default", "slots:flow:flow", "events:3"),
     *("flow_logs:flow", "last_events", "ready_types", "inflight", "node_tasks_list", "worker_tasks:w1"),
+    *("todo", "delayed", "flow_runs:flow"),
 )
 
 
@@ -94,3 +100,60 @@ async def test_events_of_another_type_are_read_as_none_until_the_next_one(ward: 
     assert event.partition == 3
     await ward.redis.acknowledge({3: event.event_id, 4: event.event_id})
     assert await ward.redis.read({3: "0"}, 99) == []
+
+
+@pytest.mark.parametrize("index", ["to_clean", "ended_runs", "walks", "cleaner", "flow_runs:flow"])
+async def test_index_of_another_type_keeps_nothing_from_being_cleaned(ward: Ward, index: str) -> None:
+    await ward.submit(PLAN)
+    await ward.do("DEL", index)
+    await ward.do("HSET", index, "x", "broken")
+    ward.clock.advance(HOUR_MS)
+    assert (await ward.shard.clean("c", 0)).leads
+    ward.clock.advance(HOUR_MS)
+    while (await ward.shard.clean("c", 0)).more:
+        pass
+
+
+@pytest.mark.parametrize("index", ["walks", "purged:flow", "flow_runs:flow"])
+async def test_index_of_another_type_keeps_no_flow_from_being_deleted(ward: Ward, index: str) -> None:
+    await ward.do("HSET", index, "x", "broken")
+    while not (await ward.shard.purge("flow", 5)).done:
+        pass
+
+
+@pytest.mark.parametrize("mark", ["stop:flow:0:0", "stop:flow:0:0:0"])
+async def test_mark_of_another_type_keeps_no_run_from_being_stopped(ward: Ward, mark: str) -> None:
+    await ward.submit(PLAN)
+    await ward.do("HSET", mark, "x", "broken")
+    await ward.shard.stop(RunName("flow", 0, 0), "r0", "0" if mark.count(":") == 4 else "", "enough", "ann", 1000)
+    assert await ward.statuses(PLAN) == {"a": "skipped", "b": "skipped"}
+
+
+async def test_budget_of_another_type_keeps_no_attempt_from_failing(ward: Ward) -> None:
+    plan = plan_of("a", digest="retried", retry=RetryPolicy(2, initial_ms=1000, jitter=0))
+    await ward.submit(plan)
+    (given,) = await ward.take()
+    await ward.do("DEL", "retries:flow")
+    await ward.do("LPUSH", "retries:flow", "broken")
+    failed = Outcome(given.task_id, 1, given.nonce, OutcomeKind.FAILED, (), TaskError("NODE_ERROR", "broke"))
+    assert (await ward.shard.complete([failed])).results == ("",)
+    assert await ward.statuses(plan) == {"a": "pending"}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [b"broken", *map(msgspec.msgpack.encode, ([], {"stop": 1}, ["x", *"12345"], ["stop", {}, "0", "r", 0, 0]))],
+)
+async def test_work_that_is_none_stops_nobody_and_is_found(ward: Ward, entry: bytes) -> None:
+    batch = AdHocWork("bob", "noop", ("{}",), batch=True)
+    run = batch.run("b")
+    await ward.shard.save(batch.plan(run))
+    await ward.shard.submit([batch.submission(run)])
+    (given,) = await ward.take()
+    assert await ward.complete(given, out="1") == ""
+    await ward.do("RPUSH", "todo", entry)
+    assert await ward.found() == [("todo-of-nothing", "an entry")]
+    assert await ward.shard.delete_batch(run, "bob") == "deleted"
+    assert await ward.submit(PLAN) == "accepted"
+    assert await ward.found(mend=True) == []
+    assert len(await ward.take()) == 1

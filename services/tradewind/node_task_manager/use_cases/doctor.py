@@ -11,8 +11,8 @@ from tradewind.server.doctor import Examined, Examiner
 
 @dataclass(frozen=True, slots=True)
 class ExamineShard:
-    """An Examiner that delivers the effects of mending. It does nothing while another than `cleaner`, unless that is "",
-    leads the cleaning."""
+    """An Examiner that delivers the effects of mending. With a `cleaner`, it does nothing while another one leads the
+    cleaning."""
 
     doctor: ShardDoctor
     dispatcher: Dispatcher

@@ -4,7 +4,7 @@
 -- and no attempts after a time that the node itself asked for. Runs outside any flow have no budget.
 local retry_budget = {}
 do
-  local BUCKET, BUCKETS = 5000, 13
+  local call, BUCKET, BUCKETS = index_call, 5000, 13
   local spenders = {}
   fresh(function() if next(spenders) then spenders = {} end end)
 

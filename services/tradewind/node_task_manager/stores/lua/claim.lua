@@ -236,6 +236,6 @@ local function conclude()
   slots.write_rates()
   effects.due_in = math.min(due_in or first or -1, first or due_in or -1)
   if next_token and (effects.due_in < 0 or next_token < effects.due_in) then effects.due_in = next_token end
-  effects.todo = (drained and 0 or call('LLEN', base .. 'todo')) + ((more_due or more) and 1 or 0)
+  effects.todo = (drained and 0 or index_call('LLEN', base .. 'todo')) + ((more_due or more) and 1 or 0)
   return effects
 end

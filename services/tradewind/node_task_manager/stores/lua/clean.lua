@@ -38,7 +38,7 @@ local function is_gone(run) return call('EXISTS', base .. 'run:' .. run) == 0 en
 -- Removes a flow's ended runs, except the `keep` with the highest numbers.
 local function trim(flow, keep, run)
   local index = base .. 'flow_runs:' .. flow
-  local excess = call('ZCOUNT', index, '-inf', '(' .. flow_runs.OPEN) - keep
+  local excess = index_call('ZCOUNT', index, '-inf', '(' .. flow_runs.OPEN) - keep
   if excess > MOST then call('ZADD', base .. 'to_clean', time, 'run:' .. run) end
   for _, name in ipairs(excess > 0 and call('ZRANGE', index, 0, math.min(excess, MOST) - 1) or {}) do
     walks.spend(2)
@@ -95,7 +95,7 @@ function CLEAN.run(run)
     walks.forget('flow_runs:' .. flow, name)
     walks.begin(flow .. ':' .. cycle .. ':', number)
   else
-    call('ZADD', base .. 'flow_runs:' .. flow, flow_runs.number(name), name)
+    index_call('ZADD', base .. 'flow_runs:' .. flow, flow_runs.number(name), name)
     call('ZADD', base .. 'to_clean', 'NX', time + limits.retention_ms, 'flow:' .. flow)
     if till > at or number > 0 or call('PTTL', base .. 'run:' .. run) == -1 then
       keep_cycle(flow, cycle, number, till > at and till or at + limits.retention_ms)
@@ -108,7 +108,7 @@ end
 -- Clears a flow's index of expired runs, for a flow that has not run for a while: no other run does it.
 function CLEAN.flow(flow)
   local index, gone = 'flow_runs:' .. flow, 0
-  for _, name in ipairs(call('ZRANGE', base .. index, 0, MOST - 1)) do
+  for _, name in ipairs(index_call('ZRANGE', base .. index, 0, MOST - 1)) do
     if is_gone(flow .. ':' .. name) then
       gone = gone + 1
       walks.forget(index, name)
@@ -122,7 +122,7 @@ end
 -- Clears the list of a silent worker of all that is not a valid lease.
 function CLEAN.worker(worker)
   local list = 'worker_tasks:' .. worker
-  for _, id in ipairs(call('ZRANGEBYSCORE', base .. list, '-inf', time, 'LIMIT', 0, MOST)) do
+  for _, id in ipairs(index_call('ZRANGEBYSCORE', base .. list, '-inf', time, 'LIMIT', 0, MOST)) do
     walks.spend(1)
     local record = task(id)
     if not record or record.status ~= 'running' or record.worker_id ~= worker then walks.forget(list, id) end
@@ -140,7 +140,7 @@ end
 -- Removes dead letters whose records are gone.
 function CLEAN.dead_letters(user)
   local list = 'dead_letters:' .. user
-  for _, id in ipairs(call('ZRANGE', base .. list, 0, MOST - 1)) do
+  for _, id in ipairs(index_call('ZRANGE', base .. list, 0, MOST - 1)) do
     walks.spend(1)
     if not is_on_record(id) then walks.forget(list, id) end
   end
@@ -148,7 +148,7 @@ function CLEAN.dead_letters(user)
 end
 
 local function clean_due()
-  for _, name in ipairs(call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, MOST)) do
+  for _, name in ipairs(index_call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, MOST)) do
     if budget <= 0 then return end
     walks.spend(1)
     call('ZREM', base .. 'to_clean', name)
@@ -162,7 +162,7 @@ end
 -- last one.
 local function recall(skip)
   local later, due = string.format('(%.0f', time + limits.settle_ms), {}
-  local found = call('ZRANGE', base .. 'to_clean', later, '+inf', 'BYSCORE', 'LIMIT', skip, MOST)
+  local found = index_call('ZRANGE', base .. 'to_clean', later, '+inf', 'BYSCORE', 'LIMIT', skip, MOST)
   walks.spend(#found)
   for _, name in ipairs(found) do
     if string.sub(name, 1, 4) == 'run:' then
@@ -178,7 +178,8 @@ end
 
 -- Takes ad-hoc runs whose records have expired out of the lists of their users.
 local function unlist_expired()
-  for _, name in ipairs(call('ZRANGEBYSCORE', base .. 'ended_runs', '-inf', time, 'LIMIT', 0, math.max(budget, 0))) do
+  local most = math.max(budget, 0)
+  for _, name in ipairs(index_call('ZRANGEBYSCORE', base .. 'ended_runs', '-inf', time, 'LIMIT', 0, most)) do
     local user, run = string.match(name, '^([^:]+):(.+)$')
     if user then walks.forget(user_runs.list(user, run), run) end
     call('ZREM', base .. 'ended_runs', name)
@@ -191,7 +192,7 @@ end
 local function sweep_list(from)
   local list, gone, count = base .. 'node_tasks_list', {}, math.min(budget, MOST)
   if count <= 0 then return from end
-  local oldest = call('ZRANGE', list, from, from + count - 1, 'WITHSCORES')
+  local oldest = index_call('ZRANGE', list, from, from + count - 1, 'WITHSCORES')
   local done = #oldest < 2 * count
   for i = 1, #oldest, 2 do
     if tonumber(oldest[i + 1]) > time - limits.retention_ms then
@@ -208,7 +209,7 @@ end
 
 local waits, place, recalled, more = false, args.place, nil, false
 local function clean()
-  waits = #call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, 1) > 0
+  waits = #index_call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, 1) > 0
   if waits then return end
   if args.recall then
     recalled, more = recall(args.recall), true
@@ -220,9 +221,9 @@ local function clean()
   unlist_expired()
   if args.place then place = sweep_list(args.place) end
   more = place ~= nil or budget <= 0 or call('EXISTS', base .. 'walks') == 1
-    or #call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, 1) > 0
+    or #index_call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, 1) > 0
   for name, count in pairs(walks.swept) do
-    if count > 0 then call('HINCRBY', base .. 'queue:cleaned', name, count) end
+    if count > 0 then index_call('HINCRBY', base .. 'queue:cleaned', name, count) end
   end
 end
 

@@ -170,8 +170,9 @@ do
 
   function doctor.work_left(text)
     if todo.unpacked(text) then return end
-    local item = cmsgpack.unpack(text)
-    found('todo-of-nothing', item[1] .. ' ' .. item[2] .. ':' .. item[3], 'work is left for a component that is gone',
-      function() call('LREM', base .. 'todo', 1, text) end)
+    local kind, run, id = todo.facts(text)
+    local subject, problem = 'an entry', 'it is no work that a script leaves'
+    if kind then subject, problem = kind .. ' ' .. run .. ':' .. id, 'work is left for a component that is gone' end
+    found('todo-of-nothing', subject, problem, function() call('LREM', base .. 'todo', 1, text) end)
   end
 end

@@ -32,7 +32,7 @@ end
 -- call.
 local function give_back_all(worker_id, kept, lost)
   local left = 500
-  for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. worker_id, 0, -1)) do
+  for _, id in ipairs(index_call('ZRANGE', base .. 'worker_tasks:' .. worker_id, 0, -1)) do
     if not kept[id] then
       if left == 0 then return true end
       left = left - 1

@@ -31,7 +31,7 @@ do
   -- Whether to notify a user of the thing `name`: once within `ms`.
   function notices.once(user, name, ms)
     local key = base .. 'notified:' .. user .. ':' .. name
-    local till = call('GET', key)
+    local till = index_call('GET', key)
     if till and tonumber(till) > time then return false end
     call('SET', key, string.format('%.0f', time + ms), 'PX', ms)
     return true

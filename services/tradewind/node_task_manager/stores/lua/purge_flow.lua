@@ -8,7 +8,7 @@
 --!include forget_events
 local flow, index, removed = args.flow_id, base .. 'flow_runs:' .. args.flow_id, 0
 local tombstone = base .. 'purged:' .. flow
-local removed_epoch = string.match(call('GET', tombstone) or '', ' %d+$') or ''
+local removed_epoch = string.match(index_call('GET', tombstone) or '', ' %d+$') or ''
 if args.epoch ~= '0' and (tonumber(removed_epoch) or 0) >= tonumber(args.epoch) then
   return cmsgpack.pack({removed = 0, done = true, effects = effects})
 end
@@ -28,14 +28,14 @@ local function mark_purged(run)
 end
 
 -- Open runs come first, as many as the budget allows.
-for _, name in ipairs(call('ZRANGEBYSCORE', index, flow_runs.OPEN, 'inf', 'LIMIT', 0, budget)) do
+for _, name in ipairs(index_call('ZRANGEBYSCORE', index, flow_runs.OPEN, 'inf', 'LIMIT', 0, budget)) do
   if budget <= 0 then break end
   local cycle, number = flow_runs.parts(name)
   for at = number or -1, 0, -1 do budget = budget - mark_purged(flow .. ':' .. cycle .. ':' .. at) end
   call('ZADD', index, '-inf', name)
 end
 -- So do those that are being removed already.
-for _, text in ipairs(call('LRANGE', base .. 'walks', 0, -1)) do
+for _, text in ipairs(index_call('LRANGE', base .. 'walks', 0, -1)) do
   local walked = flow_runs.walked(text)
   local of, name = flow_runs.names(walked and walked[1] or '')
   if of == flow then call('ZADD', index, '-inf', name) end

@@ -47,7 +47,7 @@ local spare_till = time + args.spare
 local since = args.spare > 0 and spare_till - limits.lease_ms or 0
 
 local function end_attempts()
-  for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, AT_ONCE)) do
+  for _, id in ipairs(index_call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, AT_ONCE)) do
     local record = task(id)
     if record and record.status == 'running' and tonumber(record.started_at) < since then
       leasing.begin(record, spare_till)
@@ -67,7 +67,7 @@ local function end_wait(record, comp, code, message)
 end
 
 local function end_waits()
-  for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'start_deadlines', '-inf', time, 'LIMIT', 0, AT_ONCE)) do
+  for _, id in ipairs(index_call('ZRANGEBYSCORE', base .. 'start_deadlines', '-inf', time, 'LIMIT', 0, AT_ONCE)) do
     local record = task(id)
     local comp = record and record.status == 'pending' and component_of(record)
     if comp then

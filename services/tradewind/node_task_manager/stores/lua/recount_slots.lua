@@ -16,7 +16,7 @@ local function recount(record, entry, comp)
   if names ~= had then set_state(record, 'slots', names) end
 end
 
-local cursor, found = unpack(call('ZSCAN', base .. 'inflight', args.cursor, 'COUNT', PAGE))
+local cursor, found = unpack(index_call('ZSCAN', base .. 'inflight', args.cursor, 'COUNT', PAGE))
 for at = 1, #found, 2 do
   local record = task(found[at])
   local comp = record and record.status == 'running' and component_of(record)

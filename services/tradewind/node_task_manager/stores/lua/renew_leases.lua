@@ -23,7 +23,7 @@ end
 if current and args.session ~= 0 and args.named then
   sessions.keep(args.worker_id)
   for _, id in ipairs(args.named) do named[id] = true end
-  for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. args.worker_id, 0, -1)) do
+  for _, id in ipairs(index_call('ZRANGE', base .. 'worker_tasks:' .. args.worker_id, 0, -1)) do
     local record = not named[id] and task(id)
     if record == false and not named[id] then
       remove('worker_tasks:' .. args.worker_id, id)

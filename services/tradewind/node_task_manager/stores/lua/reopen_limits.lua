@@ -3,10 +3,10 @@
 -- Returns {effects, more (whether there is more)}.
 --!include claim
 local AT_ONCE = 500
-for _, member in ipairs(call('ZRANGE', base .. 'parked', 0, -1)) do
+for _, member in ipairs(index_call('ZRANGE', base .. 'parked', 0, -1)) do
   readmission.unpark(string.match(member, '^(.+):(.+)$'))
 end
-for _, name in ipairs(call('ZRANGE', base .. 'blocked_of', 0, -1)) do
+for _, name in ipairs(index_call('ZRANGE', base .. 'blocked_of', 0, -1)) do
   local limit, group = string.match(name, '^[^|]*|([^|]*)|(.+)$')
   if AT_ONCE > 0 then AT_ONCE = AT_ONCE - readmission.group(limit, group, AT_ONCE) end
 end

@@ -62,7 +62,7 @@ end
 -- are due already.
 local function wake_delayed()
   local DUE_AT_ONCE = 250
-  local head = call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')[2]
+  local head = index_call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')[2]
   if not head then return end
   if tonumber(head) > time then return tonumber(head) - time, false end
   local most = math.max(0, math.min(budget, DUE_AT_ONCE))
@@ -94,7 +94,7 @@ end
 local function write_delayed()
   local first
   for limit, at in pairs(paced) do
-    call('ZADD', base .. 'delayed', 'LT', at, '|' .. limit)
+    index_call('ZADD', base .. 'delayed', 'LT', at, '|' .. limit)
     first = math.min(first or at, at)
   end
   for _, record in ipairs(delaying) do

@@ -4,7 +4,7 @@
 -- many it asked to stop.
 --!include claim
 local at = base .. 'stop:' .. args.run .. (args.component == '' and '' or ':' .. args.component)
-local packed_mark = call('GET', at)
+local packed_mark = index_call('GET', at)
 local mark = packed_mark and cmsgpack.unpack(packed_mark)
 local run_id, component_ids = known_run(args.run)
 if not mark or mark.run_id ~= args.run_id then

@@ -206,7 +206,7 @@ do
   end
 
   local function write_index()
-    if entered > 0 then call('ZADD', base .. 'flow_runs:' .. indexed, unpack(entries, 1, entered)) end
+    if entered > 0 then index_call('ZADD', base .. 'flow_runs:' .. indexed, unpack(entries, 1, entered)) end
     entered = 0
   end
 

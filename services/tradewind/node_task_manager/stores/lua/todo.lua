@@ -13,6 +13,8 @@ local function later(kind, comp, index, offset, source)
 end
 
 do
+  local call = index_call
+
   local function delivery(record, offset) return {'deliver', record.comp, record.index, offset, record} end
 
   local function packed(item)
@@ -21,11 +23,19 @@ do
     return cmsgpack.pack({item[1], comp.run, comp.id, comp.run_id, item[3], item[4]})
   end
 
+  -- Returns the kind of an item that `packed` wrote, its run, component and run_id, and its place; nil for what
+  -- somebody has put there, which is no work.
+  function todo.facts(text)
+    local readable, item = pcall(cmsgpack.unpack, text)
+    if not readable or type(item) ~= 'table' or #item ~= 6 or not WORK[item[1]] then return end
+    if type(item[2]) == 'string' and type(item[3]) == 'string' then return unpack(item) end
+  end
+
   -- Returns the item that `packed` wrote, nil when its component is gone or another one has its name.
   function todo.unpacked(text)
-    local item = cmsgpack.unpack(text)
-    local comp = component(item[2], item[3])
-    if comp and comp.run_id == item[4] then return {item[1], comp, item[5], item[6]} end
+    local kind, run, id, run_id, index, offset = todo.facts(text)
+    local comp = kind and component(run, id)
+    if comp and comp.run_id == run_id then return {kind, comp, index, offset} end
   end
 
   -- Does an item as far as the budget goes; returns what is left of it, or false.

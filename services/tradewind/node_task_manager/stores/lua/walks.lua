@@ -10,7 +10,7 @@ function walks.spend(keys) budget = budget - keys end
 
 function walks.forget(index, member)
   walks.spend(1)
-  walks.swept.entries = walks.swept.entries + call('ZREM', base .. index, member)
+  walks.swept.entries = walks.swept.entries + index_call('ZREM', base .. index, member)
 end
 
 -- Returns when the last component of a run ended, and its partition; nil when one is open, being purged, or gone.
@@ -34,7 +34,7 @@ function walks.begin(cycle, number)
     walks.spend(3)
     if run_id then
       call('HSET', base .. 'run:' .. run, 'dropped', 1)
-      call('RPUSH', base .. 'walks', cmsgpack.pack({run, run_id, 1, 0, 0}))
+      index_call('RPUSH', base .. 'walks', cmsgpack.pack({run, run_id, 1, 0, 0}))
       return
     end
   end
@@ -42,15 +42,15 @@ end
 
 do
   local function drop_node_tasks(ids, comp)
-    walks.swept.node_tasks = walks.swept.node_tasks + call('ZREM', base .. 'node_tasks_list', unpack(ids))
-    if comp.failed or comp.maps then call('ZREM', base .. 'dead_letters:' .. comp.user_id, unpack(ids)) end
+    walks.swept.node_tasks = walks.swept.node_tasks + index_call('ZREM', base .. 'node_tasks_list', unpack(ids))
+    if comp.failed or comp.maps then index_call('ZREM', base .. 'dead_letters:' .. comp.user_id, unpack(ids)) end
   end
 
   -- Whether the index of a flow has a run of a cycle, open or ended.
   local function is_indexed(flow, cycle)
     local index, first, last = base .. 'flow_runs:' .. flow, cycle * flow_runs.EACH,
       cycle * flow_runs.EACH + flow_runs.EACH - 1
-    return call('ZCOUNT', index, first, last) > 0
+    return index_call('ZCOUNT', index, first, last) > 0
       or call('ZCOUNT', index, flow_runs.OPEN + first, flow_runs.OPEN + last) > 0
   end
 
@@ -127,7 +127,7 @@ do
 
   function walks.go_on()
     while budget > 0 do
-      local first = call('LINDEX', base .. 'walks', 0)
+      local first = index_call('LINDEX', base .. 'walks', 0)
       if not first then return end
       local walked = flow_runs.walked(first)
       walks.spend(1)
