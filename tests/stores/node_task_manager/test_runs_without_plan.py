@@ -9,7 +9,7 @@ from tests.stores.node_task_manager.shards import RUN, Bench, completed, held, p
 from tests.stores.node_task_manager.test_fan_out import begun, joined, offered, split
 from tests.stores.node_task_manager.test_fan_out import plan as mapping
 from tests.stores.node_task_manager.test_reruns import first_run, rerun_of, run_all
-from tests.stores.node_task_manager.test_sub_flows import COMPLETED, FAILED
+from tests.stores.node_task_manager.test_sub_flows import BEGUN, COMPLETED, FAILED, reported_children
 from tests.stores.node_task_manager.test_sub_flows import PLAN as RUNS_ANOTHER
 from tests.stores.node_task_manager.wards import Ward
 from tradewind.node_task_manager.domain.component import ComponentStatus, RunSubmission
@@ -251,3 +251,11 @@ async def test_plan_of_another_type_is_unknown_and_saving_it_replaces_it(ward: W
     assert await ward.submit(PLAN) == "accepted"
     assert len(await ward.take()) == 1
     assert await ward.redis.load(PLAN.digest) == PLAN
+
+
+async def test_cycle_that_a_run_without_plan_waits_for_is_no_longer_needed(ward: Ward) -> None:
+    await ward.submit(RUNS_ANOTHER)
+    await ward.shard.report_sub_flows([BEGUN])
+    await lose(ward, RUNS_ANOTHER.digest)
+    await ward.shard.stop(RUN, "r0", "", "enough", "ann", 1000)
+    assert await reported_children(ward) == ["", "b:4:0"]

@@ -39,6 +39,7 @@ do
         if budget <= 0 then return 0 end
         budget = budget - 1
         local status = (record.status == 'running' or record.status == 'suspended') and 'terminated' or 'skipped'
+        if record.status == 'suspended' then suspension.abandon(record, comp) end
         stopping.take_out(record, comp.stop)
         comp[status] = comp[status] + (fan_out.is_item(record.id) and 0 or 1)
         set(record, 'reason', reason)

@@ -46,7 +46,6 @@ do
 
   -- Notifies the scheduler if a suspended node task ends before the cycle that it waits for.
   function suspension.abandon(record, comp)
-    if flow_of(node(comp.plan, record.index)) == '' then return end
     local child = stored(record, 'child')
     if child and child ~= '' then notify_scheduler(record, comp, child) end
   end
