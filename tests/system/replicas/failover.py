@@ -147,6 +147,31 @@ class FailoverStore:
         os.kill(self._master.pid, signal.SIGKILL)
         await self._master.stop()
 
+    async def fail_over(self) -> None:
+        """Have the Sentinel make the replica the master while the master is well; return when the Sentinel names it.
+
+        The Sentinel cannot make a replica of the old master, which it otherwise does within ten seconds or so.
+        """
+        master = connect(self._master.url_for(ADMIN), max_connections=1)
+        sentinel = self._connect_sentinel()
+        try:
+            await master.execute_command("ACL", "SETUSER", ADMIN, "-replicaof", "-slaveof")
+            await sentinel.execute_command("SENTINEL", "FAILOVER", SERVICE)
+
+            async def named() -> bool:
+                _, port = await sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+                return int(port) == self._replica_port
+
+            await until(named, "the Sentinel names the new master", timeout=60)
+        finally:
+            await master.end()
+            await sentinel.end()
+
+    async def is_new_master(self, client: Client) -> bool:
+        """Tell whether commands of a client, of ADMIN, go to what was the replica."""
+        _, port = await client.call("", "CONFIG", "GET", "port")
+        return int(port) == self._replica_port
+
     async def stop(self) -> None:
         """End all three."""
         if self._sentinel is not None:

@@ -1,11 +1,16 @@
 """The link of a service to its store in Redis: a client, and a subscriber if the service listens for messages."""
 
+from typing import cast
+
 from tradewind.server.health import ReadOnly
+from tradewind.server.redis.address import StoreAddress
 from tradewind.server.redis.checks import require_functions, require_reachable, require_safe_policy
 from tradewind.server.redis.client import REDIS_ERRORS, connect
 from tradewind.server.redis.connections import WRITE_REFUSALS
 from tradewind.server.redis.data_version import DataVersion, require_data_version
+from tradewind.server.redis.follow_master import follow_master
 from tradewind.server.redis.outages import message_of
+from tradewind.server.redis.piped import PipedRedis
 from tradewind.server.redis.store_clock import StoreClock
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.settings import CommonSettings, text_of
@@ -26,6 +31,7 @@ class RedisLink:
         self.client = connect(settings.store_url, user=user, password=password, tls=tls)
         self.subscriber = Subscriber(settings.store_url, user=user, password=password, tls=tls)
         self._subscribes = subscribes
+        self._behind_sentinel = StoreAddress.parse(settings.store_url).kind == "sentinel"
         self._refusals = 0
         self.clock = StoreClock(self.client)
         self._tasks = SideTasks()
@@ -37,6 +43,8 @@ class RedisLink:
         await require_functions(self.client, self._data.key)
         await self.clock.sync()
         self._tasks.begin(self.clock.run())
+        if self._behind_sentinel:
+            self._tasks.begin(follow_master(cast(PipedRedis, self.client), self.subscriber))
         if self._subscribes:
             self.subscriber.start()
             self.client.losses.listen(self.subscriber.doubt)

@@ -26,7 +26,8 @@ class Pipe(asyncio.Protocol):
     waited for `timeout_s`, or the connection is lost, all waiting commands fail, since it is unknown which of them ran.
     While nothing waits, only TCP keepalive notices that the other side has gone.
 
-    A connection to a store that has become a replica counts as lost, but commands that wait still get their replies.
+    A connection to a store that has become a replica is left: it counts as lost, but commands that wait still get their
+    replies.
     """
 
     def __init__(self, connection: StoreConnection, timeout_s: float, on_loss: Callable[[], None]) -> None:
@@ -67,6 +68,12 @@ class Pipe(asyncio.Protocol):
             self._fail(ConnectionError(f"the store has closed the connection: {error}"))
         return reply
 
+    def leave(self) -> None:
+        """Count as lost from now on; commands that wait still get their replies."""
+        self._lose()
+        if not self._waiting:
+            self._fail(ConnectionError("the store has another master"))
+
     async def aclose(self) -> None:
         """Close the connection; waiting calls fail with ConnectionError."""
         self._fail(ConnectionError("the client was closed"))
@@ -96,7 +103,7 @@ class Pipe(asyncio.Protocol):
                     # After a failover, a new connection leads to the new master; this one never will.
                     self._lose()
             if self.lost and not self._waiting:
-                self._fail(ConnectionError("the store has become a replica"))
+                self._fail(ConnectionError("the store has another master"))
         except InvalidResponse as error:
             self._fail(ConnectionError(f"cannot read what the store sent: {error}"))
 
@@ -155,6 +162,7 @@ class ReconnectingPipe:
         self._timeout_s = socket_timeout_s
         self._total_timeout_s = connect_timeout_s + socket_timeout_s
         self._pipe: Pipe | None = None
+        self._address: tuple[Any, Any] = None, None
         self._opening = SharedAttempt(self._connect)
 
     def call(self, *command: Argument) -> Awaitable[Any]:
@@ -170,6 +178,11 @@ class ReconnectingPipe:
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             await pipe.aclose()
+
+    def leave_unless_at(self, address: tuple[str, int]) -> None:
+        """Leave the server, unless this is its host and port: the next call connects anew."""
+        if self._pipe is not None and not self._pipe.lost and self._address != address:
+            self._pipe.leave()
 
     async def _connect_and_call(self, *command: Argument) -> Any:
         try:
@@ -193,6 +206,7 @@ class ReconnectingPipe:
             if await connection.can_read():
                 raise ConnectionError("the store sent something before it was asked for anything")
             self._pipe = Pipe(connection, self._timeout_s, self._on_loss)
+            self._address = getattr(connection, "host", None), getattr(connection, "port", None)
         except BaseException:
             await connection.disconnect(nowait=True)
             raise

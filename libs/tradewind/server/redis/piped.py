@@ -71,6 +71,16 @@ class PipedRedis(aioredis.Redis):
         """Return how many of these keys exist; raises as redis-py does."""
         return self._pipe.call("EXISTS", *names)
 
+    async def follow_master(self) -> tuple[str, int]:
+        """Leave a server that Sentinel does not name as the master, and return host and port of the one that it names.
+
+        Only for a client that asks Sentinel. Raises as redis-py does.
+        """
+        pool: Any = self.connection_pool
+        master: tuple[str, int] = await pool.get_master_address()
+        self._pipe.leave_unless_at(master)
+        return master
+
     async def end(self) -> None:
         """Close every connection for good."""
         self._lifetime.end()

@@ -98,6 +98,12 @@ class Subscriber:
             self._doubted = self._pubsub
             self._tasks.begin(self._check(self._pubsub, self._patience))
 
+    def leave_unless_at(self, address: tuple[str, int]) -> None:
+        """Connect anew, unless the connection leads to this host and port."""
+        connection: Any = self._pubsub.connection if self._pubsub is not None else None
+        if connection is not None and (connection.host, connection.port) != address:
+            connection.close()
+
     async def _check(self, pubsub: PubSub, patience: asyncio.Timeout) -> None:
         connection: Any = pubsub.connection
         if connection is None:
