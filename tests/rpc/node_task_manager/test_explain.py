@@ -223,6 +223,32 @@ async def test_skipped_or_stopped_node_task_is_explained(ntm: Ntm) -> None:
     assert [(code, facts["why"]) for code, _, facts in await explained(ntm, "a", "other")] == [("stopped", "enough")]
 
 
+@pytest.mark.parametrize(
+    ("policy", "explains"), [("FAILURE_POLICY_SKIP_DOWNSTREAM", True), ("FAILURE_POLICY_FAIL_FAST", False)]
+)
+async def test_node_skipped_for_one_of_its_edges_is_told_how_it_would_have_run(
+    ntm: Ntm, policy: str, explains: bool
+) -> None:
+    joined = plan(("a", "out", "c", "in"), ("b", "out", "c", "other"), failure_policy=policy)
+    await ntm.submit(joined)
+    good, bad = sorted(await claim(ntm), key=lambda each: each.node_id)
+    await complete(ntm, good.token)
+    await fail(ntm, bad.token)
+    ((code, text, facts),) = await explained(ntm, "c")
+    hint = '; 1 of its 2 edges brought a value, with "run_if": "any_succeeded" it would have run'
+    assert (code, text.endswith(hint)) == ("skipped", explains)
+    assert {"edges": 2, "values": 1}.items() <= facts.items() or not explains
+
+
+async def test_node_skipped_for_its_only_edge_is_told_no_other_way(ntm: Ntm) -> None:
+    await ntm.submit(CHAIN)
+    (given,) = await claim(ntm)
+    await fail(ntm, given.token)
+    ((_, text, facts),) = await explained(ntm, "b")
+    assert text.endswith(': node "a" failed')
+    assert facts.keys() == {"at", "why"}
+
+
 async def test_unknown_node_task_is_not_found(ntm: Ntm) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await explained(ntm)

@@ -7,7 +7,7 @@ from tradewind.node_task_manager.domain.concurrency import limit_text
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
-from tradewind.node_task_manager.domain.plan import PlanNode
+from tradewind.node_task_manager.domain.plan import PlanNode, RunIf
 from tradewind.node_task_manager.domain.sub_flow import sub_flow_wait_text
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import Wait
@@ -57,7 +57,7 @@ class ExplainNodeTask:
         """
         view = await self._view(task_id, user_id)
         if view.task.status.terminal:
-            return view, [_ended(view)]
+            return view, [await self._skipped(view) if view.task.status is NodeTaskStatus.SKIPPED else _ended(view)]
         reasons = [*store_takes_no_writes(await self._refusal()), *_stop_reasons(view)]
         match view.task.status:
             case NodeTaskStatus.REGISTERED:
@@ -71,6 +71,21 @@ class ExplainNodeTask:
         if only_own:
             reasons = [await self._without_others(each, user_id) for each in reasons]
         return view, ordered(reasons)
+
+    async def _skipped(self, view: TaskView) -> Reason:
+        """Return why it was skipped, and whether that was only because its `run_if` wants a value from every edge."""
+        task, at = view.task, iso(view.task.ended_at)
+        text = f"was skipped at {at}: {task.reason}"
+        facts: dict[str, Fact] = {"at": at, "why": task.reason}
+        if view.node.run_if is RunIf.ALL_SUCCEEDED and not (task.stop or view.component.stop):
+            signals = await self._records.signals([view], view.component.user_id)
+            live, edges = sum(each.status is SignalStatus.LIVE for each in signals), len(signals)
+            if 0 < live < edges:
+                text += (
+                    f'; {live} of its {edges} edges brought a value, with "run_if": "any_succeeded" it would have run'
+                )
+                facts |= {"edges": edges, "values": live}
+        return Reason("skipped", text, facts)
 
     async def _view(self, task_id: str, user_id: str) -> TaskView:
         # The node is read first: read after the item, it could have been split in between.
@@ -306,8 +321,6 @@ def _ended(view: TaskView) -> Reason:
             text + (f"; {error.final}" if error.final else ""),
             {**facts, "error_message": error.message},
         )
-    if task.status is NodeTaskStatus.TERMINATED:
-        stop = task.stop
-        facts = {"at": at, "why": task.reason, "by": stop.by if stop else ""}
-        return Reason("stopped", f"was stopped at {at}: {task.reason}", facts)
-    return Reason("skipped", f"was skipped at {at}: {task.reason}", {"at": at, "why": task.reason})
+    stop = task.stop
+    facts = {"at": at, "why": task.reason, "by": stop.by if stop else ""}
+    return Reason("stopped", f"was stopped at {at}: {task.reason}", facts)
