@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tradewind.api.node_task_manager.v1 import work_pb2
@@ -88,6 +88,7 @@ class Attempt:
         "timer_at",
         "token",
         "traceparent",
+        "unawaited",
     )
 
     def __init__(
@@ -100,6 +101,8 @@ class Attempt:
         self.reports = reports
         self.memories: Memories | None = None
         """Keeps the variables of its cycle and flow."""
+        self.unawaited: dict[int, tuple[str, Coroutine[Any, Any, Any]]] = {}
+        """What its node has asked of them on a loop and not begun to await, with the names of the methods."""
         self.process: StoppableProcess | None = None
         """The process that it runs in, while it runs in one of its own."""
         self.awaited = ""

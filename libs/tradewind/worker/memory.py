@@ -16,7 +16,7 @@ from tradewind.api.scheduler.v1 import memory_pb2 as pb
 from tradewind.flow.json_text import encode_json
 from tradewind.server.backoff import Backoff
 from tradewind.worker.attempt import Attempt
-from tradewind.worker.errors import MemoryFault
+from tradewind.worker.errors import MemoryFault, NodeFault
 from tradewind.worker.stopping import StopKind
 from tradewind.worker.turns import Turn, Turns
 
@@ -64,19 +64,19 @@ class NodeMemory:
     # Not typed as Awaitable: type checkers would insist on an await, which plain functions cannot have.
     def get(self, name: str, default: Any = None) -> Any:
         """Return a variable, or `default` if it does not exist."""
-        return run_steps(self._get(name, default))
+        return self._run("get", self._get(name, default))
 
     def all(self) -> Any:
         """Return every variable, as a dict."""
-        return run_steps(self._all())
+        return self._run("all", self._all())
 
     def set(self, name: str, value: Any) -> Any:
         """Set a variable, whatever its value was; return None."""
-        return run_steps(self._change({name: value}, ()))
+        return self._run("set", self._change({name: value}, ()))
 
     def delete(self, name: str) -> Any:
         """Delete a variable if it exists; return None."""
-        return run_steps(self._change({}, (name,)))
+        return self._run("delete", self._change({}, (name,)))
 
     def update(self, name: str, change: Callable[[Any], Any], default: Any = None, *, once: bool = False) -> Any:
         """Set a variable to `change(value)` and return its new value; `value` is `default` if it does not exist.
@@ -84,7 +84,11 @@ class NodeMemory:
         No change is lost: when others were first, `change` is called again with the new value, so it must have no side
         effects. With `once`, further attempts of this node in this run change nothing more.
         """
-        return run_steps(self._update(name, change, default, once))
+        return self._run("update", self._update(name, change, default, once))
+
+    def _run(self, method: str, steps: Steps[Any]) -> Any:
+        memory = "cycle_memory" if self._of_cycle else "flow_memory"
+        return _run_steps(self._attempt, f"ctx.{memory}.{method}", steps)
 
     def _get(self, name: str, default: Any) -> Steps[Any]:
         variables, _ = yield from self._read([name])
@@ -149,7 +153,7 @@ def set_result(attempt: Attempt, value: Any) -> Any:
         request = pb.UpdateMemoryRequest(scope=scope, result_json=_json(value, "the result"))
         yield from _call(attempt, "UpdateMemory", request)
 
-    return run_steps(steps())
+    return _run_steps(attempt, "ctx.set_result", steps())
 
 
 def scope_of(attempt: Attempt, *, of_cycle: bool) -> pb.MemoryScope:
@@ -166,16 +170,32 @@ def scope_of(attempt: Attempt, *, of_cycle: bool) -> pb.MemoryScope:
     )
 
 
-def run_steps(steps: Steps[Any]) -> Any:
-    """Return the result of `steps`: directly, or as a coroutine if an event loop is running."""
+def refuse_unawaited(attempt: Attempt) -> None:
+    """Raise NodeFault when a node that has returned did not await what it asked of a memory: that never happened."""
+    tasks = {task.get_coro() for task in asyncio.all_tasks()}
+    forgotten = [(name, coroutine) for name, coroutine in attempt.unawaited.values() if coroutine not in tasks]
+    attempt.unawaited = {}
+    for _, coroutine in forgotten:
+        coroutine.close()
+    if forgotten:
+        name, _ = forgotten[0]
+        message = f"{name}(...) did nothing, because the node did not await it: write await {name}(...)"
+        raise NodeFault("NODE_ERROR", message, type="NotAwaited", non_retryable=True)
+
+
+def _run_steps(attempt: Attempt, name: str, steps: Steps[Any]) -> Any:
+    """Return the result of `steps`, which the node calls `name`: directly, or as a coroutine if a loop is running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return _run_blocking(steps)
-    return _run_async(steps)
+    coroutine = _run_async(attempt, steps)
+    attempt.unawaited[id(steps)] = name, coroutine
+    return coroutine
 
 
-async def _run_async(steps: Steps[Any]) -> Any:
+async def _run_async(attempt: Attempt, steps: Steps[Any]) -> Any:
+    attempt.unawaited.pop(id(steps), None)
     try:
         while True:
             step = next(steps)

@@ -16,6 +16,7 @@ from tradewind.worker.attempt import Attempt
 from tradewind.worker.binding import Arguments, ConfigPlan
 from tradewind.worker.context import Context
 from tradewind.worker.failures import describe
+from tradewind.worker.memory import refuse_unawaited
 from tradewind.worker.nodes import AnyNode
 from tradewind.worker.outputs import Ending
 from tradewind.worker.processes.pool import ProcessPool
@@ -90,7 +91,7 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
     """Run `coroutine`; when the attempt is stopped, the first cancellation reaches it as NodeStopExecution.
 
     Later cancellations are passed on unchanged: they may be from an `asyncio.timeout` of the node's own, which
-    recognizes only a CancelledError.
+    recognizes only a CancelledError. Raises NodeFault as `refuse_unawaited` does.
     """
     thrown: BaseException | None = None
     stop_raised = False
@@ -114,6 +115,8 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
             except BaseException as error:
                 thrown = error
     except StopIteration as done:
+        if attempt.unawaited:
+            refuse_unawaited(attempt)
         return done.value
 
 

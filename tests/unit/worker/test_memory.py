@@ -44,6 +44,53 @@ async def test_node_reads_and_sets_variables(asked: Any) -> None:
     assert (run.flow_memory, run.cycle_memory, run.result) == ({"cursor": 42}, {"note": {"from": 37}}, {"cursor": 42})
 
 
+@node("forgets")
+async def forgets(ctx: Context) -> None:
+    ctx.flow_memory.set("cursor", 1)
+
+
+@node("forgets_result", process=True)
+async def forgets_result(ctx: Context) -> None:
+    await ctx.cycle_memory.get("x")
+    ctx.set_result(1)
+
+
+@node("returns_it")
+async def returns_it(ctx: Context) -> Any:
+    return ctx.cycle_memory.get("n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [(forgets, "ctx.flow_memory.set"), (forgets_result, "ctx.set_result"), (returns_it, "ctx.cycle_memory.get")],
+    ids=str,
+)
+async def test_node_fails_when_it_does_not_await_its_memory(asked: Any, name: str) -> None:
+    run = await run_node(asked)
+    assert run.error is not None
+    assert (run.error.type, run.error.non_retryable) == ("NotAwaited", True)
+    assert run.error.message == f"{name}(...) did nothing, because the node did not await it: write await {name}(...)"
+    assert (run.flow_memory, run.result) == ({}, None)
+
+
+@node("leaves")
+async def leaves(ctx: Context) -> None:
+    both = asyncio.gather(ctx.flow_memory.set("a", 1), ctx.flow_memory.set("b", 2))
+    ctx.progress(1)
+    await both
+    LEFT.append(asyncio.create_task(ctx.flow_memory.set("c", 3)))
+
+
+LEFT: list[asyncio.Task[Any]] = []
+
+
+async def test_node_may_leave_its_memory_to_tasks() -> None:
+    run = await run_node(leaves)
+    assert run.error is None
+    assert {"a": 1, "b": 2}.items() <= run.flow_memory.items()
+    await LEFT.pop()
+
+
 @node("fills", outputs=["done"])
 async def fills(ctx: Context, size: int) -> bool:
     await ctx.flow_memory.set("text", "x" * size)

@@ -212,13 +212,12 @@ async def test_forgotten_await_is_hinted_at(outputs: list[str], message: str) ->
 
 async def test_forgotten_await_of_context_is_hinted_at() -> None:
     @node("forgetful")
-    async def forgetful(ctx: Context, memory: bool) -> Any:
-        return ctx.flow_memory.get("n") if memory else ctx.progress(10)
+    async def forgetful(ctx: Context) -> Any:
+        return ctx.progress(10)
 
-    for memory in (True, False):
-        error = (await run_node(forgetful, memory=memory)).error
-        assert error is not None
-        assert error.message == f"the output is not JSON: {HINT}"
+    error = (await run_node(forgetful)).error
+    assert error is not None
+    assert error.message == f"the output is not JSON: {HINT}"
 
 
 def test_async_generator_hints_at_list() -> None:
