@@ -81,7 +81,7 @@ class Access:
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store cannot be used."""
         await self._link.open()
-        self._background.begin(self._listeners.start())
+        await self._listeners.start()
         self._background.begin(self._doctor.watch())
 
     async def drain(self) -> None:

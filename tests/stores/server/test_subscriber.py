@@ -1,6 +1,7 @@
 """The shared pub/sub connection: fan-out, patterns, and what happens when the connection breaks."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -63,6 +64,32 @@ async def test_all_subscribers_receive_messages_over_one_connection(
     await until(lambda: first.messages and second.messages and pattern.messages, "all three have received it")
     assert first.messages == second.messages == pattern.messages == [(CHANNEL, b"ready")]
     assert not other.messages
+
+
+@pytest.mark.parametrize("refused", ["resetchannels", "-@pubsub"])
+async def test_user_without_right_to_channels_is_refused_instead_of_waiting(
+    redis_server: RedisServer, refused: str
+) -> None:
+    rules = {"resetchannels": "&trading_flow:{s*", "-@pubsub": "+@pubsub"}
+    subscriber = Subscriber(redis_server.url("node_task_manager"))
+    await set_user(redis_server, refused)
+    try:
+        subscriber.start()
+        with pytest.raises(PermissionError, match=re.escape(f"the store refuses its user the channel {PATTERN}: ")):
+            await subscriber.subscribe(PATTERN, Receiver())
+    finally:
+        await set_user(redis_server, rules[refused])
+    receiver = Receiver()
+    await subscriber.subscribe(PATTERN, receiver)
+    await redis_server.connect("node_task_manager").publish(CHANNEL, "1")
+    await until(lambda: receiver.messages, "it listens once it has the right")
+    await subscriber.stop()
+
+
+async def set_user(server: RedisServer, rule: str) -> None:
+    """Give the user of the tests a rule at every node."""
+    for node in server.nodes:
+        await server.on_node(node, "ACL", "SETUSER", "node_task_manager", rule)
 
 
 async def test_ended_subscription_receives_nothing(redis_server: RedisServer, subscriber: Subscriber) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 from redis.asyncio.client import PubSub
-from redis.exceptions import ConnectionError, RedisError
+from redis.exceptions import ConnectionError, NoPermissionError, RedisError
 
 from tradewind.server.backoff import Backoff
 from tradewind.server.incidents import IncidentLog
@@ -52,6 +52,7 @@ class Subscriber:
         self._unconfirmed: set[str] = set()
         self._sending = asyncio.Lock()
         self._was_connected = False
+        self._was_permitted = False
         self._patience = asyncio.Timeout(None)
         self._doubted: PubSub | None = None
         self._backoff = Backoff(*_BACKOFF_S)
@@ -73,7 +74,8 @@ class Subscriber:
         """Subscribe to a channel, or to a pattern when it holds `*` or `?`; return a function that ends it.
 
         Returns once the store has confirmed, so that no message published from then on is missed; waits as long as the
-        store is away. The ACL user must be allowed exactly this channel or pattern.
+        store is away. The ACL user must be allowed exactly this channel or pattern. Raises OSError with a sentence for
+        people if it is not, and never was allowed any.
         """
         entry = (callback, on_gap)
         self._callbacks.setdefault(channel, []).append(entry)
@@ -140,7 +142,10 @@ class Subscriber:
             try:
                 await self._listen(attempt)
             except (RedisError, OSError) as error:
-                self._losses.note_error(error)
+                if isinstance(error, NoPermissionError) and not self._was_permitted:
+                    self._refuse(error)
+                else:
+                    self._losses.note_error(error)
             except Exception:
                 _log.exception("subscriber_failed")
             await self._backoff.pause()
@@ -199,7 +204,16 @@ class Subscriber:
             except Exception:
                 _log.exception("subscriber_callback_failed", channel=channel)
 
+    def _refuse(self, error: NoPermissionError) -> None:
+        """End the wait of those whose rights will hardly come while they wait."""
+        for channel, future in self._confirmed.items():
+            message = f"the store refuses its user the channel {channel}: {error}; give it that with &, and +@pubsub"
+            future.set_exception(PermissionError(message))
+        self._confirmed.clear()
+        self._callbacks.clear()
+
     def _confirm(self, channel: str) -> None:
+        self._was_permitted = True
         future = self._confirmed.get(channel)
         if future is not None and not future.done():
             future.set_result(None)
