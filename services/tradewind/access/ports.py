@@ -50,7 +50,7 @@ class SessionStore(Protocol):
         ...
 
     async def authorize(self, digest: str) -> Authorized | Refusal:
-        """Return the user a token belongs to, with the user's present role, and note the time of use.
+        """Return the user a token belongs to, with the user's present role, and note the time of use, if it can be.
 
         A session whose time is over stays on record as EXPIRED for REMEMBERED_MS. When the user opens another session,
         the oldest expired ones beyond MAX_SESSIONS are forgotten earlier. A session that was closed is UNKNOWN.

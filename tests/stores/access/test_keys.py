@@ -3,7 +3,7 @@
 import pytest
 from redis.exceptions import NoPermissionError
 
-from tests.no_writes import refusing_writes
+from tests.no_writes import REFUSALS, refusing_writes
 from tests.servers import RedisServer
 from tests.stores.access.bench import DAY, HOUR, MINUTE, PREFIX, digest, redis_bench
 from tradewind.access.domain.day import KEPT_MS, day_of
@@ -11,7 +11,7 @@ from tradewind.access.domain.session import REMEMBERED_MS, SessionDraft, Session
 from tradewind.access.ports import Authorized, Refusal
 from tradewind.access.stores.keys import ACL, Keys
 from tradewind.server.access.roles import Role
-from tradewind.server.access.tokens import digest_of, new_token
+from tradewind.server.access.tokens import digest_of, new_token, session_id_of
 from tradewind.server.clock import ManualClock
 from tradewind.server.faults import Unreadable
 from tradewind.server.partitions import partition_of
@@ -57,6 +57,27 @@ async def test_users_and_sessions_are_listed_while_the_store_takes_no_writes(red
         assert [user.user_id for user in await bench.users.list(partition_of("ann"), "", 10)] == ["ann"]
     await bench.open("new")
     assert await redis_server.connect().zcard(KEYS.sessions("ann")) == 2
+
+
+@pytest.mark.parametrize("reason", [reason for reason in REFUSALS if "read-only" not in reason])
+async def test_token_is_recognized_while_the_store_takes_no_writes(redis_server: RedisServer, reason: str) -> None:
+    """Otherwise no operator could look what is wrong; only its use is not noted."""
+    bench = redis_bench(redis_server, ManualClock())
+    session, short = await bench.open("a"), await bench.open("b", lifetime=HOUR)
+    for each in (session, short):
+        await bench.sessions.authorize(each.digest)
+    bench.clock.advance(HOUR)
+    async with refusing_writes(redis_server, reason):
+        assert await bench.sessions.authorize(session.digest) == Authorized(
+            "ann", Role.USER, session_id_of(session.digest)
+        )
+        assert await bench.sessions.authorize(short.digest) is Refusal.EXPIRED
+        assert await bench.sessions.authorize(digest("nobody's")) is Refusal.UNKNOWN
+        (listed,) = await bench.sessions.list("ann")
+        assert listed.last_activity == session.created_at
+    assert isinstance(await bench.sessions.authorize(session.digest), Authorized)
+    (listed,) = await bench.sessions.list("ann")
+    assert listed.last_activity == bench.clock.now_ms()
 
 
 async def test_store_holds_no_tokens(redis_server: RedisServer) -> None:

@@ -10,11 +10,12 @@ from tradewind.access.ports import Authorized, Refusal, Reserved
 from tradewind.access.stores.keys import Keys
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import partition_in, session_id_of
-from tradewind.server.faults import Unreadable
+from tradewind.server.faults import Unavailable, Unreadable
 from tradewind.server.incidents import IncidentLog
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import Rate
 from tradewind.server.redis.client import Client
+from tradewind.server.redis.connections import WRITE_REFUSALS
 from tradewind.server.redis.outages import outage_as_fault
 from tradewind.server.redis.records import read_each
 from tradewind.server.redis.script import Reply, Script
@@ -29,6 +30,7 @@ _Row = tuple[str, str, str, int, int, str, int, int]
 _OPEN = Script(__name__, "open_session", tuple[str, _Row])
 _REPLACE = Script(__name__, "replace_session", tuple[str, _Row])
 _AUTHORIZE = Script(__name__, "authorize", tuple[str, str, str])
+_RECOGNIZE = Script(__name__, "recognize", tuple[str, str, str])
 _CLOSE = Script(__name__, "close_sessions", int)
 _LIST = Script(__name__, "list_sessions", list[_Row])
 _SET_USER = Script(__name__, "set_user", tuple[int, str])
@@ -110,7 +112,13 @@ class RedisSessions:
     async def authorize(self, digest: str) -> Authorized | Refusal:
         partition = partition_in(digest)
         key = self._access.keys.session(partition, digest)
-        refusal, user_id, role = await self._access.run(_AUTHORIZE, partition, [key], digest=digest)
+        try:
+            refusal, user_id, role = await self._access.run(_AUTHORIZE, partition, [key], digest=digest)
+        except Unavailable as error:
+            if not isinstance(error.__cause__, WRITE_REFUSALS):
+                raise
+            # Whoever may not look cannot find out what fills the store.
+            refusal, user_id, role = await self._access.run(_RECOGNIZE, partition, [key], digest=digest)
         if refusal or role not in ROLES:
             return Refusal(refusal or Refusal.UNKNOWN)
         return Authorized(user_id, Role(role), session_id_of(digest))

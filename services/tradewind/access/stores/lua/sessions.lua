@@ -58,6 +58,15 @@ local function session(digest)
   return row and not is_forgotten(row) and row or nil
 end
 
+-- Returns why a token is refused; or "", its session and its user's role.
+local function recognized(digest)
+  local row = session(digest)
+  local role = row and role_of(row[2])
+  if not role then return 'unknown' end
+  if expires_at(row) <= time then return 'expired' end
+  return '', row, role
+end
+
 -- Adds a session to its user's index, and keeps the index for as long as the session may live.
 local function index_session(row)
   local index = sessions_key(row[2])
