@@ -98,7 +98,7 @@ async def create(
     except (BackupError, SnapshotError, OSError) as error:
         raise fail(text_of(error)) from None
     text = f"{backup.path}: {backup.kind}, {backup.bytes} bytes; removed {counted(len(removed), 'old backup')}"
-    session.screen.result(output, _record(backup), text)
+    session.screen.result(output, {**_record(backup), "removed": [str(path) for path in removed]}, text)
 
 
 @app.command("list")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import resource
@@ -322,6 +323,15 @@ def test_create_takes_data_or_store_but_not_both(
         "error: give either --data or --store: one command backs up one store\n",
     )
     assert (beside_setting.exit_code, len(backups.list_backups(tmp_path / "more"))) == (0, 1)
+
+
+def test_create_says_what_it_removed(copied: backups.Backup, tmp_path: Path) -> None:
+    words = ["backup", "create", str(tmp_path / "backups"), "--data", str(tmp_path / "data"), "-o", "json"]
+
+    kept, replaced = (json.loads(CliRunner().invoke(app, [*words, *more]).stdout) for more in ([], ["--keep", "1"]))
+
+    assert kept["removed"] == []
+    assert replaced["removed"] == [str(copied.path), kept["path"]]
 
 
 async def test_verify_fails_when_another_backup_is_broken(tmp_path: Path) -> None:
