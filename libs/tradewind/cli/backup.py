@@ -130,13 +130,15 @@ async def verify(session: Session, backup: Place, output: Output = Format.TEXT) 
 
     Exits with 1 if another backup there is broken, too.
     """
-    from tradewind.server.redis.backup import BackupError, broken_backups, find_backup
+    from tradewind.server.redis.backup import BackupError, NoBackup, broken_backups, find_backup
     from tradewind.server.redis.embedded import EmbeddedStoreError
     from tradewind.server.redis.restoring import count_keys
 
     try:
         found, broken = find_backup(backup), broken_backups(backup)
         keys = await count_keys(found)
+    except NoBackup as error:
+        raise fail(str(error), WRONG_INPUT) from None
     except (BackupError, EmbeddedStoreError, OSError) as error:
         raise fail(text_of(error)) from None
     session.screen.result(
@@ -166,12 +168,14 @@ def restore(
     Then start the store and the services, and run: tradewind doctor --mend
     """
     from tradewind.server.redis import restoring
-    from tradewind.server.redis.backup import BackupError, broken_backups, find_backup
+    from tradewind.server.redis.backup import BackupError, NoBackup, broken_backups, find_backup
 
     try:
         found = find_backup(backup)
         session.screen.notes(broken_backups(backup))
         aside = restoring.restore(found, data, replace=replace, persistence=persistence.value)
+    except NoBackup as error:
+        raise fail(str(error), WRONG_INPUT) from None
     except (BackupError, OSError) as error:
         raise fail(text_of(error)) from None
     if output is Format.JSON:

@@ -402,6 +402,9 @@ def test_what_is_no_directory_is_named(copied: backups.Backup, tmp_path: Path) -
         (["list", file], 2, f"error: no directory {file}: give one that"),
         (["create", file, "--data", data], 2, f"dir '{file}' is a file"),
         (["restore", target, file], 2, f"dir '{file}' is a file"),
+        (["verify", f"{target}s"], 2, f"error: no backup in {target}s: give a directory that"),
+        (["verify", data], 2, f"error: no backup in {data}: give a directory that"),
+        (["restore", data, f"{data}/new"], 2, f"error: no backup in {data}: give a directory that"),
         (["create", f"{file}/new", "--data", data], 1, f"error: {file}/new: Not a directory\n"),
     ):
         result = CliRunner().invoke(app, ["backup", *words])

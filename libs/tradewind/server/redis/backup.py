@@ -35,6 +35,10 @@ class BackupError(Exception):
     """A backup cannot be taken, is incomplete, or cannot be restored; the message says why and what to do."""
 
 
+class NoBackup(BackupError):
+    """There is no backup, not even a broken one, where one was named."""
+
+
 @dataclass(frozen=True, slots=True)
 class Backup:
     """A backup on disk; `files` maps names to bytes and SHA-256."""
@@ -131,13 +135,16 @@ def remove_old(target: Path, keep: int, taken: Backup) -> list[Path]:
 
 
 def find_backup(path: Path) -> Backup:
-    """Return the backup at a path, or the newest complete one below it. Raises BackupError when there is none."""
+    """Return the backup at a path, or the newest complete one below it.
+
+    Raises NoBackup when there is none, BackupError when all are broken.
+    """
     if (path / _RECORD).exists():
         return read_backup(path)
     found, broken = _read_backups(path)
     if not found:
         message = f"no backup in {path}: give a directory that `tradewind backup create` has written to"
-        raise BackupError("\n".join([message, *broken]))
+        raise BackupError("\n".join([message, *broken])) if broken else NoBackup(message)
     return found[-1]
 
 
