@@ -25,7 +25,7 @@ START_NS = 1_800_000_000 * 10**9
 
 _WRITES = {
     *("register", "change_status", "raise_schedule_epoch", "remove_step", "settle", "postpone", "add", "begin"),
-    *("begin_rerun", "try_update", "update_many", "try_save", "forget", "create", "cancel", "save", "remove"),
+    *("begin_rerun", "update_many", "try_save", "forget", "create", "cancel", "save", "remove"),
 }
 
 

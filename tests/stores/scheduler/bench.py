@@ -1,7 +1,7 @@
 """The scheduler's stores under test, their clock, and what tests put into them."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -278,12 +278,17 @@ class Bench:
         (result,) = await self.stores.states.update_many([update], epochs(state.name.flow_id, epoch))
         return result
 
+    async def write(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
+        """Write these fields of one run."""
+        (result,) = await self.stores.states.update_many([RunUpdate(state, fields)])
+        return result
+
     async def write_reason(self, state: ChainState, reason: str) -> UpdateResult:
-        return await self.stores.states.try_update(structs.replace(state, reason=reason), {REASON})
+        return await self.write(structs.replace(state, reason=reason), {REASON})
 
     async def fold(self, state: ChainState, ends: Mapping[str, ComponentEnd]) -> UpdateResult:
         fields = [component_field(component_id) for component_id in ends]
-        return await self.stores.states.try_update(with_ends(state, ends), fields)
+        return await self.write(with_ends(state, ends), fields)
 
     async def log_lines(self, cycle: int, flow_id: str = "f") -> list[str]:
         runs = [state for state in await self.stores.cycles.newest(flow_id, None, 200) if state.name.cycle == cycle]

@@ -58,7 +58,7 @@ async def test_newest_open_run_is_found_below_another(bench: Bench) -> None:
     await bench.register()
     states = [await bench.begun() for _ in range(5)]
     stop = StopRequest("ann", "enough", bench.now)
-    await bench.stores.states.try_update(structs.replace(states[3], stop=stop), {STOP})
+    await bench.write(structs.replace(states[3], stop=stop), {STOP})
     for place in (0, 2, 4):
         await bench.end(states[place])
     cycles, found = bench.stores.cycles, []
@@ -227,7 +227,7 @@ async def test_renumbered_run_is_asked_to_stop_as_it_was_before(bench: Bench) ->
     await bench.register()
     first = await bench.begun()
     stop = StopRequest("ada", "not today", bench.now, request_id="r")
-    assert (await bench.stores.states.try_update(structs.replace(first, stop=stop), {STOP})).ok
+    assert (await bench.write(structs.replace(first, stop=stop), {STOP})).ok
     second = await bench.begun(bench.request(run_id=first.facts.run_id, replaces=first.name.cycle))
     assert (second.name.cycle, second.version, second.stop) == (1, 1, stop)
     assert await bench.state(second.name) == second

@@ -87,10 +87,10 @@ async def test_update_writes_only_the_named_fields(bench: Bench) -> None:
     fields = {REASON: {"reason": "a b"}, STOP: {"stop": stop}, SUBMITTED: {"submitted_ms": 5}}
     expected = state
     for version, (field, written) in enumerate(fields.items(), start=1):
-        assert (await bench.stores.states.try_update(structs.replace(wished, version=version), {field})).ok
+        assert (await bench.write(structs.replace(wished, version=version), {field})).ok
         expected = structs.replace(expected, version=version + 1, **written)  # type: ignore[arg-type]
         assert await bench.state(state.name) == expected
-    result = await bench.stores.states.try_update(structs.replace(wished, version=4), {component_field("0")})
+    result = await bench.write(structs.replace(wished, version=4), {component_field("0")})
     assert result.ok
     assert (await bench.state(state.name)).components == {"0": ComponentEnd(1, 2, 3, 4, 5)}
 
@@ -99,7 +99,7 @@ async def test_unknown_field_raises_value_error(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     with pytest.raises(ValueError, match="colour"):
-        await bench.stores.states.try_update(state, {"colour"})
+        await bench.write(state, {"colour"})
 
 
 async def test_component_ends_are_merged_one_by_one(bench: Bench) -> None:

@@ -13,7 +13,7 @@ async def test_changing_a_written_or_loaded_state_does_not_change_the_record(ben
     await bench.register()
     state = await bench.begun()
     written = {"0": ComponentEnd(completed=1)}
-    result = await bench.stores.states.try_update(structs.replace(state, components=written), {component_field("0")})
+    result = await bench.write(structs.replace(state, components=written), {component_field("0")})
     assert result.ok
     written["0"] = ComponentEnd(failed=9)
     written["1"] = ComponentEnd(failed=9)

@@ -225,7 +225,7 @@ async def test_flow_whose_trigger_stayed_silent_returns_to_the_outbox(ward: Ward
 async def test_submitted_run_unknown_to_the_node_task_manager_is_due_for_a_check(ward: Ward) -> None:
     state = await open_cycle(ward)
     assert await ward.found() == [], "not submitted yet"
-    await ward.stores.states.try_update(structs.replace(state, submitted_ms=ward.now), {SUBMITTED})
+    await ward.write(structs.replace(state, submitted_ms=ward.now), {SUBMITTED})
     ward.peers.known.add("f:0:0")
     assert await ward.found() == []
     ward.peers.known.clear()
@@ -239,7 +239,7 @@ async def test_run_waiting_for_a_lost_sub_flow_end_is_due_for_a_check(ward: Ward
     child = await open_child(ward)
     await ward.register("above")
     above = await ward.begun(ward.request("above", run_id=PARENT.run_id))
-    await ward.stores.states.try_update(structs.replace(above, submitted_ms=ward.now), {SUBMITTED})
+    await ward.write(structs.replace(above, submitted_ms=ward.now), {SUBMITTED})
     ward.peers.known.add("above:0:0")
     ward.peers.waiting.append(SubFlowWait("sub", PARENT.run_id, 1, "f", child.name))
     assert await ward.found() == [], "it runs"
@@ -290,7 +290,7 @@ async def test_what_cannot_be_read_is_reported_and_the_rest_mended(ward: Ward) -
 async def submitted_cycle(ward: Ward) -> None:
     """Set up a cycle that runs and that the node task manager knows."""
     state = await open_cycle(ward)
-    await ward.stores.states.try_update(structs.replace(state, submitted_ms=ward.now), {SUBMITTED})
+    await ward.write(structs.replace(state, submitted_ms=ward.now), {SUBMITTED})
     ward.peers.known.add("f:0:0")
 
 

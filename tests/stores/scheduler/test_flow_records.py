@@ -238,7 +238,7 @@ async def test_cycle_keeps_its_first_stop_request(bench: Bench) -> None:
     state = await tick(bench, due)
     assert state is not None
     stop = StopRequest("ann", "wrong prices", bench.now, timeout=True)
-    await bench.stores.states.try_update(structs.replace(state, stop=stop), {STOP})
+    await bench.write(structs.replace(state, stop=stop), {STOP})
     bench.clock.advance(MINUTE)
     assert await tick(bench, bench.now) is None
     answer = await bench.change_status(FlowStatus.STOPPED, by="bob", reason="enough")

@@ -34,12 +34,12 @@ async def test_each_note_is_written_as_its_own_field(bench: Bench) -> None:
     parts = {"error": ERROR, "memory": MEMORY, "result_json": RESULT}
     expected = state.notes
     for version, (part, field) in enumerate(parts.items(), start=1):
-        result = await bench.stores.states.try_update(structs.replace(state, version=version, notes=notes), {field})
+        result = await bench.write(structs.replace(state, version=version, notes=notes), {field})
         assert (result.outcome, result.version) == (UpdateOutcome.OK, version + 1)
         expected = replace(expected, **{part: getattr(notes, part)})
         assert (await bench.state(state.name)).notes == expected
     cleared = structs.replace(state, version=4, notes=Notes())
-    assert (await bench.stores.states.try_update(cleared, {RESULT})).ok
+    assert (await bench.write(cleared, {RESULT})).ok
     assert (await bench.state(state.name)).notes == replace(notes, result_json="")
 
 
@@ -47,7 +47,7 @@ async def test_large_variables_are_compressed(bench: Bench, server: RedisServer 
     await bench.register()
     state = await bench.begun()
     memory = Memory().with_change(MemoryChange({"text": LARGE}))
-    assert (await bench.stores.states.try_update(structs.replace(state, notes=Notes(memory=memory)), {MEMORY})).ok
+    assert (await bench.write(structs.replace(state, notes=Notes(memory=memory)), {MEMORY})).ok
     assert (await bench.stores.memories.try_save("f", memory)).ok
     assert (await bench.state(state.name)).notes.memory == memory
     assert await bench.stores.memories.load("f") == memory
@@ -61,10 +61,10 @@ async def test_ended_run_keeps_variables_and_refuses_changes(bench: Bench) -> No
     await bench.register()
     state = await bench.begun()
     kept = structs.replace(state, notes=Notes(memory=Memory().with_change(CURSOR)))
-    assert (await bench.stores.states.try_update(kept, {MEMORY})).ok
+    assert (await bench.write(kept, {MEMORY})).ok
     assert (await bench.end(structs.replace(state, version=2))).ok
     late = structs.replace(state, version=3, notes=Notes(memory=Memory()))
-    assert (await bench.stores.states.try_update(late, {MEMORY})).outcome is UpdateOutcome.TERMINAL
+    assert (await bench.write(late, {MEMORY})).outcome is UpdateOutcome.TERMINAL
     ended = await bench.state(state.name)
     assert (ended.status, ended.notes) == (CycleStatus.COMPLETED, kept.notes)
 
@@ -73,7 +73,7 @@ async def test_open_run_never_expires(bench: Bench, server: RedisServer | None) 
     await bench.register()
     state = await bench.begun()
     changed = structs.replace(state, notes=Notes(memory=Memory().with_change(CURSOR)))
-    assert (await bench.stores.states.try_update(changed, {MEMORY})).ok
+    assert (await bench.write(changed, {MEMORY})).ok
     bench.clock.advance(400 * 24 * 3600 * 1000)
     assert (await bench.state(state.name)).notes == changed.notes
     if server is not None:

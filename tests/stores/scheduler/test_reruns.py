@@ -132,7 +132,7 @@ async def test_rerun_keeps_the_variables_and_the_result_that_were_set(bench: Ben
     await bench.register()
     first = await bench.begun()
     notes = Notes("", Memory().with_change(MemoryChange({"cursor": "17"}, change_id="c1")), '{"profit":1}')
-    assert (await bench.stores.states.try_update(structs.replace(first, notes=notes), {MEMORY, RESULT})).ok
+    assert (await bench.write(structs.replace(first, notes=notes), {MEMORY, RESULT})).ok
     await bench.end(await bench.state(first.name), CycleStatus.FAILED)
     answer = await rerun(bench, await bench.state(first.name))
     assert answer.state is not None

@@ -1,14 +1,15 @@
 """The scheduler's use cases over stores in memory, and a node task manager that is called directly."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
+from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd, UpdateResult
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.flow_record import FlowRegistration
 from tradewind.scheduler.domain.json_text import digest_of
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import ComponentEvent, StopOrder, Submission, SubmitAnswer, SubmitOutcome
 from tradewind.scheduler.domain.weather import read_weather
 from tradewind.scheduler.ports.waking import Work
@@ -74,6 +75,11 @@ class MemoryScheduler:
         self.hand_over = HandOver(
             self.node_tasks, self.stores.states, self.begin, self.fold, self.open_states, wakes_nobody, self.clock
         )
+
+    async def write(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
+        """Write these fields of one run."""
+        (result,) = await self.stores.states.update_many([RunUpdate(state, fields)])
+        return result
 
     async def register(
         self, flow_id: str = "f", nodes: int = 1, config: str = "", user_id: str = "", **fields: Any

@@ -75,7 +75,7 @@ async def test_missed_changes_are_read_after_a_gap() -> None:
     await hub.listen("f", listener)
     first = (await scheduler.run()).state
     listeners = scheduler.stores.data.listeners.pop(partition_of("f"))
-    await scheduler.stores.states.try_update(structs.replace(first, reason="missed"), {REASON})
+    await scheduler.write(structs.replace(first, reason="missed"), {REASON})
     second = (await scheduler.run()).state
     scheduler.stores.data.listeners[partition_of("f")] = listeners
     assert len(listener.received) == 1

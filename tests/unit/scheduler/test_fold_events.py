@@ -32,7 +32,7 @@ async def test_concurrent_writes_of_others_are_kept() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register(nodes=2)
     run = (await scheduler.run()).state
-    await scheduler.stores.states.try_update(structs.replace(run, reason="somebody else's"), {REASON})
+    await scheduler.write(structs.replace(run, reason="somebody else's"), {REASON})
     await scheduler.fold([event(run, "0")], OWNED)
     state = await scheduler.state(run.name)
     assert (state.version, state.reason, set(state.components)) == (3, "somebody else's", {"0"})

@@ -207,7 +207,7 @@ async def test_renumbered_run_keeps_its_stop_request() -> None:
     await scheduler.register()
     run = await scheduler.run()
     stop = StopRequest("ada", "not today", scheduler.clock.now_ms(), request_id="r")
-    await scheduler.stores.states.try_update(structs.replace(run.state, stop=stop), {STOP})
+    await scheduler.write(structs.replace(run.state, stop=stop), {STOP})
     (state,) = await scheduler.hand_over([run])
     assert state == await scheduler.state(state.name)
     assert (state.name.cycle, state.stop) == (1, stop)

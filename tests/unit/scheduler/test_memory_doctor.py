@@ -20,7 +20,7 @@ async def test_running_flows_and_submitted_runs_are_to_be_known_elsewhere() -> N
     await scheduler.register()
     run = await scheduler.run()
     assert await examined(scheduler) == PartitionReport(Examined(1, (), ""), (), ())
-    await scheduler.stores.states.try_update(structs.replace(run.state, submitted_ms=1), {SUBMITTED})
+    await scheduler.write(structs.replace(run.state, submitted_ms=1), {SUBMITTED})
     start_ms = scheduler.clock.now_ms() - 5000
     await scheduler.stores.flows.change_status(
         StatusChange("f", FlowStatus.RUNNING, (FlowStatus.REGISTERED,), start_at_ms=start_ms)

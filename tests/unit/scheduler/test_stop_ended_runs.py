@@ -46,7 +46,7 @@ class Stage:
     async def stop(self, state: ChainState) -> None:
         """Note that somebody stops a cycle."""
         stopping = structs.replace(state, stop=StopRequest("ann", "no more", self.clock.now_ms()))
-        assert (await self.scheduler.stores.states.try_update(stopping, [STOP])).ok
+        assert (await self.scheduler.write(stopping, [STOP])).ok
         self.scheduler.open_states.drop(state.name)
 
     async def end(self, state: ChainState) -> None:

@@ -110,7 +110,7 @@ async def test_running_cycle_is_compared_every_30_seconds_and_every_2_while_it_i
         assert (state.submitted_ms, state.version) == (submitted_ms, 2)
         assert scheduler.stores.data.open[run.name] == scheduler.clock.now_ms() + 30_000
     stop = StopRequest("ann", "enough", scheduler.clock.now_ms())
-    assert (await scheduler.stores.states.try_update(structs.replace(state, stop=stop), [STOP])).ok
+    assert (await scheduler.write(structs.replace(state, stop=stop), [STOP])).ok
     await supervise(scheduler)([run.name], {})
     assert scheduler.stores.data.open[run.name] == scheduler.clock.now_ms() + 2_000
 
@@ -121,7 +121,7 @@ async def test_reason_why_a_run_waited_goes_once_it_runs(submitted_ms: int) -> N
     await scheduler.register()
     run = (await scheduler.run()).state
     waiting = structs.replace(run, submitted_ms=submitted_ms, reason="the node task manager is away")
-    assert (await scheduler.stores.states.try_update(waiting, [SUBMITTED, REASON])).ok
+    assert (await scheduler.write(waiting, [SUBMITTED, REASON])).ok
     await supervise(scheduler)([run.name], {})
     state = await scheduler.state(run.name)
     assert (state.reason, state.submitted_ms) == ("", submitted_ms or scheduler.clock.now_ms())
@@ -134,7 +134,7 @@ async def test_runs_that_have_ended_or_are_gone_are_not_looked_after() -> None:
     run = (await scheduler.run()).state
     stop = StopRequest("ann", "enough", scheduler.clock.now_ms())
     ended = structs.replace(run, status=CycleStatus.CANCELLED, stop=stop)
-    assert (await scheduler.stores.states.try_update(ended, [STATUS, STOP])).ok
+    assert (await scheduler.write(ended, [STATUS, STOP])).ok
     due = scheduler.stores.data.open
     due.update(dict.fromkeys((run.name, run.name._replace(cycle=99)), scheduler.clock.now_ms()))
     await supervise(scheduler)(list(due), {})
@@ -147,7 +147,7 @@ async def test_stop_reaches_nodes_that_handle_the_outcome_after_ten_minutes() ->
     await scheduler.register(nodes=2, **AFTERWARDS)
     run = (await scheduler.run()).state
     stop = StopRequest("ann", "enough", scheduler.clock.now_ms())
-    assert (await scheduler.stores.states.try_update(structs.replace(run, stop=stop), [STOP])).ok
+    assert (await scheduler.write(structs.replace(run, stop=stop), [STOP])).ok
     for wait_ms, orders in ((0, [""]), (HANDLERS_MS - 1, [""]), (1, ["", "1"])):
         scheduler.clock.advance(wait_ms)
         node_tasks.orders.clear()

@@ -1,6 +1,6 @@
 """Changing a chain state against other writers: what is retried, for how long, and what is not."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import pytest
 from msgspec import structs
@@ -16,8 +16,10 @@ from tradewind.scheduler.domain.chain_state import (
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.use_cases.update_state import update_state
-from tradewind.server.faults import Aborted
+from tradewind.server.faults import Aborted, Unreadable
 
 RUN = RunName("f", 0)
 FACTS = CycleFacts("r0", "default", 1, CycleOrigin.RUN_FLOW, 1, 1, 0, 2, 1, FailurePolicy.SKIP_DOWNSTREAM)
@@ -45,7 +47,9 @@ class ScriptedStates:
     async def load_many(self, runs: Sequence[RunName]) -> list[ChainState | None]:
         return [self.state for _ in runs]
 
-    async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
+    async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
+        (update,) = updates
+        state = update.state
         self.seen.append(state.version)
         outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
         if isinstance(outcome, Outage):
@@ -55,10 +59,7 @@ class ScriptedStates:
             self.state = structs.replace(state, version=version, reason="")
         if outcome is UpdateOutcome.TERMINAL:
             self.state = ENDED
-        return UpdateResult(outcome, version)
-
-    async def update_many(self, *args: object, **kwargs: object) -> list[UpdateResult]:
-        raise AssertionError("one state is written at a time here")
+        return [UpdateResult(outcome, version)]
 
 
 def with_reason(state: ChainState) -> tuple[ChainState, set[str]]:
@@ -108,3 +109,11 @@ async def test_unknown_run_is_not_created() -> None:
 
     assert await update_state(states, RUN, with_reason) == (UpdateResult(UpdateOutcome.MISSING), None)
     assert states.seen == []
+
+
+async def test_unreadable_flow_is_not_retried() -> None:
+    states = ScriptedStates(UpdateOutcome.UNREADABLE)
+
+    with pytest.raises(Unreadable, match="flow:f cannot be read"):
+        await update_state(states, RUN, with_reason)
+    assert states.seen == [1]

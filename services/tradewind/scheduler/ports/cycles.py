@@ -1,6 +1,6 @@
 """Cycles on record: their beginning and their state."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -99,19 +99,15 @@ class ChainStateRepository(Protocol):
         """Return states in the order asked for, None also for one that cannot be read: the others must not suffer."""
         ...
 
-    async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
-        """Write `fields` of a state over the version that it carries; the store raises the version.
-
-        Answers `conflict` when the record has another version, `missing` when there is no record with this run_id,
-        `terminal` when the run has ended. A terminal status ends the run: it leaves the open runs, its end time is set,
-        and its records expire. Raises Unreadable.
-        """
-        ...
-
     async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
         """Do many updates, each by itself; one round trip for all.
 
-        The end of a run also trims the flow's oldest ended cycles beyond keep_cycles. It ends the flow if the schedule
-        is over and nothing else of the flow is open, and pauses the flow if too many cycles have failed in a row.
+        Each writes `fields` of a state over the version that it carries; the store raises the version. The answer is
+        `conflict` when the record has another version, `missing` when there is no record with this run_id, `terminal`
+        when the run has ended, `unreadable` when the flow, or a part of it, is.
+
+        A terminal status ends the run: it leaves the open runs, its end time is set, and its records expire. That also
+        trims the flow's oldest ended cycles beyond keep_cycles. It ends the flow if the schedule is over and nothing
+        else of the flow is open, and pauses the flow if too many cycles have failed in a row.
         """
         ...

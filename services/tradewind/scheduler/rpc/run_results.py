@@ -9,13 +9,14 @@ from tradewind.scheduler.use_cases.faults import (
     cycle_not_found,
     flow_deleting,
     flow_not_found,
+    flow_unreadable,
     kept_changing,
     overlap_skipped,
     request_id_reused,
 )
 from tradewind.scheduler.use_cases.run_cycles import RunResult
 from tradewind.scheduler.use_cases.sink_outputs import LARGEST_OUTPUTS, Outputs
-from tradewind.server.faults import Fault, Unreadable
+from tradewind.server.faults import Fault
 from tradewind.server.sizes import size_of
 
 WithOutputs: TypeAlias = pb2.RunFlowResponse | pb2.RunFlowResult | pb2.RerunCycleResponse | pb2.GetCycleResponse
@@ -42,7 +43,7 @@ def refusal(flow_id: str, result: RunResult, request_id: str) -> Fault | None:
         case BeginOutcome.REUSED:
             return request_id_reused(request_id)
         case BeginOutcome.UNREADABLE:
-            return Unreadable(f"flow:{flow_id}", "it, or a part of it; tradewind doctor says which")
+            return flow_unreadable(flow_id)
         case _:
             return kept_changing(f'flow "{flow_id}"', flow_id=flow_id)
 

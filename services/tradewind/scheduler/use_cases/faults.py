@@ -7,7 +7,15 @@ from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.memory import MAX_BYTES
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.server.faults import Aborted, Conflict, Exhausted, FailedPrecondition, NotFound, PermissionDenied
+from tradewind.server.faults import (
+    Aborted,
+    Conflict,
+    Exhausted,
+    FailedPrecondition,
+    NotFound,
+    PermissionDenied,
+    Unreadable,
+)
 
 _SHOWN = 20
 
@@ -237,6 +245,11 @@ def memory_full(owner: str, size: int) -> Exhausted:
         "store large values elsewhere and keep only a reference to them here",
         metadata={"size": str(size), "limit": str(MAX_BYTES)},
     )
+
+
+def flow_unreadable(flow_id: str) -> Unreadable:
+    """A record of the flow has been changed by hand so that it cannot be read."""
+    return Unreadable(f"flow:{flow_id}", "it, or a part of it; tradewind doctor says which")
 
 
 def kept_changing(what: str, **metadata: str) -> Aborted:

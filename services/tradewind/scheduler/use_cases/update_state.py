@@ -7,8 +7,9 @@ from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_dela
 
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.ports.cycles import ChainStateRepository
-from tradewind.scheduler.use_cases.faults import kept_changing
+from tradewind.scheduler.use_cases.faults import flow_unreadable, kept_changing
 
 Change = Callable[[ChainState], tuple[ChainState, Collection[str]]]
 """Returns the state wanted and the fields that differ. Pure: it is called again after every conflict."""
@@ -33,7 +34,7 @@ async def update_state(
 
     Returns the outcome (`ok`, `missing` or `terminal`) and the state: as written if `ok`, as it ended if `terminal`,
     else as loaded, None if there was none. Errors of the store pass through at once: an outage is not a conflict.
-    Raises Aborted when the deadline passes.
+    Raises Aborted when the deadline passes, Unreadable when the flow, or a part of it, is.
     """
 
     async def once() -> tuple[UpdateResult, ChainState | None]:
@@ -41,7 +42,9 @@ async def update_state(
         if state is None:
             return UpdateResult(UpdateOutcome.MISSING), None
         changed, fields = change(state)
-        result = await states.try_update(changed, fields)
+        (result,) = await states.update_many([RunUpdate(changed, fields)])
+        if result.outcome is UpdateOutcome.UNREADABLE:
+            raise flow_unreadable(run.flow_id)
         if result.ok:
             return result, structs.replace(changed, version=result.version, end_ms=result.end_ms)
         # A run may end between reading and writing it: its end is not part of the state that was read.

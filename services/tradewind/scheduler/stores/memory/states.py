@@ -53,9 +53,6 @@ class MemoryStates:
     async def load_many(self, runs: Sequence[RunName]) -> list[ChainState | None]:
         return [await self.load(run) for run in runs]
 
-    async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
-        return (await self.update_many([RunUpdate(state, fields)]))[0]
-
     async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
         results = [
             UpdateResult(UpdateOutcome.OVERTAKEN)

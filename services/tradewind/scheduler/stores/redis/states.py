@@ -1,7 +1,7 @@
 """Chain states in Redis."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -13,7 +13,7 @@ from tradewind.scheduler.metrics import CONFLICTS
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.stores.redis.fields import fields_of
 from tradewind.scheduler.stores.redis.run_codec import large_fields, state_of, update_fields
-from tradewind.scheduler.stores.redis.scripts import PART_OF_ANOTHER_TYPE, RETENTION_MS, Replies, Scripted, script
+from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Replies, Scripted, script
 from tradewind.server.faults import Unreadable
 from tradewind.server.reading import UnreadableLog, reading
 from tradewind.server.redis.records import read_each
@@ -73,12 +73,6 @@ class RedisStates:
                 await asyncio.sleep(0)
                 fields = 0
         return states
-
-    async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
-        (result,) = await self.update_many([RunUpdate(state, fields)])
-        if result.outcome is UpdateOutcome.UNREADABLE:
-            raise Unreadable(self._keys.flow(state.name.flow_id), PART_OF_ANOTHER_TYPE)
-        return result
 
     async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
         items = [_update_item(update) for update in updates]
