@@ -50,11 +50,9 @@ class Process:
         """The output so far."""
         return self.log.read_text(encoding="utf-8")
 
-    async def wait_for_output(self, text: str, timeout: float = 30) -> None:
+    async def wait_for_output(self, text: str) -> None:
         """Wait until the process has printed a text."""
-        await until(
-            lambda: text in self.output or self._process.poll() is not None, f"{text!r} is printed", timeout=timeout
-        )
+        await until(lambda: text in self.output or self._process.poll() is not None, f"{text!r} is printed", timeout=30)
         assert text in self.output, f"ended with {self._process.poll()}:\n{self.output}"
 
     async def wait_for_exit(self, timeout: float = 30) -> int:

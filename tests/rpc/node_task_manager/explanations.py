@@ -12,11 +12,9 @@ Explanation = tuple[str, str, dict[str, Any]]
 CHAIN = plan(("a", "out", "b", "in"), nodes="a")
 
 
-async def explained(
-    ntm: Ntm, name: str = "a", flow_id: str = "flow", user_id: str = "default", node_id: str = ""
-) -> list[Explanation]:
+async def explained(ntm: Ntm, name: str = "a", flow_id: str = "flow", node_id: str = "") -> list[Explanation]:
     """Return the codes, sentences and facts of a node, or of an item of `node_id`."""
-    request = explanation_pb2.ExplainNodeTaskRequest(node_task_id=f"{flow_id}:0:0:{name}", user_id=user_id)
+    request = explanation_pb2.ExplainNodeTaskRequest(node_task_id=f"{flow_id}:0:0:{name}", user_id="default")
     response = await ntm.stub.ExplainNodeTask(request)
     assert response.node_task.node_id == (node_id or name)
     return [(each.code, each.sentence, MessageToDict(each.facts)) for each in response.reasons]

@@ -13,23 +13,23 @@ from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 
 
-async def until_no_worker_explained(ntm: Ntm, node_id: str = "a") -> dict[str, Any]:
-    """Wait until the node is explained by the lack of a worker that offers its type, and return the facts."""
+async def until_no_worker_explained(ntm: Ntm) -> dict[str, Any]:
+    """Wait until node `a` is explained by the lack of a worker that offers its type, and return the facts."""
     facts: dict[str, Any] = {}
 
     async def is_explained() -> bool:
         nonlocal facts
-        (code, text, facts), *others = await explained(ntm, node_id)
-        listed = (await ntm.node(node_id)).reason
+        (code, text, facts), *others = await explained(ntm)
+        listed = (await ntm.node("a")).reason
         return code == "no_live_worker" and codes(others) == ["queued"] and listed == text
 
     await until(is_explained, "no worker is told to offer the type")
     return facts
 
 
-async def until_worker_explained(ntm: Ntm, node_id: str = "a") -> None:
+async def until_worker_explained(ntm: Ntm) -> None:
     async def is_explained() -> bool:
-        return codes(await explained(ntm, node_id)) == ["workers_busy", "queued"]
+        return codes(await explained(ntm)) == ["workers_busy", "queued"]
 
     await until(is_explained, "some worker is told to offer the type")
 

@@ -26,8 +26,8 @@ async def open_worker(worker: NewWorker, capacity: int = 10) -> RawWorker:
     return w
 
 
-def own(node_id: str, nonce: str = "0") -> str:
-    return f"0~flow:0:0:{node_id}~1~{nonce}{node_id}"
+def own(node_id: str) -> str:
+    return f"0~flow:0:0:{node_id}~1~0{node_id}"
 
 
 def end(token: str, begins: str = "", value: str = "1") -> work_pb2.NodeTaskCompletion:

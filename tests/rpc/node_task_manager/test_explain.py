@@ -19,9 +19,9 @@ from tradewind.api.node_task_manager.v1 import component_pb2, explanation_pb2, n
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 
 
-def retried(attempts: int = 3) -> component_pb2.Plan:
-    made = plan(nodes="a", digest=f"retried{attempts}")
-    made.nodes[0].retry.CopyFrom(retry_pb2.RetryPolicy(attempts=attempts, initial=Duration(seconds=3600)))
+def retried() -> component_pb2.Plan:
+    made = plan(nodes="a", digest="retried")
+    made.nodes[0].retry.CopyFrom(retry_pb2.RetryPolicy(attempts=3, initial=Duration(seconds=3600)))
     return made
 
 

@@ -20,10 +20,10 @@ DRAFT = {"user_id": "ann", "title": "maintenance at noon"}
 
 
 class Inbox:
-    """A client that follows a user's notifications."""
+    """A client that follows Ann's notifications."""
 
-    def __init__(self, ntm: Ntm, user_id: str = "ann", after: str = "") -> None:
-        request = pb2.WatchNotificationsRequest(user_id=user_id, after_notification_id=after)
+    def __init__(self, ntm: Ntm, after: str = "") -> None:
+        request = pb2.WatchNotificationsRequest(user_id="ann", after_notification_id=after)
         self.seen: list[pb2.Notification] = []
         self.gaps: list[bool] = []
         self.position = ""

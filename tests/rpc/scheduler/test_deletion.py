@@ -13,8 +13,8 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.server.partitions import partition_of
 
 
-def deletion(flow_id: str = "f", wait_s: int = 10) -> pb2.DeleteFlowRequest:
-    request = pb2.DeleteFlowRequest(flow_id=flow_id)
+def deletion(wait_s: int = 10) -> pb2.DeleteFlowRequest:
+    request = pb2.DeleteFlowRequest(flow_id="f")
     if wait_s:
         request.wait.FromSeconds(wait_s)
     return request

@@ -75,13 +75,13 @@ class Stage:
             for line in response.firings
         ]
 
-    async def wait_for_firings(self, expected: list[tuple[str, str, int | None]], flow_id: str = "f") -> None:
+    async def wait_for_firings(self, expected: list[tuple[str, str, int | None]]) -> None:
         """Wait until the ledger has these firings."""
 
         async def ledger_matches() -> bool:
-            return await self.firings(flow_id) == expected
+            return await self.firings() == expected
 
-        await until(ledger_matches, f"the ledger of {flow_id} says {expected}")
+        await until(ledger_matches, f"the ledger says {expected}")
 
 
 @pytest_asyncio.fixture

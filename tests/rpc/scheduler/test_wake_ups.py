@@ -30,9 +30,9 @@ SOON_S = 20.0
 LATE = {"scheduler_poll_seconds": 600, "scheduler_listeners_seconds": 600, "scheduler_check_in_seconds": 600}
 
 
-def name_owned_by(owner: Client, name: str = "f") -> str:
+def name_owned_by(owner: Client) -> str:
     """Return a flow, or a name of something else with a partition, that this replica owns."""
-    return next(each for at in range(1000) if owner.service._ownership.owns(partition_of(each := f"{name}{at}")))
+    return next(each for at in range(1000) if owner.service._ownership.owns(partition_of(each := f"f{at}")))
 
 
 async def wait_until_shared(*replicas: Client) -> None:

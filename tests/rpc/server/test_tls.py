@@ -39,9 +39,9 @@ async def serving(files: TlsFiles, service: EchoService | None = None, **others:
         await server.stop(drain_s=0)
 
 
-async def echoed(server: Server, security: Security, text: str = "hello") -> str:
+async def echoed(server: Server, security: Security) -> str:
     async with open_channel(server.address, security=security) as channel:
-        answer = await EchoClient(channel).method("unary_unary", "UnaryUnary")(StringValue(value=text), timeout=10)
+        answer = await EchoClient(channel).method("unary_unary", "UnaryUnary")(StringValue(value="hello"), timeout=10)
         return str(answer.value)
 
 

@@ -15,8 +15,8 @@ from tradewind.node_task_manager.ports.work import Assignment, Effects, Outcome,
 from tradewind.server.clock import ManualClock
 
 
-def failed(assignment: Assignment, code: str = "NODE_ERROR") -> Outcome:
-    error = TaskError(code, "it broke", "ValueError", "line 1")
+def failed(assignment: Assignment) -> Outcome:
+    error = TaskError("NODE_ERROR", "it broke", "ValueError", "line 1")
     return Outcome(assignment.task_id, assignment.attempt, assignment.nonce, OutcomeKind.FAILED, (), error)
 
 

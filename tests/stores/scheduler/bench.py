@@ -213,19 +213,17 @@ class Bench:
         made = BeginRequest(shaped, f"run{next(self._names)}", CycleOrigin.RUN_FLOW, CHECK_IN)
         return structs.replace(made, **changes)
 
-    async def scheduled_request(
-        self, due_ms: int, flow_id: str = "f", now_ms: int = 0, **changes: object
-    ) -> BeginRequest:
-        """Return a request of the flow's own schedule, judged now or, ahead of its time, at `now_ms`."""
-        flow = await self.flow(flow_id)
+    async def scheduled_request(self, due_ms: int, *, now_ms: int = 0, **changes: object) -> BeginRequest:
+        """Return a request of the own schedule of flow `f`, judged now or, ahead of its time, at `now_ms`."""
+        flow = await self.flow()
         changes.setdefault("schedule_epoch", flow.schedule_epoch)
-        changes.setdefault("shape", shape(flow_id, flow.revision, schedule=flow.schedule))
+        changes.setdefault("shape", shape("f", flow.revision, schedule=flow.schedule))
         changes.setdefault("ahead", now_ms > self.now)
-        return self.request(flow_id, **schedule_fields(flow.schedule, due_ms, now_ms or self.now), **changes)
+        return self.request("f", **schedule_fields(flow.schedule, due_ms, now_ms or self.now), **changes)
 
-    def queued_request(self, flow_id: str = "f") -> BeginRequest:
+    def queued_request(self) -> BeginRequest:
         """Return a request for the planned time that has waited longest."""
-        return self.request(flow_id, origin=CycleOrigin.SCHEDULE, queued=True)
+        return self.request(origin=CycleOrigin.SCHEDULE, queued=True)
 
     async def backfill(self, from_ms: int, to_ms: int, max_running: int = 1) -> int:
         """Create a backfill of flow `f` and return its id."""
@@ -233,9 +231,9 @@ class Bench:
         assert outcome is BackfillOutcome.CREATED, outcome
         return backfill_id
 
-    async def find_backfill(self, backfill_id: int, flow_id: str = "f") -> Backfill:
-        """Return a backfill as it stands."""
-        (found,) = await self.stores.backfills.find(flow_id, [backfill_id])
+    async def find_backfill(self, backfill_id: int) -> Backfill:
+        """Return a backfill of flow `f` as it stands."""
+        (found,) = await self.stores.backfills.find("f", [backfill_id])
         assert found is not None, backfill_id
         return found
 
@@ -290,9 +288,9 @@ class Bench:
         fields = [component_field(component_id) for component_id in ends]
         return await self.write(with_ends(state, ends), fields)
 
-    async def log_lines(self, cycle: int, flow_id: str = "f") -> list[str]:
-        runs = [state for state in await self.stores.cycles.newest(flow_id, None, 200) if state.name.cycle == cycle]
-        return [line.text for line in cycle_log(runs[::-1], await self.stores.logs.read(flow_id, cycle))]
+    async def log_lines(self, cycle: int) -> list[str]:
+        runs = [state for state in await self.stores.cycles.newest("f", None, 200) if state.name.cycle == cycle]
+        return [line.text for line in cycle_log(runs[::-1], await self.stores.logs.read("f", cycle))]
 
     async def remove(self, flow_id: str = "f", cycles: int = 100) -> int:
         """Delete a flow in steps and return the number of steps."""

@@ -162,7 +162,7 @@ class Stack:
         return process
 
 
-async def retry_until_answered(call: Any, timeout: float = PATIENCE_S) -> Any:
+async def retry_until_answered(call: Any) -> Any:
     """Repeat a call until it succeeds; `call()` returns the awaitable."""
     answers: list[Any] = []
 
@@ -175,5 +175,5 @@ async def retry_until_answered(call: Any, timeout: float = PATIENCE_S) -> Any:
             await asyncio.sleep(0.05)
         return bool(answers)
 
-    await until(answered, "the call is answered", timeout=timeout)
+    await until(answered, "the call is answered", timeout=PATIENCE_S)
     return answers[0]

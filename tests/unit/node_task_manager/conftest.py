@@ -125,10 +125,10 @@ class Bench:
         await self.connections.open(worker, [], lambda _session: None)
         return worker, line
 
-    async def save(self, *names: str, node_type: str = "noop", shard: int = 0, known: bool = True) -> Plan:
+    async def save(self, *names: str, node_type: str = "noop", known: bool = True) -> Plan:
         """Save a plan of single nodes."""
         plan = Plan("/".join([*names, node_type]), tuple(PlanNode(name, node_type) for name in names), ())
-        await self.stores[shard].save(plan)
+        await self.store.save(plan)
         if known:
             self.plans.put(plan)
         return plan

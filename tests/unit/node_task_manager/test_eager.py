@@ -20,8 +20,8 @@ from tradewind.server.rates import KeyRate, Rate
 EAGER = frozenset({"noop"})
 
 
-def steps(plan: Plan, start: int = 0, types: frozenset[str] = EAGER) -> list[str]:
-    return [f"{each.after}.{each.handle}>{each.node.node_id}" for each in eager_steps(plan, start, types).steps]
+def steps(plan: Plan, start: int = 0) -> list[str]:
+    return [f"{each.after}.{each.handle}>{each.node.node_id}" for each in eager_steps(plan, start, EAGER).steps]
 
 
 def test_rest_of_chain_follows_from_any_start() -> None:

@@ -12,10 +12,10 @@ from tradewind.scheduler.domain.weather import read_weather
 MINUTE = 60_000
 
 
-def fan(width: int, node_type: str = "model", **more: Any) -> FlowDefinition:
+def fan(width: int, **more: Any) -> FlowDefinition:
     """Return a flow of one source, `width` nodes that need it, and one separate node."""
-    nodes = [{"id": "feed", "type": "feed"}, {"id": "alone", "type": node_type}]
-    nodes += [{"id": f"n{place}", "type": node_type, **more} for place in range(width)]
+    nodes = [{"id": "feed", "type": "feed"}, {"id": "alone", "type": "model"}]
+    nodes += [{"id": f"n{place}", "type": "model", **more} for place in range(width)]
     edges = [
         {"source": "feed", "source_handle": "out", "target": f"n{place}", "target_handle": "in"}
         for place in range(width)

@@ -11,14 +11,12 @@ NUMBER, INTEGER, TEXT = (types_of(f'{{"type": "{name}"}}') for name in ("number"
 LIST, MAYBE_TEXT = types_of('{"type": "array"}'), TEXT | {"null"}
 
 
-def warnings(
-    given: JsonTypes, taken: JsonTypes, source: Weather | None = None, target: Weather | None = None
-) -> list[tuple[str, str]]:
+def warnings(given: JsonTypes, taken: JsonTypes, target: Weather | None = None) -> list[tuple[str, str]]:
     """Return what is warned of when an output of one node leads into the input of another."""
     catalogue = Catalogue(
         {"feed": Declared(outputs={"out": given}), "model": Declared(inputs={"in": InputDeclaration(types=taken)})}
     )
-    nodes = [node("feed", "feed", **source or {}), node("model", "model", **target or {})]
+    nodes = [node("feed", "feed"), node("model", "model", **target or {})]
     found = analyzed(flow(nodes=nodes, edges=[edge("feed", "model")]), catalogue)
     assert found.definition is not None
     return [(each.path, each.message) for each in found.warnings]

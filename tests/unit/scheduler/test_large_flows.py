@@ -61,8 +61,8 @@ def parsing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parsing]:
     parsing.goes_on.set()
 
 
-async def record_of(scheduler: MemoryScheduler, flow_id: str = "f") -> FlowRecord:
-    (record,) = await scheduler.stores.flows.find([flow_id])
+async def record_of(scheduler: MemoryScheduler) -> FlowRecord:
+    (record,) = await scheduler.stores.flows.find(["f"])
     assert record is not None
     return record
 

@@ -50,12 +50,15 @@ class NodeTaskRecords:
         """Return the shard of a user."""
         return of_user(self._shards, user_id)
 
-    async def components(self, run: RunName, user_id: str, ids: Sequence[str] = ()) -> list[Component]:
-        """Return a run's components, all if `ids` is empty; unknown ones are left out."""
-        return await self.components_of([(run, user_id, ids)])
+    async def components(self, run: RunName, user_id: str) -> list[Component]:
+        """Return a run's components."""
+        return await self.components_of([(run, user_id, ())])
 
     async def components_of(self, runs: Iterable[tuple[RunName, str, Sequence[str]]]) -> list[Component]:
-        """Do so for many runs, each given with its user and ids, with few round trips to each shard."""
+        """Return components of many runs, each given with its user and ids (none for all); unknown ones are left out.
+
+        There are few round trips to each shard.
+        """
         wanted: list[tuple[int, tuple[RunName, str]]] = []
         for run, user_id, ids in runs:
             shard = self.shard(user_id)
