@@ -57,6 +57,12 @@ def redis_servers() -> Iterator[RedisServers]:
     servers.stop()
 
 
+@pytest.fixture(scope="session")
+def embedded(redis_servers: RedisServers) -> RedisServer:
+    """The embedded store as it is; flush it and close clients yourself."""
+    return redis_servers.get("embedded")
+
+
 @pytest.fixture(scope="session", params=redis_kinds())
 def running_redis(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer:
     """A store as it is, for tests that share it (stateful property tests); flush it and close clients yourself."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tradewind.access.app import Access
 from tradewind.access.settings import AccessSettings
 from tradewind.access.stores.keys import Keys as AccessKeys
@@ -35,33 +35,29 @@ SERVICES: dict[str, tuple[type[CommonSettings], Callable[[Any], Service], str]] 
 }
 
 
-@pytest.fixture
-def store(redis_servers: RedisServers) -> RedisServer:
-    return redis_servers.get("embedded")
-
-
 @pytest.mark.parametrize("name", SERVICES)
-async def test_service_stores_data_version_and_refuses_later_one(store: RedisServer, name: str) -> None:
-    settings, build, key = SERVICES[name]
-    await store.flush()
-    server = Server([build(settings(store_url=store.url(name), service_token="a-token-of-the-services"))], drain_s=0)
+async def test_service_stores_data_version_and_refuses_later_one(embedded: RedisServer, name: str) -> None:
+    settings_type, build, key = SERVICES[name]
+    settings = settings_type(store_url=embedded.url(name), service_token="a-token-of-the-services")
+    await embedded.flush()
+    server = Server([build(settings)], drain_s=0)
     await server.start()
     await server.stop()
-    admin = store.connect()
+    admin = embedded.connect()
     try:
         noted = json.loads(await admin.get(key) or b"{}")
         version = noted["version"]
         await admin.set(key, json.dumps({**noted, "version": version + 1}))
-        later = Server([build(settings(store_url=store.url(name), service_token="a-token-of-the-services"))], drain_s=0)
+        later = Server([build(settings)], drain_s=0)
         with pytest.raises(StartError, match=f"written by a later release; this one reads versions up to {version}"):
             await later.start()
     finally:
-        await store.close_clients()
+        await embedded.close_clients()
 
 
-async def test_shard_count_is_fixed_once_there_is_data(store: RedisServer) -> None:
-    await store.flush()
-    url = store.url("node_task_manager")
+async def test_shard_count_is_fixed_once_there_is_data(embedded: RedisServer) -> None:
+    await embedded.flush()
+    url = embedded.url("node_task_manager")
     first = Server([NodeTaskManager(NodeTaskManagerSettings(store_url=url, node_task_manager_shards=2))], drain_s=0)
     await first.start()
     await first.stop()

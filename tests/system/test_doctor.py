@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tests.system import flows
 from tests.system.processes import NODES, Shell
 from tests.waiting import until
@@ -14,12 +14,6 @@ from tradewind.access.stores.keys import Keys
 from tradewind.client import Client
 from tradewind.standalone import Standalone
 from tradewind.worker import Worker, load_nodes
-
-
-@pytest.fixture(scope="session")
-def embedded(redis_servers: RedisServers) -> RedisServer:
-    """A store other than the stack's own."""
-    return redis_servers.get("embedded")
 
 
 @pytest_asyncio.fixture

@@ -8,7 +8,7 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tradewind.access.app import Access
 from tradewind.access.settings import AccessSettings
 from tradewind.api.access.v1 import access_service_pb2 as pb2
@@ -61,12 +61,6 @@ async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await call
     return refused.value.code(), error_from(refused.value, "", "").reason
-
-
-@pytest.fixture(scope="session")
-def embedded(redis_servers: RedisServers) -> RedisServer:
-    """The embedded store."""
-    return redis_servers.get("embedded")
 
 
 @pytest_asyncio.fixture

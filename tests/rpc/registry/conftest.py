@@ -4,10 +4,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias
 
 import grpc
-import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tradewind.api.registry.v1 import registry_service_pb2 as pb2
 from tradewind.api.registry.v1 import registry_service_pb2_grpc as pb2_grpc
 from tradewind.api.registry.v1.node_type_pb2 import InputHandle, NodeType, OutputHandle
@@ -40,12 +39,6 @@ def a_worker(worker_id: str = "w", **fields: Any) -> Worker:
 async def register(stub: Stub, worker: Worker, *node_types: NodeType) -> pb2.RegisterWorkerResponse:
     """Register a worker."""
     return await stub.RegisterWorker(pb2.RegisterWorkerRequest(worker=worker, node_types=node_types))
-
-
-@pytest.fixture(scope="session")
-def embedded(redis_servers: RedisServers) -> RedisServer:
-    """The embedded store."""
-    return redis_servers.get("embedded")
 
 
 @pytest_asyncio.fixture

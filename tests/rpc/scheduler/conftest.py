@@ -10,7 +10,7 @@ import pytest_asyncio
 from tests.rpc.scheduler.fake_node_task_manager import FakeNodeTaskManager
 from tests.rpc.scheduler.fake_registry import FakeRegistry
 from tests.rpc.scheduler.fake_trigger import FakeTriggerService
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as ntm_grpc
 from tradewind.api.registry.v1 import registry_service_pb2_grpc as registry_grpc
@@ -117,12 +117,6 @@ class Client:
 
 
 Start = Callable[..., Awaitable[Client]]
-
-
-@pytest.fixture(scope="session")
-def embedded(redis_servers: RedisServers) -> RedisServer:
-    """The embedded store."""
-    return redis_servers.get("embedded")
 
 
 @pytest_asyncio.fixture

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from tests.ports import free_port
 from tests.rpc.server.echo_service import KINDS, NAME, EchoClient, EchoService, OnPurpose
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.server import faults, incidents
 from tradewind.server.bootstrap import Server
@@ -119,11 +119,6 @@ async def test_every_fault_has_its_code_and_reason(
     service.act = raising(error)
     raised, status = await failure(client)
     assert (raised.code(), detail(status, details_pb2.ErrorInfo).reason) == (code, reason)
-
-
-@pytest.fixture
-def embedded(redis_servers: RedisServers) -> RedisServer:
-    return redis_servers.get("embedded")
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,11 @@
 
 from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 
 from tests.rpc.trigger.receiving import Cast, Replica
-from tests.servers import RedisServer, RedisServers, assert_no_leaked_keys
+from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.trigger.bench import LASTING_KEYS
-
-
-@pytest.fixture(scope="session")
-def embedded(redis_servers: RedisServers) -> RedisServer:
-    """The embedded store."""
-    return redis_servers.get("embedded")
 
 
 @pytest_asyncio.fixture

@@ -1,6 +1,6 @@
 """Admitted calls are counted in a sliding window, and the reported reset is the true one."""
 
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tests.stores.access.bench import DAY, MINUTE, Bench, redis_bench
 from tradewind.access.stores.keys import Keys
 from tradewind.access.stores.redis import RedisAccess
@@ -66,9 +66,8 @@ async def test_every_call_of_a_large_bulk_counts(bench: Bench) -> None:
     assert await bench.calls.admit("ann", "RunFlow", rate, 2) == MINUTE
 
 
-async def test_large_bulk_is_counted_in_few_commands(redis_servers: RedisServers) -> None:
+async def test_large_bulk_is_counted_in_few_commands(embedded: RedisServer) -> None:
     """RunFlows takes 10 000 items; with a command for each, the store would stand twice as long."""
-    embedded = redis_servers.get("embedded")
     await embedded.flush()
     client = embedded.connect()
     calls = RedisAccess(embedded.connect("access"), Keys(), ScriptTime()).calls

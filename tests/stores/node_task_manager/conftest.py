@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tests.stores.node_task_manager.invariants import check_no_key_leaks
 from tests.stores.node_task_manager.shards import Bench, memory_shard, redis_shard
 from tests.stores.node_task_manager.wards import Ward
@@ -41,12 +41,6 @@ def bench(store: RedisServer | None, clock: ManualClock) -> Bench:
 def redis_bench(redis_server: RedisServer, clock: ManualClock) -> Bench:
     """A shard in Redis without records."""
     return Bench(redis_shard(redis_server, clock), clock)
-
-
-@pytest.fixture(scope="session")
-def embedded(redis_servers: RedisServers) -> RedisServer:
-    """The embedded store."""
-    return redis_servers.get("embedded")
 
 
 @pytest_asyncio.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tests.stores.node_task_manager.test_caches import ENTRY, KEYS, MOST, TTL, cache_store, fill
 from tradewind.node_task_manager.domain.caching import Entry
 from tradewind.node_task_manager.stores.redis_cache_doctor import RedisCacheDoctor
@@ -43,12 +43,6 @@ class Ward:
         doctor = Doctor(examiners, recheck_s=0)
         steps = [step async for step in doctor.run(mend=mend)]
         return [(each.check, each.subject, each.mended) for step in steps for each in step.findings]
-
-
-@pytest.fixture(scope="session")
-def embedded(redis_servers: RedisServers) -> RedisServer:
-    """The embedded store."""
-    return redis_servers.get("embedded")
 
 
 @pytest_asyncio.fixture

@@ -116,8 +116,8 @@ async def test_node_types_that_many_workers_offer_are_sent_to_the_store_once(red
 
 
 @pytest.mark.parametrize("kind", ["memory", "embedded"])
-async def test_shares_follow_weights(kind: str, redis_servers: RedisServers) -> None:
-    clock, server = ManualClock(), redis_servers.get("embedded")
+async def test_shares_follow_weights(kind: str, embedded: RedisServer) -> None:
+    clock, server = ManualClock(), embedded
     config = SystemConfig(user_weights={"ann": 3.0, "cid": 0.5}, version=1)
     if kind == "memory":
         bench = Bench(memory_shard(clock), clock)

@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tests.stores.machines import HISTORIES
 from tests.stores.node_task_manager.random_plans import TASK_PLANS, TYPES, random_plan
 from tests.stores.node_task_manager.shards import memory_shard, redis_shard
@@ -110,13 +110,8 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
         await server.close_clients()
 
 
-@pytest.fixture
-def server(redis_servers: RedisServers) -> RedisServer:
-    return redis_servers.get("embedded")
-
-
 @pytest.mark.parametrize("limits", [WHOLE, CUT], ids=["whole", "cut"])
 @pytest.mark.parametrize("first", range(19, 19 + 6 * HISTORIES, 3))
-async def test_who_has_room_is_told_of_all_that_can_begin(server: RedisServer, first: int, limits: Limits) -> None:
+async def test_who_has_room_is_told_of_all_that_can_begin(embedded: RedisServer, first: int, limits: Limits) -> None:
     for seed in range(first, first + 3):
-        await live(server, seed, limits)
+        await live(embedded, seed, limits)

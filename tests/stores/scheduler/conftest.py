@@ -2,20 +2,13 @@
 
 from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers, assert_no_leaked_keys
+from tests.servers import RedisServer, assert_no_leaked_keys
 from tests.stores.scheduler.bench import LASTING_KEYS, Bench, memory_stores, redis_stores
 from tradewind.scheduler.stores.keys import ACL
 from tradewind.server.clock import ManualClock
 from tradewind.server.redis.subscriber import Subscriber
-
-
-@pytest.fixture(scope="session")
-def embedded(redis_servers: RedisServers) -> RedisServer:
-    """The embedded store."""
-    return redis_servers.get("embedded")
 
 
 @pytest_asyncio.fixture

@@ -9,16 +9,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from tests.no_writes import failing_disk
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tradewind.server.redis.checks import require_reachable
 from tradewind.server.redis.client import connect, connect_single
 from tradewind.server.redis.connections import DiskFails
-
-
-@pytest.fixture
-def server(redis_servers: RedisServers) -> RedisServer:
-    """The embedded store."""
-    return redis_servers.get("embedded")
 
 
 async def pooled_connection(pool: Any) -> Any:
@@ -34,8 +28,8 @@ def is_kept_alive(connection: Any) -> bool:
     return bool(held.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
 
 
-async def test_connection_has_keepalive_and_health_check_after_30_s(server: RedisServer) -> None:
-    for client in (connect(server.url()), connect_single(server.url())):
+async def test_connection_has_keepalive_and_health_check_after_30_s(embedded: RedisServer) -> None:
+    for client in (connect(embedded.url()), connect_single(embedded.url())):
         held: Any = client
         connection = await pooled_connection(held.connection_pool)
         assert is_kept_alive(connection)
@@ -43,8 +37,8 @@ async def test_connection_has_keepalive_and_health_check_after_30_s(server: Redi
         await client.end()
 
 
-async def test_client_repeats_no_command_by_itself(server: RedisServer) -> None:
-    client: Any = connect(server.url())
+async def test_client_repeats_no_command_by_itself(embedded: RedisServer) -> None:
+    client: Any = connect(embedded.url())
     connection = await pooled_connection(client.connection_pool)
     assert connection.retry == Retry(NoBackoff(), 0)
     await client.end()
@@ -60,11 +54,11 @@ async def test_connections_name_their_version_without_looking_it_up(
     assert redis_server.kind == "system" or f"lib-ver={redis.__version__}" in listed.decode()
 
 
-async def test_store_whose_disk_fails_answers_reads_and_checks(server: RedisServer) -> None:
+async def test_store_whose_disk_fails_answers_reads_and_checks(embedded: RedisServer) -> None:
     """It refuses PING, by which connections are checked."""
-    client: Any = connect(server.url())
+    client: Any = connect(embedded.url())
     await client.set("known", "1")
-    async with failing_disk(server):
+    async with failing_disk(embedded):
         with pytest.raises(DiskFails):
             await client.ping()
         await require_reachable(client)

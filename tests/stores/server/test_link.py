@@ -12,7 +12,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from structlog.testing import capture_logs
 
 from tests.ports import free_port
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.registry.app import Registry
 from tradewind.registry.settings import RegistrySettings
@@ -139,12 +139,11 @@ async def test_store_that_a_script_keeps_busy_is_not_ready(link: RedisLink, redi
     ids=["read only", "out of memory"],
 )
 async def test_readiness_stays_serving_while_store_accepts_no_writes(
-    redis_servers: RedisServers, begin: tuple[str, ...], end: tuple[str, ...], expected: str
+    embedded: RedisServer, begin: tuple[str, ...], end: tuple[str, ...], expected: str
 ) -> None:
     """Unready, all replicas would go at once; the service's own health name, the metric and the log say so."""
-    store = redis_servers.get("embedded")
-    await store.flush()
-    registry = Registry(RegistrySettings(store_url=store.url("registry")))
+    await embedded.flush()
+    registry = Registry(RegistrySettings(store_url=embedded.url("registry")))
     server = Server([registry], drain_s=0, readiness_interval_s=0.02)
     await server.start()
     try:
@@ -162,12 +161,12 @@ async def test_readiness_stays_serving_while_store_accepts_no_writes(
 
             assert await writes()
             with capture_logs() as logs:
-                await run_on_all_nodes(store, *begin)
+                await run_on_all_nodes(embedded, *begin)
                 try:
                     await until(refuses, "it sees that the store accepts no writes")
                     assert [await health(name) for name in ("liveness", "readiness", "")] == [SERVING] * 3
                 finally:
-                    await run_on_all_nodes(store, *end)
+                    await run_on_all_nodes(embedded, *end)
                 await until(writes, "it sees that the store takes writes again")
             reported = [each["reasons"] for each in logs if each["event"] == "not_ready"]
             assert len(reported) == 1

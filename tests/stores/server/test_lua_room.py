@@ -4,7 +4,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from tests.house.project import parts
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tradewind.server.redis.library import library
 
 ROOM = 40
@@ -14,20 +14,15 @@ Move what only one file uses into a `do ... end` block of that file, constants i
 and functions of one noun into the table of that noun."""
 
 
-@pytest.fixture
-def store(redis_servers: RedisServers) -> RedisServer:
-    return redis_servers.get("embedded")
-
-
 @pytest.mark.parametrize("part", [part for part, folder in parts().items() if (folder / "stores" / "lua").is_dir()])
-async def test_included_files_leave_room_for_local_variables(part: str, store: RedisServer) -> None:
+async def test_included_files_leave_room_for_local_variables(part: str, embedded: RedisServer) -> None:
     scripts = library(f"{part}.stores")
     # The first locals of the function count to its end.
     more = ", ".join(f"spare_{number}" for number in range(ROOM))
     text = scripts.text("room").replace("local function make()\n", f"local function make()\nlocal {more}\n")
     assert more in text
     try:
-        loaded = await store.on_node(store.nodes[0], "FUNCTION", "LOAD", text)
+        loaded = await embedded.on_node(embedded.nodes[0], "FUNCTION", "LOAD", text)
     except ResponseError as error:
         pytest.fail(FULL.format(folder=f"{part}.stores", error=error))
-    await store.on_node(store.nodes[0], "FUNCTION", "DELETE", loaded.decode())
+    await embedded.on_node(embedded.nodes[0], "FUNCTION", "DELETE", loaded.decode())

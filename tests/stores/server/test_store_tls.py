@@ -18,7 +18,6 @@ from tests.servers import (
     REDIS_REQUIRED,
     SYSTEM_REDIS,
     RedisServer,
-    RedisServers,
     start_tls_cluster,
     tls_options,
 )
@@ -42,11 +41,6 @@ from tradewind.tls import TlsError, TlsFiles
 
 SCRIPT = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
 KEY = "trading_flow:{f0}:count"
-
-
-@pytest.fixture
-def embedded(redis_servers: RedisServers) -> RedisServer:
-    return redis_servers.get("embedded")
 
 
 @pytest_asyncio.fixture

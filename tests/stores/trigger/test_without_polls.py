@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tests.stores.machines import HISTORIES
 from tests.waiting import until
 from tradewind.server.clock import ScriptTime
@@ -270,12 +270,7 @@ async def live(server: RedisServer, seed: int) -> None:
         await server.close_clients()
 
 
-@pytest.fixture
-def server(redis_servers: RedisServers) -> RedisServer:
-    return redis_servers.get("embedded")
-
-
 @pytest.mark.parametrize("first", range(0, 12 * HISTORIES, 3))
-async def test_what_is_due_comes_without_polls(server: RedisServer, first: int) -> None:
+async def test_what_is_due_comes_without_polls(embedded: RedisServer, first: int) -> None:
     for seed in range(first, first + 3):
-        await live(server, seed)
+        await live(embedded, seed)
