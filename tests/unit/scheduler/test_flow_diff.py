@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tradewind.scheduler.domain.flow_diff import ChangeKind, EdgeChange, FieldChange, FlowDiff, NodeChange, diff_of
+from tradewind.scheduler.rpc import revision_mapping
 
 
 def flow(nodes: list[dict[str, Any]] | None = None, edges: list[str] | None = None, **more: Any) -> dict[str, Any]:
@@ -113,3 +115,24 @@ def sort(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: sort(value[key]) for key in sorted(value)}
     return [sort(each) for each in value] if isinstance(value, list) else value
+
+
+MANY = range(100)
+SIZED = {
+    "settings": (flow(), flow(labels={f"label{n}": "v" for n in MANY})),
+    "a long value": (flow(), flow(description="x" * 5000)),
+    "a long value that is gone": (flow(description="x" * 5000), flow()),
+    "fields": (flow([node("a", **{f"p{n}": 1 for n in MANY})]), flow([node("a", **{f"p{n}": 2 for n in MANY})])),
+    "new nodes": (flow([node("a")]), flow([node("a"), *[node(f"n{n}") for n in MANY]])),
+    "nodes that are gone": (flow([node("a"), *[node(f"n{n}", config="y" * 50) for n in MANY]]), flow([node("a")])),
+    "changed nodes": (flow([node(f"n{n}") for n in MANY]), flow([node(f"n{n}", timeout=5) for n in MANY])),
+    "edges": (flow(edges=[f"{'a' * 60}.x>{'b' * 60}{n}.y" for n in MANY]), flow()),
+}
+
+
+@pytest.mark.parametrize("case", SIZED)
+def test_size_is_about_that_of_the_message(case: str) -> None:
+    """Whoever makes a message of a large diff leaves the event loop for that, so it must not seem small."""
+    diff = diff_of(*SIZED[case])
+    message = revision_mapping.diff(diff).ByteSize()
+    assert message <= diff.size <= 2.5 * message

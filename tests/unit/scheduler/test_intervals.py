@@ -77,6 +77,14 @@ def test_invalid_duration_is_refused_with_reason(value: object, message: str) ->
     assert str(refused.value) == message
 
 
+@pytest.mark.parametrize(
+    ("milliseconds", "written"), [(0, 0), (500, "500ms"), (1000, 1), (1001, "1001ms"), (60_000, 60)]
+)
+def test_duration_is_written_in_one_way(milliseconds: int, written: int | str) -> None:
+    """A definition written in another way would be another revision."""
+    assert format_duration(milliseconds) == written
+
+
 @given(st.integers(0, LONGEST_MS))
 def test_formatted_duration_parses_back(milliseconds: int) -> None:
     assert parse_duration(format_duration(milliseconds)) == milliseconds

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tradewind.server.schedules.grids import LAST_MS
 from tradewind.trigger.domain.claim import Token
 from tradewind.trigger.domain.event import firing_id, trigger_of
+from tradewind.trigger.domain.lead import NO_LEAD, Lead
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import PENDING, TRANSITIONS, TriggerStatus
@@ -126,3 +127,10 @@ def test_firing_id_follows_from_trigger_and_event() -> None:
 def test_transitions_are_defined_for_every_status() -> None:
     assert set(TRANSITIONS) == set(TriggerStatus)
     assert {TriggerStatus.SCHEDULED, TriggerStatus.CLAIMED} == PENDING
+
+
+def test_lead_grows_with_what_is_due_together_up_to_the_longest() -> None:
+    lead = Lead(500, shares=2)
+    assert [lead.for_count(due) for due in (0, 1, 100, 281, 1000)] == [50, 51, 210, 499, 500]
+    assert Lead(500).for_count(100) == 130
+    assert NO_LEAD.for_count(1000) == 0
