@@ -32,21 +32,15 @@ def due_loop(
     on_ends_listener: Callable[[], None],
     on_opening: Callable[[], None],
 ) -> OwnedStream[DueFlow, DueStream]:
-    """Return the loop that begins due cycles: it puts them on record, then hands them over and answers the triggers.
+    """Return the loop that begins due cycles.
 
-    A trigger that comes before its time while a cycle runs waits here until it is due. One whose flow takes long to
-    parse begins by itself, and whatever else comes for that flow waits behind it. `on_ends_listener` is called
-    when somebody has begun to listen to ends of cycles; `on_opening` whenever the stream is opened, which the trigger
-    service also ends when its store was away, and may have lost its latest writes.
+    `on_ends_listener` is called when somebody has begun to listen to ends of cycles; `on_opening` whenever the stream
+    is opened, which the trigger service also ends when its store was away, and may have lost its latest writes.
     """
 
     def open_stream() -> DueStream:
         on_opening()
         return triggers.due()
-
-    failing = IncidentLog(_log, "due_flows_not_begun", "due_flows_begun_again")
-    late: dict[tuple[DueStream, str], list[tuple[list[DueFlow], float]]] = {}
-    """What has come of flows that begin by themselves, and when, as far as it has not been taken up."""
 
     async def receive(stream: DueStream) -> tuple[list[DueFlow], list[int]]:
         due, ended, new_listener = await stream.receive()
@@ -54,52 +48,73 @@ def due_loop(
             on_ends_listener()
         return due, ended
 
-    async def work(stream: DueStream, due: list[DueFlow]) -> None:
-        received_s = asyncio.get_running_loop().time()
+    work = _Work(begin_due, hand_over, ownership, background)
+    return OwnedStream("due triggers", open_stream, receive, work, ownership)
+
+
+class _Work:
+    """Puts due cycles on record, then hands them over and answers the triggers.
+
+    A trigger that comes before its time while a cycle runs waits here until it is due. One whose flow takes long to
+    parse begins by itself, and whatever else comes for that flow waits behind it.
+    """
+
+    def __init__(
+        self, begin_due: BeginDue, hand_over: HandOver, ownership: OwnPartitions, background: Background
+    ) -> None:
+        self._begin_due = begin_due
+        self._hand_over = hand_over
+        self._ownership = ownership
+        self._background = background
+        self._failing = IncidentLog(_log, "due_flows_not_begun", "due_flows_begun_again")
+        self._late: dict[tuple[DueStream, str], list[tuple[list[DueFlow], float]]] = {}
+        """What has come of flows that begin by themselves, and when, as far as it has not been taken up."""
+
+    async def __call__(self, stream: DueStream, due: list[DueFlow]) -> None:
+        received_s, late = asyncio.get_running_loop().time(), self._late
         behind = [flow for flow in due if (stream, flow.flow_id) in late] if late else []
         if behind:
             due = [flow for flow in due if (stream, flow.flow_id) not in late]
-            begin_later(stream, behind, received_s)
+            self._begin_later(stream, behind, received_s)
         if due:
-            await begin(stream, due, received_s, wait=False)
+            await self._begin(stream, due, received_s, wait=False)
 
-    def begin_later(stream: DueStream, flows: list[DueFlow], received_s: float) -> None:
+    def _begin_later(self, stream: DueStream, flows: list[DueFlow], received_s: float) -> None:
+        late = self._late
         for flow_id, of_one in groupby(sorted(flows, key=_flow_id), _flow_id):
             if (stream, flow_id) not in late:
                 late[stream, flow_id] = []
-                background.begin(begin_in_order(stream, flow_id), "beginning of cycles of large flows")
+                self._background.begin(self._begin_in_order(stream, flow_id), "beginning of cycles of large flows")
             late[stream, flow_id].append((list(of_one), received_s))
 
-    async def begin_in_order(stream: DueStream, flow_id: str) -> None:
-        waiting = late[stream, flow_id]
+    async def _begin_in_order(self, stream: DueStream, flow_id: str) -> None:
+        waiting = self._late[stream, flow_id]
         try:
             while waiting:
-                await begin(stream, *waiting.pop(0), wait=True)
+                await self._begin(stream, *waiting.pop(0), wait=True)
         finally:
-            del late[stream, flow_id]
+            del self._late[stream, flow_id]
 
-    async def begin(stream: DueStream, due: list[DueFlow], received_s: float, *, wait: bool) -> None:
+    async def _begin(self, stream: DueStream, due: list[DueFlow], received_s: float, *, wait: bool) -> None:
         try:
-            begun = await begin_due(due, ownership.epochs, wait=wait)
+            begun = await self._begin_due(due, self._ownership.epochs, wait=wait)
         except Exception as error:
-            failing.note_error(error, flows=len(due))
+            self._failing.note_error(error, flows=len(due))
             await stream.answer([_retry(flow) for flow in due])
             return
         # If the newer owner does not know that it is, nobody else would ever tell.
-        ownership.lose(begun.lost, "a cycle was refused")
+        self._ownership.lose(begun.lost, "a cycle was refused")
         if begun.runs:
-            background.begin(hand_over(begun.runs), "handing over of due cycles")
+            self._background.begin(self._hand_over(begun.runs), "handing over of due cycles")
         await stream.answer(begun.answers)
-        begin_later(stream, begun.late, received_s)
+        self._begin_later(stream, begun.late, received_s)
         for _, early in groupby(sorted(begun.early, key=_planned_ms), _planned_ms):
-            background.begin(retry_when_due(stream, list(early), received_s), "beginning of cycles on time")
+            self._background.begin(self._retry_when_due(stream, list(early), received_s), "beginning of cycles on time")
 
-    async def retry_when_due(stream: DueStream, flows: list[DueFlow], received_s: float) -> None:
+    async def _retry_when_due(self, stream: DueStream, flows: list[DueFlow], received_s: float) -> None:
         due_s = received_s + max(flow.planned_ms - flow.now_ms for flow in flows) / 1000
         await asyncio.sleep(due_s - asyncio.get_running_loop().time())
-        await work(stream, [replace(flow, now_ms=flow.planned_ms) for flow in flows])
-
-    return OwnedStream("due triggers", open_stream, receive, work, ownership)
+        await self(stream, [replace(flow, now_ms=flow.planned_ms) for flow in flows])
 
 
 def _retry(flow: DueFlow) -> DueAnswer:
