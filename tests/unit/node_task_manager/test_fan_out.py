@@ -2,17 +2,19 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 
 import pytest
 
 from tests.unit.node_task_manager.conftest import Bench
 from tests.waiting import until
-from tradewind.node_task_manager.domain.fan_out import FanOut
+from tradewind.node_task_manager.domain.fan_out import FanOut, FanOutOffer, FanOutStep, StepKind
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
-from tradewind.node_task_manager.use_cases.fan_out import split_list
+from tradewind.node_task_manager.use_cases.fan_out import FanOuts, split_list
+from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.report import Report
 
 OVER = FanOut("in")
@@ -171,6 +173,24 @@ async def test_fan_out_steps_offered_again_while_waiting_are_applied_once(bench:
 
     await until(split, "all lists are split")
     assert bench.store.count("fan_out") <= 10
+
+
+@pytest.mark.parametrize(("total", "index"), [(0, 1), (2, 1), (0, 7)])
+async def test_mapped_node_fails_without_its_plan(bench: Bench, total: int, index: int) -> None:
+    """Its offer would else be made anew, and fail, for ever; the store ends the run if it has lost the plan as well."""
+    steps: list[FanOutStep] = []
+
+    async def store(given: Sequence[FanOutStep]) -> Sequence[None]:
+        steps.extend(given)
+        return [None] * len(given)
+
+    if index == 7:
+        await bench.store.save(plan())
+    fan_outs = FanOuts(bench.dispatcher.shard, PlanCache(), store)
+    fan_outs.start([FanOutOffer("flow:0:0:map", "n", "0", plan().digest, index, total, 0)])
+    await until(lambda: bool(steps), "the offer is carried out")
+    await fan_outs.stop()
+    assert [(each.kind, each.error and each.error.code) for each in steps] == [(StepKind.FAILED, "INTERNAL")]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from tradewind.node_task_manager.domain.limits import OUTPUT_BYTES
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.use_cases.inputs import wrong_plan
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.batching import Batcher
@@ -68,11 +69,16 @@ class FanOuts:
         try:
             async with self._room:
                 offer = self._latest.pop(task_id)
-                plan = await self._plans.require(self._shard.plans, offer.plan)
-                step = await (self._join(offer, plan) if offer.total else self._split(offer, plan))
-                await self._batcher.submit(step)
+                await self._batcher.submit(await self._step_of(offer))
         except Exception as error:
             _log.warning("fan_out_postponed", node_task=task_id, error=error)
+
+    async def _step_of(self, offer: FanOutOffer) -> FanOutStep:
+        try:
+            plan = await self._plans.require(self._shard.plans, offer.plan)
+            return await (self._join(offer, plan) if offer.total else self._split(offer, plan))
+        except LookupError:
+            return _failed(offer, wrong_plan(offer.plan))
 
     async def _split(self, offer: FanOutOffer, plan: Plan) -> FanOutStep:
         fan_out = plan.nodes[offer.index].fan_out

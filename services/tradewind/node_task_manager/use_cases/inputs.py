@@ -46,9 +46,14 @@ def unassignable_outcome(given: Assignment, why: LookupError | InputsTooLarge) -
         case InputsTooLarge():
             error = TaskError("INPUT_TOO_LARGE", str(why))
         case _:
-            message = f"plan {given.plan} is gone, or is not the plan of this node task: each plan needs its own digest"
-            error = TaskError("INTERNAL", message)
+            error = wrong_plan(given.plan)
     return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.FAILED, (), error, RetryRequest(none=True))
+
+
+def wrong_plan(digest: str) -> TaskError:
+    """Return the error of a node task that its plan says nothing about."""
+    message = f"plan {digest} is gone, or is not the plan of this node task: each plan needs its own digest"
+    return TaskError("INTERNAL", message)
 
 
 def has_all_inputs(assignment: Assignment) -> bool:
