@@ -87,10 +87,12 @@ class Dispatcher:
         self._failing = IncidentLog(_log, "flush_failed", "flush_recovered")
         self._runs_failing = IncidentLog(_log, "runs_not_submitted", "runs_submitted_again")
         self._error: Exception | None = None
-        """What a flush outside `_run` has raised, until `_run` takes it."""
+        """What a flush of plain reports has raised, until `_run` takes it."""
         self._context = Context()
         self._task: asyncio.Task[None] | None = None
-        self._under_way = SideTasks()
+        self._flushes = SideTasks()
+        self._under_way = 0
+        """How many flushes of plain reports have not ended."""
         self._reminder = Alarm(self._remind_all)
         self._remind_again = False
         """Whether the store has come back again since the reminder was set."""
@@ -114,7 +116,7 @@ class Dispatcher:
         self._due_alarm.cancel()
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=_STOP_S)
-            await end_tasks([self._task, *self._under_way])
+            await end_tasks([self._task, *self._flushes])
         await self._delivery.stop()
         await self._fan_outs.stop()
         self._runs.refuse_all(_shutting_down())
@@ -127,7 +129,7 @@ class Dispatcher:
         self._reports.put(report)
         if not self._idle or not report.plain:
             self._wake.set()
-        elif len(self._under_way) < _MAX_UNDER_WAY:
+        elif self._under_way < _MAX_UNDER_WAY:
             self._begin_plain_flush()
 
     @property
@@ -204,7 +206,7 @@ class Dispatcher:
     @property
     def _reports_due(self) -> bool:
         """Whether reports wait that no flush under way will take."""
-        return bool(self._reports) and (not self._reports.plain or len(self._under_way) < _MAX_UNDER_WAY)
+        return bool(self._reports) and (not self._reports.plain or self._under_way < _MAX_UNDER_WAY)
 
     async def _run(self) -> None:
         backoff, failing = Backoff(*_RETRY_S), False
@@ -260,31 +262,31 @@ class Dispatcher:
 
     def _begin_plain_flush(self) -> None:
         """Flush plain reports from the next turn of the loop on, with those that come until then."""
-        self._under_way.task(self._flush_plain(), self._context).add_done_callback(self._on_plain_flush_end)
+        self._under_way += 1
+        _ = self._flushes.task(self._flush_plain(), self._context)
 
     async def _flush_plain(self) -> None:
-        while self._reports.plain:
-            await self._flush_reports(self._reports.next_batch())
-            if not self._idle:
-                return
-
-    def _on_plain_flush_end(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled():
-            error = task.exception()
-            self._error = error if isinstance(error, Exception) else self._error
-        if not self._idle or self._error or self._reports or self._stopping:
-            self._wake.set()
+        """Flush plain reports: all that come while `_run` has nothing to do, or one batch. Wake it for the rest."""
+        try:
+            while self._reports.plain:
+                await self._flush_reports(self._reports.next_batch())
+                if not self._idle:
+                    break
+        except Exception as error:
+            self._error = error
+        finally:
+            self._under_way -= 1
+            if not self._idle or self._error or self._reports or self._stopping:
+                self._wake.set()
 
     async def _wait_for_flushes(self, most: int) -> None:
         """Wait until at most `most` flushes of plain reports are under way. Raises what an ended flush raised."""
-        while True:
-            error, self._error = self._error, None
-            if error is not None:
-                raise error
-            if len(self._under_way) <= most:
-                return
+        while self._under_way > most and self._error is None:
             self._wake.clear()
             await self._wake.wait()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     async def _flush_runs(self) -> bool:
         batch = self._runs.next_batch()
