@@ -150,12 +150,10 @@ async def test_doctor_drops_work_left_for_a_missing_component(ward: Ward) -> Non
 
 async def test_what_cannot_be_read_is_reported_and_the_rest_mended(ward: Ward) -> None:
     await queued(ward)
-    await ward.do("ZADD", "blocked_of", 0, "gone")
     await ward.do("HSET", f"plan:{PLAN.digest}", "ids:0", "broken")
     await ward.do("ZADD", "inflight", 1e15, "flow:9:0:x")
     found = {(each.check, each.subject, each.mended) for each in await findings(ward.redis, mend=True)}
     assert found >= {
-        ("unreadable", "blocked_of gone", False),
         ("unreadable", "flow:0:0:0", False),
         ("lease-without-task", "flow:9:0:x", True),
     }

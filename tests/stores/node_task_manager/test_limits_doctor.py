@@ -17,6 +17,7 @@ from tests.stores.node_task_manager.wards import (
     check_mended_without_invariants,
     queued,
 )
+from tradewind.node_task_manager.ports.work import Held
 from tradewind.server.rates import KeyRate, Rate
 
 
@@ -103,3 +104,31 @@ async def test_doctor_restores_the_recheck_of_node_tasks_waiting_for_a_rate(ward
     ((check, subject),) = await ward.found()
     assert (check, subject.partition("|")[0]) == ("held-back-with-room", "pace:default:k")
     await check_mended(ward, check, subject)
+
+
+@pytest.mark.parametrize(
+    ("index", "entry"),
+    [
+        *(("parked", entry) for entry in ("gone", "default:", ":noop", "default:noop:x")),
+        *(("blocked_of", entry) for entry in ("gone", "default|", "default|flow:flow", "default|flow:flow|noop:1")),
+    ],
+)
+async def test_entry_that_names_nothing_held_back_stops_nobody_and_is_removed(
+    ward: Ward, index: str, entry: str
+) -> None:
+    await ward.configure(max_running_per_user=1, max_running_per_flow=1)
+    await running_one(ward)
+    await ward.do("ZADD", index, 0, entry)
+    await ward.do("SADD", "blocked_by:flow:flow", "gone")
+    assert await ward.submit(plan_of("x"), flow_id="other") == "accepted"
+    assert sum(each.count + each.held_back for each in await ward.redis.queues()) == 2
+    (holder,) = await ward.redis.held_by("w1")
+    (task,) = await ward.shard.tasks([holder])
+    assert task is not None
+    await ward.shard.give_back("w1", 0, [Held(holder, 1, task.nonce)])
+    await ward.do("ZADD", index, 0, entry)
+    await ward.shard.reopen()
+    await ward.do("ZADD", index, 0, entry)
+    assert await ward.found() == [("index-without-record", f"{index} {entry}")]
+    await ward.found(mend=True)
+    assert await ward.found() == []

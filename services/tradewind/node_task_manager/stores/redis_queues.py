@@ -1,5 +1,6 @@
 """Counting the queues of one shard in Redis."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
@@ -12,6 +13,8 @@ from tradewind.server.redis.script import Script
 
 _COUNT = Script(__name__, "count_queues", list[int])
 _COUNT_RUNNING = Script(__name__, "count_running", list[tuple[str, str, int]])
+_GROUP = re.compile(r"[^|]*\|([^|]*\|([^:|]+):([^:|]+):[0-9.]+)")
+"""An entry of the index of groups that limits hold back: `<user>|<limit>|<type>:<user>:<most>`."""
 _PIECE = 500
 _QUEUES = 250
 """How many queues one script counts, which takes the store some 2 ms."""
@@ -52,11 +55,12 @@ class RedisQueueReader:
 
     async def _held_back(self) -> Counter[tuple[str, str]]:
         """Return how many node tasks limits hold back, by type and user."""
-        groups = [name.partition("|")[2] for name in _texts(await self._client.zrange(self._keys.blocked_of(), 0, -1))]
-        counts = await self._in_pipelines([("ZCARD", self._keys.blocked(group)) for group in groups])
+        named = map(_GROUP.fullmatch, _texts(await self._client.zrange(self._keys.blocked_of(), 0, -1)))
+        # What else somebody has put there is left to the doctor.
+        groups = [group.groups() for group in named if group is not None]
+        counts = await self._in_pipelines([("ZCARD", self._keys.blocked(name)) for name, _, _ in groups])
         found: Counter[tuple[str, str]] = Counter()
-        for group, count in zip(groups, counts, strict=True):
-            node_type, user, _ = group.rpartition("|")[2].split(":")
+        for (_, node_type, user), count in zip(groups, counts, strict=True):
             found[node_type, user] += int(count)
         return found
 

@@ -38,10 +38,12 @@ do
   end
 
   function doctor.parked(member)
-    local user, node_type = string.match(member, '^(.+):(.+)$')
-    if slots.held('user:' .. user) == 0 then
+    local user = readmission.parked(member)
+    if not user then
+      found('index-without-record', 'parked ' .. member, 'it names no user and type', doctor.removal('parked', member))
+    elseif slots.held('user:' .. user) == 0 then
       found('held-back-with-room', 'parked ' .. member, 'the user is held back, but none of their node tasks run',
-        function() readmission.unpark(user, node_type) end)
+        function() readmission.unpark(member) end)
     end
   end
 
@@ -65,8 +67,13 @@ do
 
   -- Examines a group that a limit holds back, named with its user in front: `<user>|<limit>|<type>:<user>:<most>`.
   function doctor.group(member)
-    local name = string.match(member, '^[^|]*|(.+)$')
-    local limit, node_type, user, most = string.match(name, '^([^|]*)|([^:]+):([^:]+):(.+)$')
+    local limit, group = readmission.group_of(member)
+    if not limit then
+      found('index-without-record', 'blocked_of ' .. member, 'it names no limit and group',
+        doctor.removal('blocked_of', member))
+      return
+    end
+    local name, node_type, user, most = limit .. '|' .. group, string.match(group, '^([^:]+):([^:]+):(.+)$')
     doctor.limit(limit)
     for _, id in ipairs(doctor.members('blocked:' .. name, 0, HEADS - 1)) do
       local record = task(id)

@@ -44,9 +44,16 @@ do
     end
   end
 
-  function readmission.unpark(user, node_type)
-    call('ZREM', base .. 'parked', user .. ':' .. node_type)
-    queue_of(node_type, user).rejoins = true
+  -- Returns the limit and the group that an entry of `blocked_of` names; nil for what somebody has put there.
+  function readmission.group_of(member) return string.match(member, '^[^|]*|([^|]*)|([^:|]+:[^:|]+:[%d.]+)$') end
+
+  -- Returns the user and the type that an entry of `parked` names; nil for what somebody has put there.
+  function readmission.parked(member) return string.match(member, '^([^:]+):([^:]+)$') end
+
+  function readmission.unpark(member)
+    call('ZREM', base .. 'parked', member)
+    local user, node_type = readmission.parked(member)
+    if user then queue_of(node_type, user).rejoins = true end
   end
 
   -- Lets in node tasks that a limit held back, after `count` slots of it were freed.
@@ -56,14 +63,14 @@ do
     if kind == 'user' then
       if slots.room_of_user(rest) > 0 then
         for _, member in ipairs(call('ZRANGE', base .. 'parked', '[' .. rest .. ':', '(' .. rest .. ';', 'BYLEX')) do
-          readmission.unpark(string.match(member, '^(.+):(.+)$'))
+          readmission.unpark(member)
         end
       end
     elseif kind == 'type' then
       freed_types[#freed_types + 1] = rest
     else
       for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do
-        some_of(limit, group, count, PACED_AT_ONCE)
+        if readmission.group_of('|' .. limit .. '|' .. group) then some_of(limit, group, count, PACED_AT_ONCE) end
       end
     end
   end

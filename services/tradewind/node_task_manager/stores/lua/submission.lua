@@ -29,12 +29,12 @@ do
       for _, node_type in ipairs(waiting_types) do types[node_type] = true end
       if limits.bounded then
         for _, member in ipairs(call('ZRANGE', base .. 'parked', '[' .. user .. ':', '(' .. user .. ';', 'BYLEX')) do
-          types[string.match(member, ':(.+)$')] = true
+          types[string.match(member, ':(.*)$')] = true
         end
       end
       for node_type in pairs(types) do count = count + call('ZCARD', base .. 'ready:' .. node_type .. ':' .. user) end
       for _, group in ipairs(call('ZRANGE', base .. 'blocked_of', '[' .. user .. '|', '(' .. user .. '}', 'BYLEX')) do
-        count = count + call('ZCARD', base .. 'blocked:' .. string.match(group, '^[^|]*|(.+)$'))
+        count = count + call('ZCARD', base .. 'blocked:' .. string.match(group, '^[^|]*|(.*)$'))
       end
       queued[user] = count
     end
