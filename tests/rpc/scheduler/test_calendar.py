@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from tradewind.api.node_task_manager.v1 import notification_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2
+from tradewind.server.schedules.jitter import delay_ms
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -203,6 +205,26 @@ async def test_paused_flow_has_no_trigger_and_resumes_on_its_grid(scheduler: Cli
     assert passed % HOUR == 0
     assert peers.triggers.triggers["f"].schedule.interval.anchor == resumed.next_execution
     assert await firings(scheduler) == ([("SKIPPED", 1)] if passed else [])
+
+
+@pytest.mark.parametrize("is_ahead", [True, False], ids=["ahead", "passed"])
+async def test_time_is_skipped_by_a_pause_once_its_jitter_has_passed(
+    scheduler: Client, peers: Peers, is_ahead: bool
+) -> None:
+    await register(scheduler, schedule=flow_pb2.ScheduleSpec(interval="1h", jitter="1h"))
+    since = now_ms() - 120_000
+    fits: Callable[[int], bool] = (lambda delay: delay > 600_000) if is_ahead else (lambda delay: delay < 9_000)
+    planned = next(at for at in range(since, since + 60_000) if fits(delay_ms("f", at, HOUR)))
+    start = pb2.StartFlowRequest(flow_id="f")
+    start.start_at.FromMilliseconds(planned)
+    await scheduler.stub.StartFlow(start)
+    await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f"))
+    upcoming = await scheduler.stub.ListNextExecutions(pb2.ListNextExecutionsRequest(flow_id="f", count=1))
+    resumed = (await scheduler.stub.ResumeFlow(pb2.ResumeFlowRequest(flow_id="f"))).flow
+    assert resumed.next_execution.ToMilliseconds() == (planned if is_ahead else planned + HOUR)
+    assert list(upcoming.planned_times) == [resumed.next_execution]
+    assert peers.triggers.triggers["f"].schedule.interval.anchor == resumed.next_execution
+    assert await firings(scheduler) == ([] if is_ahead else [("SKIPPED", 1)])
 
 
 async def test_flow_that_runs_once_keeps_its_time_through_a_pause(scheduler: Client, peers: Peers) -> None:

@@ -117,6 +117,17 @@ class ScheduleDefinition:
         """Return when a planned time of a flow is due with its jitter: its trigger chooses the same moment."""
         return planned_ms + delay_ms(flow_id, planned_ms, self.jitter_ms)
 
+    def first_ahead(self, flow_id: str, from_ms: int, now_ms: int) -> int | None:
+        """Return the first planned time from `from_ms` on for which a flow is not due yet, with its jitter.
+
+        None when there is none. Raises UnknownZone.
+        """
+        planned = self.planned(from_ms)
+        following = planned.after(max(from_ms, now_ms - self.jitter_ms) - 1)
+        while following is not None and following < now_ms and self.delivery_ms(flow_id, following) <= now_ms:
+            following = planned.after(following)
+        return following
+
     def judge(self, due_ms: int, now_ms: int) -> Verdict:
         """Judge a planned time that is due: what fires, what is due next, what was missed.
 

@@ -45,9 +45,8 @@ def first_when_started(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple
         return None, None
     # A flow that runs once, and whose time has passed, begins now.
     if pause is not None and not schedule.on and pause.next_ms > (now_ms if schedule.once else 0):
-        planned = schedule.planned(pause.next_ms)
-        first_ms = planned.after(max(now_ms, pause.next_ms) - 1)
-        passed = planned.span(pause.next_ms - 1, first_ms or now_ms + 1)
+        first_ms = schedule.first_ahead(flow.flow_id, pause.next_ms, now_ms)
+        passed = schedule.planned(pause.next_ms).span(pause.next_ms - 1, first_ms or now_ms + 1)
     elif not schedule.is_over(max(start_at_ms, now_ms)):
         if schedule.on:
             first_ms = schedule.standby_ms
@@ -69,16 +68,17 @@ def planned_times(flow: FlowRecord, now_ms: int) -> Iterator[int]:
         if flow.next_execution_ms > 0:
             yield from times_from(flow.schedule, flow.next_execution_ms)
     elif flow.pause:
-        if flow.pause.next_ms:
-            yield from times_from(flow.schedule, flow.pause.next_ms, now_ms)
+        first_ms = flow.pause.next_ms and flow.schedule.first_ahead(flow.flow_id, flow.pause.next_ms, now_ms)
+        if first_ms:
+            yield from times_from(flow.schedule, first_ms)
     else:
         yield from times_from(flow.schedule, now_ms)
 
 
-def times_from(schedule: ScheduleDefinition, first_ms: int, least_ms: int = 0) -> Iterator[int]:
-    """Yield the planned times of a schedule that is followed from `first_ms` on, without those before `least_ms`."""
+def times_from(schedule: ScheduleDefinition, first_ms: int) -> Iterator[int]:
+    """Yield the planned times of a schedule that is followed from `first_ms` on."""
     planned = schedule.planned(first_ms)
-    following = planned.after(max(first_ms, least_ms) - 1)
+    following = planned.after(first_ms - 1)
     while following is not None:
         yield following
         following = planned.after(following)
