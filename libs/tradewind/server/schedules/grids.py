@@ -124,8 +124,7 @@ class CronGrid:
             CronSim(self.expression, _EPOCH)
         except CronSimError as error:
             raise ValueError(
-                f'cannot read "{self.expression}" as cron ({error}); '
-                'give minute, hour, day, month and weekday, such as "30 9 * * 1-5"'
+                f'cannot read "{self.expression}" as cron ({error}); {_advice(self.expression)}'
             ) from error
         minutes, hours = self.expression.split()[-5:-3]
         object.__setattr__(self, "_uses_elapsed_time", "*" in (minutes[0], hours[0]))
@@ -260,6 +259,18 @@ class EmptyGrid:
 
     def between(self, after_ms: int, up_to_ms: int) -> int:
         return 0
+
+
+def _advice(expression: str) -> str:
+    """Say what to give instead of an expression that may be right elsewhere."""
+    first = expression.strip().partition(" ")[0].lower()
+    if first.startswith(("tz=", "cron_tz=")):
+        return "give the time zone in the field that is beside it"
+    if first == "@every":
+        return "give an interval, which is a schedule of its own"
+    if "?" in expression:
+        return 'give "*" in place of "?"'
+    return 'give minute, hour, day, month and weekday, such as "30 9 * * 1-5"'
 
 
 def read_zone(name: str) -> ZoneInfo:
