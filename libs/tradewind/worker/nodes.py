@@ -16,6 +16,7 @@ from tradewind.worker.outputs import Ending, encode_outputs
 from tradewind.worker.parameters import read_signature
 from tradewind.worker.returns import return_check
 from tradewind.worker.schema import check_readable, declare
+from tradewind.worker.type_parts import type_name
 
 _LONGEST_VERSION = 64
 
@@ -60,6 +61,8 @@ class Node(Generic[P, R]):
         check_readable(self.signature, label)
         self.binder = Binder(type, self.signature)
         self._return_check = return_check(self.signature.returns)
+        if self._return_check is not None and len(self.outputs) != 1:
+            raise NodeDefinitionError(f"{label}: {_says_other_outputs(self.outputs, self.signature.returns)}")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -184,6 +187,14 @@ def _check_kind(function: Callable[..., Any], label: str) -> None:
         raise NodeDefinitionError(f"{label}: decorate a function")
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise NodeDefinitionError(f"{label}: a generator cannot be a node; return the value, or Emit(...) for several")
+
+
+def _says_other_outputs(outputs: Sequence[str], returns: Any) -> str:
+    """Say why a function with this return annotation cannot emit these outputs, which are none or several."""
+    if not outputs:
+        return f"it says that it returns {type_name(returns)}, and outputs=[] that it emits nothing"
+    example = ", ".join(f"{handle}=..." for handle in outputs)
+    return f"a node with several outputs returns Emit({example}), and this one says it returns {type_name(returns)}"
 
 
 def _checked_version(version: object, label: str) -> str:

@@ -15,7 +15,7 @@ import pytest
 from tradewind.flow import Cache
 from tradewind.server import json_schema
 from tradewind.testing import run_node
-from tradewind.worker import Context, Emit, Gather, Node, node
+from tradewind.worker import Context, Emit, Gather, Node, Wait, node
 from tradewind.worker.errors import NodeDefinitionError
 
 
@@ -257,6 +257,33 @@ def test_invalid_node_is_refused_with_reason() -> None:
             node("x", **options)(function)
         assert reason in str(refused.value)
         assert str(refused.value).startswith('node "x"')
+
+
+@pytest.mark.parametrize(
+    ("outputs", "returns", "message"),
+    [
+        (
+            ["x", "y"],
+            int,
+            "a node with several outputs returns Emit(x=..., y=...), and this one says it returns int",
+        ),
+        ([], str, "it says that it returns str, and outputs=[] that it emits nothing"),
+        (["x", "y"], Emit, ""),
+        (["x", "y"], Emit | Wait, ""),
+        (["x", "y"], Any, ""),
+        ([], None, ""),
+    ],
+)
+def test_return_annotation_must_fit_number_of_outputs(outputs: list[str], returns: Any, message: str) -> None:
+    def decide() -> Any: ...
+
+    decide.__annotations__["return"] = returns
+    if not message:
+        assert node("decide", outputs=outputs)(decide).outputs == tuple(outputs)
+        return
+    with pytest.raises(NodeDefinitionError) as refused:
+        node("decide", outputs=outputs)(decide)
+    assert str(refused.value).endswith(f": {message}")
 
 
 def test_invalid_node_type_name_is_refused() -> None:
