@@ -56,6 +56,7 @@ def _parse_json(text: str, file: str) -> Any:
     try:
         return read_json(text)
     except json.JSONDecodeError as error:
+        error = _named_trailing_comma(error)
         raise FlowFileError(file, f"is not JSON: {error.msg}", line=error.lineno, column=error.colno) from None
     except DuplicateKey as duplicate:
         from tradewind.flow.yaml_text import place_of_duplicate_key
@@ -65,6 +66,15 @@ def _parse_json(text: str, file: str) -> Any:
     except ValueError as error:
         # NaN and infinities, numbers that are too long, or what is nested too deeply.
         raise FlowFileError(file, f"is not JSON: {error}") from None
+
+
+def _named_trailing_comma(error: json.JSONDecodeError) -> json.JSONDecodeError:
+    """Return the error as Python 3.13 words it and places it, if a comma before a closing bracket caused it."""
+    before, closing = error.doc[: error.pos].rstrip(), error.doc[error.pos : error.pos + 1]
+    if not before.endswith(",") or closing not in ("]", "}"):
+        return error
+    kind = "array" if closing == "]" else "object"
+    return json.JSONDecodeError(f"Illegal trailing comma before end of {kind}", error.doc, len(before) - 1)
 
 
 def _parse_yaml(text: str, file: str) -> Any:

@@ -67,13 +67,21 @@ def load(text: str) -> Any:
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
+        place = _place(error.problem_mark or error.context_mark)
         problem = ", ".join(part for part in (error.context, error.problem) if part)
-        raise YamlFault(f"is not YAML: {problem}", _place(error.problem_mark or error.context_mark)) from None
+        if _is_tab(text, place):
+            problem = "a tab; YAML is indented with spaces"
+        raise YamlFault(f"is not YAML: {problem}", place) from None
     except (yaml.YAMLError, ValueError) as error:
         raise YamlFault(f"is not YAML: {error}", Place()) from None
     except (LookupError, AttributeError):
         # What PyYAML raises for `!!bool maybe`.
         raise YamlFault("is not YAML: a value does not match its tag (!!)", Place()) from None
+
+
+def _is_tab(text: str, place: Place) -> bool:
+    line = text.splitlines()[place.line - 1 : place.line]
+    return bool(line) and line[0][: place.column].endswith("\t")
 
 
 def place_of(text: str, path: str) -> Place:
