@@ -25,8 +25,8 @@ Definition = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation at a terminal.")]
 Output = Annotated[Format, typer.Option("-o", "--format", help="Output format; json for programs.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; may be repeated.")]
-Limit = Annotated[int, typer.Option(min=1, help="Show at most this many.")]
-Newest = Annotated[int, typer.Option(min=1, help="Show at most this many, newest first.")]
+Limit = Annotated[int, typer.Option("-n", "--limit", min=1, help="Show at most this many.")]
+Newest = Annotated[int, typer.Option("-n", "--limit", min=1, help="Show at most this many, newest first.")]
 StartedAfter = Annotated[
     datetime | None,
     typer.Option(

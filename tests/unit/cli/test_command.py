@@ -116,7 +116,7 @@ def test_usage_errors_are_reported(shell: Shell) -> None:
     assert "No such command 'list'. There are stats, clear.\n" in shell("cache", "list", ends=2).err
     assert "No such command 'drain'. Did you mean 'worker drain'?" in shell("flow", "drain", ends=2).err
     assert "Invalid value for '-o' / '--format': 'xml' is not one of" in shell("flow", "list", "-o", "xml", ends=2).err
-    limit = "Invalid value for '--limit': it must be "
+    limit = "Invalid value for '-n' / '--limit': it must be "
     assert f"{limit}greater than or equal to 1\n" in shell("flow", "list", "--limit", "0", ends=2).err
     assert f"{limit}a valid integer\n" in shell("flow", "list", "--limit", "x", ends=2).err
     assert "Missing argument 'NAME'" in shell("flow", "start", ends=2).err

@@ -81,6 +81,7 @@ def test_cycle_list_filters_by_status_and_limit(shell: Shell, stack: FakeStack) 
     lines = shell("cycle", "list", "momentum", "--limit", "2").lines
     assert lines[0].split() == ["CYCLE", "STATUS", "STARTED", "TOOK", "NODES", "ORIGIN", "REASON"]
     assert [line.split()[:2] for line in lines[1:]] == [["3", "running"], ["2", "completed"]]
+    assert shell("cycle", "list", "momentum", "-n", "2").lines == lines
     listed = shell("cycle", "list", "momentum", "--status", "completed", "-o", "json").json
     assert [cycle["cycle"] for cycle in listed] == [2, 1, 0]
     assert 'unknown status "done"' in shell("cycle", "list", "momentum", "--status", "done", ends=2).err
