@@ -21,6 +21,7 @@ from tradewind.cli.parameters import (
     ReasonOption,
     Wait,
     Yes,
+    one_of,
     only_in_status,
     take,
 )
@@ -228,7 +229,7 @@ async def logs(
     node: Annotated[str, typer.Option(metavar="NODE", help="Only this node.", autocompletion=completion.nodes)] = "",
     level: Annotated[
         str,
-        typer.Option(metavar="debug|info|warning|error|critical", help="Only lines of at least this level."),
+        one_of("debug|info|warning|error|critical", "--level", help="Only lines of at least this level."),
     ] = "debug",
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines as they arrive.")] = False,
     output: Output = Format.TEXT,

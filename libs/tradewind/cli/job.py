@@ -6,7 +6,7 @@ import typer
 
 from tradewind.cli import completion
 from tradewind.cli.failures import FAILED
-from tradewind.cli.parameters import Newest, Output, ReasonOption, RequestId, StartedAfter, StartedBefore, take
+from tradewind.cli.parameters import Newest, Output, ReasonOption, RequestId, StartedAfter, StartedBefore, one_of, take
 from tradewind.cli.parsing import parse_statuses
 from tradewind.cli.screen import Format, Screen, counted
 from tradewind.cli.session import Session, asynchronous
@@ -22,9 +22,9 @@ Flows = Annotated[
 ]
 Statuses = Annotated[
     list[str] | None,
-    typer.Option(
+    one_of(
+        "running|completed|partial|failed|timeout|cancelled",
         "--status",
-        metavar="running|completed|partial|failed|timeout|cancelled",
         help="Take cycles in this status instead; may be repeated.",
     ),
 ]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.parameters import Newest, Output
+from tradewind.cli.parameters import Newest, Output, one_of
 from tradewind.cli.parsing import parse_choice, parse_notification
 from tradewind.cli.screen import Format, Screen, iso
 from tradewind.cli.session import Session, asynchronous
@@ -105,7 +105,7 @@ async def send(
     title: Annotated[str, typer.Argument(metavar="TITLE", help="The notification in one line.")],
     message: Annotated[str, typer.Option(metavar="TEXT", help="Details.")] = "",
     user: Annotated[str | None, typer.Option(metavar="USER", help="The user to notify; defaults to you.")] = None,
-    severity: Annotated[str, typer.Option(metavar="info|warning|error", help="How serious it is.")] = "info",
+    severity: Annotated[str, one_of("info|warning|error", "--severity", help="How serious it is.")] = "info",
     key: Annotated[
         str, typer.Option(metavar="KEY", help="Do not send it if one with this key was sent within 24 h.")
     ] = "",

@@ -97,7 +97,16 @@ RateText = Annotated[
 
 def only_in_status(things: str, statuses: str) -> Any:
     """Return the option that filters a list of `things`; `statuses` are what it takes, as the help shows them."""
-    return typer.Option("--status", metavar=statuses, help=f"Only {things} in this status; may be repeated.")
+    return one_of(statuses, "--status", help=f"Only {things} in this status; may be repeated.")
+
+
+def one_of(words: str, *names: str, help: str) -> Any:
+    """Return an option that takes one of `words`, as the help shows them and a shell offers them; it checks nothing."""
+
+    def offer(incomplete: str) -> list[str]:
+        return [each for each in words.split("|") if each.startswith(incomplete)]
+
+    return typer.Option(*names, metavar=words, help=help, autocompletion=offer)
 
 
 async def take(screen: Screen, limit: int, records: AsyncIterator[Record]) -> list[Record]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli import completion
-from tradewind.cli.parameters import IN_UTC, Limit, Output, take
+from tradewind.cli.parameters import IN_UTC, Limit, Output, one_of, take
 from tradewind.cli.parsing import parse_duration, parse_json, parse_object, parse_time
 from tradewind.cli.screen import Format, Screen, planned
 from tradewind.cli.session import Session, asynchronous
@@ -92,8 +92,9 @@ async def save(
     ] = None,
     status: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="completed|partial|failed|timeout|cancelled",
+        one_of(
+            "completed|partial|failed|timeout|cancelled",
+            "--status",
             help="With --on-finished: only cycles that ended with this status; may be repeated.",
         ),
     ] = None,

@@ -81,6 +81,24 @@ def test_workers_node_types_and_triggers_are_offered(tab: Tab, stack: FakeStack)
     assert tab("tradewind trigger show -q reports ") == ["nightly"]
 
 
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("tradewind flow list --status ", "registered running paused stopped completed failed deleting"),
+        ("tradewind cycle list momentum --status f", "failed"),
+        ("tradewind task list --status s", "suspended skipped"),
+        ("tradewind batch list --status q", "queued"),
+        ("tradewind job rerun momentum --status pa", "partial"),
+        ("tradewind trigger save nightly --status t", "timeout"),
+        ("tradewind flow logs momentum --level w", "warning"),
+        ("tradewind notification send noon --severity e", "error"),
+        ("tradewind flow list -o ", "text json"),
+    ],
+)
+def test_words_of_options_are_offered(tab: Tab, line: str, offered: str) -> None:
+    assert tab(line) == offered.split()
+
+
 def test_address_that_is_typed_is_asked(tab: Tab, stack: FakeStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_ADDRESS", "localhost:1")
 
