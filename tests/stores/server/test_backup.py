@@ -235,6 +235,23 @@ def test_unfinished_backup_is_removed_a_day_after_its_last_change(copied: backup
     assert copied.path.exists()
 
 
+def test_backup_that_is_removed_in_part_is_no_backup(
+    copied: backups.Backup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "backups"
+    taken = backups.back_up_directory(tmp_path / "data", target, NOW + timedelta(days=1))
+
+    def fail(*_: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "rmdir", fail)
+    with pytest.raises(KeyboardInterrupt):
+        backups.remove_old(target, 1, taken)
+    assert not copied.path.exists()
+    assert backups.list_backups(target) == [taken]
+    assert [path.suffix for path in target.iterdir() if path != taken.path] == [".part"]
+
+
 async def test_terminated_backup_leaves_nothing(tmp_path: Path) -> None:
     target = tmp_path / "backups"
     with socket.create_server(("127.0.0.1", 0)) as silent:

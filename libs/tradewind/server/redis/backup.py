@@ -130,7 +130,8 @@ def remove_old(target: Path, keep: int, taken: Backup) -> list[Path]:
         )
     old = [backup.path for backup in found[:-keep]]
     for path in old:
-        shutil.rmtree(path)
+        # What is left when this is killed must not look like a backup, and is removed by a later call.
+        shutil.rmtree(path.rename(path.with_name(f"{path.name}{_UNFINISHED}")))
     return old
 
 
