@@ -45,6 +45,17 @@ async def test_readiness_check_writes_nothing(link: RedisLink, redis_server: Red
     assert [await changes(redis_server, at) for at in range(len(redis_server.nodes))] == dirty
 
 
+async def test_store_without_its_data_is_reported_once(link: RedisLink, redis_server: RedisServer) -> None:
+    """Nobody else would say that it is another one, or was emptied: it answers, and accepts everything."""
+    with capture_logs() as logs:
+        await link.not_ready()
+        await redis_server.flush()
+        assert [await link.not_ready() for _ in range(3)] == [None] * 3
+    assert [(each["event"], each["key"]) for each in logs] == [
+        ("store_emptied", "trading_flow:{registry}:data_version")
+    ]
+
+
 async def changes(server: RedisServer, at: int) -> int:
     """Return how many changes a node has not saved yet."""
     return int((await server.on_node(server.nodes[at], "INFO", "persistence"))["rdb_changes_since_last_save"])

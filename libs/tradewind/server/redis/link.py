@@ -2,6 +2,8 @@
 
 from typing import cast
 
+import structlog
+
 from tradewind.server.health import ReadOnly
 from tradewind.server.redis.address import StoreAddress
 from tradewind.server.redis.checks import require_functions, require_reachable, require_safe_policy
@@ -16,8 +18,11 @@ from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.settings import CommonSettings, text_of
 from tradewind.server.side_tasks import SideTasks
 
+_EMPTIED = "it began anew without the data it had: stop the services, and restore a backup"
 _MAX_REFUSALS = 3
 """A store counts as read-only after refusing writes at this many checks in a row; a brief refusal is ignored."""
+
+_log = structlog.get_logger(__name__)
 
 
 class RedisLink:
@@ -72,7 +77,9 @@ class RedisLink:
         """Return how the store refuses a write; None when it accepts it. Raises RedisError when it does not answer."""
         try:
             # The version is there already, so this changes nothing; but a store that accepts no writes refuses it.
-            await self.client.call(self._data.key, "SET", self._data.key, self._data.text, "NX")
+            written = await self.client.call(self._data.key, "SET", self._data.key, self._data.text, "NX")
         except WRITE_REFUSALS as error:
             return error
+        if written:
+            _log.error("store_emptied", key=self._data.key, hint=_EMPTIED)
         return None
