@@ -14,6 +14,9 @@ from tests.system.processes import Processes
 from tests.waiting import until
 from tradewind.client import Client, CycleStatus
 from tradewind.server.metrics import SWITCH
+from tradewind.server.redis.acl import ADMIN
+from tradewind.server.redis.embedded import EmbeddedStore
+from tradewind.server.redis.watch import METRICS
 from tradewind.standalone import Standalone, StandaloneError
 
 LABELS = {"method", "code", "service", "script", "node", "origin", "status", "outcome", "node_type", "event", "le"}
@@ -125,6 +128,27 @@ def check_store_metrics(after: Scraped) -> None:
     assert 0 < after.sum("tradewind_store_memory_used_bytes") < after.sum("tradewind_store_memory_max_bytes")
     assert 0 < after.sum("tradewind_store_connections") < after.sum("tradewind_store_connections_max")
     assert after.sum("tradewind_store_keyspace_hits") > 0
+
+
+async def test_stack_over_a_given_store_measures_it_as_the_user_for_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    monkeypatch.setenv("TRADEWIND_METRICS_PORT", str(port))
+    store = EmbeddedStore(tmp_path / "store", acl_users=[METRICS])
+    await store.start()
+    try:
+        for name, user in (("STORE", ADMIN), ("METRICS_STORE", METRICS.name)):
+            monkeypatch.setenv(f"TRADEWIND_{name}_USER", user)
+            monkeypatch.setenv(f"TRADEWIND_{name}_PASSWORD", store.password_of(user))
+        async with Standalone(port=0, store_url=f"redis://127.0.0.1:{store.port}"):
+
+            async def measured() -> bool:
+                return (await scrape(port)).sum("tradewind_store_memory_used_bytes") > 0
+
+            await until(measured, "the store's memory is known")
+    finally:
+        await store.stop()
 
 
 async def test_taken_metrics_port_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,10 @@ from tradewind.server.logs import quieten_logging
 from tradewind.server.metrics import MetricsEndpoint
 from tradewind.server.open_files import TOO_MANY_OPEN_FILES
 from tradewind.server.private_file import write_private
+from tradewind.server.process import store_watch_of
 from tradewind.server.redis.backup import STACK
 from tradewind.server.redis.embedded import EmbeddedStore, EmbeddedStoreError, free_port
-from tradewind.server.redis.watch import METRICS, StoreWatch
+from tradewind.server.redis.watch import METRICS
 from tradewind.server.settings import CommonSettings, SettingsError, load_settings, variable_of
 from tradewind.server.side_tasks import SideTasks
 from tradewind.server.telemetry import open_tracing
@@ -150,10 +151,7 @@ class Standalone:
             self._tasks.begin(self._supervise_store(self._store))
         await self._metrics.open()
         if settings.metrics_port:
-            login = self._login(METRICS.name)
-            tls = load_settings(CommonSettings).store_tls_files()
-            watch = StoreWatch(login.store_url, login.user, login.password, settings.metrics_seconds, tls)
-            self._tasks.begin(watch.run())
+            self._tasks.begin(store_watch_of(self._settings_of_watch()).run())
         stack = await self._serve(shards)
         if self._store is not None and not (settings.data / STACK).exists():
             # Only now are the data known to have this number: a restored snapshot has no such file.
@@ -214,6 +212,13 @@ class Standalone:
             assert self.settings.store_url is not None
             return Login(self.settings.store_url)
         return Login(self._store.url_for(user), user, self._store.password_of(user))
+
+    def _settings_of_watch(self) -> CommonSettings:
+        login = self._login(METRICS.name)
+        if login.user is None:
+            return load_settings(CommonSettings, store_url=login.store_url)
+        user = {"metrics_store_user": login.user, "metrics_store_password": login.password}
+        return load_settings(CommonSettings, **login.settings(), **user)
 
     async def _supervise_store(self, store: EmbeddedStore) -> None:
         """Restart the store whenever it has died, with the same data and at the same address."""
