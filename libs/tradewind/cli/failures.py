@@ -121,7 +121,9 @@ def _where_to_look(reason: str, message: str) -> str:
 def text_of(error: Exception) -> str:
     """Return what to tell a person about an error of the system or of a value."""
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+        # The second name of a copy is where it goes: that disk is full.
+        name = error.filename2 if error.errno in _FULL and error.filename2 else error.filename
+        return f"{name}: {error.strerror}"
     if isinstance(error, ValueError) and _UNDECODED.search("".join(sys.argv)):
         return f"{error}\n{_ENCODING}"
     return str(error)

@@ -2,35 +2,29 @@
 
 import asyncio
 import contextlib
-import json
 import os
-import re
-import resource
-import shutil
 import signal
 import socket
 import sys
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from typer.testing import CliRunner
 
+from tests.full_disk import fullest_file
 from tests.servers import BINARIES
+from tests.stores.server.conftest import BACKED_UP_AT
 from tests.waiting import until
 from tools.store_secrets import BACKUP
-from tradewind.cli.app import app
 from tradewind.server.redis import backup as backups
 from tradewind.server.redis.backup import BackupError
 from tradewind.server.redis.client import Client, connect
 from tradewind.server.redis.embedded import EmbeddedStore
 from tradewind.server.redis.restoring import Persistence, restore
 from tradewind.server.redis.snapshot import SnapshotError, fetch_snapshot
-
-NOW = datetime(2026, 11, 22, 3, 17, tzinfo=UTC)
 
 
 @pytest.fixture(params=BINARIES, ids=lambda binary: "system" if binary else "embedded")
@@ -98,10 +92,10 @@ async def test_snapshot_taken_during_writes_is_restored(
     store, admin, writer = busy
     await admin.execute_command("ACL", "SETUSER", "backup", "on", ">secret", *BACKUP.split())
     url, before = f"redis://127.0.0.1:{store.port}", writer.written
-    taken = await backups.back_up_store(url, tmp_path / "backups", NOW, user="backup", password="secret")
+    taken = await backups.back_up_store(url, tmp_path / "backups", BACKED_UP_AT, user="backup", password="secret")
     await until(lambda: writer.written > before + 50, "it goes on")
 
-    assert (taken.kind, taken.taken_at, set(taken.files)) == ("snapshot", NOW, {"dump.rdb"})
+    assert (taken.kind, taken.taken_at, set(taken.files)) == ("snapshot", BACKED_UP_AT, {"dump.rdb"})
     assert restore(taken, tmp_path / "other", persistence=persistence) is None
     options = () if persistence == "append-only" else ("--appendonly", "no")
     async with running(tmp_path / "other", binary, *options) as (_, restored):
@@ -115,7 +109,9 @@ async def test_append_only_files_copied_during_writes_and_rewrites_are_restored(
     for number in range(3):
         before = writer.written
         await admin.execute_command("BGREWRITEAOF")
-        taken = backups.back_up_directory(store.directory, tmp_path / "backups", NOW + timedelta(seconds=number))
+        taken = backups.back_up_directory(
+            store.directory, tmp_path / "backups", BACKED_UP_AT + timedelta(seconds=number)
+        )
         await until(lambda limit=before: writer.written > limit + 20, "it goes on")
 
         async def rewritten() -> bool:
@@ -136,7 +132,7 @@ async def test_user_without_rights_to_back_up_gets_an_error(
     url = f"redis://127.0.0.1:{store.port}"
     await admin.execute_command("ACL", "SETUSER", "reader", "on", ">secret", "+get", "+replconf", "~*")
     with pytest.raises(SnapshotError, match=r"refused: -NOPERM .*SYNC and REPLCONF"):
-        await backups.back_up_store(url, tmp_path / "backups", NOW, user="reader", password="secret")
+        await backups.back_up_store(url, tmp_path / "backups", BACKED_UP_AT, user="reader", password="secret")
     with pytest.raises(SnapshotError, match="refused AUTH: WRONGPASS"):
         await fetch_snapshot(url, tmp_path / "x", user="reader", password="wrong")
     assert list((tmp_path / "backups").iterdir()) == []
@@ -149,19 +145,6 @@ async def test_user_without_a_password_can_back_up(tmp_path: Path, binary: str |
         assert (tmp_path / "snapshot").stat().st_size > 0
         with pytest.raises(SnapshotError, match="refused AUTH: WRONGPASS"):
             await fetch_snapshot(f"redis://nobody@127.0.0.1:{store.port}", tmp_path / "x")
-
-
-@pytest.fixture
-def copied(tmp_path: Path) -> backups.Backup:
-    """Make a small backup of append-only files."""
-    source = tmp_path / "data" / backups.APPEND_ONLY
-    source.mkdir(parents=True)
-    (source / backups.MANIFEST).write_text(
-        "file base seq 1 type b\nfile gone seq 1 type h startoffset 4\nfile more seq 2 type i startoffset 8\n"
-    )
-    (source / "base").write_text("BASE")
-    (source / "more").write_text("MORE")
-    return backups.back_up_directory(tmp_path / "data", tmp_path / "backups", NOW)
 
 
 def test_files_superseded_by_a_rewrite_are_not_copied(copied: backups.Backup) -> None:
@@ -194,7 +177,7 @@ def test_restore_keeps_existing_data_and_sets_it_aside_when_replacing(copied: ba
 
 def test_remove_old_keeps_the_newest_backups(copied: backups.Backup, tmp_path: Path) -> None:
     target = tmp_path / "backups"
-    later = [backups.back_up_directory(tmp_path / "data", target, NOW + timedelta(days=day)) for day in (1, 2)]
+    later = [backups.back_up_directory(tmp_path / "data", target, BACKED_UP_AT + timedelta(days=day)) for day in (1, 2)]
     (target / "20990101T000000.000000Z.part").mkdir()
     assert [path.name for path in backups.remove_old(target, 2, later[-1])] == [copied.path.name]
     assert backups.list_backups(target) == later
@@ -211,7 +194,7 @@ def test_settings_of_replaced_data_are_set_aside_with_them(copied: backups.Backu
     assert not (data / backups.STACK).exists()
 
     (data / backups.STACK).write_text("1 shard")
-    taken = backups.back_up_directory(data, tmp_path / "backups", NOW + timedelta(days=1))
+    taken = backups.back_up_directory(data, tmp_path / "backups", BACKED_UP_AT + timedelta(days=1))
     (data / backups.STACK).write_text("2 shards")
     aside = restore(taken, data, replace=True)
     assert aside is not None
@@ -239,7 +222,7 @@ def test_backup_that_is_removed_in_part_is_no_backup(
     copied: backups.Backup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "backups"
-    taken = backups.back_up_directory(tmp_path / "data", target, NOW + timedelta(days=1))
+    taken = backups.back_up_directory(tmp_path / "data", target, BACKED_UP_AT + timedelta(days=1))
 
     def fail(*_: object, **_options: object) -> None:
         raise KeyboardInterrupt
@@ -262,45 +245,6 @@ async def test_terminated_backup_leaves_nothing(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 143
     assert list(target.iterdir()) == []
-
-
-def test_backup_dated_in_the_future_prevents_removal_of_old_ones(copied: backups.Backup, tmp_path: Path) -> None:
-    target, data = tmp_path / "backups", tmp_path / "data"
-    ahead = backups.back_up_directory(data, target, NOW + timedelta(days=36_500))
-    result = CliRunner().invoke(app, ["backup", "create", str(target), "--data", str(data), "--keep", "1"])
-    assert result.exit_code == 1
-    assert f"{ahead.path} has a later time, so no old backup was removed" in result.output.replace("\n", " ")
-    assert len(backups.list_backups(target)) == 3
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": []}', '{"files": {"a": {"bytes": "many", "sha256": ""}}}'])
-def test_broken_backup_is_skipped_and_named(copied: backups.Backup, tmp_path: Path, text: str) -> None:
-    target, data = tmp_path / "backups", tmp_path / "data"
-    broken = target / "20990101T000000.000000Z"
-    broken.mkdir()
-    (broken / "backup.json").write_text(text)
-    message = f"{broken} is not a backup, because its backup.json is broken: "
-
-    def run(*arguments: str) -> tuple[str, str]:
-        result = CliRunner().invoke(app, ["backup", *arguments])
-        assert result.exit_code == 0, result.output
-        return result.stdout, result.stderr
-
-    assert backups.find_backup(target) == copied
-    assert run("create", str(target), "--data", str(data), "--keep", "1")[0].endswith("; removed 1 old backup\n")
-    (taken,) = backups.list_backups(target)
-    listed, notes = run("list", str(target))
-    assert str(taken.path) in listed
-    assert str(broken) not in listed
-    assert notes.startswith(f"note: {message}")
-    restored, notes = run("restore", str(target), str(tmp_path / "new"))
-    assert restored.startswith(f"restored {taken.path} to ")
-    assert notes.startswith(f"note: {message}")
-    with pytest.raises(BackupError, match=re.escape(message)):
-        backups.find_backup(broken)
-    shutil.rmtree(taken.path)
-    with pytest.raises(BackupError, match=rf"^no backup in .*\n{re.escape(message)}"):
-        backups.find_backup(target)
 
 
 def test_backup_of_another_user_is_named(
@@ -326,58 +270,23 @@ def test_backup_of_another_user_is_named(
         copied.path.chmod(0o700)
 
 
-def test_create_takes_data_or_store_but_not_both(
-    copied: backups.Backup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ["backup", "create", str(tmp_path / "more"), "--data", str(tmp_path / "data")]
-
-    both = CliRunner().invoke(app, [*words, "--store", "redis://localhost:1"])
-    monkeypatch.setenv("TRADEWIND_STORE_URL", "redis://localhost:1")
-    beside_setting = CliRunner().invoke(app, words)
-
-    assert (both.exit_code, both.stderr) == (
-        2,
-        "error: give either --data or --store: one command backs up one store\n",
-    )
-    assert (beside_setting.exit_code, len(backups.list_backups(tmp_path / "more"))) == (0, 1)
-
-
-def test_create_says_what_it_removed(copied: backups.Backup, tmp_path: Path) -> None:
-    words = ["backup", "create", str(tmp_path / "backups"), "--data", str(tmp_path / "data"), "-o", "json"]
-
-    kept, replaced = (json.loads(CliRunner().invoke(app, [*words, *more]).stdout) for more in ([], ["--keep", "1"]))
-
-    assert kept["removed"] == []
-    assert replaced["removed"] == [str(copied.path), kept["path"]]
-
-
-async def test_verify_fails_when_another_backup_is_broken(tmp_path: Path) -> None:
-    async with running(tmp_path / "store", None):
-        taken = backups.back_up_directory(tmp_path / "store", tmp_path / "backups", datetime.now(UTC))
-    broken = tmp_path / "backups" / "20990101T000000.000000Z"
-    broken.mkdir()
-    (broken / "backup.json").touch()
-
-    verified = await asyncio.to_thread(CliRunner().invoke, app, ["backup", "verify", str(tmp_path / "backups")])
-
-    assert verified.exit_code == 1
-    assert f"{taken.path} is intact" in verified.stdout
-    assert f"error: {broken} is not a backup" in verified.stderr
-
-
 def test_restore_that_fails_leaves_everything_as_it_was(copied: backups.Backup, tmp_path: Path) -> None:
     """As on a full disk: here, no file may have more bytes than the first one copied."""
     data = tmp_path / "data"
     before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (min(size for size, _ in copied.files.values()), limits[1]))
-    try:
-        with pytest.raises(OSError, match=r"File too large: .*appendonly"):
-            restore(copied, data, replace=True)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with (
+        fullest_file(min(size for size, _ in copied.files.values())),
+        pytest.raises(OSError, match=r"File too large: .*appendonly"),
+    ):
+        restore(copied, data, replace=True)
     assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
     assert list(data.glob("re*-*")) == []
+
+
+async def test_full_disk_is_not_taken_for_a_store_that_fails(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", None) as (store, _):
+        with fullest_file(1), pytest.raises(SnapshotError, match=rf"^{tmp_path}/snapshot: File too large$"):
+            await fetch_snapshot(store.url_for(), tmp_path / "snapshot")
 
 
 def test_restored_data_are_on_disk_before_they_take_their_place(
@@ -405,24 +314,6 @@ async def test_restore_refuses_a_directory_in_use(copied: backups.Backup, tmp_pa
 
 def test_directory_without_a_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BackupError, match="no append-only files"):
-        backups.back_up_directory(tmp_path, tmp_path / "backups", NOW)
+        backups.back_up_directory(tmp_path, tmp_path / "backups", BACKED_UP_AT)
     with pytest.raises(BackupError, match="no backup in"):
         backups.find_backup(tmp_path)
-
-
-def test_what_is_no_directory_is_named(copied: backups.Backup, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    target, data, file = (str(tmp_path / name) for name in ("backups", "data", "file"))
-
-    for words, code, said in (
-        (["list", f"{target}s"], 2, f"error: no directory {target}s: give one that"),
-        (["list", file], 2, f"error: no directory {file}: give one that"),
-        (["create", file, "--data", data], 2, f"dir '{file}' is a file"),
-        (["restore", target, file], 2, f"dir '{file}' is a file"),
-        (["verify", f"{target}s"], 2, f"error: no backup in {target}s: give a directory that"),
-        (["verify", data], 2, f"error: no backup in {data}: give a directory that"),
-        (["restore", data, f"{data}/new"], 2, f"error: no backup in {data}: give a directory that"),
-        (["create", f"{file}/new", "--data", data], 1, f"error: {file}/new: Not a directory\n"),
-    ):
-        result = CliRunner().invoke(app, ["backup", *words])
-        assert (result.exit_code, said in result.stderr) == (code, True), result.stderr

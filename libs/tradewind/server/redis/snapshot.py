@@ -1,7 +1,9 @@
 """A snapshot of a running store, fetched with the protocol that replicas use."""
 
 import asyncio
+import os
 import ssl
+from io import FileIO
 from pathlib import Path
 
 from tradewind.server.redis.address import StoreAddress
@@ -84,13 +86,14 @@ class _Link:
                 f"the store refused: {line.decode(errors='replace')}; the user needs the commands SYNC and REPLCONF"
             )
         size = left = int(line[1:])
-        with target.open("xb") as file:
+        # Without a buffer, which could not be written when the file is closed either.
+        with target.open("xb", buffering=0) as file:
             while left:
                 async with asyncio.timeout(_ANSWER_S):
                     piece = await self._reader.read(min(left, _CHUNK))
                 if not piece:
                     raise OSError(f"it ended {left} bytes short of {size}")
-                await asyncio.to_thread(file.write, piece)
+                await asyncio.to_thread(_write_all, file, piece)
                 left -= len(piece)
 
     def close(self) -> None:
@@ -115,6 +118,16 @@ class _Link:
         if int(value) < 0:
             return []
         return [(await self._reader.readexactly(int(value) + 2))[:-2].decode()]
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    """Write data to a file. Raises SnapshotError, so that its disk is not taken for the connection."""
+    left = memoryview(data)
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError as error:
+        raise SnapshotError(f"{os.fsdecode(file.name)}: {error.strerror}") from error
 
 
 def _context(tls: TlsFiles | None) -> ssl.SSLContext:
