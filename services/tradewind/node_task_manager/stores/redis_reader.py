@@ -65,7 +65,7 @@ class RedisNodeTaskReader:
             deadlines, *values = await pipeline.execute()
             records = [_present_fields(FIELDS, each) for each in values]
             if inputs or outputs:
-                await self._add_values(piece, records, inputs, outputs)
+                await self._add_values(piece, records, inputs=inputs, outputs=outputs)
             for task_id, record, deadline in zip(piece, records, deadlines, strict=True):
                 found.append(task_of(task_id, record, deadline) if "state" in record else None)
         return await self._with_kept_outputs(found) if outputs else found
@@ -82,7 +82,9 @@ class RedisNodeTaskReader:
         read = await pipeline.execute() if wanted else []
         return [_present_fields(fields, values) for (_, fields), values in zip(wanted, read, strict=True)]
 
-    async def _add_values(self, ids: Sequence[str], records: Sequence[Record], inputs: bool, outputs: bool) -> None:
+    async def _add_values(
+        self, ids: Sequence[str], records: Sequence[Record], *, inputs: bool = False, outputs: bool = False
+    ) -> None:
         """Add the values of edges and the emitted values to records."""
         named = await self._input_fields(ids, records) if inputs else {}
         wanted: list[tuple[str, list[str]]] = []
@@ -169,7 +171,7 @@ class RedisNodeTaskReader:
             kept = [text_of(record, "kept") for record in records if "kept" in record]
             results = iter(await self.emitted(kept) if kept else ())
             own = [(task_id, record) for task_id, record in zip(piece, records, strict=True) if "kept" not in record]
-            await self._add_values([task_id for task_id, _ in own], [record for _, record in own], False, True)
+            await self._add_values([task_id for task_id, _ in own], [record for _, record in own], outputs=True)
             found += [next(results) if "kept" in record else outputs_of(record) for record in records]
         return found
 
