@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -175,6 +176,32 @@ async def test_fan_out_steps_offered_again_while_waiting_are_applied_once(bench:
     assert bench.store.count("fan_out") <= 10
 
 
+@pytest.mark.parametrize(("total", "verb"), [(0, "tasks"), (2, "emitted")])
+@pytest.mark.parametrize("run_id", ["r0", "another"])
+async def test_offer_made_anew_while_it_is_carried_out_is_carried_out_with_it(
+    bench: Bench, total: int, verb: str, run_id: str
+) -> None:
+    """What takes longer than an offer is valid would else never count; unless it is for another run of that name."""
+    reading = bench.store.held_up[verb] = asyncio.Event()
+    steps: list[FanOutStep] = []
+
+    async def store(given: Sequence[FanOutStep]) -> Sequence[None]:
+        steps.extend(given)
+        return [None] * len(given)
+
+    bench.plans.put(plan())
+    fan_outs = FanOuts(bench.dispatcher.shard, bench.plans, store)
+    offer = FanOutOffer("flow:0:0:map", "n1", "r0", "0", plan().digest, 1, total, 0)
+    fan_outs.start([offer])
+    await until(lambda: bench.store.count(verb) == 1, "the list or the results are being read")
+    fan_outs.start([replace(offer, nonce="n2", run_id=run_id)])
+    reading.set()
+    await until(lambda: bool(steps), "the offer is carried out")
+    await fan_outs.stop()
+    assert [each.nonce for each in steps] == ["n2" if run_id == "r0" else "n1"]
+    assert bench.store.count(verb) == 1
+
+
 @pytest.mark.parametrize(("total", "index"), [(0, 1), (2, 1), (0, 7)])
 async def test_mapped_node_fails_without_its_plan(bench: Bench, total: int, index: int) -> None:
     """Its offer would else be made anew, and fail, for ever; the store ends the run if it has lost the plan as well."""
@@ -187,7 +214,7 @@ async def test_mapped_node_fails_without_its_plan(bench: Bench, total: int, inde
     if index == 7:
         await bench.store.save(plan())
     fan_outs = FanOuts(bench.dispatcher.shard, PlanCache(), store)
-    fan_outs.start([FanOutOffer("flow:0:0:map", "n", "0", plan().digest, index, total, 0)])
+    fan_outs.start([FanOutOffer("flow:0:0:map", "n", "r0", "0", plan().digest, index, total, 0)])
     await until(lambda: bool(steps), "the offer is carried out")
     await fan_outs.stop()
     assert [(each.kind, each.error and each.error.code) for each in steps] == [(StepKind.FAILED, "INTERNAL")]

@@ -5,7 +5,7 @@ items have ended, an offer to join it. An offer that nobody carries out in time 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 
@@ -48,11 +48,16 @@ class FanOutOffer:
 
     task_id: str
     nonce: str
+    run_id: str
     component_id: str
     plan: str
     index: int
     total: int = 0
     losses: int = 0
+
+    def renews(self, earlier: "FanOutOffer") -> bool:
+        """Say whether it is the same offer made anew: what carried out the earlier one carries out this one."""
+        return replace(earlier, nonce=self.nonce) == self
 
 
 class StepKind(StrEnum):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import msgspec
 import structlog
@@ -51,6 +52,7 @@ class FanOuts:
         self._batcher: Batcher[FanOutStep, None] = Batcher(store, _AT_ONCE)
         self._running = SideTasks()
         self._latest: dict[str, FanOutOffer] = {}
+        """The latest offer of each mapped node that waits here, or whose list or results are being read."""
 
     async def stop(self) -> None:
         """Leave the remaining offers to the process that gets them next."""
@@ -58,18 +60,23 @@ class FanOuts:
         await self._batcher.close()
 
     def start(self, offers: Sequence[FanOutOffer]) -> None:
-        """Begin to carry out offers; an offer made anew replaces an older one that still waits."""
+        """Begin to carry out offers; one made anew replaces an older one that waits, or is being carried out."""
         for offer in offers:
-            waits = offer.task_id in self._latest
+            under_way = offer.task_id in self._latest
             self._latest[offer.task_id] = offer
-            if not waits:
+            if not under_way:
                 self._running.begin(self._carry_out(offer.task_id))
 
     async def _carry_out(self, task_id: str) -> None:
         try:
             async with self._room:
-                offer = self._latest.pop(task_id)
-                await self._batcher.submit(await self._step_of(offer))
+                try:
+                    offer = self._latest[task_id]
+                    step = await self._step_of(offer)
+                finally:
+                    latest = self._latest.pop(task_id)
+                # What takes longer than an offer is valid would else begin again and again.
+                await self._batcher.submit(replace(step, nonce=latest.nonce) if latest.renews(offer) else step)
         except Exception as error:
             _log.warning("fan_out_postponed", node_task=task_id, error=error)
 

@@ -65,8 +65,8 @@ do
     set(record, 'retry_at', time + limits.fan_out_lease_ms)
     record.comp = comp
     delaying[#delaying + 1] = record
-    offers[#offers + 1] = {task_id = record.id, nonce = record.nonce, component_id = comp.id, plan = comp.plan,
-      index = record.index, total = counts and counts.total or 0,
+    offers[#offers + 1] = {task_id = record.id, nonce = record.nonce, run_id = comp.run_id, component_id = comp.id,
+      plan = comp.plan, index = record.index, total = counts and counts.total or 0,
       losses = counts and counts.failed + counts.cancelled or 0}
   end
 

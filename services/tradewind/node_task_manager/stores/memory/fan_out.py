@@ -109,10 +109,9 @@ class MemoryFanOut(MemoryClaiming):
         self._delayed[task.task_id] = at
         counts = task.items or ItemCounts(0, 0)
         losses = counts.failed + counts.cancelled
+        run_id, plan = self._components[self._owner(task)].run_id, self._plan(task).digest
         self._offers.append(
-            FanOutOffer(
-                task.task_id, task.nonce, task.component_id, self._plan(task).digest, task.index, counts.total, losses
-            )
+            FanOutOffer(task.task_id, task.nonce, run_id, task.component_id, plan, task.index, counts.total, losses)
         )
 
     def _withdraw(self, task: NodeTask) -> NodeTask:
