@@ -68,7 +68,7 @@ async def register(
     An existing flow gets a new revision and keeps its history and status.
     """
     from tradewind.cli.definition_files import read_definition, refuse_swapped
-    from tradewind.cli.plans import show_registration
+    from tradewind.cli.plans import declared_elsewhere, show_registration
     from tradewind.client import InvalidInput, TradewindError
 
     labels = parse_pairs(label, "--label")
@@ -77,11 +77,12 @@ async def register(
     async with session.client() as client:
         try:
             registered = await client.register_flow(name, definition, labels=labels, note=note, etag=etag)
-        except InvalidInput:
+        except InvalidInput as error:
             # The error carries faults only. Most warnings may just follow from these, but not a misspelt node type.
             with suppress(TradewindError):
                 warnings = (await client.analyze_flow(definition)).warnings
                 session.screen.notes(str(each) for each in warnings if each.path.endswith(".type"))
+            session.screen.notes(declared_elsewhere(error.violations))
             raise
     session.screen.show(output, registered, show_registration)
 
@@ -94,13 +95,14 @@ async def analyze(session: Session, file: Definition, output: Output = Format.TE
     Nothing is registered. Exits with 2 when there are faults.
     """
     from tradewind.cli.definition_files import read_definition
-    from tradewind.cli.plans import show_analysis
+    from tradewind.cli.plans import declared_elsewhere, show_analysis
 
     definition = read_definition(file)
     async with session.client() as client:
         analysis = await client.analyze_flow(definition)
     session.screen.show(output, analysis, show_analysis)
     if not analysis.valid:
+        session.screen.notes(declared_elsewhere(analysis.violations))
         faults = "\n  ".join(["the definition has faults:", *map(str, analysis.violations)])
         raise fail(faults, WRONG_INPUT)
 

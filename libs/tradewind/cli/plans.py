@@ -6,12 +6,27 @@ from collections.abc import Iterable
 
 from tradewind.cli.flow_status import size_text
 from tradewind.cli.screen import Screen, counted, iso
-from tradewind.client import ComponentWaves, FlowAnalysis, FlowDiff, FlowPlan, RegisteredFlow, RevisionDefinition
+from tradewind.client import (
+    ComponentWaves,
+    FlowAnalysis,
+    FlowDiff,
+    FlowPlan,
+    RegisteredFlow,
+    RevisionDefinition,
+    Violation,
+)
 
 _NODES_SHOWN = 6
 _WAVES_SHOWN = 50
 _VALUE_SHOWN = 60
 _STYLES = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
+
+
+def declared_elsewhere(violations: Iterable[Violation]) -> list[str]:
+    """Return a note, if there is a fault that a worker may cause which still runs the code from before a change."""
+    if not any(each.path.endswith("_handle") or ".config" in each.path for each in violations):
+        return []
+    return ["workers say which handles and configs their nodes have: start them again after changing a node"]
 
 
 def show_analysis(screen: Screen, analysis: FlowAnalysis) -> None:

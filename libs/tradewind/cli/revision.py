@@ -37,13 +37,14 @@ async def plan(
     and the next planned times. Exits with 2 when there are faults.
     """
     from tradewind.cli.definition_files import read_definition
-    from tradewind.cli.plans import show_plan
+    from tradewind.cli.plans import declared_elsewhere, show_plan
 
     definition = read_definition(file)
     async with session.client() as client:
         found = await client.plan_flow(name or definition.flow_id, definition, labels=parse_pairs(label, "--label"))
     session.screen.show(output, found, show_plan)
     if not found.valid:
+        session.screen.notes(declared_elsewhere(found.violations))
         raise typer.Exit(WRONG_INPUT)
 
 

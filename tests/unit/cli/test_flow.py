@@ -114,6 +114,21 @@ def test_register_notes_unknown_node_types_beside_faults(shell: Shell, stack: Fa
     ]
 
 
+@pytest.mark.parametrize(
+    "path", ["edges[3].target_handle", "edges[0].source_handle", "nodes[1].config.window", "nodes[1].config"]
+)
+@pytest.mark.parametrize("command", ["analyze", "register"])
+def test_wrong_handle_or_config_may_be_that_of_an_older_worker(
+    shell: Shell, stack: FakeStack, flow_file: str, command: str, path: str
+) -> None:
+    stack.scheduler.violations = [flow_pb2.Violation(path=path, message="there is none")]
+
+    ran = shell("flow", command, *(["prices"] if command == "register" else []), flow_file, ends=2)
+
+    note = "note: workers say which handles and configs their nodes have: start them again after changing a node"
+    assert ran.err.splitlines()[0] == note
+
+
 def test_analyze_prints_components_warnings_and_faults(shell: Shell, stack: FakeStack, flow_file: str) -> None:
     assert shell("flow", "analyze", flow_file).lines == [
         "COMPONENT  NODES  ENTRY NODES  CYCLE",
