@@ -269,14 +269,14 @@ async def stop(
 
     Running nodes are asked to stop; waiting ones are skipped.
     """
-    from tradewind.cli.descriptions import stopped_text
+    from tradewind.cli.descriptions import show_stopped
 
     if node is not None and component is not None:
         raise typer.BadParameter("give --node or --component, not both", param_hint="--component")
     async with session.client() as client:
         if node is not None:
             stopped = await client.stop_node(flow, node, cycle, reason=reason)
-            session.screen.result(output, stopped, stopped_text(node, stopped))
+            show_stopped(session.screen, output, node, stopped)
             return
         if component is not None:
             found = await client.stop_component(flow, component, cycle, reason=reason)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from tradewind.cli.plain import to_json
-from tradewind.cli.screen import STYLES, Screen, counted, iso, length, planned
+from tradewind.cli.screen import STYLES, Format, Screen, counted, iso, length, planned
 from tradewind.client import (
     CycleDescription,
     CycleRecord,
@@ -260,9 +260,10 @@ def stop_text(screen: Screen, stop: StopRecord | None) -> str:
     return f'{screen.when(stop.at)} by "{stop.by}"' + (f": {stop.reason}" if stop.reason else "")
 
 
-def stopped_text(name: str, task: NodeTaskRecord) -> str:
-    """Return the status of a node task that was to stop, and whether it has yet to do so."""
-    return f"{name} is {task.status}" + ("" if task.status.ended else " and was asked to stop")
+def show_stopped(screen: Screen, output: Format, name: str, task: NodeTaskRecord) -> None:
+    """Print the status of a node task that was to stop, and whether it has yet to do so."""
+    text = f"{name} is {task.status}" + ("" if task.status.ended else " and was asked to stop")
+    screen.result(output, task, text, STYLES.get(task.status))
 
 
 def _statistics_text(statistics: CycleStatistics) -> str:

@@ -164,11 +164,11 @@ async def cancel(session: Session, task_id: TaskId, reason: ReasonOption = "", o
 
     A task that has not begun is skipped; a running one is asked to stop.
     """
-    from tradewind.cli.descriptions import stopped_text
+    from tradewind.cli.descriptions import show_stopped
 
     async with session.client() as client:
         task = await client.cancel_task(task_id, reason=reason)
-    session.screen.result(output, task, stopped_text(task_id, task), STYLES.get(task.status))
+    show_stopped(session.screen, output, task_id, task)
 
 
 @app.command()
@@ -241,8 +241,8 @@ async def terminate(session: Session, task_id: TaskId, reason: ReasonOption = ""
 
     A task that has not begun is skipped; a running one is asked to stop.
     """
-    from tradewind.cli.descriptions import stopped_text
+    from tradewind.cli.descriptions import show_stopped
 
     async with session.client() as client:
         task = await client.terminate_node_task(task_id, reason=reason)
-    session.screen.result(output, task, stopped_text(task_id, task))
+    show_stopped(session.screen, output, task_id, task)
