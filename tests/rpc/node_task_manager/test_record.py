@@ -94,7 +94,10 @@ async def test_failed_attempt_is_logged_with_its_traceback(ntm: Ntm, worker: Mak
     await until(logged, "the line is there")
     (line,) = (await ntm.stub.ListNodeLogs(LOGS)).logs
     assert (line.node_id, line.attempt, line.level, line.source) == ("a", 1, "ERROR", "system")
-    assert line.message == "NODE_ERROR: ValueError: it broke\nTraceback:\n  in average\nValueError: it broke"
+    assert (
+        line.message
+        == "attempt 1 failed: NODE_ERROR: ValueError: it broke\nTraceback:\n  in average\nValueError: it broke"
+    )
     task = await ntm.node("a")
     assert task.started_at.ToMilliseconds() <= line.created_at.ToMilliseconds()
 
@@ -212,5 +215,5 @@ async def test_long_traceback_is_shortened_in_the_middle(ntm: Ntm, worker: MakeW
     await until(logged, "the line is there")
     (line,) = (await ntm.stub.ListNodeLogs(LOGS)).logs
     assert len(line.message) == 8192
-    assert line.message.startswith("NODE_ERROR: mmm")
+    assert line.message.startswith("attempt 1 failed: NODE_ERROR: mmm")
     assert line.message.endswith("éé\nValueError: the end")

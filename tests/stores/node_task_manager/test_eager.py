@@ -264,7 +264,7 @@ async def test_log_lines_after_a_failed_eager_attempt_are_kept(bench: Bench) -> 
     await bench.take(1, "w2")
     line = Line(RUN.task_id("b"), 1, "own-b", "INFO", "node", "hello", 5)
     assert await bench.shard.record([], [line, replace(line, nonce="other")]) == 1
-    (kept,) = await bench.shard.lines(RUN, "", 10)
+    (_, kept) = await bench.shard.lines(RUN, "", 10)
     assert (kept.message, kept.attempt) == ("hello", 1)
 
 

@@ -96,7 +96,7 @@ async def test_failed_sub_flow_is_retried_with_a_new_cycle(bench: Bench) -> None
     failed = await task(bench)
     assert (failed.status, failed.failures, failed.error and failed.error.code) == ("failed", 2, "SUB_FLOW_FAILED")
     logged = [(line.attempt, line.message) for line in await bench.shard.lines(RUN, "", 9)]
-    assert logged == [(1, ERROR.summary), (2, ERROR.summary)]
+    assert logged == [(1, ERROR.summary), (1, "attempt 2 follows in 100 ms"), (2, ERROR.summary)]
     assert (await bench.statuses(AGAIN))["z"] == "skipped"
 
 

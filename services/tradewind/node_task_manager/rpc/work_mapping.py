@@ -142,7 +142,8 @@ def failure_lines(failures: Iterable[tuple[int, Outcome]]) -> Iterator[tuple[int
     """Yield log lines for failed attempts: the error and its traceback, without the middle if that is long."""
     for shard, outcome in failures:
         if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
-            text = f"{outcome.error.summary}\n{outcome.error.traceback}".rstrip()
+            failed = f"attempt {outcome.attempt} failed: {outcome.error.summary}"
+            text = f"{failed}\n{outcome.error.traceback}".rstrip()
             if len(text) > LINE_CHARACTERS:
                 text = f"{text[: LINE_CHARACTERS // 2]}\n...\n{text[5 - LINE_CHARACTERS // 2 :]}"
             yield shard, Line(outcome.task_id, outcome.attempt, outcome.nonce, "ERROR", "system", text, 0)

@@ -1,3 +1,4 @@
+--!include clocks
 --!include notifications
 -- Log lines of cycles, tasks and batches.
 local logs = {}
@@ -36,6 +37,13 @@ do
       run = tonumber(run) or 0, node_id = node_id or string.match(id, '^batch:[^:]+:(.+)$') or '', level = line.level,
       source = line.source, message = line.message, at = at, attempt = line.attempt}))
     if added_to then call('PEXPIRE', stream, flow and limits.run_retention_ms or limits.retention_ms) end
+  end
+
+  -- Adds that another attempt follows the latest one, `wait` ms after its failure.
+  function logs.add_retry(record, wait)
+    local attempt = tonumber(record.attempt) or 0
+    logs.add(record.id, {attempt = attempt, level = 'INFO', source = 'system',
+      message = 'attempt ' .. attempt + 1 .. ' follows in ' .. clocks.duration_text(wait)}, time)
   end
 
   -- Adds the error of an attempt, or of a wait for one, that no worker reports.

@@ -42,6 +42,7 @@ do
         set_state(record, 'nonce', '')
         set(record, 'retry_at', time + wait)
         changed(comp, record.status == 'running' and -1 or 0, record, 'retrying')
+        logs.add_retry(record, wait)
         record.status, record.comp = 'pending', comp
         delaying[#delaying + 1] = record
         return

@@ -8,6 +8,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, TaskError
 from tradewind.node_task_manager.ports.reading import Line, StoredLine
 from tradewind.node_task_manager.stores.memory.limiting import MemoryLimiting
 from tradewind.node_task_manager.stores.memory.records import task_name
+from tradewind.server.durations import duration_text
 
 
 class MemoryLogs(MemoryLimiting):
@@ -41,6 +42,12 @@ class MemoryLogs(MemoryLimiting):
             del self._logs[flow_id, old][: -self._limits.older_log_lines]
         for gone in cycles[: -self._limits.logged_cycles]:
             del self._logs[flow_id, gone]
+
+    def _log_retry(self, task: NodeTask) -> None:
+        """Add that another attempt follows the latest one, at `retry_at`."""
+        now = self._clock()
+        text = f"attempt {task.attempt + 1} follows in {duration_text(task.retry_at - now)}"
+        self._log(Line(task.task_id, task.attempt, "", "INFO", "system", text, now))
 
     def _log_error(self, task: NodeTask, error: TaskError) -> None:
         """Add the error of an attempt, or of a wait for one, that no worker reports."""

@@ -33,6 +33,7 @@ class MemoryRetries(MemoryConsequences):
                 task = replace(task, status=NodeTaskStatus.PENDING, nonce="", error=error, retry_at=at)
                 self._tasks[task.task_id] = task
                 self._add_event(task, TaskEventKind.RETRYING, error)
+                self._log_retry(task)
                 return
             error = replace(error, final=final)
             self._bury(task, error)
