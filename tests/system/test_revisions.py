@@ -57,12 +57,12 @@ async def test_plan_register_update_diff_and_roll_back(shell: Shell, tmp_path: P
 
 async def test_plan_reports_faults_and_limits(shell: Shell) -> None:
     bad = json.dumps({"interval": 60, "nodes": [{"id": "feed", "type": "numbers", "retry": {"attempts": 0}}]})
-    output = await shell("flow", "plan", "-", "--name", "bad", input=bad, exit_code=2)
+    output = await shell("flow", "plan", "bad", "-", input=bad, exit_code=2)
     assert output.startswith("bad would be refused: 1 fault\n  nodes[0].retry.attempts: ")
-    planned = await shell.json("flow", "plan", "-", "--name", "wide", input=wide().to_json())
+    planned = await shell.json("flow", "plan", "wide", "-", input=wide().to_json())
     assert planned["limits"][0]["limit"] == "max_running"
     assert "max_running = 2: 9 nodes can be ready at once, but at most 2 may run" in await shell(
-        "flow", "plan", "-", "--name", "wide", input=wide().to_json()
+        "flow", "plan", "wide", "-", input=wide().to_json()
     )
 
 

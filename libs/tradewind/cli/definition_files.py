@@ -29,7 +29,7 @@ def read_definition(source: str) -> Flow:
     return read_flow(source)
 
 
-def refuse_swapped(name: str, source: str) -> None:
+def refuse_swapped(command: str, name: str, source: str) -> None:
     """Raise ValueError when the name of a flow is that of a file, and the source is not."""
     if source != "-" and Path(name).is_file() and not Path(source).exists():
-        raise ValueError(f"{name} is a file: name the flow first, as in: tradewind flow register {source} {name}")
+        raise ValueError(f"{name} is a file: name the flow first, as in: tradewind flow {command} {source} {name}")

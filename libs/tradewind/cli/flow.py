@@ -72,7 +72,7 @@ async def register(
     from tradewind.client import InvalidInput, TradewindError
 
     labels = parse_pairs(label, "--label")
-    refuse_swapped(name, file)
+    refuse_swapped("register", name, file)
     definition = read_definition(file)
     async with session.client() as client:
         try:

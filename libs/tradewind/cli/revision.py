@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tradewind.cli.failures import WRONG_INPUT, fail
-from tradewind.cli.parameters import Definition, Etag, FlowName, Labels, Newest, Output, ReasonOption, take
+from tradewind.cli.parameters import Etag, FlowName, Labels, Newest, Output, ReasonOption, take
 from tradewind.cli.parsing import parse_pairs
 from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
@@ -21,13 +21,14 @@ app = typer.Typer()
 @asynchronous
 async def plan(
     session: Session,
-    file: Definition,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Name of the flow; defaults to the Flow's id, or the file's name without its suffix."
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME] FILE",
+            help="Name of the flow, by default the Flow's id or the file's name without its suffix; and what `flow "
+            "register` takes: JSON or YAML file, - for stdin, or MODULE:NAME of a Flow that is built in Python.",
         ),
-    ] = None,
+    ],
     label: Labels = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -36,12 +37,18 @@ async def plan(
     Stores nothing. Shows what changes, the waves of nodes, the workers that could run them, the limits that will apply
     and the next planned times. Exits with 2 when there are faults.
     """
-    from tradewind.cli.definition_files import read_definition
+    from tradewind.cli.definition_files import read_definition, refuse_swapped
     from tradewind.cli.plans import declared_elsewhere, show_plan
 
+    *names, file = source
+    if len(names) > 1:
+        raise fail(f"plan takes a name and a file, not {len(source)} arguments", WRONG_INPUT)
+    for name in names:
+        refuse_swapped("plan", name, file)
     definition = read_definition(file)
+    flow_id = names[0] if names else definition.flow_id
     async with session.client() as client:
-        found = await client.plan_flow(name or definition.flow_id, definition, labels=parse_pairs(label, "--label"))
+        found = await client.plan_flow(flow_id, definition, labels=parse_pairs(label, "--label"))
     session.screen.show(output, found, show_plan)
     if not found.valid:
         session.screen.notes(declared_elsewhere(found.violations))

@@ -35,10 +35,11 @@ def test_register_reads_file_and_labels(shell: Shell, stack: FakeStack, flow_fil
     ]
 
 
-def test_register_names_order_of_file_and_name(shell: Shell, flow_file: str) -> None:
-    refused = shell("flow", "register", flow_file, "prices", ends=2).err
+@pytest.mark.parametrize("command", ["register", "plan"])
+def test_command_names_order_of_file_and_name(shell: Shell, flow_file: str, command: str) -> None:
+    refused = shell("flow", command, flow_file, "prices", ends=2).err
     assert refused == (
-        f"error: {flow_file} is a file: name the flow first, as in: tradewind flow register prices {flow_file}\n"
+        f"error: {flow_file} is a file: name the flow first, as in: tradewind flow {command} prices {flow_file}\n"
     )
 
 
@@ -58,9 +59,11 @@ def test_register_and_plan_accept_flow_built_in_python(shell: Shell, stack: Fake
     sent = stack.scheduler.last(pb.RegisterFlowRequest)
     assert (sent.flow_id, json.loads(sent.weather_json)["interval"]) == ("prices", "1m")
 
-    for options, flow_id in ((), "built"), (("--name", "prices"), "prices"):
-        shell("flow", "plan", flow_module, *options)
+    for name, flow_id in ((), "built"), (("prices",), "prices"):
+        shell("flow", "plan", *name, flow_module)
         assert stack.scheduler.last(pb.RegisterFlowRequest).flow_id == flow_id
+    refused = shell("flow", "plan", "a", "b", flow_module, ends=2).err
+    assert refused == "error: plan takes a name and a file, not 3 arguments\n"
 
 
 def test_register_refuses_python_source_without_flow(shell: Shell, flow_module: str) -> None:
