@@ -39,7 +39,7 @@ class Service(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """Full names of the gRPC services it serves, such as `tradewind.api.registry.v1.RegistryService`."""
+        """Full names of the gRPC services it serves, its own first: `tradewind.api.registry.v1.RegistryService`."""
         ...
 
     @property

@@ -79,8 +79,10 @@ class Health:
             if reason is not None:
                 reasons.append(reason)
             for name in names:
-                READY.labels(name).set(reason is None)
                 self._servicer.set(name, _SERVING if reason is None else _NOT_SERVING)
+            # Its further names would be alerted on as services of their own.
+            for name in names[:1]:
+                READY.labels(name).set(reason is None)
         ready = all(isinstance(reason, ReadOnly) for reason in reasons)
         for name in ("", READINESS):
             self._servicer.set(name, _SERVING if ready else _NOT_SERVING)
