@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from benchmarks.soak.crowd import open_crowd
 from tests.ports import free_port
 from tests.system import flows
 from tests.waiting import until
@@ -171,6 +172,19 @@ async def test_start_fails_if_settings_need_access_but_auth_is_off(
     monkeypatch.setenv(f"TRADEWIND_{variable}", value)
     with pytest.raises(StandaloneError, match=f"TRADEWIND_{variable} .*TRADEWIND_AUTH"):
         await Standalone(data=tmp_path, port=0).start()
+
+
+@pytest.mark.parametrize(("limit", "farewell"), [("AGE", b"max_age"), ("IDLE", b"connection idle")])
+async def test_connections_last_no_longer_than_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, farewell: bytes
+) -> None:
+    monkeypatch.setenv(f"TRADEWIND_MAX_CONNECTION_{limit}_SECONDS", "0.2")
+    async with Standalone(data=tmp_path, port=0) as stack:
+        host, _, port = stack.address.partition(":")
+        (connection,) = await open_crowd(host, int(port), 1)
+        await until(lambda: connection.farewell, "the server says farewell")
+        connection.close()
+    assert connection.farewell == farewell
 
 
 async def test_listen_error_names_process_that_holds_the_port(stack: Standalone) -> None:

@@ -132,28 +132,9 @@ class TelemetrySettings(Settings):
         return endpoint
 
 
-class CommonSettings(TelemetrySettings, TlsSettings):
-    """The settings of every Tradewind server."""
+class ConnectionSettings(Settings):
+    """What a server takes from its clients."""
 
-    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
-    port: int = Field(7700, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
-    store_url: str = Field(
-        "redis://127.0.0.1:6379",
-        description="The store: redis://, rediss://, unix://, redis+sentinel://h1,h2/<service> or redis+cluster://h1,h2.",
-    )
-    store_user: str | None = Field(None, description="ACL user to log in to the store as; overrides the URL's.")
-    store_password: SecretStr | None = Field(None, description="Password of the store's user; overrides the URL's.")
-    store_tls_ca: str | None = Field(
-        None, description="PEM file of the CA for a store at rediss://; the CAs that this machine trusts when not set."
-    )
-    store_tls_cert: Path | None = Field(None, description="PEM file of a certificate to show to the store.")
-    store_tls_key: Path | None = Field(None, description="PEM file of that certificate's key.")
-    key_prefix: str = Field(
-        "trading_flow", pattern=r"^[A-Za-z0-9_.-]+$", description="Prefix of every key in the store."
-    )
-    drain_seconds: float = Field(
-        10.0, ge=0, le=3600, description="How long calls in flight may go on after SIGTERM before they are cut off."
-    )
     max_connection_age_seconds: float = Field(
         0.0, ge=0, description="Age at which clients are asked to reconnect, to spread over replicas; 0 means never."
     )
@@ -174,6 +155,30 @@ class CommonSettings(TelemetrySettings, TlsSettings):
         ge=1024,
         le=1024 * 1024 * 1024,
         description="Size of the largest request that is accepted, in bytes; at most 1 GiB.",
+    )
+
+
+class CommonSettings(ConnectionSettings, TelemetrySettings, TlsSettings):
+    """The settings of every Tradewind server."""
+
+    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
+    port: int = Field(7700, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    store_url: str = Field(
+        "redis://127.0.0.1:6379",
+        description="The store: redis://, rediss://, unix://, redis+sentinel://h1,h2/<service> or redis+cluster://h1,h2.",
+    )
+    store_user: str | None = Field(None, description="ACL user to log in to the store as; overrides the URL's.")
+    store_password: SecretStr | None = Field(None, description="Password of the store's user; overrides the URL's.")
+    store_tls_ca: str | None = Field(
+        None, description="PEM file of the CA for a store at rediss://; the CAs that this machine trusts when not set."
+    )
+    store_tls_cert: Path | None = Field(None, description="PEM file of a certificate to show to the store.")
+    store_tls_key: Path | None = Field(None, description="PEM file of that certificate's key.")
+    key_prefix: str = Field(
+        "trading_flow", pattern=r"^[A-Za-z0-9_.-]+$", description="Prefix of every key in the store."
+    )
+    drain_seconds: float = Field(
+        10.0, ge=0, le=3600, description="How long calls in flight may go on after SIGTERM before they are cut off."
     )
     metrics_store_user: str | None = Field(
         None, description="Store user that may call INFO, for metrics of the store; the service's own when not set."

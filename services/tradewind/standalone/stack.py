@@ -181,6 +181,7 @@ class Standalone:
                 port=port,
                 drain_s=settings.drain_seconds,
                 max_message_bytes=settings.max_message_bytes,
+                max_connection_age_s=settings.max_connection_age_seconds,
                 max_connection_idle_s=settings.max_connection_idle_seconds,
                 max_connections=settings.max_connections,
                 tracing=open_tracing("tradewind", settings.otlp_endpoint, settings.trace_sampling),
