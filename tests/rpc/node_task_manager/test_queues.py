@@ -117,6 +117,11 @@ async def test_invalid_configuration_reports_every_fault_and_changes_nothing(ntm
     assert limits_of((await ntm.stub.GetConfig(config_pb2.GetConfigRequest())).config) == config_pb2.SystemConfig()
 
 
+@pytest.mark.parametrize("etag", ["v", "v-1", "v1 ", "v²", "v" + "9" * 5000])
+async def test_text_that_is_no_etag_of_a_configuration_is_refused(ntm: Ntm, etag: str) -> None:
+    assert await faults(configure(ntm, etag, max_running=7)) == ["etag"]
+
+
 async def test_request_without_a_configuration_lifts_no_limit(ntm: Ntm) -> None:
     await configure(ntm, max_running=7)
     assert await faults(ntm.stub.UpdateConfig(config_pb2.UpdateConfigRequest())) == ["config"]

@@ -1,6 +1,7 @@
 """Maps between Protobuf and the domain: the system's configuration."""
 
 import math
+import re
 from collections.abc import Iterator
 
 from tradewind.api.node_task_manager.v1 import config_pb2
@@ -18,6 +19,7 @@ _NUMBERS = ("max_running", "max_running_per_user", "max_running_per_flow", "max_
 _MAX_TYPES = 200
 _MAX_WEIGHTS = 10_000
 _WEIGHTS = (0.01, 100.0)
+_ETAG = re.compile(r"v(\d{1,18})", re.ASCII)
 
 
 def config_message(config: SystemConfig) -> config_pb2.SystemConfig:
@@ -51,7 +53,8 @@ def update(request: config_pb2.UpdateConfigRequest) -> tuple[SystemConfig, tuple
         cache_ttl=milliseconds(message.cache_ttl) / 1000 if message.HasField("cache_ttl") else SystemConfig().cache_ttl,
         caches={name: cache_mapping.cache_settings(each) for name, each in message.caches.items()},
     )
-    return given, tuple(request.update_mask.paths) or FIELDS, int(request.etag[1:]) if request.etag else None
+    found = _ETAG.fullmatch(request.etag)
+    return given, tuple(request.update_mask.paths) or FIELDS, int(found[1]) if found else None
 
 
 def _named(request: config_pb2.UpdateConfigRequest) -> config_pb2.SystemConfig:
@@ -96,5 +99,5 @@ def _faults(message: config_pb2.SystemConfig, request: config_pb2.UpdateConfigRe
     for at, name in enumerate(request.update_mask.paths):
         if name not in FIELDS:
             yield Violation(f"update_mask.paths[{at}]", f'no field "{name}"; there are {", ".join(FIELDS)}')
-    if request.etag and not (request.etag[0] == "v" and request.etag[1:].isdecimal() and request.etag.isascii()):
+    if request.etag and not _ETAG.fullmatch(request.etag):
         yield Violation("etag", "is not the etag of a configuration")
