@@ -18,6 +18,10 @@ STATUS_KEY = "grpc-status-details-bin"
 _MAX_BYTES = 7 * 1024 + 512
 """The most that an error's message and details may take: stock clients refuse metadata beyond 8 KiB and see neither."""
 _MAX_MESSAGE_BYTES = 1000
+_MAX_NAME_BYTES = 500
+"""The most of a path and of a subject: what has a longer name is known by the beginning of it."""
+_MAX_VALUE_BYTES = 3000
+"""The most of a value in the metadata; the longest one lists 20 nodes."""
 UNDECODABLE = "the request is not a valid message for this method"
 
 
@@ -82,22 +86,35 @@ def status_with(
     details: Sequence[Message] = (),
 ) -> Status:
     """Return a status; `reason` is a name in `tradewind.api.errors.v1.ErrorReason` without its prefix."""
-    info = details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata)
-    message = message.encode()[:_MAX_MESSAGE_BYTES].decode(errors="ignore")
+    told = {name: _cut(value, _MAX_VALUE_BYTES) for name, value in (metadata or {}).items()}
+    info = details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=told)
+    message = _cut(message, _MAX_MESSAGE_BYTES)
     status = Status(code=code.value[0], message=message, details=[_packed(info)])
     for detail in details:
         if isinstance(detail, details_pb2.BadRequest):
             # The message is also sent by itself, quoted: each byte that is not ASCII takes three.
             detail = _truncated(detail, _MAX_BYTES - len(quote(message)) - status.ByteSize())
+        elif isinstance(detail, details_pb2.PreconditionFailure):
+            for broken in detail.violations:
+                broken.subject = _cut(broken.subject, _MAX_NAME_BYTES)
+                broken.description = _cut(broken.description, _MAX_MESSAGE_BYTES)
         status.details.append(_packed(detail))
     return status
+
+
+def _cut(text: str, most_bytes: int) -> str:
+    """Return the beginning of a text that is too long, up to the end of a character."""
+    return text if len(text) * 4 <= most_bytes else text.encode()[:most_bytes].decode(errors="ignore")
 
 
 def _truncated(bad_request: details_pb2.BadRequest, budget: int) -> details_pb2.BadRequest:
     """Return as many violations as fit into `budget` bytes; the last one says that there are more.
 
-    The message of the status says how many there are.
+    The message of the status says how many there are. Long texts are cut, so that the first one always fits.
     """
+    for violation in bad_request.field_violations:
+        violation.field = _cut(violation.field, _MAX_NAME_BYTES)
+        violation.description = _cut(violation.description, _MAX_MESSAGE_BYTES)
     if bad_request.ByteSize() + 100 <= budget:
         return bad_request
     kept = details_pb2.BadRequest()

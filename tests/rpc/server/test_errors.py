@@ -292,6 +292,37 @@ async def test_messages_in_any_script_fit_the_metadata_limit_of_clients(
     assert letter * 100 in (error.details() or "")
 
 
+@pytest.mark.parametrize("letter", ["x", "漢"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda name: faults.InvalidInput([faults.Violation(f"labels[{name}]", f'"{name}" is not a label')]),
+        lambda name: faults.FailedPrecondition("LEASE_LOST", f'"{name}" is unknown', f"node_tasks/{name}"),
+        lambda name: faults.NotFound("worker", name),
+    ],
+    ids=["violation", "precondition", "metadata"],
+)
+async def test_long_name_in_an_error_is_cut_and_hides_nothing_else(
+    server: Server, service: EchoService, make: Callable[[str], faults.Fault], letter: str
+) -> None:
+    fault = make(letter * 200_000)
+    service.act = raising(fault)
+    async with grpc.aio.insecure_channel(server.address, [("grpc.absolute_max_metadata_size", 8192)]) as channel:
+        error, status = await failure(EchoClient(channel))
+    assert letter * 300 in (error.details() or "")
+    info = detail(status, details_pb2.ErrorInfo)
+    assert info.reason == fault.reason
+    if isinstance(fault, faults.InvalidInput):
+        (violation,) = detail(status, details_pb2.BadRequest).field_violations
+        assert violation.field.startswith(f"labels[{letter * 100}")
+        assert violation.description.startswith(f'"{letter * 300}')
+    elif isinstance(fault, faults.FailedPrecondition):
+        (broken,) = detail(status, details_pb2.PreconditionFailure).violations
+        assert broken.subject.startswith(f"node_tasks/{letter * 100}")
+    else:
+        assert info.metadata["worker_id"].startswith(letter * 100)
+
+
 async def test_client_that_hangs_up_is_not_logged_as_error(client: EchoClient, service: EchoService) -> None:
     with capture_logs() as logs:
         call = client.method("unary_stream", "Wait")(StringValue(value="x"))
