@@ -208,6 +208,32 @@ async def test_run_without_plan_ends_with_a_reason_when_it_would_go_on(ward: War
     await check_ended(ward, RUN_AGAIN if begin is takes_over_results else RUN)
 
 
+async def completes_late(bench: Bench, given: Assignment) -> None:
+    assert (await bench.shard.complete([completed(given)])).results == (REASON,)
+
+
+async def lapses(bench: Bench, _given: Assignment) -> None:
+    bench.clock.advance(MINUTE)
+    await bench.shard.reap()
+
+
+@pytest.mark.parametrize("go_on", [completes_late, lapses])
+async def test_run_that_is_being_stopped_ends_without_its_plan(
+    ward: Ward, go_on: Callable[[Bench, Assignment], Awaitable[None]]
+) -> None:
+    """The stop has reached every node already, and waits for the one that runs."""
+    given = await taken(ward, PLAN)
+    await ward.shard.stop(RUN, "r0", "", "enough", "ann", 1000)
+    await lose(ward, PLAN.digest)
+    await go_on(ward, given)
+    (component,) = await ward.shard.components([(RUN, "0")])
+    assert component is not None
+    assert (component.status, component.terminated, component.skipped) == (ComponentStatus.FINISHED, 1, 2)
+    assert component.stop is not None
+    assert component.stop.reason == "enough"
+    assert await ward.found() == []
+
+
 async def test_run_ends_when_the_store_loses_a_node_that_has_to_follow(ward: Ward) -> None:
     """The functions still know the node before."""
     given = await taken(ward, PLAN)

@@ -233,6 +233,8 @@ do
     for i = 1, #components do
       local comp = components[i]
       if stored_plans.lost[comp.plan] and comp.open > 0 then
+        -- A stop that came before has left what runs to end by itself, which it cannot do without its plan.
+        if comp.stop then later('stop', comp, 0, 0) end
         stopping.component(comp, stopping.system_mark(stopping.PLAN_LOST))
       end
     end
