@@ -222,7 +222,7 @@ class Scheduler:
         self._loops = (
             bulk_jobs_loop(
                 stores.jobs,
-                ExecuteJobs(stores.jobs, stores.flows, stores.cycles, rerun, stop_cycle, clock),
+                ExecuteJobs(stores.jobs, stores.flows, stores.cycles, stores.states, rerun, stop_cycle, clock),
                 wake,
                 poll_s,
             ),

@@ -79,8 +79,10 @@ class RandomFlows(TwinStores[Stores]):
     def refresh(self) -> None:
         """Remember the newest states, without forgetting those of removed runs."""
         for flow_id in IDS:
-            for state in self.run(self.memory.cycles.newest(flow_id, None, 50)):
-                self.seen[state.name] = state
+            states = self.run(self.memory.cycles.newest(flow_id, None, 50))
+            self.seen |= {state.name: state for state in states}
+            outlines = self.both(lambda store, flow_id=flow_id: store.cycles.outlines(flow_id, None, 50))  # type: ignore[misc]
+            assert outlines == [state.outline for state in states]
 
     @initialize(overlap=overlaps, chosen=st.lists(schedules, min_size=len(IDS), max_size=len(IDS)))
     def begin_with_running_flows(self, overlap: OverlapPolicy, chosen: list[ScheduleDefinition]) -> None:

@@ -6,6 +6,7 @@ from tests.servers import RedisServer
 from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Bench, names, redis_stores, request_of, shape
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import STOP, ChainState, CycleOrigin, StopRequest, UpdateOutcome
+from tradewind.scheduler.domain.cycle_outline import CycleOutline
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
@@ -52,6 +53,22 @@ async def test_cycle_numbers_rise_and_are_never_reused(bench: Bench) -> None:
     assert await bench.stores.cycles.latest_run("f", 2) == RunName("f", 2)
     assert await bench.stores.cycles.latest_run("f", 9) is None
     assert await bench.stores.cycles.newest("none", None, 9) == []
+
+
+async def test_runs_are_outlined_in_the_order_in_which_they_are_read(bench: Bench) -> None:
+    await bench.register()
+    ended, stopping, running = [await bench.begun() for _ in range(3)]
+    await bench.end(ended)
+    await bench.write(structs.replace(stopping, stop=StopRequest("ann", "enough", bench.now)), {STOP})
+    outlines = await bench.stores.cycles.outlines("f", None, 9)
+    assert outlines == [
+        CycleOutline(running.name, CycleStatus.RUNNING, running.facts.start_ms),
+        CycleOutline(stopping.name, CycleStatus.RUNNING, stopping.facts.start_ms, "ann"),
+        CycleOutline(ended.name, CycleStatus.COMPLETED, ended.facts.start_ms),
+    ]
+    assert outlines == [state.outline for state in await bench.stores.cycles.newest("f", None, 9)]
+    assert await bench.stores.cycles.outlines("f", running.name, 1) == outlines[1:2]
+    assert await bench.stores.cycles.outlines("none", None, 9) == []
 
 
 async def test_newest_open_run_is_found_below_another(bench: Bench) -> None:

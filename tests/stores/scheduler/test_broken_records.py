@@ -70,6 +70,30 @@ async def test_broken_run_hides_no_other(
     assert await bench.stores.cycles.newest("f", None, 5) == [whole]
 
 
+@pytest.mark.parametrize(
+    "commands",
+    [
+        [("HSET", RUN, "status", "asleep")],
+        [("HSET", RUN, "status", b"\xff")],
+        [("HSET", RUN, "start_time", "noon")],
+        [("DEL", RUN), ("SET", RUN, "text")],
+    ],
+    ids=["unknown", "undecodable", "no time", "another type"],
+)
+async def test_run_that_cannot_be_outlined_hides_no_other(
+    bench: Bench, redis_server: RedisServer, commands: list[tuple[Any, ...]]
+) -> None:
+    await bench.register(overlap=OverlapPolicy.ALLOW)
+    await bench.begun()
+    whole = await bench.begun()
+    await breaks(redis_server, *commands)
+    with capture_logs() as logs:
+        assert await bench.stores.cycles.outlines("f", None, 5) == [whole.outline]
+    assert [(line["event"], line["what"]) for line in logs] == [("record_unreadable", RUN)]
+    await breaks(redis_server, ("DEL", RUN))
+    assert await bench.stores.cycles.outlines("f", None, 5) == [whole.outline]
+
+
 async def test_broken_run_is_forgotten_only_when_it_is_no_run(bench: Bench, redis_server: RedisServer) -> None:
     await bench.register(overlap=OverlapPolicy.ALLOW)
     await bench.begun()

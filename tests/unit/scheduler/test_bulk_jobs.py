@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event, wakes_nobody
 from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob, BulkStatus
-from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_outline import CycleOutline
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.owning import NOT_OWNER
@@ -37,6 +37,11 @@ class Contended:
             return False
         self.job = job
         return True
+
+
+def executing(scheduler: MemoryScheduler, stop: Any = None) -> ExecuteJobs:
+    stores, rerun = scheduler.stores, Any
+    return ExecuteJobs(stores.jobs, stores.flows, stores.cycles, stores.states, rerun, stop, scheduler.clock)  # type: ignore[arg-type]
 
 
 async def cancelled(jobs: Any) -> BulkJob:
@@ -69,8 +74,9 @@ async def test_cancelling_a_job_that_keeps_changing_is_aborted() -> None:
     assert refused.value.reason == "VERSION_CONFLICT"
 
 
-async def test_job_for_running_cycles_passes_over_those_that_have_ended() -> None:
+async def test_job_for_running_cycles_passes_over_those_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flow may have 10 000 ended cycles, and a step takes 20 ms."""
+    monkeypatch.setattr("tradewind.scheduler.use_cases.execute_jobs._PAGE", 20)
     scheduler = MemoryScheduler()
     await scheduler.register(keep_cycles=500)
     begun = [(await scheduler.run()).state for _ in range(402)]
@@ -81,10 +87,10 @@ async def test_job_for_running_cycles_passes_over_those_that_have_ended() -> Non
     async def stop(flow_id: str, cycle: int, run: int, *_: Any, **options: Any) -> None:
         stopped.append(cycle)
 
-    stores, rerun = scheduler.stores, Any
+    stores = scheduler.stores
     wanted = BulkFilter(("f",), (CycleStatus.RUNNING,), 0, 2**50, 1000)
     await stores.jobs.create(replace(JOB, filter=wanted), "")
-    execute = ExecuteJobs(stores.jobs, stores.flows, stores.cycles, rerun, stop, scheduler.clock)  # type: ignore[arg-type]
+    execute = executing(scheduler, stop)
     steps = 1
     while await execute.step("job-1"):
         steps += 1
@@ -96,18 +102,18 @@ async def test_job_passes_over_a_flow_whose_cycles_cannot_be_read() -> None:
     for flow_id in ("f1", "f2", "f3"):
         await scheduler.register(flow_id)
         await scheduler.run(flow_id)
-    stores, unused = scheduler.stores, Any
-    newest = stores.cycles.newest
+    stores = scheduler.stores
+    outlines = stores.cycles.outlines
 
-    async def newest_of_some(flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
+    async def outlines_of_some(flow_id: str, below: RunName | None, limit: int) -> list[CycleOutline]:
         if flow_id == "f2":
             raise Unreadable("flow:f2:cycles", "it is of another type")
-        return await newest(flow_id, below, limit)
+        return await outlines(flow_id, below, limit)
 
-    stores.cycles.newest = newest_of_some  # type: ignore[method-assign]
+    stores.cycles.outlines = outlines_of_some  # type: ignore[method-assign]
     wanted = BulkFilter(("f*",), (CycleStatus.RUNNING,), 0, 2**50, 1000)
     await stores.jobs.create(replace(JOB, filter=wanted, dry_run=True), "")
-    execute = ExecuteJobs(stores.jobs, stores.flows, stores.cycles, unused, unused, scheduler.clock)  # type: ignore[arg-type]
+    execute = executing(scheduler)
     with capture_logs() as logs:
         while await execute.step("job-1"):
             pass
@@ -124,10 +130,10 @@ async def test_job_takes_many_cycles_and_flows_in_a_step_as_long_as_nothing_is_t
         await scheduler.register(flow_id, keep_cycles=500)
     begun = [(await scheduler.run("f0")).state for _ in range(402)]
     await scheduler.fold([event(state) for state in begun], NOT_OWNER)
-    stores, unused = scheduler.stores, Any
+    stores = scheduler.stores
     wanted = BulkFilter(("f*",), (CycleStatus.FAILED,), 0, 2**50, 1000)
     await stores.jobs.create(replace(JOB, filter=wanted), "")
-    execute = ExecuteJobs(stores.jobs, stores.flows, stores.cycles, unused, unused, scheduler.clock)  # type: ignore[arg-type]
+    execute = executing(scheduler)
     steps = 1
     while await execute.step("job-1"):
         steps += 1
@@ -139,7 +145,7 @@ async def test_job_finds_a_flow_with_cycles_among_thousands_in_few_reads() -> No
     for at in range(2000):
         await scheduler.register(f"f{at:04}")
     await scheduler.run("f1500")
-    stores, unused, reads = scheduler.stores, Any, []
+    stores, reads = scheduler.stores, list[int]()
     list_ids = stores.flows.list_ids
 
     async def counted(after: str, limit: int) -> list[str]:
@@ -149,7 +155,7 @@ async def test_job_finds_a_flow_with_cycles_among_thousands_in_few_reads() -> No
     stores.flows.list_ids = counted  # type: ignore[method-assign]
     wanted = BulkFilter(("f*",), (CycleStatus.RUNNING,), 0, 2**50, 1000)
     await stores.jobs.create(replace(JOB, filter=wanted, dry_run=True), "")
-    execute = ExecuteJobs(stores.jobs, stores.flows, stores.cycles, unused, unused, scheduler.clock)  # type: ignore[arg-type]
+    execute = executing(scheduler)
     steps = 1
     while await execute.step("job-1"):
         steps += 1

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
 from tradewind.scheduler.domain.beginning import RerunRequest
 from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_outline import CycleOutline
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_record import FlowOutline, FlowRecord
 from tradewind.scheduler.domain.log_line import LogLine
@@ -128,18 +131,29 @@ async def test_rerun_of_an_old_cycle_counts_as_recently_started() -> None:
     assert ([state.name for state in found], following) == ([RunName("f", 2, 1)], None)
 
 
-def counted(scheduler: MemoryScheduler) -> tuple[list[int], ReadFlows]:
-    """Return what reads cycles, and how many each step reads."""
-    stores, counts = scheduler.stores, list[int]()
-    newest = stores.cycles.newest
+class CountedCycles:
+    """Cycles in memory; counts how many are outlined and how many are read whole."""
 
-    async def noted(flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
-        found = await newest(flow_id, below, limit)
-        counts.append(len(found))
+    def __init__(self, scheduler: MemoryScheduler) -> None:
+        self._stores = scheduler.stores
+        self.outlined = self.whole = 0
+
+    async def outlines(self, flow_id: str, below: RunName | None, limit: int) -> list[CycleOutline]:
+        found = await self._stores.cycles.outlines(flow_id, below, limit)
+        self.outlined += len(found)
         return found
 
-    stores.cycles.newest = noted  # type: ignore[method-assign]
-    return counts, ReadFlows(stores.flows, stores.cycles, stores.states)
+    async def newest_open(self, flow_id: str, below: RunName) -> RunName | None:
+        return await self._stores.cycles.newest_open(flow_id, below)
+
+    async def load_many(self, runs: Sequence[RunName]) -> list[ChainState | None]:
+        self.whole += len(runs)
+        return await self._stores.states.load_many(runs)
+
+
+def counted(scheduler: MemoryScheduler) -> tuple[CountedCycles, ReadFlows]:
+    counts: Any = CountedCycles(scheduler)
+    return counts, ReadFlows(scheduler.stores.flows, counts, counts)
 
 
 async def test_page_reads_few_more_cycles_than_one_message_holds() -> None:
@@ -150,10 +164,11 @@ async def test_page_reads_few_more_cycles_than_one_message_holds() -> None:
     counts, read = counted(scheduler)
     page, following = await read.cycles("f", CycleFilter(), None, 1000)
     assert ([state.name.cycle for state in page], following) == ([59], RunName("f", 59, 0))
-    assert sum(counts) <= 5
+    assert counts.whole <= 5
 
 
-async def test_one_page_examines_a_bounded_number_of_cycles() -> None:
+async def test_one_page_examines_a_bounded_number_of_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tradewind.scheduler.use_cases.read_flows._MOST_EXAMINED", 1000)
     scheduler = MemoryScheduler()
     await scheduler.register(keep_cycles=10_000)
     runs = [(await scheduler.run()).state for _ in range(2600)]
@@ -162,11 +177,10 @@ async def test_one_page_examines_a_bounded_number_of_cycles() -> None:
     pages: list[list[int]] = []
     following: RunName | None = None
     while not pages or following is not None:
-        counts.clear()
         page, following = await read.cycles("f", CycleFilter({CycleStatus.COMPLETED}), following, 10)
         pages.append([state.name.cycle for state in page])
-        assert sum(counts) <= 1500
-    assert pages == [[2000], [], [0]]
+        assert counts.outlined <= 1500 * len(pages)
+    assert (pages, counts.whole) == ([[2000], [], [0]], 2)
 
 
 async def test_flow_logs_cover_the_newest_cycles_despite_reruns() -> None:
@@ -230,4 +244,4 @@ async def test_list_of_running_cycles_passes_over_those_that_have_ended() -> Non
     counts, read = counted(scheduler)
     found, below = await read.cycles("f", CycleFilter({CycleStatus.RUNNING}), None, 9)
     assert ([state.name for state in found], below) == (running, None)
-    assert sum(counts) < 60
+    assert (counts.outlined, counts.whole) == (251, 4)

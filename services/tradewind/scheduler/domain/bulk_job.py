@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_outline import CycleOutline
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_name import RunName
 
@@ -55,10 +55,9 @@ class BulkFilter:
         # Of the characters that are special to fnmatch, a bracket is not special here.
         return any(fnmatchcase(flow_id, pattern.replace("[", "[[]")) for pattern in self.flow_ids)
 
-    def matches(self, state: ChainState) -> bool:
+    def matches(self, latest: CycleOutline) -> bool:
         """Say whether the filter selects the cycle that has this latest run; the flow is not checked."""
-        start_ms = state.facts.start_ms
-        return state.status in self.statuses and self.started_after_ms <= start_ms < self.started_before_ms
+        return latest.status in self.statuses and self.started_after_ms <= latest.start_ms < self.started_before_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +109,9 @@ class BulkJob:
         """Whether the job has met as many cycles as it may."""
         return self.matched >= self.filter.limit
 
-    def with_match(self, state: ChainState, error: tuple[str, str] | None) -> "BulkJob":
+    def with_match(self, run: RunName, error: tuple[str, str] | None) -> "BulkJob":
         """Return the job after a cycle that its filter selects; `error` is why the action failed: name and text."""
-        item = BulkItem(*state.name, *(error or ("", "")))
+        item = BulkItem(*run, *(error or ("", "")))
         listed = (self.dry_run or error is not None) and len(self.items) < MAX_ITEMS
         return replace(
             self,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tradewind.scheduler.domain.cycle_outline import CycleOutline
 from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES
@@ -150,6 +151,11 @@ class ChainState(msgspec.Struct, frozen=True, gc=False):
         state that was published before. If an end is lost, the run ends once more, perhaps in the same version.
         """
         return is_terminal(self.status), self.version, self.end_ms
+
+    @property
+    def outline(self) -> CycleOutline:
+        """What the run is chosen by."""
+        return CycleOutline(self.name, self.status, self.facts.start_ms, self.stop.by if self.stop else "")
 
     @property
     def all_finished(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginRequest, RerunRequest
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateResult
+from tradewind.scheduler.domain.cycle_outline import CycleOutline
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
@@ -74,6 +75,10 @@ class CycleRecords(Protocol):
 
         Raises Unreadable when the index of the flow's cycles is of another type.
         """
+        ...
+
+    async def outlines(self, flow_id: str, below: RunName | None, limit: int) -> list[CycleOutline]:
+        """Return what up to `limit` runs on record are chosen by: those, and in the order, that `newest` returns."""
         ...
 
     async def newest_open(self, flow_id: str, below: RunName) -> RunName | None:

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from tradewind.scheduler.domain.bulk_job import BulkAction, BulkJob, BulkStatus
-from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_outline import CycleOutline
 from tradewind.scheduler.domain.cycle_status import are_open
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.bulk_jobs import BulkJobs
-from tradewind.scheduler.ports.cycles import CycleRecords
+from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunOptions
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
@@ -16,8 +16,10 @@ from tradewind.server.clock import Clock
 from tradewind.server.faults import Fault, Unavailable, Unreadable
 from tradewind.server.reading import UnreadableLog
 
-_PAGE = 20
-"""How many runs are examined at once. After a crash in a step, the step examines all of its runs again."""
+_PAGE, _MATCHES = 500, 20
+"""How many runs are examined at once, and on how many a step acts at most. After a crash, the step finds them again."""
+_CLOCKS_APART_MS = 60_000
+"""A rerun by a job begins at most so long before the job, by the clocks of two nodes of a cluster."""
 _PAGES = 10
 """How many pages, or flows, one step goes through at most: where nothing is to be done, steps would mostly rest."""
 _FLOWS = 512
@@ -28,11 +30,19 @@ class ExecuteJobs:
     """Carries out jobs by their records: a step that a crash interrupts is repeated, and finds what it has done."""
 
     def __init__(
-        self, jobs: BulkJobs, flows: FlowRecords, cycles: CycleRecords, rerun: RerunCycle, stop: StopCycle, clock: Clock
+        self,
+        jobs: BulkJobs,
+        flows: FlowRecords,
+        cycles: CycleRecords,
+        states: ChainStateRepository,
+        rerun: RerunCycle,
+        stop: StopCycle,
+        clock: Clock,
     ) -> None:
         self._jobs = jobs
         self._flows = flows
         self._cycles = cycles
+        self._states = states
         self._rerun = rerun
         self._stop = stop
         self._clock = clock
@@ -66,16 +76,19 @@ class ExecuteJobs:
             return None if flow_id is None else replace(job, flow_id=flow_id, cycle=-1, run=0, through=False)
         below = RunName(job.flow_id, job.cycle, job.run) if job.cycle >= 0 else None
         try:
-            states = await self._cycles.newest(job.flow_id, below, _PAGE)
+            outlines = await self._cycles.outlines(job.flow_id, below, _PAGE)
         except Unreadable as error:
             self._unreadable.note(error, job_id=job.job_id)
             return replace(job, through=True)
-        for state in states:
+        most = job.filter.limit if job.dry_run else min(job.filter.limit, job.matched + _MATCHES)
+        for latest in outlines:
             # The latest run of a cycle comes first, and is the only one that counts.
-            if state.name.cycle != job.cycle and not job.full:
-                job = await self._process(job, state)
-            job = job.moved_to(state.name)
-        if len(states) < _PAGE:
+            if latest.name.cycle != job.cycle:
+                job = await self._process(job, latest)
+            job = job.moved_to(latest.name)
+            if job.matched >= most:
+                return job
+        if len(outlines) < _PAGE:
             return replace(job, through=True)
         return await self._skip_ended(job) if are_open(job.filter.statuses) else job
 
@@ -101,18 +114,24 @@ class ExecuteJobs:
             after, most = ids[-1], min(_FLOWS, most * 8)
         return None
 
-    async def _process(self, job: BulkJob, state: ChainState) -> BulkJob:
-        began = state.facts.rerun is not None and state.facts.rerun.by == job.signature
-        stopped = state.stop is not None and state.stop.by == job.signature
-        if began or stopped:
-            return job.with_match(state, None)
-        if not job.filter.matches(state):
+    async def _process(self, job: BulkJob, latest: CycleOutline) -> BulkJob:
+        if latest.stop_by == job.signature or await self._began(job, latest):
+            return job.with_match(latest.name, None)
+        if not job.filter.matches(latest):
             return job
-        return job.with_match(state, None if job.dry_run else await self._apply(job, state))
+        return job.with_match(latest.name, None if job.dry_run else await self._apply(job, latest.name))
 
-    async def _apply(self, job: BulkJob, state: ChainState) -> tuple[str, str] | None:
-        """Apply the job's action to a cycle; return why it failed, None if it did not."""
-        flow_id, cycle, run = state.name
+    async def _began(self, job: BulkJob, latest: CycleOutline) -> bool:
+        """Say whether the job has begun this run already, before a crash."""
+        rerun = job.action is BulkAction.RERUN and latest.name.run > 0 and not job.dry_run
+        if not rerun or latest.start_ms < job.created_ms - _CLOCKS_APART_MS:
+            return False
+        (state,) = await self._states.load_many([latest.name])
+        return state is not None and state.facts.rerun is not None and state.facts.rerun.by == job.signature
+
+    async def _apply(self, job: BulkJob, name: RunName) -> tuple[str, str] | None:
+        """Apply the job's action to a cycle, by its latest run; return why it failed, None if it did not."""
+        flow_id, cycle, run = name
         try:
             if job.action is BulkAction.STOP:
                 await self._stop(flow_id, cycle, run, job.signature, job.reason or "stopped by a job", once=True)

@@ -1,9 +1,10 @@
 """Reads flows and cycles."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_outline import CycleOutline
 from tradewind.scheduler.domain.cycle_status import CycleStatus, are_open
 from tradewind.scheduler.domain.flow_record import FlowOutline, FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
@@ -22,9 +23,7 @@ from tradewind.server.reading import UnreadableLog
 _LEAST_READ = 50
 _AT_ONCE = 500
 _MOST_EXAMINED = 5000
-"""Of how many flows one page says whether they are wanted: some 50 ms of work."""
-_MOST_CYCLES_EXAMINED = 1000
-"""The same for cycles, which are read whole."""
+"""Of how many flows or cycles one page says whether they are wanted: some 50 ms of work."""
 _FIRST_CYCLES, _CYCLES_AT_ONCE = 5, 50
 """How many cycles are read first, and at most: each may have inputs of 1 MiB, of which a message holds one."""
 
@@ -65,11 +64,11 @@ class CycleFilter:
     started_after_ms: int = 0
     started_before_ms: int = 0
 
-    def matches(self, state: ChainState) -> bool:
+    def matches(self, cycle: CycleOutline) -> bool:
         """Say whether a cycle is wanted."""
-        if self.statuses and state.status not in self.statuses:
+        if self.statuses and cycle.status not in self.statuses:
             return False
-        start_ms = state.facts.start_ms
+        start_ms = cycle.start_ms
         return start_ms >= self.started_after_ms and (not self.started_before_ms or start_ms < self.started_before_ms)
 
 
@@ -174,23 +173,29 @@ class ReadFlows:
         """
         await self.flow(flow_id)
         page: Page[ChainState] = Page(limit)
-        examined, size = 0, _FIRST_CYCLES
+        examined = 0
         while True:
-            states = await self._cycles.newest(flow_id, below, size)
-            for state in states:
-                if not wanted.matches(state):
-                    continue
-                if not page.add(state, weight_of(state)):
+            size = _AT_ONCE if examined else max(limit + 1, _LEAST_READ)
+            outlines = await self._cycles.outlines(flow_id, below, size)
+            async for state in self._whole([each.name for each in outlines if wanted.matches(each)]):
+                # It may have ended since it was outlined.
+                if wanted.matches(state.outline) and not page.add(state, weight_of(state)):
                     return page.items, page.items[-1].name
-            if len(states) < size:
+            if len(outlines) < size:
                 return page.items, None
-            below = states[-1].name
+            below = outlines[-1].name
             if are_open(wanted.statuses):
                 following = await self._cycles.newest_open(flow_id, below)
                 if following is None:
                     return page.items, None
                 below = RunName(flow_id, following.cycle, following.run + 1)
             examined += size
-            if examined >= _MOST_CYCLES_EXAMINED:
+            if examined >= _MOST_EXAMINED:
                 return page.items, below
-            size = min(2 * size, _CYCLES_AT_ONCE)
+
+    async def _whole(self, names: Sequence[RunName]) -> AsyncIterator[ChainState]:
+        at, size = 0, _FIRST_CYCLES
+        while at < len(names):
+            for state in await self.runs(names[at : at + size]):
+                yield state
+            at, size = at + size, min(2 * size, _CYCLES_AT_ONCE)

@@ -14,6 +14,7 @@ from tradewind.scheduler.domain.beginning import (
     begun_state,
 )
 from tradewind.scheduler.domain.chain_state import ChainState, StopRequest
+from tradewind.scheduler.domain.cycle_outline import CycleOutline
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.firing import FiringOutcome
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
@@ -249,6 +250,9 @@ class MemoryCycles:
         flow = self._data.flows.get(flow_id)
         names = sorted(flow.runs, reverse=True) if flow else []
         return [flow.runs[name].state for name in names if flow and (below is None or name < below)][:limit]
+
+    async def outlines(self, flow_id: str, below: RunName | None, limit: int) -> list[CycleOutline]:
+        return [state.outline for state in await self.newest(flow_id, below, limit)]
 
     async def newest_open(self, flow_id: str, below: RunName) -> RunName | None:
         self._data.now()

@@ -1,6 +1,6 @@
 """Cycles in Redis: their beginning, and which are on record."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -8,6 +8,8 @@ from msgspec import structs
 
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, RerunRequest, begun_state
 from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_outline import CycleOutline
+from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import Tidied
@@ -23,10 +25,12 @@ from tradewind.scheduler.stores.redis.run_codec import (
     rerun_text,
     state_after,
 )
-from tradewind.scheduler.stores.redis.scripts import Replies, Scripted, named_first, request_args, script
+from tradewind.scheduler.stores.redis.scripts import Found, Replies, Scripted, named_first, request_args, script
 from tradewind.scheduler.stores.redis.states import RedisStates
-from tradewind.server.reading import reading
-from tradewind.server.redis.records import read_each, read_in_order
+from tradewind.server.faults import Unreadable
+from tradewind.server.partitions import partition_of
+from tradewind.server.reading import UnreadableLog, reading
+from tradewind.server.redis.records import ANOTHER_TYPE, read_each, read_in_order
 
 
 class _Begun(msgspec.Struct, array_like=True):
@@ -46,6 +50,7 @@ class _Begun(msgspec.Struct, array_like=True):
 _BEGIN = script("begin_cycles", Replies[int | _Begun])
 _RERUN = script("begin_rerun", _Begun)
 _TIDY = script("tidy_flows", tuple[str, bool, int, int, list[tuple[str, str]]])
+_OUTLINE = script("outline_runs", list[tuple[str, str, str] | bool])
 _TIDIED_FLOWS, _TIDIED_RUNS = 50, 50
 """The most flows to tidy in one step, and how many runs removed from one of them end the step."""
 
@@ -61,6 +66,7 @@ class RedisCycles:
         self._settle_ms = settle_ms
         self._client = scripted.client
         self._keys = scripted.keys
+        self._unreadable = UnreadableLog(__name__)
 
     async def begin(self, requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
         items = [_begin_item(request) for request in requests]
@@ -117,15 +123,48 @@ class RedisCycles:
         return [flow_id for flow_id, has_begun in zip(flow_ids, found, strict=True) if has_begun]
 
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
-        found: list[ChainState] = []
+        return await self._newest(flow_id, below, limit, self._states.load_many)
+
+    async def outlines(self, flow_id: str, below: RunName | None, limit: int) -> list[CycleOutline]:
+        return await self._newest(flow_id, below, limit, self._outlines_of)
+
+    async def _newest(
+        self,
+        flow_id: str,
+        below: RunName | None,
+        limit: int,
+        read: Callable[[Sequence[RunName]], Awaitable[Sequence[Found | None]]],
+    ) -> list[Found]:
+        found: list[Found] = []
         highest = STOPPING - 1 if below is None else rank(below) - 1
         while len(found) < limit:
             runs = await self._highest(flow_id, 0, highest, limit)
             if not runs:
                 break
-            found += [state for state in await self._states.load_many(runs) if state is not None]
+            found += [each for each in await read(runs) if each is not None]
             highest = rank(runs[-1]) - 1
         return found[:limit]
+
+    async def _outlines_of(self, runs: Sequence[RunName]) -> list[CycleOutline | None]:
+        """Return outlines of runs of one flow, None for those that are not on record or, as is logged, unreadable."""
+        flow_id = runs[0].flow_id
+        names = [(run.cycle, run.run) for run in runs]
+        rows = await self._scripted.call_for_partition(_OUTLINE, partition_of(flow_id), flow_id=flow_id, runs=names)
+        return list(map(self._outline, runs, rows))
+
+    def _outline(self, run: RunName, row: tuple[str, str, str] | bool) -> CycleOutline | None:
+        key = self._keys.run(*run)
+        try:
+            if isinstance(row, bool):
+                raise Unreadable(key, ANOTHER_TYPE)
+            with reading(key):
+                status, start_time, stop_by = row
+                if not start_time:
+                    return None
+                return CycleOutline(run, CycleStatus(status or CycleStatus.RUNNING), int(start_time), stop_by)
+        except Unreadable as error:
+            self._unreadable.note(error)
+            return None
 
     async def newest_open(self, flow_id: str, below: RunName) -> RunName | None:
         return next(iter(await self._highest(flow_id, 0, rank(below) - 1, 1, (OPEN, STOPPING))), None)
