@@ -16,11 +16,12 @@ from tests.stores.scheduler.bench import (
     shape,
 )
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, RerunRequest
-from tradewind.scheduler.domain.chain_state import MEMORY, RESULT, ChainState, Notes
+from tradewind.scheduler.domain.chain_state import MEMORY, RESULT, ChainState, CycleOrigin, Notes
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.memory import Memory, MemoryChange
+from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.stores.keys import Keys
@@ -239,3 +240,20 @@ async def test_open_cycle_divides_no_runs_of_the_cycle_before(bench: Bench) -> N
     await bench.end(later)
     await bench.stores.cycles.tidy(partition_of("f"), "", 0)
     assert [state.name[1:] for state in await bench.stores.cycles.newest("f", None, 99)] == [(1, 0)]
+
+
+async def test_log_of_a_cycle_stays_while_the_end_of_one_of_its_runs_is_to_be_returned(bench: Bench) -> None:
+    await bench.register(keep_cycles=1)
+    parent = Parent(RunName("above", 1), "r0", "sub", 1)
+    asked = bench.request(shape=shape(keep_cycles=1), origin=CycleOrigin.SUB_FLOW, parent=parent)
+    first = await bench.begun(asked)
+    await bench.end(first, CycleStatus.FAILED, "no feed")
+    again = await rerun(bench, await bench.state(first.name))
+    assert again.state is not None
+    await bench.end(again.state)
+    lines = await bench.stores.logs.read("f", 0)
+    assert "no feed" in [line.text for line in lines]
+    await ended(bench, keep_cycles=1)
+    assert again.run is not None
+    assert await bench.stores.states.load_many([first.name, again.run]) == [await bench.state(first.name), None]
+    assert await bench.stores.logs.read("f", 0) == lines

@@ -57,22 +57,25 @@ local function trim(flow_id, keep, newest, least, most)
   if excess == 0 and settled == most then excess = most end
   if excess == 0 then return 0 end
   local returning = call('EXISTS', base .. 'returns') == 1
-  -- Runs of a cycle share its log: `shared` is the cycle of the next run in the index.
-  local shared = string.match(oldest[excess + 1] or '', '^%d+')
   local open_cycles = {}
   if running > 0 then
     local first, last = string.match(oldest[1], '^%d+'), string.match(oldest[excess], '^%d+')
     for _, name in ipairs(open_runs(cycles, first, last)) do open_cycles[string.match(name, '^%d+')] = true end
   end
-  for i = excess, 1, -1 do
+  -- Runs of a cycle share its log, which goes with the last of them: `staying` is the last cycle of which a run stays.
+  local staying
+  for i = 1, excess do
     local cycle, run = string.match(oldest[i], '^(%d+):(%d+)$')
     local key = run_key(flow_id, cycle, run)
-    if not open_cycles[cycle] and not (returning and end_is_awaited(key, flow_id, oldest[i])) then
+    if open_cycles[cycle] or returning and end_is_awaited(key, flow_id, oldest[i]) then
+      staying = cycle
+    else
       names[#names + 1] = oldest[i]
       removed_keys[#removed_keys + 1] = key
-      if shared ~= cycle then removed_keys[#removed_keys + 1] = logs_key(flow_id, cycle) end
     end
-    shared = cycle
+    if cycle ~= staying and cycle ~= string.match(oldest[i + 1] or '', '^%d+') then
+      removed_keys[#removed_keys + 1] = logs_key(flow_id, cycle)
+    end
   end
   if #names > 0 then
     call('DEL', unpack(removed_keys))
