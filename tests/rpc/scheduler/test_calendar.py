@@ -17,6 +17,7 @@ from tradewind.api.node_task_manager.v1 import notification_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2
+from tradewind.api.trigger.v1.trigger_pb2 import EventSchedule
 from tradewind.server.schedules.jitter import delay_ms
 
 MINUTE = 60_000
@@ -225,6 +226,52 @@ async def test_time_is_skipped_by_a_pause_once_its_jitter_has_passed(
     assert list(upcoming.planned_times) == [resumed.next_execution]
     assert peers.triggers.triggers["f"].schedule.interval.anchor == resumed.next_execution
     assert await firings(scheduler) == ([] if is_ahead else [("SKIPPED", 1)])
+
+
+async def start_with_a_time_ahead(scheduler: Client) -> int:
+    """Start a flow whose planned time has come, but not its jitter, and return that time."""
+    since = now_ms() - 120_000
+    planned = next(at for at in range(since, since + 60_000) if delay_ms("f", at, HOUR) > 600_000)
+    await register(scheduler, schedule=flow_pb2.ScheduleSpec(at=[iso(planned), iso(planned + HOUR)], jitter="1h"))
+    start = pb2.StartFlowRequest(flow_id="f")
+    start.start_at.FromMilliseconds(planned)
+    await scheduler.stub.StartFlow(start)
+    return planned
+
+
+def iso(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
+
+
+async def test_time_whose_jitter_is_ahead_stays_planned_when_the_new_schedule_plans_it(
+    scheduler: Client, peers: Peers
+) -> None:
+    planned = await start_with_a_time_ahead(scheduler)
+    schedule = flow_pb2.ScheduleSpec(at=[iso(planned)], jitter="30m")
+    changed = await register(scheduler, schedule=schedule)
+    assert changed.next_execution.ToMilliseconds() == planned
+    assert [at.ToMilliseconds() for at in peers.triggers.triggers["f"].schedule.times.at] == [planned]
+    assert await firings(scheduler) == []
+    await fire(peers, planned)
+    assert await firings(scheduler) == [("FIRED", 1)]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [flow_pb2.ScheduleSpec(at=["2035-01-01T00:00:00Z"]), flow_pb2.ScheduleSpec(event=EventSchedule(name="e"))],
+    ids=["at other times", "on events"],
+)
+async def test_time_whose_jitter_is_ahead_is_dropped_when_the_new_schedule_does_not_plan_it(
+    scheduler: Client, schedule: flow_pb2.ScheduleSpec
+) -> None:
+    planned = await start_with_a_time_ahead(scheduler)
+    await register(scheduler, schedule=schedule)
+    (line,) = (await scheduler.stub.ListFirings(pb2.ListFiringsRequest(flow_id="f"))).firings
+    assert (line.planned_time.ToMilliseconds(), line.outcome, line.reason) == (
+        planned,
+        flow_pb2.FIRING_OUTCOME_DROPPED,
+        "the schedule was changed",
+    )
 
 
 async def test_flow_that_runs_once_keeps_its_time_through_a_pause(scheduler: Client, peers: Peers) -> None:

@@ -117,6 +117,7 @@ class RandomFlows(TwinStores[Stores]):
         owner_only: bool,
     ) -> None:
         flow = self.flow(flow_id)
+        next_ms = flow.next_execution_ms if flow else 0
         made = registration(
             flow_id,
             digest=digest,
@@ -124,6 +125,7 @@ class RandomFlows(TwinStores[Stores]):
             schedule=schedule,
             pause_after_failures=pause_after,
             first_ms=schedule.standby_ms or (0 if schedule.begins_with_the_flow else self.clock.now_ms() + 5),
+            passed=Span(next_ms, next_ms + 1000, 2) if next_ms > 0 else None,
             overlap=overlap,
             keep_cycles=keep,
             user_id=user,

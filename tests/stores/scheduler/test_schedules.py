@@ -8,6 +8,7 @@ from tests.stores.scheduler.ticks import running, tick
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import STATUS, CycleOrigin, UpdateOutcome
 from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.event_schedule import EventSchedule
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.parent import Parent
@@ -15,6 +16,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.schedule_definition import CatchUp, ScheduleDefinition
 from tradewind.server.partitions import partition_of
+from tradewind.server.schedules.schedule import Span
 
 ONCE = ScheduleDefinition()
 
@@ -308,6 +310,19 @@ async def test_stop_or_pause_drops_every_queued_time_even_past_the_limit(bench: 
     await bench.change_status(status)
     assert [line[1] for line in await bench.firings()] == ["fired", *["dropped"] * 101]
     assert await bench.stores.firings.waiting([partition_of("f")], 9) == []
+
+
+async def test_time_that_was_settled_before_its_schedule_changed_keeps_its_line(bench: Bench) -> None:
+    due = await running(bench)
+    passed = Span(due, due, 1)
+    assert await tick(bench, due) is not None
+    other = ScheduleDefinition(times_ms=(due + 5,))
+    await bench.register(digest="d2", schedule=other, first_ms=due + 5, passed=passed)
+    assert [line[1] for line in await bench.firings()] == ["fired"]
+    bench.clock.advance(MINUTE)
+    passed = Span(due + 5, due + 5, 1)
+    await bench.register(digest="d3", schedule=ScheduleDefinition(on=EventSchedule("e")), first_ms=-1, passed=passed)
+    assert (await bench.firings())[-1] == (due + 5, "dropped", -1, 1, "the schedule was changed")
 
 
 async def test_newest_thousand_firings_are_kept_and_read_in_pages(bench: Bench) -> None:

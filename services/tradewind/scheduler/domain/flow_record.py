@@ -126,9 +126,10 @@ class FlowRegistration:
 
     `digest` covers definition and labels: registering the same digest again changes nothing. `first_ms` is the first
     planned time of a running flow under a new schedule. It is below 0 for a schedule that begins on events, and 0 for
-    one that begins with the flow: its next cycle is one interval from now, or sooner. With an `etag`, the flow is
-    changed only if it has that etag; with `owner_only`, only if `user_id` owns it. `by` and `note` say who makes the
-    revision, and why.
+    one that begins with the flow: its next cycle is one interval from now, or sooner. `passed` are the planned times
+    that have come under the old schedule and that the new one leaves out; they are put on record unless the first of
+    them has been settled meanwhile. With an `etag`, the flow is changed only if it has that etag; with `owner_only`,
+    only if `user_id` owns it. `by` and `note` say who makes the revision, and why.
     """
 
     flow_id: str
@@ -142,6 +143,7 @@ class FlowRegistration:
     keep_cycles: int
     pause_after_failures: int = 0
     first_ms: int = 0
+    passed: Span | None = None
     request: RememberedRequest | None = None
     etag: str = ""
     by: str = "user"

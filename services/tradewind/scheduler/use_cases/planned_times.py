@@ -11,22 +11,30 @@ from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.schedules.schedule import Span
 
 
-def first_when_registered(definition: FlowDefinition, now_ms: int) -> int:
-    """Return the first planned time of a flow whose schedule is new, 0 for a schedule that begins with the flow.
+def first_when_registered(
+    definition: FlowDefinition, now_ms: int, standing: FlowRecord | None = None
+) -> tuple[int, Span | None]:
+    """Return the first planned time of a flow whose schedule is new, and the times of the old one that it leaves out.
 
-    For a schedule that begins on events, it is the standby time. Raises InvalidInput when nothing more is planned.
+    The first is 0 for a schedule that begins with the flow, and the standby time for one that begins on events. A time
+    for which `standing`, the running flow on record, has yet to begin a cycle stays planned once it has come, if the
+    new schedule plans it as well. Raises InvalidInput when nothing more is planned.
     """
     schedule = definition.schedule
     if schedule.begins_with_the_flow:
-        return 0
+        return 0, None
+    reached = _reached(standing.schedule, standing.next_execution_ms, now_ms) if standing else None
     if schedule.on:
         if schedule.is_over(now_ms):
             raise InvalidInput([Violation("schedule.end", "has passed, so no event would ever begin a cycle")])
-        return schedule.standby_ms
-    first_ms = schedule.planned(0).after(now_ms - 1)
+        return schedule.standby_ms, reached
+    planned = schedule.planned(0)
+    if reached is not None and planned.after(reached.first_ms - 1) == reached.first_ms:
+        return reached.first_ms, None
+    first_ms = planned.after(now_ms - 1)
     if first_ms is None:
         raise InvalidInput([Violation("schedule", "has no times left: all of them have passed")])
-    return first_ms
+    return first_ms, reached
 
 
 def first_when_started(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int | None, Span | None]:
@@ -57,6 +65,13 @@ def first_when_started(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple
     if first_ms is None and pause is None:
         raise schedule_over(flow)
     return first_ms, passed
+
+
+def _reached(schedule: ScheduleDefinition, next_ms: int, now_ms: int) -> Span | None:
+    """Return the planned times that have come, of a flow whose next one is `next_ms`; None also in an unknown zone."""
+    if not 0 < next_ms <= now_ms or schedule.unknown_zone:
+        return None
+    return schedule.planned(next_ms).span(next_ms - 1, now_ms + 1)
 
 
 def planned_times(flow: FlowRecord, now_ms: int) -> Iterator[int]:

@@ -81,8 +81,9 @@ class RegisterFlow:
         definition = analysis.definition
         if definition is None:
             return analysis
-        faults, warnings = self._past_schedule_faults(definition), ()
-        if await self._standing(flow_id, definition):
+        standing = await self._standing(flow_id)
+        faults, warnings = self._past_schedule_faults(definition, standing), ()
+        if standing is not None and standing.schedule == definition.schedule:
             # Registering a flow again as it is, or with another graph, must not fail because its time has passed.
             faults, warnings = (), faults
         paths = await self.paths_of(flow_id, user_id, definition) if flow_id else PathsFound()
@@ -93,19 +94,16 @@ class RegisterFlow:
             warnings=(*warnings, *analysis.warnings, *paths.warnings),
         )
 
-    def _past_schedule_faults(self, definition: FlowDefinition) -> tuple[Violation, ...]:
+    def _past_schedule_faults(self, definition: FlowDefinition, standing: FlowRecord | None) -> tuple[Violation, ...]:
         try:
-            first_when_registered(definition, self._clock.now_ms())
+            first_when_registered(definition, self._clock.now_ms(), standing)
         except InvalidInput as fault:
             return tuple(fault.violations)
         return ()
 
-    async def _standing(self, flow_id: str, definition: FlowDefinition) -> FlowRecord | None:
-        """Return the flow on record if it has the schedule of this definition, and that is over; else None."""
-        if not flow_id or not self._past_schedule_faults(definition):
-            return None
-        (flow,) = await self._flows.find([flow_id])
-        return flow if flow is not None and flow.schedule == definition.schedule else None
+    async def _standing(self, flow_id: str) -> FlowRecord | None:
+        (flow,) = await self._flows.find([flow_id] if flow_id else []) or [None]
+        return flow
 
     async def paths_of(self, flow_id: str, user_id: str, definition: FlowDefinition) -> PathsFound:
         """Return what is wrong with the flows that this one is to run, or to begin after.
@@ -135,8 +133,9 @@ class RegisterFlow:
     async def registration(self, request: RegistrationRequest, definition: FlowDefinition) -> FlowRegistration:
         """Return what would be put on record. Raises InvalidInput when a new schedule has nothing planned."""
         labels = dict(definition.labels) | dict(request.labels)
-        author, standing = request.author, await self._standing(request.flow_id, definition)
-        if standing is not None and not author.etag:
+        author, standing = request.author, await self._standing(request.flow_id)
+        is_over = bool(self._past_schedule_faults(definition, standing))
+        if standing is not None and is_over and not author.etag:
             # What is right for this schedule would be wrong for another that somebody registers meanwhile.
             author = replace(author, etag=standing.etag)
         registration = await in_thread_if(

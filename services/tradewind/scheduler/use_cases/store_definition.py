@@ -24,7 +24,7 @@ from tradewind.scheduler.use_cases.faults import (
     request_id_reused,
 )
 from tradewind.scheduler.use_cases.planned_times import first_when_registered
-from tradewind.server.faults import Violation
+from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import request_id_faults
 
 
@@ -122,7 +122,12 @@ def registration_of(
     """
     config_json = definition.to_json()
     pairs = tuple(sorted(labels.items()))
-    kept = standing is not None and standing.schedule == definition.schedule
+    try:
+        first_ms, passed = first_when_registered(definition, now_ms, standing)
+    except InvalidInput:
+        if standing is None or standing.schedule != definition.schedule:
+            raise
+        first_ms, passed = 0, None
     return FlowRegistration(
         flow_id=flow_id,
         user_id=user_id,
@@ -134,7 +139,8 @@ def registration_of(
         overlap=definition.overlap,
         keep_cycles=definition.keep_cycles,
         pause_after_failures=definition.pause_after_failures,
-        first_ms=0 if kept else first_when_registered(definition, now_ms),
+        first_ms=first_ms,
+        passed=passed,
         request=request,
         etag=author.etag,
         by=author.by or "user",

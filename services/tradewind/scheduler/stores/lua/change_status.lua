@@ -24,10 +24,7 @@ end
 -- Ends a pause; returns whether the schedule was over when the pause began, so that nothing more is planned.
 local function resume()
   local paused = call('HMGET', flow, 'paused_by', 'note', 'paused_next')
-  if args.passed then
-    firings.note(flow, args.passed[1], 'skipped', pause_text(paused[1], paused[2]), nil, nil, args.passed[3],
-      args.passed[2])
-  end
+  if args.passed then firings.settle_passed(flow, args.passed, 'skipped', pause_text(paused[1], paused[2])) end
   forget_pause(flow)
   backfills.look_again_at_all(flow, args.flow_id)
   return paused[3] == '0'

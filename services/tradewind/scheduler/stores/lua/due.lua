@@ -77,7 +77,7 @@ function due.settle(flow, plan, planned, blocked, open, inputs)
     return nil, planned, plan.inputs ~= '' and plan.inputs or inputs
   end
   local missed = plan.missed
-  if missed then firings.note(flow.key, missed[1], 'missed', 'found due too late', nil, nil, missed[3], missed[2]) end
+  if missed then firings.settle_passed(flow.key, missed, 'missed', 'found due too late') end
   -- A new revision may allow fewer cycles than have begun.
   if planned > 0 and plan.most > 0 and tonumber(call('HGET', flow.key, 'fired') or 0) >= plan.most then
     firings.settle(flow.key, planned, 'dropped', 'max_cycles was reached', plan.label)

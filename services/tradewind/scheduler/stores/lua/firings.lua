@@ -26,6 +26,11 @@ function firings.settle(key, planned, outcome, reason, label)
   firings.note(key, planned, outcome, reason, nil, nil, nil, label)
 end
 
+-- Writes one line for planned times that have passed, {first, last, count}.
+function firings.settle_passed(key, passed, outcome, reason)
+  firings.note(key, passed[1], outcome, reason, nil, nil, passed[3], passed[2])
+end
+
 -- Returns the outcome of a planned time that was settled before, and cycle, run and run_id of the run that began; nil
 -- when the time is new.
 function firings.of(key, planned)

@@ -3,11 +3,13 @@
 -- args: base, epoch (0), now, flow_id, user_id ("" keeps the present one, else "default"), config, structure, labels,
 --   digest (of all these), schedule (JSON), interval (ms, 0 unless the schedule is an interval that begins with the
 --   flow), first (ms, planned next when the schedule changes, below 0 for a flow that begins on events; 0: an interval
---   from now), overlap, keep, pause_after, by, note, kept (how many revisions, including the new one), etag ("" for the
+--   from now), passed ({first, last, count} of planned times that have come and that the new schedule leaves out, or
+--   false), overlap, keep, pause_after, by, note, kept (how many revisions, including the new one), etag ("" for the
 --   current revision), owner_only (whether to leave another user's flow as it is), request ("" for none), payload,
 --   request_ms.
 -- Returns {outcome (created, changed, same, repeated, deleting, reused, moved, not_found, not_owner), revision}.
 --!include open_runs
+--!include firings
 local flow = KEYS[2]
 local revisions, history = flow .. ':revisions', flow .. ':history'
 
@@ -49,6 +51,9 @@ end
 
 -- Plans the next time of a running flow by its new schedule, and has the trigger service notified.
 local function reschedule(next_execution, epoch)
+  if args.passed and next_execution == args.passed[1] then
+    firings.settle_passed(flow, args.passed, 'dropped', 'the schedule was changed')
+  end
   local anchor = planned_next(next_execution)
   call('HSET', flow, 'anchor', anchor, 'next_execution', anchor, 'schedule_epoch', math.max(epoch + 1, time))
   call('ZADD', base .. 'outbox', time, args.flow_id)

@@ -97,6 +97,9 @@ class MemoryFlows:
         # A flow that begins on ends of its user's flows listens for other ends when it changes hands.
         planned_anew = flow.schedule != registration.schedule or (registration.first_ms < 0 and flow.user_id != user_id)
         if flow.status is FlowStatus.RUNNING and planned_anew:
+            passed = registration.passed
+            if passed is not None and flow.next_execution_ms == passed.first_ms:
+                record_firing(flow, now, passed, FiringOutcome.DROPPED, "the schedule was changed")
             flow.anchor_ms = flow.next_execution_ms = registration.planned_next(flow.next_execution_ms, now)
             flow.schedule_epoch = max(flow.schedule_epoch + 1, now)
             self._data.outbox[flow.flow_id] = now

@@ -1,6 +1,7 @@
 """Cycles in Redis: their beginning, and which are on record."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import astuple
 from functools import partial
 
 import msgspec
@@ -238,7 +239,7 @@ def _plan(request: BeginRequest) -> tuple[object, ...] | bool:
         request.queued,
         request.due_ms,
         request.next_ms,
-        missed is not None and (missed.first_ms, missed.last_ms, missed.count),
+        missed is not None and astuple(missed),
         schedule.max_cycles,
         schedule.once,
         request.schedule_epoch,

@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any, TypeAlias
 
 import msgspec
@@ -79,6 +80,7 @@ class RedisFlows:
             schedule=registration.schedule.to_json(),
             interval=registration.schedule.interval_ms,
             first=registration.first_ms,
+            passed=registration.passed is not None and astuple(registration.passed),
             overlap=registration.overlap.value,
             keep=registration.keep_cycles,
             pause_after=registration.pause_after_failures,
@@ -156,7 +158,7 @@ class RedisFlows:
                 start_at=change.start_at_ms,
                 by=change.by,
                 reason=change.reason,
-                passed=(change.passed.first_ms, change.passed.last_ms, change.passed.count) if change.passed else False,
+                passed=change.passed is not None and astuple(change.passed),
                 over=change.over,
             )
             stopping = tuple(RunName(change.flow_id, cycle, run) for cycle, run in reply.stopping)
