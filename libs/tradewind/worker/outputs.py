@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Never
 
 from tradewind.flow.json_text import encode_json
 from tradewind.flow.node import DEFAULT_OUTPUT
@@ -27,7 +27,9 @@ class Emit:
 
     __slots__ = ("values",)
 
-    def __init__(self, /, **values: Any) -> None:
+    def __init__(self, /, *unnamed: Never, **values: Any) -> None:
+        if unnamed:
+            raise TypeError("Emit takes outputs by handle: Emit(buy=10), or Emit(**outputs) for a dict of outputs")
         self.values = values
 
     def __eq__(self, other: object) -> bool:

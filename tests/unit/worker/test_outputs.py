@@ -121,6 +121,8 @@ def test_emit_names_outputs_by_handle() -> None:
     assert encode_outputs(Emit(self=3), ["self"]) == [("self", "3")]
     assert encode_outputs(None, []) == []
     assert (Emit(a=1), repr(Emit(a=1))) == (Emit(a=1), "Emit(a=1)")
+    with pytest.raises(TypeError, match=r"Emit\(\*\*outputs\) for a dict"):
+        Emit({"a": 1})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
