@@ -1,6 +1,5 @@
 """What a node can ask and report while it runs."""
 
-from collections.abc import Generator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,18 +9,7 @@ from tradewind.worker.node_log import NodeLog
 from tradewind.worker.stopping import Stop
 from tradewind.worker.texts import PROGRESS_BYTES, STEP_BYTES, clip
 from tradewind.worker.waiting import Resumed
-
-
-class _Yield:
-    """Awaiting it gives other tasks of the loop a turn; a node need not await it."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[Any, None, None]:
-        yield
-
-
-_YIELD = _Yield()
+from tradewind.worker.yields import YIELD
 
 
 def _bounded_percent(percent: float) -> int:
@@ -57,7 +45,7 @@ class Context:
             if step is not None:
                 attempt.step = clip(attempt.redacted(str(step)), STEP_BYTES)
             attempt.reports.progress(attempt.token, attempt.percent, attempt.message, attempt.step)
-        return _YIELD
+        return YIELD
 
     def heartbeat(self) -> Any:
         """Report that the node is alive, for flows that limit how long a node may be silent; `progress` does so too.
@@ -67,7 +55,7 @@ class Context:
         attempt = self._attempt
         if not attempt.settled:
             attempt.reports.progress(attempt.token, attempt.percent, attempt.message, attempt.step)
-        return _YIELD
+        return YIELD
 
     @property
     def cycle_memory(self) -> NodeMemory:

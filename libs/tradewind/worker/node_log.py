@@ -4,9 +4,11 @@ import logging
 import time
 import traceback
 from collections.abc import Mapping
+from typing import Any
 
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.texts import LOG_BYTES, clip
+from tradewind.worker.yields import YIELD
 
 _NAMES = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _LEVELS: dict[object, str] = {
@@ -23,7 +25,7 @@ class NodeLog:
 
     Arguments fill `%` placeholders as in the standard library; keywords are appended as `key=value`. A line is cut at
     8 KiB. Lines beyond what the worker can send are dropped, and the log says how many. Text that is printed, or logged
-    with `logging`, does not appear here.
+    with `logging`, does not appear here. Awaiting a line is optional, as with `ctx.progress`.
     """
 
     __slots__ = ("_attempt",)
@@ -31,46 +33,46 @@ class NodeLog:
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
 
-    def __call__(self, message: object, *args: object, level: str | int = "INFO", **fields: object) -> None:
+    # Not typed as Awaitable: type checkers would insist on an await, which plain functions cannot have.
+    def __call__(self, message: object, *args: object, level: str | int = "INFO", **fields: object) -> Any:
         """Write a line of level INFO or another: `level="warning"`, or a number from the standard library."""
         name = _level_name(level)
         if name is None:
             # A mistake in a log line must not fail a node.
             hint = f"(level={_safe_repr(level)} is not one of {_LEVEL_CHOICES})"
-            self._write("INFO", f"{_format(message, args)} {hint}", (), fields)
-        else:
-            self._write(name, message, args, fields)
+            return self._write("INFO", f"{_format(message, args)} {hint}", (), fields)
+        return self._write(name, message, args, fields)
 
-    def debug(self, message: object, *args: object, **fields: object) -> None:
+    def debug(self, message: object, *args: object, **fields: object) -> Any:
         """Write a line of level DEBUG."""
-        self._write("DEBUG", message, args, fields)
+        return self._write("DEBUG", message, args, fields)
 
-    def info(self, message: object, *args: object, **fields: object) -> None:
+    def info(self, message: object, *args: object, **fields: object) -> Any:
         """Write a line of level INFO."""
-        self._write("INFO", message, args, fields)
+        return self._write("INFO", message, args, fields)
 
-    def warning(self, message: object, *args: object, **fields: object) -> None:
+    def warning(self, message: object, *args: object, **fields: object) -> Any:
         """Write a line of level WARNING."""
-        self._write("WARNING", message, args, fields)
+        return self._write("WARNING", message, args, fields)
 
-    def error(self, message: object, *args: object, **fields: object) -> None:
+    def error(self, message: object, *args: object, **fields: object) -> Any:
         """Write a line of level ERROR."""
-        self._write("ERROR", message, args, fields)
+        return self._write("ERROR", message, args, fields)
 
-    def exception(self, message: object, *args: object, **fields: object) -> None:
+    def exception(self, message: object, *args: object, **fields: object) -> Any:
         """Write a line of level ERROR with the traceback of the exception being handled."""
-        self._write("ERROR", f"{_format(message, args)}\n{traceback.format_exc().rstrip()}", (), fields)
+        return self._write("ERROR", f"{_format(message, args)}\n{traceback.format_exc().rstrip()}", (), fields)
 
-    def critical(self, message: object, *args: object, **fields: object) -> None:
+    def critical(self, message: object, *args: object, **fields: object) -> Any:
         """Write a line of level CRITICAL."""
-        self._write("CRITICAL", message, args, fields)
+        return self._write("CRITICAL", message, args, fields)
 
-    def _write(self, level: str, message: object, args: tuple[object, ...], fields: dict[str, object]) -> None:
+    def _write(self, level: str, message: object, args: tuple[object, ...], fields: dict[str, object]) -> Any:
         attempt = self._attempt
-        if attempt.settled:
-            return
-        text = " ".join([_format(message, args), *(f"{key}={_safe_repr(value)}" for key, value in fields.items())])
-        attempt.reports.log(attempt.token, level, clip(attempt.redacted(text), LOG_BYTES), time.time_ns())
+        if not attempt.settled:
+            text = " ".join([_format(message, args), *(f"{key}={_safe_repr(value)}" for key, value in fields.items())])
+            attempt.reports.log(attempt.token, level, clip(attempt.redacted(text), LOG_BYTES), time.time_ns())
+        return YIELD
 
 
 def _level_name(level: object) -> str | None:

@@ -162,6 +162,16 @@ async def test_faulty_log_call_does_not_fail_node() -> None:
     ]
 
 
+async def test_async_node_may_await_log_lines() -> None:
+    @node("awaiting", outputs=[])
+    async def awaiting(ctx: Context) -> None:
+        await ctx.log("plain")
+        await ctx.log.warning("spread is %s", 3)
+        await ctx.log("odd", level="loud")
+
+    assert [line.level for line in (await run_node(awaiting)).logs] == ["info", "warning", "info"]
+
+
 async def test_heartbeat_repeats_latest_progress() -> None:
     @node("alive")
     async def alive(ctx: Context) -> None:
