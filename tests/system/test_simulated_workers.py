@@ -149,10 +149,18 @@ def test_history_tells_an_attempt_that_waits_from_one_that_completes() -> None:
     ]
 
 
-def test_blocking_memory_call_in_plain_function_fails_with_advice() -> None:
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_blocking_memory_call_in_plain_code_fails_with_advice(in_thread: bool) -> None:
+    def cursor_length(ctx: Context) -> int:
+        return len(str(ctx.flow_memory.get("cursor")))
+
     @node("counter")
     def counter(ctx: Context) -> int:
-        return len(str(ctx.flow_memory.get("cursor")))
+        return cursor_length(ctx)
+
+    @node("counter")
+    async def counter_in_thread(ctx: Context) -> int:
+        return await asyncio.to_thread(cursor_length, ctx)
 
     async def main(stack: VirtualStack) -> str:
         await stack.client.register_flow("one", single("counter"))
@@ -160,4 +168,4 @@ def test_blocking_memory_call_in_plain_function_fails_with_advice() -> None:
         await stack.run_for(seconds=10)
         return str((await stack.client.get_node_task("one:0:0:only")).error)
 
-    assert "make the node an async def" in simulate(main, [counter])
+    assert "make the node an async def" in simulate(main, [counter_in_thread if in_thread else counter])

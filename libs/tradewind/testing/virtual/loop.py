@@ -58,6 +58,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         selector = _Leaping()
         selector.loop = self
         self.called_from_outside = False
+        self.in_plain_code = False
         self.start_ns = start_ns
         self.now_ns = 0
         """Nanoseconds since the start."""
@@ -120,12 +121,30 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.called_from_outside = True
         return super().call_soon_threadsafe(callback, *args, context=context)
 
+    def run_plain(self, func: Callable[[], Result]) -> Result:
+        """Run plain code in the loop's own thread; it finds no running loop, as in a thread of its own."""
+        self.in_plain_code, outer = True, self.in_plain_code
+        running = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            return func()
+        finally:
+            asyncio._set_running_loop(running)
+            self.in_plain_code = outer
+
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Result], *args: Any
     ) -> asyncio.Future[Result]:
         future: asyncio.Future[Result] = self.create_future()
         try:
-            future.set_result(func(*args))
+            future.set_result(self.run_plain(lambda: func(*args)))
         except Exception as error:
             future.set_exception(error)
         return future
+
+
+def running_loop() -> VirtualLoop:
+    """Return the virtual loop that runs."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop

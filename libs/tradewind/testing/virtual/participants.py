@@ -1,13 +1,14 @@
 """The client and the workers of a simulation: the real ones, over in-process channels."""
 
-import asyncio
 import contextvars
+import functools
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from tradewind.client import Client
 from tradewind.testing.virtual.channel import LocalChannel
+from tradewind.testing.virtual.loop import running_loop
 from tradewind.worker import Node, Worker
 from tradewind.worker.scheduler_link import SchedulerLink
 from tradewind.worker.secrets import SecretSource
@@ -50,51 +51,38 @@ class VirtualWorker(Worker):
     ) -> None:
         super().__init__(nodes, address=_HERE, worker_id=worker_id, process_capacity=0, secrets=secrets)
         self.channel = channel
-        self._inline = _Inline()
 
     def _open_channel(self, address: str) -> Any:
         return self.channel
 
     def _thread_pool(self) -> ThreadPool:
-        return self._inline
+        return _Inline(1)
 
     def _loop_watch(self) -> None:
         return None
 
     def _memories(self, channel: Any) -> SchedulerLink:
-        return _Memories(channel, self._inline)
+        return _Memories(channel)
 
 
 class _Inline(ThreadPool):
     """Runs calls at once."""
 
-    def __init__(self) -> None:
-        super().__init__(1)
-        self.calling = False
-
     async def run(self, call: Call) -> Any:
-        loop = asyncio.get_running_loop()
-        self.calling = True
-        # The call must find no running loop, as in a thread.
-        asyncio._set_running_loop(None)
-        try:
-            return contextvars.copy_context().run(call)
-        finally:
-            asyncio._set_running_loop(loop)
-            self.calling = False
+        return running_loop().run_plain(functools.partial(contextvars.copy_context().run, call))
 
 
 class _Memories(SchedulerLink):
     """Refuses a caller that would wait for the loop while blocking it."""
 
-    def __init__(self, channel: Any, inline: _Inline) -> None:
+    def __init__(self, channel: Any) -> None:
         super().__init__(channel)
-        self._inline = inline
+        self._virtual_loop = running_loop()
 
     def ask(self, method: str, request: bytes) -> "Future[bytes]":
-        if self._inline.calling:
+        if self._virtual_loop.in_plain_code:
             raise RuntimeError(
                 "a plain function cannot use the memory of its cycle or flow in a simulation, where it runs on the "
-                "event loop: make the node an async def"
+                "event loop: make the node an async def, and use the memory there"
             )
         return super().ask(method, request)
