@@ -210,6 +210,8 @@ class CycleHandle:
     async def result(self, timeout: Seconds | None = None) -> Outputs:
         """Wait until the cycle has completed and return what the flow's sink nodes emitted, by node and handle.
 
+        A cycle that is yet to begin is waited for: give a `timeout` where its number may be wrong.
+
         Raises CycleFailed, with the nodes that failed and why, when it ended in any other way; TimedOut when it has
         not ended after `timeout`; NotFound when the cycle has passed its retention, WrongStatus with the reason
         RESULTS_EXPIRED when just what its nodes emitted has.
