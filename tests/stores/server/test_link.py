@@ -93,6 +93,28 @@ async def test_service_whose_user_may_not_load_or_run_functions_does_not_start(
         await link.close()
 
 
+@pytest.mark.parametrize(
+    ("rule", "undo", "expected"),
+    [
+        ("resetkeys %R~*", "resetkeys ~trading_flow:{registry}:*", "refuses its user what a service must do: "),
+        ("resetpass >new", "resetpass >PASSWORD", "refuses the user: .*; check TRADEWIND_STORE_USER"),
+    ],
+    ids=["may only read", "has another password"],
+)
+async def test_store_that_refuses_its_user_is_not_said_to_be_silent(
+    link: RedisLink, redis_server: RedisServer, rule: str, undo: str, expected: str
+) -> None:
+    await run_on_all_nodes(redis_server, "ACL", "SETUSER", "registry", *rule.split())
+    # A connection that has logged in stays so.
+    await run_on_all_nodes(redis_server, "CLIENT", "KILL", "USER", "registry")
+    try:
+        await until(link.not_ready, "its connections are gone")
+        assert re.match(f"the store {expected}", await link.not_ready() or "")
+    finally:
+        undoing = undo.replace("PASSWORD", link.client.password).split()
+        await run_on_all_nodes(redis_server, "ACL", "SETUSER", "registry", *undoing)
+
+
 async def test_unreachable_cluster_is_not_ready() -> None:
     settings = RegistrySettings(store_url=f"redis+cluster://127.0.0.1:{free_port()}")
     link = RedisLink(settings, DataVersion(Keys(settings.key_prefix).data_version), subscribes=False)

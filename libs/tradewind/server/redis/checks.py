@@ -18,6 +18,9 @@ from tradewind.server.redis.connections import DiskFails
 CHECK_USER = "check TRADEWIND_STORE_USER and TRADEWIND_STORE_PASSWORD, or the user in TRADEWIND_STORE_URL"
 """What to do when the store refuses a user."""
 
+CHECK_RIGHTS = "write its rule in the ACL file again, as tools/store_secrets.py does"
+"""What to do when the store knows a user and refuses it a command or a key."""
+
 _NO_MASTER = (
     "no Sentinel names a master: check that Sentinels run at TRADEWIND_STORE_URL, ask for no password, may log in to "
     "the stores, and know the name at its end"
@@ -84,13 +87,22 @@ async def require_reachable(client: Client) -> None:
         await ping(client)
     except (*REDIS_ERRORS, OSError) as error:
         if refuses_user(error):
-            raise ConnectionError(f"the store refuses the user: {_sentence_of(error)}; {CHECK_USER}") from error
+            raise ConnectionError(why_unusable(error)) from error
         if isinstance(error, MasterNotFoundError):
             raise ConnectionError(_NO_MASTER) from error
         advice = "start it, or set TRADEWIND_STORE_URL to its address"
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             advice = "set TRADEWIND_STORE_TLS_CA to the file of its CA"
-        raise ConnectionError(f"the store does not answer: {_sentence_of(error)}; {advice}") from error
+        raise ConnectionError(f"{why_unusable(error)}; {advice}") from error
+
+
+def why_unusable(error: Exception) -> str:
+    """Return a sentence for people about an error with which a call of the store ended."""
+    if refuses_user(error):
+        return f"the store refuses the user: {_sentence_of(error)}; {CHECK_USER}"
+    if isinstance(error, NoPermissionError):
+        return f"the store refuses its user what a service must do: {_sentence_of(error)}; {CHECK_RIGHTS}"
+    return f"the store does not answer: {_sentence_of(error)}"
 
 
 async def require_functions(client: Client, key: str) -> None:

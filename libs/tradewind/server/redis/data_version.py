@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from redis.exceptions import NoPermissionError
 
-from tradewind.server.redis.checks import CHECK_USER, UnsafeStore
+from tradewind.server.redis.checks import CHECK_USER, UnsafeStore, why_unusable
 from tradewind.server.redis.client import REDIS_ERRORS, Client
 from tradewind.server.redis.connections import WRITE_REFUSALS
 
@@ -55,7 +55,7 @@ async def require_data_version(client: Client, data: DataVersion) -> None:
     except WRITE_REFUSALS as error:
         raise ConnectionError(f"the store accepts no writes: {error}") from error
     except REDIS_ERRORS as error:
-        raise ConnectionError(f"the store does not answer: {error}") from error
+        raise ConnectionError(why_unusable(error)) from error
 
 
 def _checked(stored: bytes | str, data: DataVersion) -> dict[str, int]:

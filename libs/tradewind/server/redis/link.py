@@ -6,7 +6,7 @@ import structlog
 
 from tradewind.server.health import ReadOnly
 from tradewind.server.redis.address import StoreAddress
-from tradewind.server.redis.checks import require_functions, require_reachable, require_safe_policy
+from tradewind.server.redis.checks import require_functions, require_reachable, require_safe_policy, why_unusable
 from tradewind.server.redis.client import REDIS_ERRORS, connect
 from tradewind.server.redis.connections import WRITE_REFUSALS
 from tradewind.server.redis.data_version import DataVersion, require_data_version
@@ -65,7 +65,7 @@ class RedisLink:
         try:
             refusal = await self._try_write()
         except (*REDIS_ERRORS, OSError) as error:
-            return f"the store does not answer: {error}"
+            return why_unusable(error)
         self._refusals = self._refusals + 1 if refusal else 0
         return ReadOnly(f"the store accepts no writes: {refusal}") if self._refusals >= _MAX_REFUSALS else None
 

@@ -5,6 +5,7 @@ import time
 import structlog
 
 from tradewind.server.beats import beat
+from tradewind.server.redis.checks import why_unusable
 from tradewind.server.redis.client import REDIS_ERRORS, Client
 from tradewind.server.store_time import StoreTime
 
@@ -32,7 +33,7 @@ class StoreClock:
         try:
             seconds, micros = await self._client.call("", "TIME")
         except REDIS_ERRORS as error:
-            raise ConnectionError(f"the store does not answer: {error}") from error
+            raise ConnectionError(why_unusable(error)) from error
         self._store_time.observe(int(seconds) * 1_000_000 + int(micros), asked_us, _local_us())
 
     async def run(self) -> None:
