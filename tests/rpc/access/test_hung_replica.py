@@ -33,8 +33,11 @@ class Replica(AccessServiceServicer):
 
 
 @pytest_asyncio.fixture
-async def replicas() -> AsyncIterator[tuple[list[Replica], RemoteAuthority]]:
+async def replicas(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[list[Replica], RemoteAuthority]]:
     """Two replicas behind one address, both in use, and a client of theirs."""
+    # A busy machine must not make replicas that answer look as if they hung.
+    monkeypatch.setattr(remote, "_CALL_S", 60.0)
+    monkeypatch.setattr(remote, "_HEDGE_AFTER_S", 30.0)
     replicas, ports = [Replica(), Replica()], [free_port(), free_port()]  # type: ignore[abstract]
     servers = [grpc.aio.server(options=[("grpc.so_reuseport", 0)]) for _ in replicas]
     for server, replica, port in zip(servers, replicas, ports, strict=True):
@@ -57,10 +60,11 @@ async def ask_all(authority: RemoteAuthority) -> set[str]:
 
 
 async def test_calls_to_a_hung_replica_are_answered_by_another(
-    replicas: tuple[list[Replica], RemoteAuthority],
+    replicas: tuple[list[Replica], RemoteAuthority], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (hung, _), authority = replicas
     hung.hangs = True
+    monkeypatch.setattr(remote, "_HEDGE_AFTER_S", 0.3)
     assert await ask_all(authority) == {"ann"}
 
 
@@ -69,6 +73,7 @@ async def test_only_first_calls_wait_for_a_hung_replica(
 ) -> None:
     (hung, _), authority = replicas
     hung.hangs = True
+    monkeypatch.setattr(remote, "_HEDGE_AFTER_S", 0.3)
     await ask_all(authority)
     monkeypatch.setattr(remote, "_HEDGE_AFTER_S", 3600.0)
     assert await ask_all(authority) == {"ann"}
