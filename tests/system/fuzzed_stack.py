@@ -17,7 +17,7 @@ from google.rpc.status_pb2 import Status
 
 from tests.ports import free_port
 from tests.system import fuzzing
-from tests.system.promises import reason_of
+from tests.system.promises import paths_in, reason_in, status_in
 from tests.waiting import until
 from tradewind.api.access.v1 import access_service_pb2
 from tradewind.api.access.v1.session_pb2 import ROLE_USER
@@ -106,11 +106,15 @@ TRIGGER = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a call ended; `reason` is empty for a success, and for what gRPC itself refuses."""
+    """How a call ended; `reason` is empty for a success, and for what gRPC itself refuses.
+
+    `paths` are those of the violations.
+    """
 
     code: grpc.StatusCode
     details: str
     reason: str = ""
+    paths: tuple[str, ...] = ()
 
 
 @node("fuzz.called")
@@ -236,7 +240,7 @@ class FuzzedStack:
         try:
             answer = await call(request, timeout=timeout, metadata=self._metadata(caller))
         except grpc.aio.AioRpcError as error:
-            return _answer_of(error.code(), error.details(), waits, reason_of(error.trailing_metadata()))
+            return _answer_of(error.code(), error.details(), waits, status_in(error.trailing_metadata()))
         if harvested is not None:
             fuzzing.harvest(answer, harvested)
         return Answer(grpc.StatusCode.OK, "")
@@ -265,8 +269,8 @@ class FuzzedStack:
         except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
             # This may be because the server ended the call before everything was written.
             pass
-        reason = reason_of(await call.trailing_metadata())
-        return _answer_of(await call.code(), await call.details(), True, reason)
+        status = status_in(await call.trailing_metadata())
+        return _answer_of(await call.code(), await call.details(), True, status)
 
 
 def path_of(method: MethodDescriptor) -> str:
@@ -274,10 +278,10 @@ def path_of(method: MethodDescriptor) -> str:
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
-def _answer_of(code: grpc.StatusCode, details: str | None, brief: bool, reason: str) -> Answer:
+def _answer_of(code: grpc.StatusCode, details: str | None, brief: bool, status: Status) -> Answer:
     if brief and (code is grpc.StatusCode.DEADLINE_EXCEEDED or details == HUNG_UP):
         code = grpc.StatusCode.OK
-    return Answer(code, details or "", reason)
+    return Answer(code, details or "", reason_in(status), paths_in(status))
 
 
 def _embedded_errors(message: Message) -> Iterator[Answer]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from google.protobuf.descriptor import MethodDescriptor
-from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from google.rpc.status_pb2 import Status
 
 from tests.house.project import ROOT
@@ -17,18 +17,29 @@ _OTHER_METHOD = re.compile(r"\b(?:as|those of) ([A-Z]\w+)\b")
 _REASON = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b|\bDRAINING\b|\bINTERNAL\b")
 
 
-def reason_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
-    """Return the reason in the trailing metadata of a refusal, "" when gRPC itself refused it."""
+def status_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> Status:
+    """Return the status in the trailing metadata of a refusal, an empty one when gRPC itself refused it."""
     for key, value in metadata or ():
         if key == STATUS_KEY and isinstance(value, bytes):
-            return reason_in(Status.FromString(value))
-    return ""
+            return Status.FromString(value)
+    return Status()
+
+
+def reason_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
+    """Return the reason in the trailing metadata of a refusal, "" when gRPC itself refused it."""
+    return reason_in(status_in(metadata))
 
 
 def reason_in(status: Status) -> str:
     """Return the reason in a status, "" when there is none."""
     info = ErrorInfo()
     return next((info.reason for detail in status.details if detail.Unpack(info)), "")
+
+
+def paths_in(status: Status) -> tuple[str, ...]:
+    """Return the paths of the violations in a status."""
+    bad = BadRequest()
+    return tuple(each.field for detail in status.details if detail.Unpack(bad) for each in bad.field_violations)
 
 
 def is_promised(method: MethodDescriptor, reason: str, details: str) -> bool:

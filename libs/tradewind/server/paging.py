@@ -2,11 +2,13 @@
 
 import base64
 import binascii
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from tradewind.server.all_faults import every
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.identifiers import require_identifiers
 
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 1000
@@ -32,6 +34,26 @@ class Page(Generic[Item]):
             return False
         self.items.append(item)
         return True
+
+
+class Paged(Protocol):
+    """A request for a page of a list."""
+
+    page_size: int
+    page_token: str
+
+
+def page_of(request: Paged, shape: type[Position], **identifiers: str) -> tuple[Position | None, int]:
+    """Return where a page begins, None for the first page, and the most entries that it may have.
+
+    Raises InvalidInput with every fault of `page_token`, `page_size` and the `identifiers`, given by their paths.
+    """
+    _, position, size = every(
+        lambda: require_identifiers(**identifiers),
+        lambda: page_position(request.page_token, shape),
+        lambda: page_size_of(request.page_size),
+    )
+    return position, size
 
 
 def page_size_of(requested: int) -> int:

@@ -21,12 +21,13 @@ from tradewind.api.access.v1 import doctor_pb2
 from tradewind.server.access.identity import Identity, current_identity, not_owner
 from tradewind.server.access.role_messages import ROLE_MESSAGES, role_of
 from tradewind.server.access.roles import Role
+from tradewind.server.all_faults import every, require
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.faults import InvalidInput, NotFound, Violation
-from tradewind.server.identifiers import require_identifiers
+from tradewind.server.identifiers import check_identifier, require_identifiers
 from tradewind.server.interception import Context
-from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.paging import page_of, page_token
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.rates import MAX_COUNT, Rate
 from tradewind.server.streams import OpenStreams
@@ -63,11 +64,11 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         return pb2.CreateSessionResponse(token=token, session=mapping.session(session))
 
     async def CreateToken(self, request: pb2.CreateTokenRequest, context: Context) -> pb2.CreateTokenResponse:
-        user_id, role = _target_user(request.user_id), _role("role", request.role)
-        caller = _caller()
+        user_id, faults, caller = _target_user(request.user_id), list[Violation](), _caller()
+        role = _role("role", request.role, faults)
         if role is not None and caller.role.rank < Role.ADMIN.rank and role is not caller.role:
             raise not_owner(caller, Role.ADMIN)
-        token, session = await self._open.token(user_id, request.label, _milliseconds(request.lifetime), role)
+        token, session = await self._open.token(user_id, request.label, _milliseconds(request.lifetime), role, faults)
         return pb2.CreateTokenResponse(token=token, session=mapping.session(session))
 
     async def RefreshSession(self, request: pb2.RefreshSessionRequest, context: Context) -> pb2.RefreshSessionResponse:
@@ -98,9 +99,9 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         return pb2.WhoAmIResponse(user_id=caller.user_id, role=ROLE_MESSAGES[caller.role], session_id=caller.session_id)
 
     async def SetUser(self, request: pb2.SetUserRequest, context: Context) -> pb2.SetUserResponse:
-        role = _role("user.role", request.user.role)
-        zone = request.user.time_zone
-        user = await users.set_user(self._stores.users, request.user.user_id, role, zone)
+        faults: list[Violation] = []
+        role = _role("user.role", request.user.role, faults)
+        user = await users.set_user(self._stores.users, request.user.user_id, role, request.user.time_zone, faults)
         return pb2.SetUserResponse(user=mapping.user(user))
 
     async def GetUser(self, request: pb2.GetUserRequest, context: Context) -> pb2.GetUserResponse:
@@ -108,8 +109,8 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         return pb2.GetUserResponse(user=mapping.user(user))
 
     async def ListUsers(self, request: pb2.ListUsersRequest, context: Context) -> pb2.ListUsersResponse:
-        after = page_position(request.page_token, tuple[_Partition, str])
-        found, next_page = await users.list_users(self._stores.users, after, page_size_of(request.page_size))
+        after, size = page_of(request, tuple[_Partition, str])
+        found, next_page = await users.list_users(self._stores.users, after, size)
         return pb2.ListUsersResponse(
             users=[mapping.user(user) for user in found], next_page_token=page_token(next_page)
         )
@@ -125,21 +126,20 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         return pb2.AuthorizeResponse(user_id=found.user_id, role=ROLE_MESSAGES[found.role], session_id=found.session_id)
 
     async def AdmitCall(self, request: pb2.AdmitCallRequest, context: Context) -> pb2.AdmitCallResponse:
-        require_identifiers(user_id=request.user_id, endpoint=request.endpoint)
-        rate = _rate(request.limit)
-        wait_ms = await self._stores.calls.admit(request.user_id, request.endpoint, rate, max(1, request.calls))
+        calls, rate = every(lambda: _calls(request), lambda: _rate(request.limit))
+        wait_ms = await self._stores.calls.admit(request.user_id, request.endpoint, rate, calls)
         response = pb2.AdmitCallResponse()
         if wait_ms:
             response.retry_after.FromMilliseconds(wait_ms)
         return response
 
     async def ReserveCalls(self, request: pb2.ReserveCallsRequest, context: Context) -> pb2.ReserveCallsResponse:
-        require_identifiers(user_id=request.user_id, endpoint=request.endpoint)
-        if not 1 <= request.quota <= MAX_COUNT:
-            raise InvalidInput([Violation("quota", f"must be 1 to {MAX_COUNT}, is {request.quota}")])
-        calls = max(1, request.calls)
-        rate = _rate(request.limit) if request.limit else None
-        reserved = await self._quotas.reserve(request.user_id, request.endpoint, request.quota, calls, rate)
+        calls, quota, rate = every(
+            lambda: _calls(request),
+            lambda: _quota(request.quota),
+            lambda: _rate(request.limit) if request.limit else None,
+        )
+        reserved = await self._quotas.reserve(request.user_id, request.endpoint, quota, calls, rate)
         response = pb2.ReserveCallsResponse(
             date=reserved.date, time_zone=reserved.time_zone, rate_limited=reserved.rate_limited
         )
@@ -148,10 +148,8 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         return response
 
     async def RefundCalls(self, request: pb2.RefundCallsRequest, context: Context) -> pb2.RefundCallsResponse:
-        require_identifiers(user_id=request.user_id, endpoint=request.endpoint)
-        if not is_date(request.date):
-            raise InvalidInput([Violation("date", "must be a date that ReserveCalls returned, such as 2026-03-29")])
-        await self._quotas.refund(request.user_id, request.endpoint, request.date, max(1, request.calls))
+        calls, date = every(lambda: _calls(request), lambda: _date(request.date))
+        await self._quotas.refund(request.user_id, request.endpoint, date, calls)
         return pb2.RefundCallsResponse()
 
     async def WatchChanges(
@@ -203,6 +201,27 @@ def _milliseconds(span: Duration) -> int:
     return whole + 1 if remainder and whole >= 0 else whole
 
 
+def _calls(request: pb2.AdmitCallRequest | pb2.ReserveCallsRequest | pb2.RefundCallsRequest) -> int:
+    """Return how many calls a request is about, 1 for 0. Raises InvalidInput, also for the user or the endpoint."""
+    faults = [check_identifier(name, getattr(request, name)) for name in ("user_id", "endpoint")]
+    if request.calls < 0:
+        faults.append(Violation("calls", f"must not be negative, is {request.calls}"))
+    require([fault for fault in faults if fault is not None])
+    return request.calls or 1
+
+
+def _quota(number: int) -> int:
+    if not 1 <= number <= MAX_COUNT:
+        raise InvalidInput([Violation("quota", f"must be 1 to {MAX_COUNT}, is {number}")])
+    return number
+
+
+def _date(text: str) -> str:
+    if not is_date(text):
+        raise InvalidInput([Violation("date", "must be a date that ReserveCalls returned, such as 2026-03-29")])
+    return text
+
+
 def _rate(text: str) -> Rate:
     try:
         return Rate.parse(text)
@@ -210,14 +229,17 @@ def _rate(text: str) -> Rate:
         raise InvalidInput([Violation("limit", str(error))]) from None
 
 
-def _role(path: str, number: int) -> Role | None:
+def _role(path: str, number: int, faults: list[Violation]) -> Role | None:
+    """Return a role, None when none is named or it has a fault, which is added to `faults`."""
     if not number:
         return None
     try:
         role = role_of(number)
     except KeyError:
-        raise InvalidInput([Violation(path, f"{number} is not a known role")]) from None
+        faults.append(Violation(path, f"{number} is not a known role"))
+        return None
     if role is Role.SERVICE:
         message = "cannot be given to a user; servers share a secret instead (TRADEWIND_SERVICE_TOKEN)"
-        raise InvalidInput([Violation(path, message)])
+        faults.append(Violation(path, message))
+        return None
     return role

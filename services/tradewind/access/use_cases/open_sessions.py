@@ -1,5 +1,6 @@
 """Opens sessions and makes tokens, and ends them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tradewind.access.domain.session import MAX_SESSIONS, Session, SessionDraft, SessionKind
@@ -36,14 +37,16 @@ class OpenSessions:
         draft = SessionDraft(user_id, SessionKind.LOGIN, lifetimes.session, lifetimes.idle, label)
         return await self._open(draft, None, [])
 
-    async def token(self, user_id: str, label: str, lifetime_ms: int, role: Role | None) -> tuple[str, Session]:
+    async def token(
+        self, user_id: str, label: str, lifetime_ms: int, role: Role | None, role_faults: Sequence[Violation] = ()
+    ) -> tuple[str, Session]:
         """Make a token for a program that is valid for `lifetime_ms`, or for the longest time allowed when that is 0.
 
-        With `role`, a user who is not on record is put there. Raises InvalidInput, NotFound, Exhausted, and
-        FailedPrecondition when the user has another role.
+        With `role`, a user who is not on record is put there; `role_faults` were found while it was read. Raises
+        InvalidInput with every fault, NotFound, Exhausted, and FailedPrecondition when the user has another role.
         """
         longest_ms = self._lifetimes.token
-        faults = []
+        faults = [*role_faults]
         if not 0 <= lifetime_ms <= longest_ms:
             limits = f"must be from 0, for the longest, to {duration_text(longest_ms)}"
             faults.append(Violation("lifetime", f"{limits}, is {duration_text(lifetime_ms)}"))

@@ -14,11 +14,18 @@ from tradewind.server.schedules.grids import read_zone
 _USERS_PER_PAGE = 500
 
 
-async def set_user(users: UserStore, user_id: str, role: Role | None, time_zone: str = "") -> User:
-    """Put a user on record, or change the role, and the IANA time zone unless that is "". Raises InvalidInput."""
-    faults = [] if (fault := check_identifier("user.user_id", user_id)) is None else [fault]
+async def set_user(
+    users: UserStore, user_id: str, role: Role | None, time_zone: str = "", role_faults: Sequence[Violation] = ()
+) -> User:
+    """Put a user on record, or change the role, and the IANA time zone unless that is "".
+
+    Raises InvalidInput with every fault; `role_faults` are those that were found while the role was read.
+    """
+    faults = [*role_faults]
+    if (fault := check_identifier("user.user_id", user_id)) is not None:
+        faults.append(fault)
     faults += reserved_name("user.user_id", user_id)
-    if role is None or role is Role.SERVICE:
+    if role is None and not role_faults:
         faults.append(Violation("user.role", "is required; use ROLE_ADMIN, ROLE_OPERATOR, ROLE_USER or ROLE_WORKER"))
     if time_zone:
         try:

@@ -11,7 +11,7 @@ from tradewind.node_task_manager.rpc.node_checks import MAX_CONFIG_BYTES, node_f
 from tradewind.node_task_manager.use_cases.check_parameters import MAX_FAULTS
 from tradewind.server.built_in import BUILT_IN
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.identifiers import check_identifier, request_id_faults
+from tradewind.server.identifiers import check_identifier, request_id_faults, require_identifiers
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 
@@ -74,6 +74,14 @@ def task_run(task_id: str, user_id: str) -> RunName:
         raise
     require(faults)
     return name.run
+
+
+def logged_run(request: batch_pb2.ListTaskLogsRequest) -> RunName:
+    """Return the task or batch whose lines are wanted. Raises InvalidInput with every fault."""
+    if request.task_id:
+        return task_run(request.task_id, request.user_id)
+    require_identifiers(batch_id=request.batch_id, user_id=request.user_id)
+    return RunName.of_batch(request.batch_id)
 
 
 def watched_task(task_id: str, user_id: str) -> None:

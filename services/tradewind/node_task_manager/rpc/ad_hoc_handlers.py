@@ -17,10 +17,11 @@ from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.server.access.identity import effective_user_id
+from tradewind.server.all_faults import every
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import require_identifiers
 from tradewind.server.interception import Context
-from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.paging import page_of, page_size_of, page_token
 from tradewind.server.sizes import size_of
 from tradewind.server.streams import OpenStreams
 
@@ -50,10 +51,11 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         return pb2.GetTaskResponse(task=mapping.node_task(view, config=True))
 
     async def ListTasks(self, request: pb2.ListTasksRequest, context: Context) -> pb2.ListTasksResponse:
-        require_identifiers(user_id=request.user_id)
-        after = page_position(request.page_token, Position)
-        statuses = ad_hoc_mapping.task_statuses(request.statuses)
-        views, following = await self.ad_hoc.tasks(request.user_id, statuses, after, page_size_of(request.page_size))
+        (after, limit), statuses = every(
+            lambda: page_of(request, Position, user_id=request.user_id),
+            lambda: ad_hoc_mapping.task_statuses(request.statuses),
+        )
+        views, following = await self.ad_hoc.tasks(request.user_id, statuses, after, limit)
         return pb2.ListTasksResponse(
             tasks=[mapping.node_task(each) for each in views], next_page_token=page_token(following)
         )
@@ -84,12 +86,11 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         return pb2.GetBatchResponse(batch=ad_hoc_mapping.batch(batch), reason=reason)
 
     async def ListBatches(self, request: pb2.ListBatchesRequest, context: Context) -> pb2.ListBatchesResponse:
-        require_identifiers(user_id=request.user_id)
-        after = page_position(request.page_token, Position)
-        statuses = ad_hoc_mapping.batch_statuses(request.statuses)
-        batches, following = await self.ad_hoc.batches(
-            request.user_id, statuses, after, page_size_of(request.page_size)
+        (after, limit), statuses = every(
+            lambda: page_of(request, Position, user_id=request.user_id),
+            lambda: ad_hoc_mapping.batch_statuses(request.statuses),
         )
+        batches, following = await self.ad_hoc.batches(request.user_id, statuses, after, limit)
         return pb2.ListBatchesResponse(
             batches=[ad_hoc_mapping.batch(each) for each in batches], next_page_token=page_token(following)
         )
@@ -97,13 +98,12 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def ListBatchResults(
         self, request: pb2.ListBatchResultsRequest, context: Context
     ) -> pb2.ListBatchResultsResponse:
-        require_identifiers(batch_id=request.batch_id, user_id=request.user_id)
-        after = page_position(request.page_token, int) or 0
+        after, limit = page_of(request, int, batch_id=request.batch_id, user_id=request.user_id)
         views, following = await self.ad_hoc.results(
             request.batch_id,
             request.user_id,
-            after,
-            page_size_of(request.page_size),
+            after or 0,
+            limit,
             outputs=not request.omit_outputs,
             config=request.include_parameters,
         )
@@ -139,13 +139,11 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
                     await context.write(pb2.WatchBatchResponse(batch=ad_hoc_mapping.batch(batch)))
 
     async def ListTaskLogs(self, request: pb2.ListTaskLogsRequest, context: Context) -> pb2.ListTaskLogsResponse:
-        checks.log_position(request.after_log_id)
-        if request.task_id:
-            run = ad_hoc_checks.task_run(request.task_id, request.user_id)
-        else:
-            require_identifiers(batch_id=request.batch_id, user_id=request.user_id)
-            run = RunName.of_batch(request.batch_id)
-        size = page_size_of(request.page_size)
+        run, _, size = every(
+            lambda: ad_hoc_checks.logged_run(request),
+            lambda: checks.log_position(request.after_log_id),
+            lambda: page_size_of(request.page_size),
+        )
         lines, more = await self.ad_hoc.lines(run, request.user_id, request.after_log_id, size)
         return pb2.ListTaskLogsResponse(logs=[mapping.log_line(line) for line in lines], more=more)
 

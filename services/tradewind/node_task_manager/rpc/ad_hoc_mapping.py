@@ -1,6 +1,6 @@
 """Maps between Protobuf and the domain: ad-hoc tasks and batches."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TypeVar
 
@@ -11,12 +11,12 @@ from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import START_TO_CLOSE_MS
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
-from tradewind.node_task_manager.rpc.checks import at_most
+from tradewind.node_task_manager.rpc.checks import at_most, require
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
 from tradewind.node_task_manager.rpc.stop_mapping import stop_mark
 from tradewind.node_task_manager.rpc.submission_mapping import concurrency, key_rate
 from tradewind.node_task_manager.rpc.times import timestamp
-from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.faults import Violation
 from tradewind.server.telemetry import current_traceparent
 from tradewind.server.timestamps import milliseconds
 
@@ -97,9 +97,10 @@ def task_statuses(numbers: Sequence[int]) -> frozenset[NodeTaskStatus]:
     return frozenset(_known(known, numbers))
 
 
-def _known(known: dict[int, Status], numbers: Sequence[int]) -> Iterable[Status]:
+def _known(known: dict[int, Status], numbers: Sequence[int]) -> Sequence[Status]:
     at_most("statuses", numbers)
-    for place, number in enumerate(numbers):
-        if number not in known:
-            raise InvalidInput([Violation(f"statuses[{place}]", f"{number} is not a known status")])
-        yield known[number]
+    require(
+        Violation(f"statuses[{place}]", f"{number} is not a known status") if number not in known else None
+        for place, number in enumerate(numbers)
+    )
+    return [known[number] for number in numbers]

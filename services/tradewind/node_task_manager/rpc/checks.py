@@ -10,7 +10,7 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.rpc.offer_mapping import offer_faults
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.identifiers import check_identifier, require_identifiers
+from tradewind.server.identifiers import check_identifier
 from tradewind.server.json_depth import check_depth
 from tradewind.server.timestamps import instant_fault
 
@@ -36,10 +36,16 @@ def at_most(path: str, items: Sized, most: int = _MAX_REFERENCES) -> None:
 
 
 def references(node_tasks: Sequence[pb2.NodeTaskReference]) -> None:
-    """Raise InvalidInput for too many references, or with the faults of the first that cannot be a node task."""
+    """Raise InvalidInput for too many references, or for some that cannot be node tasks."""
     at_most("node_tasks", node_tasks)
-    for each in node_tasks:
-        task_id(each.node_task_id, each.user_id)
+    require(
+        fault
+        for at, each in enumerate(node_tasks)
+        for fault in (
+            task_id_fault(f"node_tasks[{at}].node_task_id", each.node_task_id),
+            check_identifier(f"node_tasks[{at}].user_id", each.user_id),
+        )
+    )
 
 
 def runs(named: Sequence[pb2.RunReference]) -> None:
@@ -61,8 +67,7 @@ def stop(request: pb2.StopComponentRequest) -> None:
     faults = [check_identifier(name, getattr(request, name)) for name in ("flow_id", "user_id", "run_id")]
     if request.component_id:
         faults.append(check_identifier("component_id", request.component_id))
-    if request.cycle < 0 or request.run < 0:
-        faults.append(Violation("cycle", "cycle and run must be 0 or more"))
+    faults += [Violation(name, "must be 0 or more") for name in ("cycle", "run") if getattr(request, name) < 0]
     require([*faults, instant_fault("deadline", request.deadline)])
 
 
@@ -79,10 +84,10 @@ def release(request: pb2.ReleaseComponentsRequest) -> None:
 
 def claim(request: pb2.ClaimNodeTasksRequest) -> None:
     """Raise InvalidInput unless this can name a worker and what it offers."""
-    at_most("node_types", request.node_types, MAX_NODE_TYPES)
-    at_most("offers", request.offers, MAX_NODE_TYPES)
     require(
         [
+            count_fault("node_types", request.node_types, MAX_NODE_TYPES),
+            count_fault("offers", request.offers, MAX_NODE_TYPES),
             check_identifier("worker_id", request.worker_id),
             Violation("limit", f"must not be negative, is {request.limit}") if request.limit < 0 else None,
             *(check_identifier(f"node_types[{at}]", name) for at, name in enumerate(request.node_types)),
@@ -93,10 +98,14 @@ def claim(request: pb2.ClaimNodeTasksRequest) -> None:
 
 def report(request: pb2.ReportNodeTasksRequest) -> None:
     """Raise InvalidInput for an invalid worker id, or too many of something."""
-    require_identifiers(worker_id=request.worker_id)
-    at_most("held_tokens", request.held_tokens, _MAX_HELD)
-    for path in ("completions", "failures", "give_back_tokens", "progress", "logs"):
-        at_most(path, getattr(request, path), _MAX_REPORTED)
+    lists = ("completions", "failures", "give_back_tokens", "progress", "logs")
+    require(
+        [
+            check_identifier("worker_id", request.worker_id),
+            count_fault("held_tokens", request.held_tokens, _MAX_HELD),
+            *(count_fault(path, getattr(request, path), _MAX_REPORTED) for path in lists),
+        ]
+    )
 
 
 def log_position(after_log_id: str) -> None:

@@ -8,9 +8,9 @@ from tradewind.node_task_manager.rpc import checks, mapping
 from tradewind.node_task_manager.use_cases.ad_hoc import Position
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.server.faults import Violation
-from tradewind.server.identifiers import check_identifier, require_identifiers
+from tradewind.server.identifiers import check_identifier
 from tradewind.server.interception import Context
-from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.paging import page_of, page_token
 from tradewind.server.telemetry import current_traceparent
 
 _MAX_REDRIVEN = 100
@@ -25,9 +25,8 @@ class DeadLetterHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def ListDeadLetters(
         self, request: pb2.ListDeadLettersRequest, context: Context
     ) -> pb2.ListDeadLettersResponse:
-        require_identifiers(user_id=request.user_id)
-        after = page_position(request.page_token, Position)
-        views, following = await self.dead_letters.page(request.user_id, after, page_size_of(request.page_size))
+        after, limit = page_of(request, Position, user_id=request.user_id)
+        views, following = await self.dead_letters.page(request.user_id, after, limit)
         return pb2.ListDeadLettersResponse(
             node_tasks=[mapping.node_task(each, history=True) for each in views], next_page_token=page_token(following)
         )

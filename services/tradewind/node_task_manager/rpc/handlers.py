@@ -34,13 +34,14 @@ from tradewind.node_task_manager.use_cases.node_task_records import HeldPlace, N
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.server.access.identity import is_restricted
+from tradewind.server.all_faults import every
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorAnswers
 from tradewind.server.identifiers import require_identifiers
 from tradewind.server.interception import Context
 from tradewind.server.large_work import LARGE_BYTES, in_thread_if
-from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.paging import page_of, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
 from tradewind.server.timestamps import milliseconds
 
@@ -142,12 +143,13 @@ class NodeTaskManagerHandlers(
         return pb2.GetNodeOutputsResponse(node_tasks=[mapping.node_outputs(*each) for each in found])
 
     async def ListNodeTasks(self, request: pb2.ListNodeTasksRequest, context: Context) -> pb2.ListNodeTasksResponse:
-        require_identifiers(flow_id=request.flow_id, user_id=request.user_id)
-        after = page_position(request.page_token, int) or 0
-        run, limit = RunName(request.flow_id, request.cycle, request.run), page_size_of(request.page_size)
+        named = {"flow_id": request.flow_id, "user_id": request.user_id}
+        if request.items_of:
+            named["items_of"] = request.items_of
+        position, limit = page_of(request, int, **named)
+        run, after = RunName(request.flow_id, request.cycle, request.run), position or 0
         user_id, outputs = request.user_id, request.include_outputs
         if request.items_of:
-            require_identifiers(items_of=request.items_of)
             views, following = await self.records.items(run, user_id, request.items_of, after, limit, outputs=outputs)
         else:
             views, following = await self.records.node_tasks(
@@ -164,17 +166,19 @@ class NodeTaskManagerHandlers(
     async def ListWorkerTasks(
         self, request: pb2.ListWorkerTasksRequest, context: Context
     ) -> pb2.ListWorkerTasksResponse:
-        require_identifiers(worker_id=request.worker_id)
-        after = page_position(request.page_token, HeldPlace)
-        views, following = await self.records.held_by(request.worker_id, after, page_size_of(request.page_size))
+        after, limit = page_of(request, HeldPlace, worker_id=request.worker_id)
+        views, following = await self.records.held_by(request.worker_id, after, limit)
         return pb2.ListWorkerTasksResponse(
             node_tasks=[mapping.node_task(each) for each in views], next_page_token=page_token(following)
         )
 
     async def ListNodeLogs(self, request: pb2.ListNodeLogsRequest, context: Context) -> pb2.ListNodeLogsResponse:
-        require_identifiers(flow_id=request.flow_id, user_id=request.user_id)
-        checks.log_position(request.after_log_id)
-        run, size = RunName(request.flow_id, request.cycle, 0), page_size_of(request.page_size)
+        _, _, size = every(
+            lambda: require_identifiers(flow_id=request.flow_id, user_id=request.user_id),
+            lambda: checks.log_position(request.after_log_id),
+            lambda: page_size_of(request.page_size),
+        )
+        run = RunName(request.flow_id, request.cycle, 0)
         lines, more = await self.records.lines(run, request.user_id, request.after_log_id, size)
         return pb2.ListNodeLogsResponse(logs=[mapping.log_line(line) for line in lines], more=more)
 

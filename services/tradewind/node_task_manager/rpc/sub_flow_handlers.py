@@ -9,6 +9,7 @@ from tradewind.node_task_manager.domain.sub_flow import MAX_AT_ONCE
 from tradewind.node_task_manager.rpc import checks, sub_flow_mapping
 from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES
 from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
+from tradewind.server.all_faults import every
 from tradewind.server.identifiers import require_identifiers
 from tradewind.server.interception import Context
 from tradewind.server.paging import page_position, page_token
@@ -25,15 +26,17 @@ class SubFlowHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def ListSubFlowWaits(
         self, request: pb2.ListSubFlowWaitsRequest, context: Context
     ) -> pb2.ListSubFlowWaitsResponse:
-        require_identifiers(flow_id=request.flow_id, user_id=request.user_id)
-        checks.at_most("node_task_ids", request.node_task_ids, MAX_AT_ONCE)
+        _, _, after = every(
+            lambda: require_identifiers(flow_id=request.flow_id, user_id=request.user_id),
+            lambda: checks.at_most("node_task_ids", request.node_task_ids, MAX_AT_ONCE),
+            lambda: page_position(request.page_token, int),
+        )
         run = RunName(request.flow_id, request.cycle, request.run)
         following = 0
         if request.node_task_ids:
             found = await self.sub_flows.inputs(run, request.user_id, request.node_task_ids, ANSWER_BYTES)
         else:
-            after = page_position(request.page_token, int) or 0
-            found, following = await self.sub_flows.waits(run, request.user_id, after, _PAGE)
+            found, following = await self.sub_flows.waits(run, request.user_id, after or 0, _PAGE)
         return pb2.ListSubFlowWaitsResponse(
             waits=map(sub_flow_mapping.sub_flow_wait, found), next_page_token=page_token(following or None)
         )

@@ -23,6 +23,7 @@ from tradewind.node_task_manager.use_cases.record_connections import RecordConne
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
+from tradewind.server.all_faults import every
 from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition, InvalidInput
 from tradewind.server.identifiers import require_identifiers
@@ -65,9 +66,11 @@ class WorkHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         return pb2.ClaimNodeTasksResponse(assignments=assignments, sent_at=timestamp(now_ms))
 
     async def RenewLeases(self, request: pb2.RenewLeasesRequest, context: Context) -> pb2.RenewLeasesResponse:
-        require_identifiers(worker_id=request.worker_id)
-        checks.at_most("tokens", request.tokens, _MAX_CLAIMED)
-        held = mapping.held("tokens", request.tokens, self.shards)
+        _, _, held = every(
+            lambda: require_identifiers(worker_id=request.worker_id),
+            lambda: checks.at_most("tokens", request.tokens, _MAX_CLAIMED),
+            lambda: mapping.held("tokens", request.tokens, self.shards),
+        )
         lost, terminations, deadline = await self.unary.renew(request.worker_id, held)
         return pb2.RenewLeasesResponse(
             losses=_losses(lost), terminations=self._terminations(terminations), lease_deadline=timestamp(deadline)

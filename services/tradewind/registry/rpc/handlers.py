@@ -13,7 +13,7 @@ from tradewind.registry.rpc import mapping
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.interception import Context
-from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.paging import page_of, page_token
 from tradewind.server.timestamps import duration
 
 
@@ -60,7 +60,7 @@ class RegistryHandlers(pb2_grpc.RegistryServiceServicer):
         return pb2.GetWorkerResponse(worker=mapping.worker_message(record))
 
     async def ListWorkers(self, request: pb2.ListWorkersRequest, context: Context) -> pb2.ListWorkersResponse:
-        size, after = page_size_of(request.page_size), page_position(request.page_token, str)
+        after, size = page_of(request, str)
         page = await self._workers.list(
             after or "", size, include_offline=request.include_offline, only_called=request.only_called
         )
@@ -76,10 +76,10 @@ class RegistryHandlers(pb2_grpc.RegistryServiceServicer):
         return pb2.GetAvailableWorkersResponse(workers=[mapping.worker_message(record) for record in records])
 
     async def ListNodeTypes(self, request: pb2.ListNodeTypesRequest, context: Context) -> pb2.ListNodeTypesResponse:
+        after, size = page_of(request, str)
         if request.types:
             found = await use_cases.find_node_types(self._node_types, request.types, self._limits)
             return pb2.ListNodeTypesResponse(node_types=[mapping.node_type_message(record) for record in found])
-        size, after = page_size_of(request.page_size), page_position(request.page_token, str)
         page = await self._node_types.list(after or "", size)
         records, next_after = with_built_in(page.records, after or "", size, page.next_after)
         return pb2.ListNodeTypesResponse(

@@ -7,14 +7,15 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.backfill import MAX_RUNNING, Backfill, BackfillStatus
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
-from tradewind.scheduler.rpc.checks import actor_and_reason, every, flow_page, require, text
+from tradewind.scheduler.rpc.checks import actor_and_reason, text
 from tradewind.scheduler.rpc.times import ms_of
 from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.server.access.identity import request_owner
+from tradewind.server.all_faults import every, require
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import request_id_faults, require_identifiers
 from tradewind.server.interception import Context
-from tradewind.server.paging import page_token
+from tradewind.server.paging import page_of, page_token
 from tradewind.server.reasons import iso
 from tradewind.server.timestamps import set_timestamp
 
@@ -47,7 +48,7 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
         return pb2.BackfillFlowResponse(backfill=_message(created))
 
     async def ListBackfills(self, request: pb2.ListBackfillsRequest, context: Context) -> pb2.ListBackfillsResponse:
-        below, limit = flow_page(request, int)
+        below, limit = page_of(request, int, flow_id=request.flow_id)
         found, following = await self.backfills.page(request.flow_id, below or 0, limit)
         return pb2.ListBackfillsResponse(
             backfills=[_message(each) for each in found], next_page_token=page_token(following or None)

@@ -11,7 +11,7 @@ from tradewind.api.scheduler.v1 import stop_pb2
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.rpc import cycle_mapping, run_requests, run_results
-from tradewind.scheduler.rpc.checks import actor_and_reason, every, text
+from tradewind.scheduler.rpc.checks import actor_and_reason, text
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
@@ -20,6 +20,7 @@ from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
 from tradewind.server.access.identity import is_restricted, request_owner, require_own
+from tradewind.server.all_faults import every
 from tradewind.server.identifiers import require_identifiers
 from tradewind.server.interception import Context
 from tradewind.server.telemetry import current_traceparent

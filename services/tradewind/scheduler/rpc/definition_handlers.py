@@ -8,7 +8,6 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.rpc import flow_mapping, revision_mapping
-from tradewind.scheduler.rpc.checks import every, flow_page
 from tradewind.scheduler.rpc.definition_mapping import read_draft, settings_of
 from tradewind.scheduler.use_cases.plan_flow import PlanFlow
 from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
@@ -16,11 +15,12 @@ from tradewind.scheduler.use_cases.register_flow import RegisterFlow, Registrati
 from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.scheduler.use_cases.store_definition import Author
 from tradewind.server.access.identity import is_restricted
+from tradewind.server.all_faults import every, require
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.identifiers import require_identifiers
+from tradewind.server.identifiers import check_identifier, require_identifiers
 from tradewind.server.interception import Context
 from tradewind.server.large_work import LARGE_BYTES, in_thread_if
-from tradewind.server.paging import page_token
+from tradewind.server.paging import page_of, page_token
 
 
 @dataclass(eq=False, kw_only=True)
@@ -63,10 +63,11 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
     async def UpdateFlow(
         self, request: revision_pb2.UpdateFlowRequest, context: Context
     ) -> revision_pb2.UpdateFlowResponse:
-        require_identifiers(flow_id=request.flow_id)
-        faults = FaultList()
-        given = settings_of(request.spec, faults)
         author = _author(request)
+        faults = FaultList()
+        if (fault := check_identifier("flow_id", request.flow_id)) is not None:
+            faults.add(fault.path, fault.message)
+        given = settings_of(request.spec, faults)
         paths = list(request.update_mask.paths)
         updated = await self.revise.update(request.flow_id, given, paths, faults, author)
         return revision_pb2.UpdateFlowResponse(
@@ -78,7 +79,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
     async def ListRevisions(
         self, request: revision_pb2.ListRevisionsRequest, context: Context
     ) -> revision_pb2.ListRevisionsResponse:
-        below, limit = flow_page(request, int)
+        below, limit = page_of(request, int, flow_id=request.flow_id)
         page = await self.revisions.page(request.flow_id, below or 0, limit)
         return revision_pb2.ListRevisionsResponse(
             revisions=[revision_mapping.revision(found, page.current) for found in page.revisions],
@@ -109,10 +110,12 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
     async def RollBackFlow(
         self, request: revision_pb2.RollBackFlowRequest, context: Context
     ) -> revision_pb2.RollBackFlowResponse:
-        require_identifiers(flow_id=request.flow_id)
-        if request.revision < 1:
-            raise InvalidInput([Violation("revision", f"must be the number of a revision, is {request.revision}")])
         author = _author(request)
+        every(
+            lambda: require_identifiers(flow_id=request.flow_id),
+            lambda: _number(request, "revision", least=1),
+            lambda: require(author.faults()),
+        )
         registered = await self.revise.roll_back(request.flow_id, request.revision, author)
         return revision_pb2.RollBackFlowResponse(
             flow=flow_mapping.flow(registered.flow),
@@ -125,8 +128,10 @@ def _author(request: Any) -> Author:
     return Author(request.by, request.note, request.etag, request.request_id)
 
 
-def _number(request: revision_pb2.GetRevisionRequest | revision_pb2.DiffRevisionsRequest, field: str) -> int:
+def _number(request: Any, field: str, least: int = 0) -> int:
+    """Return the number of a revision; 0 is allowed unless `least` is 1. Raises InvalidInput."""
     number: int = getattr(request, field)
-    if number < 0:
-        raise InvalidInput([Violation(field, f"must be the number of a revision, or 0, is {number}")])
+    if number < least:
+        zero = "" if least else ", or 0"
+        raise InvalidInput([Violation(field, f"must be the number of a revision{zero}, is {number}")])
     return number

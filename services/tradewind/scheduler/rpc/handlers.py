@@ -10,7 +10,7 @@ from tradewind.scheduler.domain.log_line import LogLevel
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, watch_mapping
 from tradewind.scheduler.rpc.backfill_handlers import BackfillHandlers
-from tradewind.scheduler.rpc.checks import actor_and_reason, chosen, every, flow_page, node_or_item
+from tradewind.scheduler.rpc.checks import actor_and_reason, chosen, node_or_item
 from tradewind.scheduler.rpc.cycle_handlers import cycle_of
 from tradewind.scheduler.rpc.definition_handlers import DefinitionHandlers
 from tradewind.scheduler.rpc.job_handlers import JobHandlers
@@ -26,13 +26,14 @@ from tradewind.scheduler.use_cases.read_flows import CycleFilter, FlowFilter
 from tradewind.scheduler.use_cases.read_logs import LineFilter, LogPosition, ReadLogs
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
+from tradewind.server.all_faults import every
 from tradewind.server.channels import MESSAGE_BYTES
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import require_identifiers
 from tradewind.server.interception import Context
-from tradewind.server.paging import MAX_PAGE_SIZE, page_position, page_size_of, page_token
+from tradewind.server.paging import MAX_PAGE_SIZE, page_of, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
 from tradewind.server.timestamps import set_timestamp
 
@@ -64,12 +65,11 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
         return response
 
     async def ListFlows(self, request: pb2.ListFlowsRequest, context: Context) -> pb2.ListFlowsResponse:
-        statuses, created_after_ms, created_before_ms, after, limit = every(
+        statuses, created_after_ms, created_before_ms, (after, limit) = every(
             lambda: chosen("statuses", request.statuses, flow_mapping.STATUS_OF_FLOW),
             lambda: ms_of(request, "created_after"),
             lambda: ms_of(request, "created_before"),
-            lambda: page_position(request.page_token, str),
-            lambda: page_size_of(request.page_size),
+            lambda: page_of(request, str),
         )
         wanted = FlowFilter(
             statuses=statuses,
@@ -103,7 +103,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
         return pb2.ResumeFlowResponse(flow=flow_mapping.flow(await self.change.resume(request.flow_id)))
 
     async def ListFirings(self, request: pb2.ListFiringsRequest, context: Context) -> pb2.ListFiringsResponse:
-        before_ms, limit = flow_page(request, int)
+        before_ms, limit = page_of(request, int, flow_id=request.flow_id)
         firings, following = await self.schedules.firings(request.flow_id, before_ms or 0, limit, request.backfill_id)
         return pb2.ListFiringsResponse(
             firings=[flow_mapping.firing(line) for line in firings], next_page_token=page_token(following or None)
@@ -127,7 +127,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
 
     async def ListCycles(self, request: pb2.ListCyclesRequest, context: Context) -> pb2.ListCyclesResponse:
         (position, limit), statuses, started_after_ms, started_before_ms = every(
-            lambda: flow_page(request, tuple[int, int]),
+            lambda: page_of(request, tuple[int, int], flow_id=request.flow_id),
             lambda: chosen("statuses", request.statuses, cycle_mapping.STATUS_OF_CYCLE),
             lambda: ms_of(request, "started_after"),
             lambda: ms_of(request, "started_before"),
@@ -199,7 +199,9 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
             yield answer
 
     async def ListLogs(self, request: pb2.ListLogsRequest, context: Context) -> pb2.ListLogsResponse:
-        (position, limit), least = every(lambda: flow_page(request, LogPosition), lambda: _level(request.min_level))
+        (position, limit), least = every(
+            lambda: page_of(request, LogPosition, flow_id=request.flow_id), lambda: _level(request.min_level)
+        )
         lines, following = await self.logs.page(
             request.flow_id,
             request.cycle if request.HasField("cycle") else None,

@@ -6,13 +6,14 @@ from tradewind.api.scheduler.v1 import job_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.bulk_job import DEFAULT_STATUSES, BulkAction, BulkFilter, BulkJob, BulkStatus
 from tradewind.scheduler.rpc import cycle_mapping
-from tradewind.scheduler.rpc.checks import chosen, every, require, text
+from tradewind.scheduler.rpc.checks import chosen, text
 from tradewind.scheduler.rpc.times import ms_of
 from tradewind.scheduler.use_cases.manage_bulk_jobs import ManageBulkJobs
+from tradewind.server.all_faults import every, require
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import request_id_faults, require_identifiers
 from tradewind.server.interception import Context
-from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.paging import page_of, page_token
 from tradewind.server.timestamps import set_timestamp
 
 MAX_PATTERNS = 1000
@@ -55,8 +56,8 @@ class JobHandlers(pb2_grpc.SchedulerServiceServicer):
         return pb2.GetBulkJobResponse(job=_job(await self.jobs.find(request.job_id)))
 
     async def ListBulkJobs(self, request: pb2.ListBulkJobsRequest, context: Context) -> pb2.ListBulkJobsResponse:
-        limit = page_size_of(request.page_size)
-        found = await self.jobs.newest(page_position(request.page_token, tuple[int, str]), limit)
+        below, limit = page_of(request, tuple[int, str])
+        found = await self.jobs.newest(below, limit)
         following = (found[-1].created_ms, found[-1].job_id) if len(found) == limit else None
         return pb2.ListBulkJobsResponse(jobs=[_job(job) for job in found], next_page_token=page_token(following))
 

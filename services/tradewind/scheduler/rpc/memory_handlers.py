@@ -8,8 +8,8 @@ import msgspec
 from tradewind.api.scheduler.v1 import memory_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.memory import MAX_BYTES, MemoryChange
-from tradewind.scheduler.rpc.checks import require
 from tradewind.scheduler.use_cases.manage_memory import ManageMemory, Scope
+from tradewind.server.all_faults import require
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults
 from tradewind.server.interception import Context

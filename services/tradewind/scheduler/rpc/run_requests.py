@@ -9,10 +9,10 @@ from google.protobuf.message import Message
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.flow_record import REMEMBERED_MS, RememberedRequest
-from tradewind.scheduler.rpc.checks import every, require
 from tradewind.scheduler.rpc.times import seconds_of
 from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
 from tradewind.server.access.identity import request_owner
+from tradewind.server.all_faults import every, require
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier, is_identifier, request_id_faults
 from tradewind.server.json_depth import check_depth

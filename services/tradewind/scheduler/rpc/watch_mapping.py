@@ -6,9 +6,9 @@ from tradewind.api.scheduler.v1 import cycle_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.rpc.checks import require
 from tradewind.scheduler.rpc.cycle_mapping import fill_cycle
 from tradewind.scheduler.use_cases.watch_flows import LastSeen
+from tradewind.server.all_faults import require
 from tradewind.server.faults import Violation
 
 

@@ -6,11 +6,11 @@ from typing import TypeVar
 from tradewind.api.trigger.v1 import doctor_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as pb2_grpc
+from tradewind.server.all_faults import every
 from tradewind.server.clock import Clock
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.interception import Context
-from tradewind.server.paging import page_size_of
 from tradewind.server.streams import OpenStreams
 from tradewind.server.timestamps import timestamp
 from tradewind.trigger.rpc import mapping, parsing, queue_parsing
@@ -72,15 +72,13 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         return pb2.FindEpochsResponse(epochs=await self._find.epochs(parsing.trigger_ids(request)))
 
     async def FindDue(self, request: pb2.FindDueRequest, context: Context) -> pb2.FindDueResponse:
-        up_to_ms, cursor = parsing.up_to_ms(request), parsing.cursor(request.page_token)
-        queue = parsing.queue(request.queue)
-        found = await self._find.due(up_to_ms, cursor, page_size_of(request.page_size), queue)
-        return _listed(pb2.FindDueResponse, found, queue)
+        up_to_ms, page = every(lambda: parsing.up_to_ms(request), lambda: parsing.page(request))
+        found = await self._find.due(up_to_ms, *page, request.queue)
+        return _listed(pb2.FindDueResponse, found, request.queue)
 
     async def FindAllPending(self, request: pb2.FindAllPendingRequest, context: Context) -> pb2.FindAllPendingResponse:
-        cursor, queue = parsing.cursor(request.page_token), parsing.queue(request.queue)
-        found = await self._find.pending(cursor, page_size_of(request.page_size), queue)
-        return _listed(pb2.FindAllPendingResponse, found, queue)
+        found = await self._find.pending(*parsing.page(request), request.queue)
+        return _listed(pb2.FindAllPendingResponse, found, request.queue)
 
     async def PublishEvent(self, request: pb2.PublishEventRequest, context: Context) -> pb2.PublishEventResponse:
         payload = queue_parsing.event(request, self._max_payload_bytes)
@@ -99,16 +97,15 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         return pb2.CountListenersResponse(listeners=await self._find.count_listeners(request.name))
 
     async def ListTriggers(self, request: pb2.ListTriggersRequest, context: Context) -> pb2.ListTriggersResponse:
-        cursor, queue = parsing.cursor(request.page_token), parsing.required_queue(request.queue)
-        found = await self._find.all(cursor, page_size_of(request.page_size), queue)
-        return _listed(pb2.ListTriggersResponse, found, queue)
+        _, page = every(lambda: parsing.require_queue(request.queue), lambda: parsing.page(request))
+        found = await self._find.all(*page, request.queue)
+        return _listed(pb2.ListTriggersResponse, found, request.queue)
 
     async def ListDeadTriggers(
         self, request: pb2.ListDeadTriggersRequest, context: Context
     ) -> pb2.ListDeadTriggersResponse:
-        cursor, queue = parsing.cursor(request.page_token), parsing.queue(request.queue)
-        found = await self._find.dead(cursor, page_size_of(request.page_size), queue)
-        return _listed(pb2.ListDeadTriggersResponse, found, queue)
+        found = await self._find.dead(*parsing.page(request), request.queue)
+        return _listed(pb2.ListDeadTriggersResponse, found, request.queue)
 
     async def FireTrigger(self, request: pb2.FireTriggerRequest, context: Context) -> pb2.FireTriggerResponse:
         queue_parsing.firing(request, self._max_payload_bytes)
@@ -132,7 +129,7 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         return pb2.RedriveTriggerResponse()
 
     async def ListFirings(self, request: pb2.ListFiringsRequest, context: Context) -> pb2.ListFiringsResponse:
-        after, size = queue_parsing.history(request), page_size_of(request.page_size)
+        after, size = queue_parsing.history(request)
         found, next_position = await self._find.firings(
             request.queue, request.partition_key, after, size, request.trigger_id
         )

@@ -7,7 +7,7 @@ import msgspec
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.json_depth import check_depth
-from tradewind.server.paging import page_position, page_token
+from tradewind.server.paging import Paged, page_of, page_token
 from tradewind.server.partitions import PARTITIONS
 from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports.triggers import Position
@@ -113,12 +113,11 @@ def queue(name: str) -> str:
     return name
 
 
-def required_queue(name: str) -> str:
-    """Check and return the name of a queue, which must be set."""
+def require_queue(name: str) -> None:
+    """Refuse a request that names no queue."""
     if not name:
         message = "must be set: only the triggers of a queue are listed; the scheduler lists flows (ListFlows)"
         raise InvalidInput([Violation("queue", message)])
-    return queue(name)
 
 
 def up_to_ms(request: pb2.FindDueRequest) -> int:
@@ -131,12 +130,17 @@ def up_to_ms(request: pb2.FindDueRequest) -> int:
     return max(1, milliseconds)
 
 
-def cursor(token: str) -> Cursor:
-    """Return where a listing goes on."""
-    at = page_position(token, _CursorShape)
+class _Listed(Paged, Protocol):
+    queue: str
+
+
+def page(request: _Listed) -> tuple[Cursor, int]:
+    """Return where a page of a listing begins, and how many triggers it has; check the queue as well."""
+    named = {"queue": request.queue} if request.queue else {}
+    at, size = page_of(request, _CursorShape, **named)
     if at is None:
-        return Cursor()
-    return Cursor(at.partition, at.claimed, None if at.score is None else Position(at.score, at.id))
+        return Cursor(), size
+    return Cursor(at.partition, at.claimed, None if at.score is None else Position(at.score, at.id)), size
 
 
 def cursor_token(at: Cursor | None) -> str:

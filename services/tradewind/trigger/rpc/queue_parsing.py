@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.paging import page_position, page_token
+from tradewind.server.paging import page_of, page_token
 from tradewind.trigger.domain.event import trigger_of
 from tradewind.trigger.rpc.faults import Faults
 from tradewind.trigger.rpc.parsing import payload, place
@@ -78,19 +78,17 @@ def dead_reference(request: pb2.RedriveTriggerRequest) -> None:
     faults.refuse()
 
 
-def history(request: pb2.ListFiringsRequest) -> str:
-    """Check a request for the fire history, and return the position after which it begins."""
-    faults = Faults()
+def history(request: pb2.ListFiringsRequest) -> tuple[str, int]:
+    """Return the position after which a page of the fire history begins, and how many firings it has."""
+    named = {"queue": request.queue} if request.queue else {"partition_key": request.partition_key}
     if request.trigger_id:
-        faults.identifier("trigger_id", request.trigger_id)
-    place(request, faults)
-    faults.refuse()
-    position = page_position(request.page_token, str)
+        named["trigger_id"] = request.trigger_id
+    position, size = page_of(request, str, **named)
     if position is not None and not _POSITION.fullmatch(position):
         raise InvalidInput(
             [Violation("page_token", "is not a page token of this list; pass a next_page_token unchanged")]
         )
-    return position or ""
+    return position or "", size
 
 
 def history_token(position: str) -> str:
