@@ -15,7 +15,7 @@ _WRONG: dict[int, Sequence[Any]] = {
     FieldDescriptor.CPPTYPE_INT64: (-1, 2**63 - 1),
     FieldDescriptor.CPPTYPE_ENUM: (77,),
 }
-_LOOKED_UP = {"SchedulerService.StopComponent": {"component_id"}}
+_LOOKED_UP = {"SchedulerService.StopComponent": {"component_id"}, "SchedulerService.DescribeCycle": {"page_token"}}
 """Fields, by RPC, that are refused only by what is on record about something else that the request names."""
 _SPANS = ("google.protobuf.Timestamp", "google.protobuf.Duration")
 _UNARY = [

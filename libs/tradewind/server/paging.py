@@ -15,6 +15,9 @@ MAX_PAGE_SIZE = 1000
 MESSAGE_BYTES = 512 * 1024
 """How much text goes into one message where sizes are in characters, each of which may take four bytes."""
 
+NOT_OF_THIS_LIST = "is not a page token of this list; pass a next_page_token unchanged, or nothing"
+"""What is wrong with a page token that this list did not issue."""
+
 Position = TypeVar("Position")
 Item = TypeVar("Item")
 
@@ -81,7 +84,4 @@ def page_position(token: str, shape: type[Position]) -> Position | None:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         return msgspec.msgpack.decode(raw, type=shape)
     except (binascii.Error, ValueError, msgspec.MsgspecError):
-        fault = Violation(
-            "page_token", "is not a page token of this list; pass a next_page_token unchanged, or nothing"
-        )
-        raise InvalidInput([fault]) from None
+        raise InvalidInput([Violation("page_token", NOT_OF_THIS_LIST)]) from None

@@ -256,6 +256,8 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         tasks = self.nodes.get((request.flow_id, request.cycle, request.run), [])
         if request.node_ids:
             tasks = [task for task in tasks if task.node_id in request.node_ids]
+        if not (request.page_token or "0").isdecimal():
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "page_token: is not a page token of this list")
         first = int(request.page_token or 0)
         page = tasks[first : first + request.page_size]
         following = first + len(page)

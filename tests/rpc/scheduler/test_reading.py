@@ -38,6 +38,14 @@ async def test_cycles_are_listed_newest_first_filtered_and_paged(scheduler: Clie
     assert len(late.cycles) + len(early.cycles) == 7
 
 
+async def test_page_token_of_another_list_is_named_as_the_fault_of_a_description(scheduler: Client) -> None:
+    await scheduler.register()
+    await scheduler.run()
+    call = scheduler.stub.DescribeCycle(pb2.DescribeCycleRequest(flow_id="f", page_token="zzz"))
+    refusal = await refused(call, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert [path for path, _ in refusal.violations] == ["page_token"]
+
+
 async def test_page_of_cycles_with_large_inputs_fits_into_one_message(scheduler: Client) -> None:
     await scheduler.register()
     for _ in range(6):

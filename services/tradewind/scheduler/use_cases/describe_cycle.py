@@ -11,11 +11,12 @@ from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.log_line import LogLine
 from tradewind.scheduler.domain.node_counts import NodeCounts
-from tradewind.scheduler.ports.peers import NodeTasks
+from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
 from tradewind.scheduler.use_cases.explain_waits import explain_waits
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.read_logs import ReadLogs
-from tradewind.server.paging import MESSAGE_BYTES
+from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.paging import MESSAGE_BYTES, NOT_OF_THIS_LIST
 
 MAX_LINES = 1000
 
@@ -63,13 +64,20 @@ class DescribeCycle:
     ) -> CycleDescription:
         """Return a page of a cycle's nodes; the first page also has its newest lines and its statistics.
 
-        Raises NotFound, and PeerUnavailable when the node task manager is away.
+        Raises NotFound, InvalidInput for a page token of another list, and PeerUnavailable when the node task manager
+        is away.
         """
         state = await self._read.cycle(flow_id, cycle, run)
         flow = await self._read.flow(flow_id)
-        page = await self._node_tasks.node_tasks(
-            state, outputs=outputs, signals=True, page_size=page_size, page_token=page_token
-        )
+        try:
+            page = await self._node_tasks.node_tasks(
+                state, outputs=outputs, signals=True, page_size=page_size, page_token=page_token
+            )
+        except PeerRefused as refusal:
+            if not page_token:
+                raise
+            # It is the only part of the request that comes from the caller as it is.
+            raise InvalidInput([Violation("page_token", NOT_OF_THIS_LIST)]) from refusal
         if not is_terminal(state.status):
             explain_waits(page)
         if page_token:
