@@ -1,6 +1,7 @@
 """Triggers of queues over a real channel: who receives them, and how people manage them."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tests.waiting import until
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.server.partitions import partition_of
+from tradewind.server.schedules.jitter import delay_ms
 
 
 async def test_queues_and_flows_never_get_each_others_triggers(cast: Cast, replica: Replica) -> None:
@@ -157,6 +159,19 @@ async def test_paused_trigger_does_not_fire_until_resumed(cast: Cast, replica: R
     await until(ended, "the single time has fired")
     error = await error_of(replica.stub.PauseTrigger(pb2.PauseTriggerRequest(queue=QUEUE, trigger_id="done")))
     assert reason(error) == "WRONG_STATUS"
+
+
+@pytest.mark.parametrize("is_ahead", [True, False], ids=["ahead", "passed"])
+async def test_time_is_skipped_by_a_pause_once_its_jitter_has_passed(replica: Replica, is_ahead: bool) -> None:
+    since = now_ms() - 120_000
+    fits: Callable[[int], bool] = (lambda delay: delay > 600_000) if is_ahead else (lambda delay: delay < 9000)
+    planned = next(at for at in range(since, since + 60_000) if fits(delay_ms("tick", at, HOUR)))
+    schedule = every(HOUR, planned)
+    schedule.jitter.CopyFrom(duration(HOUR))
+    await save(replica, "tick", schedule)
+    await replica.stub.PauseTrigger(pb2.PauseTriggerRequest(queue=QUEUE, trigger_id="tick"))
+    resumed = (await replica.stub.ResumeTrigger(pb2.ResumeTriggerRequest(queue=QUEUE, trigger_id="tick"))).trigger
+    assert ms_of(resumed.next_fire_time) == (planned if is_ahead else planned + HOUR)
 
 
 async def test_triggers_of_a_queue_are_listed_in_pages_in_any_status(replica: Replica) -> None:

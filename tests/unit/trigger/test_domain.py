@@ -1,5 +1,7 @@
 """Schedules, policy and tokens."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +28,18 @@ from tradewind.trigger.domain.trigger import PENDING, TRANSITIONS, TriggerStatus
 )
 def test_next_tick_is_on_the_grid_and_after_now(planned: int, now: int, next_ms: int) -> None:
     assert Schedule.every(1000, 0).next_after(planned, now) == next_ms
+
+
+def test_first_time_ahead_is_the_first_that_is_not_delivered_yet() -> None:
+    schedule = replace(Schedule.every(1000, 0), jitter_ms=5000)
+    delivered = {at: schedule.delivery_ms("tick", at) for at in range(0, 60_000, 1000)}
+    for now in range(0, 40_000, 250):
+        assert schedule.first_ahead("tick", 0, now) == min(at for at, due in delivered.items() if due > now)
+
+
+def test_no_time_is_ahead_after_the_last() -> None:
+    schedule = replace(Schedule.every(1000, 0), end_ms=2001)
+    assert [schedule.first_ahead("tick", 0, now) for now in (0, 1999, 2000)] == [1000, 2000, None]
 
 
 @given(

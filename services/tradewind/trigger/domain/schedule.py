@@ -155,6 +155,13 @@ class Schedule:
         """
         return self.next_after(planned_ms, now_ms - self.jitter_ms)
 
+    def first_ahead(self, trigger_id: str, planned_ms: int, now_ms: int) -> int | None:
+        """Return the first planned time, from `planned_ms` on, whose delivery is ahead; None when there is none."""
+        ahead: int | None = planned_ms
+        while ahead is not None and self.delivery_ms(trigger_id, ahead) <= now_ms:
+            ahead = self.following(ahead, now_ms)
+        return ahead
+
     def delivery_ms(self, trigger_id: str, planned_ms: int) -> int:
         """Return when a planned time is to be delivered: always the same for a trigger and time, on every machine."""
         return planned_ms + delay_ms(trigger_id, planned_ms, self.jitter_ms)

@@ -44,7 +44,7 @@ class ChangeTriggers:
         return trigger
 
     async def resume(self, queue: str, trigger_id: str) -> Trigger:
-        """Let a trigger fire again, at its next planned time after now. Raises NotFound."""
+        """Let a trigger fire again, at the first planned time whose delivery is still ahead. Raises NotFound."""
         partition = partition_of(queue)
         store = self._store_of(queue)
         known = await store.find(partition, trigger_id)
@@ -53,8 +53,8 @@ class ChangeTriggers:
         _, survey = await store.poll([], partition)
         now_ms = survey.now_us // 1000
         planned_ms: int | None = known.planned_ms
-        if known.schedule.repeats and known.planned_ms <= now_ms:
-            planned_ms = known.schedule.next_after(known.planned_ms, now_ms)
+        if known.schedule.repeats:
+            planned_ms = known.schedule.first_ahead(trigger_id, known.planned_ms, now_ms)
         trigger = await self._queues.resume(partition, queue, trigger_id, known.planned_ms, planned_ms)
         if trigger is None:
             raise NotFound("trigger", trigger_id)
