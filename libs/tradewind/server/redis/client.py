@@ -14,6 +14,7 @@ from redis.exceptions import RedisClusterException, RedisError
 from tradewind.server.redis.address import StoreAddress
 from tradewind.server.redis.connections import connection_class
 from tradewind.server.redis.piped import Losses, PipedCluster, PipedRedis
+from tradewind.server.redis.shared_attempt import SharedAttempt
 from tradewind.tls import SYSTEM, TlsFiles
 
 REDIS_ERRORS = (RedisError, RedisClusterException)
@@ -107,13 +108,21 @@ class Client(Protocol):
 
 
 class _BlockingSentinelPool(SentinelConnectionPool, aioredis.BlockingConnectionPool):
-    """A Sentinel pool whose callers wait for a connection instead of failing when all are in use."""
+    """A Sentinel pool whose callers wait for a connection instead of failing when all are in use.
+
+    They share one question to the Sentinels: two at once would make redis-py forget a Sentinel that does not answer.
+    """
 
     def __init__(self, service: str, sentinel: Sentinel, **options: Any) -> None:
         super().__init__(service, sentinel, **options)  # type: ignore[no-untyped-call]
         self._sentinel = sentinel
+        self._asking: SharedAttempt[tuple[str, int]] = SharedAttempt(super().get_master_address)
+
+    async def get_master_address(self) -> tuple[str, int]:
+        return await self._asking()
 
     async def aclose(self) -> None:
+        await self._asking.aclose()
         await super().aclose()
         await self._sentinel.aclose()
 
