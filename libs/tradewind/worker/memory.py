@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import inspect
 import os
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -173,7 +174,12 @@ def scope_of(attempt: Attempt, *, of_cycle: bool) -> pb.MemoryScope:
 def refuse_unawaited(attempt: Attempt) -> None:
     """Raise NodeFault when a node that has returned did not await what it asked of a memory: that never happened."""
     tasks = {task.get_coro() for task in asyncio.all_tasks()}
-    forgotten = [(name, coroutine) for name, coroutine in attempt.unawaited.values() if coroutine not in tasks]
+    # A task that is cancelled before it begins closes its coroutine: the node gave that up.
+    forgotten = [
+        (name, coroutine)
+        for name, coroutine in attempt.unawaited.values()
+        if coroutine not in tasks and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+    ]
     attempt.unawaited = {}
     for _, coroutine in forgotten:
         coroutine.close()

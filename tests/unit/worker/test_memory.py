@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -71,6 +72,20 @@ async def test_node_fails_when_it_does_not_await_its_memory(asked: Any, name: st
     assert (run.error.type, run.error.non_retryable) == ("NotAwaited", True)
     assert run.error.message == f"{name}(...) did nothing, because the node did not await it: write await {name}(...)"
     assert (run.flow_memory, run.result) == ({}, None)
+
+
+@node("gives_up")
+async def gives_up(ctx: Context) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(ctx.flow_memory.get("n"), 0)
+    task = asyncio.create_task(ctx.flow_memory.set("n", 1))
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_node_may_give_up_what_it_asked_before_it_begins() -> None:
+    run = await run_node(gives_up)
+    assert (run.error, run.flow_memory) == (None, {})
 
 
 @node("leaves")
