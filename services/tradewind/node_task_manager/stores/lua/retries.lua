@@ -94,7 +94,7 @@ end
 -- Adds what this script has delayed to the set, unless it has ended meanwhile; returns the time until the first is due.
 local function write_delayed()
   local first
-  for limit, at in pairs(paced) do
+  for limit, at in pairs(slots.paced) do
     index_call('ZADD', base .. 'delayed', 'LT', at, '|' .. limit)
     first = math.min(first or at, at)
   end

@@ -7,9 +7,8 @@
 -- `owed` to the next script.
 local HUGE = math.huge
 local freed, spared, owed = {}, {}, {}
--- When to check node tasks that wait for the rate of a key again: one entry in `delayed` for each rate.
-local paced = {}
-local slots = {}
+-- `paced` says when to check node tasks that wait for the rate of a key again: one entry in `delayed` for each rate.
+local slots = {paced = {}}
 do
   local call = index_call
   -- How many hold slots of each limit, and how many more node tasks run than before this script, of `leased` then.
@@ -24,7 +23,7 @@ do
     if next(owed) then owed = {} end
     if next(held) then held = {} end
     if next(full_at) then full_at, spent = {}, {} end
-    if next(paced) then paced = {} end
+    if next(slots.paced) then slots.paced = {} end
   end)
 
   -- Returns how many hold a slot at this point of the script; the sets are written at its end.
@@ -81,7 +80,7 @@ do
 
   function slots.recheck(limit, us)
     local at = time + math.max(1, math.ceil(us / 1000))
-    paced[limit] = math.min(paced[limit] or at, at)
+    slots.paced[limit] = math.min(slots.paced[limit] or at, at)
   end
 
   local function take_slot(record, limit)
