@@ -86,6 +86,7 @@ async def test_stack_is_restored_from_snapshot_of_separate_store(tmp_path: Path)
                 "kind": "snapshot",
                 "taken_at": iso(found.taken_at),
                 "bytes": found.bytes,
+                "removed": [],
             }
     finally:
         await store.stop()

@@ -366,7 +366,7 @@ async def test_connection_is_kept_while_the_disk_of_the_store_fails(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store refuses PING, by which the connection is checked."""
-    check_often(monkeypatch, every_s=0.1, poll_s=0.2)
+    check_often(monkeypatch, every_s=0.1, poll_s=1.5)
     subscriber, receiver = Subscriber(redis_server.url("node_task_manager")), Receiver()
     subscriber.start()
     try:
