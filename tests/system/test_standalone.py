@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -201,11 +200,13 @@ async def test_listen_error_names_process_that_holds_the_port(stack: Standalone)
     assert port_holder(free_port()) == "another process"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8 without asking")
-async def test_welcome_names_the_address_that_was_asked_for(tmp_path: Path) -> None:
-    async with Standalone(tmp_path, host="127.0.0.2", port=0) as stack:
+@pytest.mark.parametrize(("host", "shown"), [("127.0.0.2", "127.0.0.2"), ("::1", "[::1]")])
+async def test_welcome_names_the_address_that_was_asked_for(tmp_path: Path, host: str, shown: str) -> None:
+    if listen_error(host, 0) is not None:
+        pytest.skip(f"this machine has no {host}")
+    async with Standalone(tmp_path, host=host, port=0) as stack:
         text = welcome(stack)
-        assert stack.address.startswith("127.0.0.2:")
+        assert stack.address.startswith(f"{shown}:")
         assert f"is up at {stack.address}, " in text
         assert f"  export TRADEWIND_ADDRESS={stack.address}\n" in text
         assert text.endswith(f"grpcurl -plaintext {stack.address} list")

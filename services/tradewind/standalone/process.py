@@ -19,8 +19,8 @@ from tradewind.server.logs import configure_logging
 from tradewind.server.settings import SettingsError
 from tradewind.standalone.stack import Standalone, StandaloneError
 
-_AT_LOCALHOST = {"localhost", "127.0.0.1", "::1", "0.0.0.0", "::"}
-"""The hosts of a stack that callers on this machine reach at localhost."""
+_AT_LOCALHOST = {"localhost", "127.0.0.1", "0.0.0.0", "::"}
+"""The hosts of a stack that callers on this machine reach at localhost, which need not be ::1."""
 _EXAMPLE = Path("examples/momentum/flow.json")
 """The example, when the stack is started in a clone of the repository."""
 _STEPS = (
