@@ -130,6 +130,31 @@ async def test_progress_reported_just_before_the_end_is_kept(ntm: Ntm, worker: M
     assert task.status == (pb2.NODE_TASK_STATUS_SUSPENDED if way == "a wait" else pb2.NODE_TASK_STATUS_FAILED)
 
 
+@pytest.mark.parametrize("way", ["a failure", "a wait"])
+async def test_progress_of_a_worker_without_stream_is_kept_when_its_next_call_ends_the_attempt(
+    ntm: Ntm, way: str
+) -> None:
+    await ntm.submit(CHAIN)
+    claim = node_task_manager_service_pb2.ClaimNodeTasksRequest(worker_id="w1", node_types=["noop"])
+    (a,) = (await ntm.stub.ClaimNodeTasks(claim)).assignments
+    lines = [work_pb2.NodeTaskLog(token=a.token, level="INFO", message="fitting")] * 1000
+    progress = [work_pb2.NodeTaskProgress(token=a.token, progress=40, message="fitting IBM")]
+    report = node_task_manager_service_pb2.ReportNodeTasksRequest
+    await ntm.stub.ReportNodeTasks(report(worker_id="w1", logs=lines))
+    await ntm.stub.ReportNodeTasks(report(worker_id="w1", progress=progress))
+    if way == "a failure":
+        failed = work_pb2.NodeTaskFailure(token=a.token, error=pb2.NodeTaskError(code="NODE_ERROR", message="it broke"))
+        request = node_task_manager_service_pb2.FailNodeTasksRequest(worker_id="w1", failures=[failed])
+        await ntm.stub.FailNodeTasks(request)
+    else:
+        waits = work_pb2.NodeTaskCompletion(token=a.token, wait=work_pb2.WaitOrder(signal="approval"))
+        await ntm.stub.CompleteNodeTasks(
+            node_task_manager_service_pb2.CompleteNodeTasksRequest(worker_id="w1", completions=[waits])
+        )
+    task = await ntm.node("a")
+    assert (task.progress, task.message) == (40, "fitting IBM")
+
+
 async def test_next_attempt_resets_progress(ntm: Ntm, worker: MakeWorker) -> None:
     first, second = worker("w1"), worker("w2")
     await first.open()

@@ -132,6 +132,7 @@ class WorkHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         return [mapping.termination(shard, each, self.limits.stop_grace_ms) for shard, each in wanted]
 
     async def _ended(self, worker_id: str, outcomes: Sequence[tuple[int, Outcome]]) -> list[work_pb2.LeaseLoss]:
+        await self.notes.write_before(outcomes, ())
         lost = await self.unary.end(worker_id, outcomes)
         if len(outcomes) == 1 and lost:
             (_, held, reason) = lost[0]
