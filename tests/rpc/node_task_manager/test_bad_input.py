@@ -200,3 +200,23 @@ async def test_claimed_node_tasks_fit_into_one_answer(ntm: Ntm) -> None:
     first = (await ntm.stub.ClaimNodeTasks(claim)).assignments
     second = (await ntm.stub.ClaimNodeTasks(claim)).assignments
     assert (len(first), len(second)) == (8, 4)
+
+
+@pytest.mark.parametrize(
+    ("method", "field", "message"),
+    [
+        ("CompleteNodeTasks", "completions", work_pb2.NodeTaskCompletion),
+        ("FailNodeTasks", "failures", work_pb2.NodeTaskFailure),
+        ("RenewLeases", "tokens", None),
+    ],
+)
+async def test_calls_of_workers_name_the_worker_and_every_bad_token(
+    ntm: Ntm, method: str, field: str, message: type[Any] | None
+) -> None:
+    tokens = ["rubbish", "0~flow:0:0:a~1~n", "7~flow:0:0:a~1~n"]
+    request: Any = getattr(pb2, f"{method}Request")(
+        **{field: [message(token=each) for each in tokens] if message else tokens}
+    )
+    part = ".token" if message else ""
+    expected = ["worker_id", f"{field}[0]{part}", f"{field}[2]{part}"]
+    assert await faults(getattr(ntm.stub, method)(request)) == expected

@@ -177,7 +177,7 @@ async def test_workers_without_streams_use_the_cache(ntm: Ntm) -> None:
     renewal = service_pb2.RenewLeasesRequest(worker_id="u1", tokens=[given.token])
     assert not (await ntm.stub.RenewLeases(renewal)).losses
     completion = work_pb2.NodeTaskCompletion(token=given.token, outputs=[{"handle": "out", "value_json": "1"}])  # type: ignore[list-item]
-    await ntm.stub.CompleteNodeTasks(service_pb2.CompleteNodeTasksRequest(completions=[completion]))
+    await ntm.stub.CompleteNodeTasks(service_pb2.CompleteNodeTasksRequest(worker_id="u1", completions=[completion]))
     await filled(ntm)
 
     async def answered() -> bool:

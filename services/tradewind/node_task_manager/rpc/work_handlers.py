@@ -13,6 +13,7 @@ from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.node_task_manager.rpc.eager_mapping import require_no_eager
 from tradewind.node_task_manager.rpc.offer_mapping import offers
 from tradewind.node_task_manager.rpc.times import timestamp
+from tradewind.node_task_manager.rpc.token_checks import tokens_of
 from tradewind.node_task_manager.rpc.unknown_tokens import remove_unknown_tokens
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.connect import Connections
@@ -23,10 +24,8 @@ from tradewind.node_task_manager.use_cases.record_connections import RecordConne
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
-from tradewind.server.all_faults import every
 from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition, InvalidInput
-from tradewind.server.identifiers import require_identifiers
 from tradewind.server.interception import Context
 from tradewind.server.streams import OpenStreams
 
@@ -66,11 +65,8 @@ class WorkHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         return pb2.ClaimNodeTasksResponse(assignments=assignments, sent_at=timestamp(now_ms))
 
     async def RenewLeases(self, request: pb2.RenewLeasesRequest, context: Context) -> pb2.RenewLeasesResponse:
-        _, _, held = every(
-            lambda: require_identifiers(worker_id=request.worker_id),
-            lambda: checks.at_most("tokens", request.tokens, _MAX_CLAIMED),
-            lambda: mapping.held("tokens", request.tokens, self.shards),
-        )
+        tokens_of(request.worker_id, "tokens", request.tokens, self.shards)
+        held = mapping.held("tokens", request.tokens, self.shards)
         lost, terminations, deadline = await self.unary.renew(request.worker_id, held)
         return pb2.RenewLeasesResponse(
             losses=_losses(lost), terminations=self._terminations(terminations), lease_deadline=timestamp(deadline)
@@ -79,14 +75,15 @@ class WorkHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def CompleteNodeTasks(
         self, request: pb2.CompleteNodeTasksRequest, context: Context
     ) -> pb2.CompleteNodeTasksResponse:
-        checks.at_most("completions", request.completions, _MAX_CLAIMED)
+        tokens = [each.token for each in request.completions]
+        tokens_of(request.worker_id, "completions", tokens, self.shards, ".token")
         require_no_eager(request.completions)
         outcomes = [mapping.completion(at, each, self.shards) for at, each in enumerate(request.completions)]
         mapping.note_ends(self.traces, request.completions)
         return pb2.CompleteNodeTasksResponse(losses=await self._ended(request.worker_id, outcomes))
 
     async def FailNodeTasks(self, request: pb2.FailNodeTasksRequest, context: Context) -> pb2.FailNodeTasksResponse:
-        checks.at_most("failures", request.failures, _MAX_CLAIMED)
+        tokens_of(request.worker_id, "failures", [each.token for each in request.failures], self.shards, ".token")
         outcomes = [mapping.failure(at, each, self.shards) for at, each in enumerate(request.failures)]
         mapping.note_ends(self.traces, request.failures)
         self.notes.add((), list(mapping.failure_lines(outcomes)))
