@@ -116,6 +116,8 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
                 thrown = error
     except StopIteration as done:
         if attempt.unawaited:
+            # Tasks that the node has left behind begin first: what it asked may be awaited there.
+            yield
             refuse_unawaited(attempt)
         return done.value
 

@@ -94,6 +94,7 @@ async def leaves(ctx: Context) -> None:
     ctx.progress(1)
     await both
     LEFT.append(asyncio.create_task(ctx.flow_memory.set("c", 3)))
+    LEFT.append(asyncio.create_task(asyncio.wait_for(ctx.flow_memory.set("d", 4), 60)))
 
 
 LEFT: list[asyncio.Task[Any]] = []
@@ -103,7 +104,8 @@ async def test_node_may_leave_its_memory_to_tasks() -> None:
     run = await run_node(leaves)
     assert run.error is None
     assert {"a": 1, "b": 2}.items() <= run.flow_memory.items()
-    await LEFT.pop()
+    while LEFT:
+        await LEFT.pop()
 
 
 @node("fills", outputs=["done"])
