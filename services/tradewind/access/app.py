@@ -79,7 +79,7 @@ class Access:
         pb2_grpc.add_AccessServiceServicer_to_server(self._handlers, server)
 
     async def start(self) -> None:
-        """Begin to work. Raises ConnectionError or UnsafeStore when the store cannot be used."""
+        """Begin to work. Raises OSError or UnsafeStore when the store cannot be used."""
         await self._link.open()
         await self._listeners.start()
         self._background.begin(self._doctor.watch())

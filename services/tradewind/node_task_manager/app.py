@@ -242,7 +242,7 @@ class NodeTaskManager:
         add_ExternalScalerServicer_to_server(self._scaler, server)
 
     async def start(self) -> None:
-        """Begin to work. Raises ConnectionError or UnsafeStore when the store cannot be used."""
+        """Begin to work. Raises OSError or UnsafeStore when the store cannot be used."""
         await self._stores.open()
         for shard in self._dispatchers:
             await self._stores.listen(shard, partial(self._replica_listener, shard), self._on_reconnect)

@@ -309,7 +309,7 @@ class Scheduler:
         pb2_grpc.add_SchedulerServiceServicer_to_server(self._handlers, server)
 
     async def start(self) -> None:
-        """Begin to work. Raises ConnectionError or UnsafeStore when the store cannot be used."""
+        """Begin to work. Raises OSError or UnsafeStore when the store cannot be used."""
         await self._link.open()
         self._stop_listening = await self._wakes.listen(self._wake.receive, self._wake.missed)
         for loop in self._loops:

@@ -86,7 +86,7 @@ class TriggerService:
         pb2_grpc.add_TriggerServiceServicer_to_server(self._handlers, server)
 
     async def start(self) -> None:
-        """Begin to work. Raises ConnectionError or UnsafeStore when the store cannot be used."""
+        """Begin to work. Raises OSError or UnsafeStore when the store cannot be used."""
         await self._link.open()
         self._stop_listening = await self._wakes.listen(self._receivers.notify, self._store_back)
         self._tasks.begin(sweep_loop(self._sweep, self._sweep_s))
