@@ -300,6 +300,17 @@ async def test_only_a_flow_being_deleted_is_removed(bench: Bench) -> None:
     assert await bench.stores.flows.remove_step("none")
 
 
+async def test_removal_begins_with_runs_that_have_ended(bench: Bench) -> None:
+    await bench.register()
+    still_open = await bench.begun()
+    ended = await bench.begun()
+    await bench.end(ended)
+    await bench.change_status(FlowStatus.DELETING)
+    assert not await bench.stores.flows.remove_step("f", 1)
+    found = await bench.stores.states.load_many([still_open.name, ended.name])
+    assert [state is not None for state in found] == [True, False]
+
+
 async def test_removal_takes_bounded_steps_and_leaves_only_a_tombstone(
     bench: Bench, server: RedisServer | None
 ) -> None:

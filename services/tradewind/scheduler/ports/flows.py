@@ -69,7 +69,7 @@ class FlowRecords(Protocol):
         ...
 
     async def remove_step(self, flow_id: str, cycles: int = 100) -> bool:
-        """Remove up to `cycles` cycles of a flow that is being deleted, and the flow itself with the last of them.
+        """Remove up to `cycles` runs of a flow that is being deleted, ended ones first, and at last the flow itself.
 
         Returns True when only a tombstone is left, which keeps later schedule epochs of this id higher; also when
         another caller has removed the flow and it has been registered again, which is then left as it is.

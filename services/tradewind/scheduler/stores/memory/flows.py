@@ -210,10 +210,11 @@ class MemoryFlows:
             return True
         if flow.status is not FlowStatus.DELETING:
             return True
-        oldest = sorted(flow.runs)[:cycles]
+        oldest = sorted(flow.runs, key=lambda name: (name in flow.open, name))[:cycles]
         for name in oldest:
             self._data.forget(flow_id, flow.runs[name].request)
             self._data.remove_run(flow, name)
+            flow.logs.pop(name.cycle, None)
         if len(oldest) == cycles:
             return False
         for request in (flow.request, *(each.request for each in flow.backfills.values())):
