@@ -274,6 +274,22 @@ async def test_time_whose_jitter_is_ahead_is_dropped_when_the_new_schedule_does_
     )
 
 
+@pytest.mark.parametrize("is_paused", [True, False], ids=["paused", "running"])
+async def test_times_that_have_come_are_on_record_when_a_flow_is_stopped(scheduler: Client, is_paused: bool) -> None:
+    await register(scheduler, schedule=flow_pb2.ScheduleSpec(interval="1m"))
+    start = pb2.StartFlowRequest(flow_id="f")
+    start.start_at.FromMilliseconds(now_ms() - 150_000)
+    await scheduler.stub.StartFlow(start)
+    if is_paused:
+        await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f", by="ann"))
+    await scheduler.stop()
+    (line,) = (await scheduler.stub.ListFirings(pb2.ListFiringsRequest(flow_id="f"))).firings
+    assert (line.planned_time, line.count) == (start.start_at, 3)
+    dropped, skipped = flow_pb2.FIRING_OUTCOME_DROPPED, flow_pb2.FIRING_OUTCOME_SKIPPED
+    reasons = (skipped, 'paused by "ann"') if is_paused else (dropped, "the flow was stopped")
+    assert (line.outcome, line.reason) == reasons
+
+
 async def test_flow_that_runs_once_keeps_its_time_through_a_pause(scheduler: Client, peers: Peers) -> None:
     await register(scheduler, interval="0")
     start = pb2.StartFlowRequest(flow_id="f")

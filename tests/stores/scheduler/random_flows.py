@@ -143,6 +143,8 @@ class RandomFlows(TwinStores[Stores]):
         start_at = self.clock.now_ms() + later if later else 0
         passed = Span(start_at - 2000, start_at - 1000, 2) if later else None
         flow = self.flow(flow_id)
+        if flow and flow.next_execution_ms > 0 and not later:
+            passed = Span(flow.next_execution_ms, flow.next_execution_ms, 1)
         if flow and flow.schedule.on and status is FlowStatus.RUNNING:
             start_at = flow.schedule.standby_ms
         change = StatusChange(flow_id, status, allowed, start_at, "me", reason, passed)

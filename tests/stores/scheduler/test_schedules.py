@@ -312,6 +312,13 @@ async def test_stop_or_pause_drops_every_queued_time_even_past_the_limit(bench: 
     assert await bench.stores.firings.waiting([partition_of("f")], 9) == []
 
 
+async def test_time_that_was_settled_before_its_flow_was_stopped_keeps_its_line(bench: Bench) -> None:
+    due = await running(bench)
+    assert await tick(bench, due) is not None
+    await bench.change_status(FlowStatus.STOPPED, passed=Span(due, due, 1))
+    assert [line[1] for line in await bench.firings()] == ["fired"]
+
+
 async def test_time_that_was_settled_before_its_schedule_changed_keeps_its_line(bench: Bench) -> None:
     due = await running(bench)
     passed = Span(due, due, 1)

@@ -179,7 +179,8 @@ class StatusChange:
     `start_at_ms` is the first planned time, 0 for now, below 0 for a flow that begins on events. Nothing is planned at
     the end of a pause if the flow's schedule was over when the pause began, or is `over` since. When a flow leaves
     `running` other than for a pause, its open runs are marked as stopping, with `by` and `reason`. `passed` are the
-    planned times that went by during a pause.
+    planned times that went by during a pause that ends, or have come for a flow that leaves `running`; the latter are
+    put on record unless the first of them has been settled meanwhile.
     """
 
     flow_id: str

@@ -16,7 +16,7 @@ from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.faults import flow_deleting, flow_not_paused, flow_not_running
 from tradewind.scheduler.use_cases.load_portion import portions
-from tradewind.scheduler.use_cases.planned_times import first_when_started
+from tradewind.scheduler.use_cases.planned_times import first_when_started, times_left_by_stop
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_order
@@ -109,8 +109,11 @@ class ChangeFlow:
 
         Raises NotFound, FailedPrecondition for a flow that is being deleted.
         """
+        passed = times_left_by_stop(await self._read.flow(flow_id), self._clock.now_ms())
         answer = await self._change(
-            StatusChange(flow_id, FlowStatus.STOPPED, _allowed_from(FlowStatus.STOPPED), by=by, reason=reason)
+            StatusChange(
+                flow_id, FlowStatus.STOPPED, _allowed_from(FlowStatus.STOPPED), by=by, reason=reason, passed=passed
+            )
         )
         # The owner of the partition repeats the stops until the runs have ended; this only makes it quick.
         self._background.begin(self._stop_runs(answer.stopping), "stop of runs")

@@ -67,6 +67,11 @@ def first_when_started(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple
     return first_ms, passed
 
 
+def times_left_by_stop(flow: FlowRecord, now_ms: int) -> Span | None:
+    """Return the planned times that have come, and for which a running or paused flow begins no cycle if it stops."""
+    return _reached(flow.schedule, flow.pause.next_ms if flow.pause else flow.next_execution_ms, now_ms)
+
+
 def _reached(schedule: ScheduleDefinition, next_ms: int, now_ms: int) -> Span | None:
     """Return the planned times that have come, of a flow whose next one is `next_ms`; None also in an unknown zone."""
     if not 0 < next_ms <= now_ms or schedule.unknown_zone:

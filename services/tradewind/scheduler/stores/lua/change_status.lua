@@ -3,7 +3,8 @@
 -- args: base, epoch (0), now, flow_id, status (running, paused, stopped or deleting), from (statuses from which it may
 --   be reached), start_at (ms, 0 for now, below 0 for a flow that begins on events; ignored when the flow is resumed
 --   and its schedule is over), by, reason, passed ({first, last, count} of planned times that passed during the pause,
---   or false), over (whether the schedule of a paused flow plans nothing more).
+--   or that have come for a flow that leaves running, or false), over (whether the schedule of a paused flow
+--   plans nothing more).
 -- Returns {outcome (changed, unchanged, not_found, refused), the status before, runs marked as stopping ({cycle, run}
 --   each), whether to call again because more are to be marked}.
 --!include stopping
@@ -11,7 +12,7 @@
 --!include pause_text
 --!include backfilling
 local flow = KEYS[2]
-local known = call('HMGET', flow, 'status', 'schedule_epoch')
+local known = call('HMGET', flow, 'status', 'schedule_epoch', 'next_execution')
 if not known[1] then return cmsgpack.pack({'not_found', '', {}, false}) end
 
 local outcome = 'unchanged'
@@ -39,6 +40,8 @@ elseif outcome == 'changed' then
   elseif args.status == 'running' then
     call('HDEL', flow, 'fired', 'failures')
     call('HSET', flow, 'started_epoch', epoch)
+  elseif args.passed and tonumber(known[3]) == args.passed[1] then
+    firings.settle_passed(flow, args.passed, 'dropped', 'the flow was stopped')
   end
   if args.status == 'running' and not over then first = args.start_at ~= 0 and args.start_at or time end
   call('HSET', flow, 'status', args.status, 'next_execution', first, 'updated_at', time, 'schedule_epoch', epoch)

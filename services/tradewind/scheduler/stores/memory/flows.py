@@ -175,6 +175,8 @@ class MemoryFlows:
         elif change.status is FlowStatus.RUNNING:
             flow.fired = flow.failures = 0
             flow.started_epoch = max(flow.schedule_epoch + 1, now)
+        elif change.passed is not None and flow.next_execution_ms == change.passed.first_ms:
+            record_firing(flow, now, change.passed, FiringOutcome.DROPPED, "the flow was stopped")
         stopped = change.status is FlowStatus.STOPPED
         flow.stop = FlowStop(change.by, change.reason, now) if stopped else None
         flow.status = change.status
