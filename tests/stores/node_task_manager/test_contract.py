@@ -344,6 +344,20 @@ async def test_run_is_refused_while_another_of_its_name_is_being_purged(
         pass
 
 
+async def test_purge_refuses_runs_that_began_up_to_its_flows_schedule_epoch(bench: Bench) -> None:
+    plan = plan_of("a")
+    await bench.shard.save(plan)
+    # The scheduler's store, by whose clock a later flow of the name begins its runs, may be behind.
+    epoch = bench.clock() - 500
+    assert (await bench.shard.purge("flow", epoch)).done
+    runs = [
+        RunSubmission(RunName("flow", cycle, 0), "r", "default", (("0", plan.digest),), 3, begun_ms=epoch + cycle)
+        for cycle in range(2)
+    ]
+    submitted = await bench.shard.submit(runs)
+    assert [each.outcome for each in submitted.results] == ["flow_purged", "accepted"]
+
+
 async def test_purge_that_comes_late_spares_a_later_flow_of_the_same_name(bench: Bench) -> None:
     plan = plan_of("a")
     await bench.submit(plan)

@@ -197,7 +197,8 @@ class NodeTaskStore(Protocol):
 
         Open runs come first, a bounded number in each call; from then on, their late outcomes are refused. Once all of
         a flow is gone, further calls for it, or for an earlier flow of its name, change nothing: a later one may have
-        begun runs. With epoch 0, whatever has the name is removed.
+        begun runs. With epoch 0, whatever has the name is removed. Runs are refused that began up to now, or up to the
+        epoch, as ms of the scheduler's store, if that is earlier.
         """
         ...
 

@@ -414,7 +414,9 @@ class PurgeFlowRequest(_message.Message):
     """The owner. Runs that earlier owners of the flow have begun are removed as well."""
     schedule_epoch: _builtins.int
     """The schedule epoch of the flow that is being deleted. Once all of it is gone, a call for it, or for an earlier flow of
-    the name, removes nothing for 1 h: a later flow may have the name. 0: whatever has the name is removed.
+    the name, removes nothing for 1 h: a later flow may have the name. Runs begun up to that moment, if the epoch is read
+    as milliseconds of the scheduler's store and has passed here, are refused; else those begun up to now. 0: whatever
+    has the name is removed.
     """
     def __init__(
         self,

@@ -1,6 +1,7 @@
--- Removes a flow in bounded steps and leaves a tombstone: from then on, runs that began before it are refused. Before
--- anything is removed, open runs of the flow are gone for everybody else. When all of it is gone, the tombstone also
--- tells which flow of the name that was; further steps for that flow, or for an earlier one, do nothing.
+-- Removes a flow in bounded steps and leaves a tombstone: from then on, runs that began before it are refused. They
+-- began by the clock of the scheduler's store, as did the epoch: where that is behind, the epoch counts, not the time
+-- here. Before anything is removed, open runs of the flow are gone for everybody else. When all of it is gone, the
+-- tombstone also tells which flow of the name that was; further steps for that flow, or for an earlier one, do nothing.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, flow_id, epoch (of the flow's schedule, as
 -- text; "0" for any flow of the name).
 -- Returns {removed, done, effects}; for running node tasks, the effects have terminations for their workers.
@@ -12,7 +13,8 @@ local removed_epoch = string.match(index_call('GET', tombstone) or '', ' %d+$') 
 if args.epoch ~= '0' and (tonumber(removed_epoch) or 0) >= tonumber(args.epoch) then
   return cmsgpack.pack({removed = 0, done = true, effects = effects})
 end
-call('SET', tombstone, stamp .. removed_epoch, 'PX', limits.tombstone_ms)
+local purged_at = args.epoch ~= '0' and tonumber(args.epoch) < time and args.epoch or stamp
+call('SET', tombstone, purged_at .. removed_epoch, 'PX', limits.tombstone_ms)
 call('UNLINK', base .. 'retries:' .. flow)
 local mark, PURGED = stopping.system_mark('the flow was deleted'), cmsgpack.pack('purged', 0, 0, false, nil)
 
@@ -142,7 +144,7 @@ if done then
   end
   call('UNLINK', cycles)
   call('ZREM', base .. 'to_clean', 'flow:' .. flow)
-  if args.epoch ~= '0' then call('SET', tombstone, stamp .. ' ' .. args.epoch, 'PX', limits.tombstone_ms) end
+  if args.epoch ~= '0' then call('SET', tombstone, purged_at .. ' ' .. args.epoch, 'PX', limits.tombstone_ms) end
 end
 queue_all()
 readmission.publish_room()
