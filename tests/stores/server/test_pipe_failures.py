@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import hiredis
 import pytest
@@ -20,6 +20,7 @@ from tests.ports import free_port
 from tests.waiting import until
 from tradewind.server.redis.client import Client, connect
 from tradewind.server.redis.embedded import EmbeddedStore
+from tradewind.server.redis.piped import PipedRedis
 from tradewind.server.redis.script import Script
 
 KEY = "n"
@@ -181,6 +182,21 @@ async def test_calls_in_flight_get_their_own_replies_from_a_demoted_master(store
         assert ends[2:] == [b"1"] * 2
         assert losses == ["lost"]
         assert await client.call(KEY, "GET", KEY) == b"1"
+
+
+async def test_read_is_sent_though_a_write_beside_it_has_just_made_the_client_leave(store: EmbeddedStore) -> None:
+    """The new connection may be left between the moment when it is made and the one when the read learns of it."""
+    async with connected(store.url_for()) as client, connected(store.url_for()) as admin:
+        await admin.execute_command("REPLICAOF", "127.0.0.1", free_port())
+        read = asyncio.ensure_future(client.call(KEY, "EXISTS", KEY))
+        reconnecting = cast(PipedRedis, client)._pipe
+        while reconnecting._pipe is None:
+            await asyncio.sleep(0)
+        write = asyncio.ensure_future(client.call(KEY, "SET", KEY, "1"))
+        reconnecting._pipe.leave()
+        assert await read == 0
+        with pytest.raises(ReadOnlyError):
+            await write
 
 
 async def script_connections(admin: Client) -> set[str]:

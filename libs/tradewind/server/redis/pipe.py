@@ -187,7 +187,11 @@ class ReconnectingPipe:
     async def _connect_and_call(self, *command: Argument) -> Any:
         try:
             async with asyncio.timeout(self._total_timeout_s):
-                return await (await self._connected_pipe()).send(*command)
+                pipe = await self._connected_pipe()
+                if pipe.lost:
+                    # Left since it was opened, because of another call: this one has yet to be sent.
+                    pipe = await self._connected_pipe()
+                return await pipe.send(*command)
         except TimeoutError:
             raise StoreTimeoutError(f"the store has not answered for {self._total_timeout_s:g} s") from None
 
