@@ -4,6 +4,8 @@ from zlib import crc32
 
 PARTITIONS = 16
 """How many partitions flows are spread over. Changing it needs a migration of the stored keys."""
+MAX_EPOCH = 2**53 - 1
+"""The highest epoch of an owner: the store's numbers are not exact beyond this."""
 
 
 def partition_of(flow_id: str) -> int:

@@ -220,3 +220,10 @@ async def test_calls_of_workers_name_the_worker_and_every_bad_token(
     part = ".token" if message else ""
     expected = ["worker_id", f"{field}[0]{part}", f"{field}[2]{part}"]
     assert await faults(getattr(ntm.stub, method)(request)) == expected
+
+
+async def test_subscription_to_events_with_impossible_numbers_is_refused(ntm: Ntm) -> None:
+    call = ntm.stub.ReceiveEvents()
+    subscribe = [pb2.EventSubscription(partition=3, epoch=each) for each in (-1, 2**53 - 1, 2**53, 2**63 - 1)]
+    await call.write(pb2.ReceiveEventsRequest(subscribe=subscribe, unsubscribe=[15, 16]))
+    assert await faults(call.read()) == ["unsubscribe[1]", *(f"subscribe[{at}].epoch" for at in (0, 2, 3))]

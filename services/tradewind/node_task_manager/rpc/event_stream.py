@@ -8,7 +8,7 @@ from tradewind.node_task_manager.rpc.checks import STREAM_POSITION, require
 from tradewind.node_task_manager.use_cases.events import EventFeed, Subscriber
 from tradewind.server.faults import Violation
 from tradewind.server.interception import Context
-from tradewind.server.partitions import PARTITIONS
+from tradewind.server.partitions import MAX_EPOCH, PARTITIONS
 from tradewind.server.streams import run_both
 
 _MAX_EVENTS = 500
@@ -54,10 +54,15 @@ class EventStream:
 
 def _check(message: pb2.ReceiveEventsRequest) -> None:
     faults = []
-    for name in ("subscribe", "acks"):
-        for at, each in enumerate(getattr(message, name)):
-            if not 0 <= each.partition < PARTITIONS:
-                faults.append(Violation(f"{name}[{at}].partition", f"must be 0 to {PARTITIONS - 1}"))
+    partitions = [(f"subscribe[{at}].partition", each.partition) for at, each in enumerate(message.subscribe)]
+    partitions += [(f"unsubscribe[{at}]", each) for at, each in enumerate(message.unsubscribe)]
+    partitions += [(f"acks[{at}].partition", each.partition) for at, each in enumerate(message.acks)]
+    for path, partition in partitions:
+        if not 0 <= partition < PARTITIONS:
+            faults.append(Violation(path, f"must be 0 to {PARTITIONS - 1}, is {partition}"))
+    for at, each in enumerate(message.subscribe):
+        if not 0 <= each.epoch <= MAX_EPOCH:
+            faults.append(Violation(f"subscribe[{at}].epoch", f"must be 0 to 2^53 - 1, is {each.epoch}"))
     for at, ack in enumerate(message.acks):
         if not STREAM_POSITION.fullmatch(ack.event_id):
             faults.append(Violation(f"acks[{at}].event_id", "is not the id of an event"))

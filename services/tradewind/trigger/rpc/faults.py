@@ -5,11 +5,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
+from tradewind.server.partitions import MAX_EPOCH
 from tradewind.server.schedules.grids import LAST_MS
 from tradewind.server.timestamps import instant_fault, instant_ms
-
-MAX_EPOCH = 2**53 - 1
-"""The store's numbers are not exact beyond this."""
 
 
 class Faults(list[Violation]):

@@ -982,7 +982,7 @@ class EventSubscription(_message.Message):
     partition: _builtins.int
     """0 to 15."""
     epoch: _builtins.int
-    """The owner's epoch of that partition."""
+    """The owner's epoch of that partition, 0 to 2^53 - 1."""
     def __init__(
         self,
         *,

@@ -437,8 +437,8 @@ class NodeTaskManagerServiceServicer:
 
     def ReceiveEvents(self, request_iterator, context):
         """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with
-        a higher epoch ends one with a lower epoch. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION
-        STALE_EPOCH, UNAVAILABLE DRAINING.
+        a higher epoch ends one with a lower epoch; one with a lower epoch than the known one is reported in
+        `ended_partitions`. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -117,8 +117,8 @@ class NodeTaskManagerServiceStub:
     """
     ReceiveEvents: _grpc.StreamStreamMultiCallable[_node_task_manager_service_pb2.ReceiveEventsRequest, _node_task_manager_service_pb2.ReceiveEventsResponse]
     """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with
-    a higher epoch ends one with a lower epoch. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION
-    STALE_EPOCH, UNAVAILABLE DRAINING.
+    a higher epoch ends one with a lower epoch; one with a lower epoch than the known one is reported in
+    `ended_partitions`. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
     """
     Work: _grpc.StreamStreamMultiCallable[_work_pb2.WorkRequest, _work_pb2.WorkResponse]
     """Opens a worker's stream: assignments and terminations one way, outcomes and renewals the other. When it breaks,
@@ -329,8 +329,8 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     """
     ReceiveEvents: _aio.StreamStreamMultiCallable[_node_task_manager_service_pb2.ReceiveEventsRequest, _node_task_manager_service_pb2.ReceiveEventsResponse]  # type: ignore[assignment]
     """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with
-    a higher epoch ends one with a lower epoch. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION
-    STALE_EPOCH, UNAVAILABLE DRAINING.
+    a higher epoch ends one with a lower epoch; one with a lower epoch than the known one is reported in
+    `ended_partitions`. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
     """
     Work: _aio.StreamStreamMultiCallable[_work_pb2.WorkRequest, _work_pb2.WorkResponse]  # type: ignore[assignment]
     """Opens a worker's stream: assignments and terminations one way, outcomes and renewals the other. When it breaks,
@@ -640,8 +640,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_node_task_manager_service_pb2.ReceiveEventsResponse], _abc.AsyncIterator[_node_task_manager_service_pb2.ReceiveEventsResponse]]:
         """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with
-        a higher epoch ends one with a lower epoch. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION
-        STALE_EPOCH, UNAVAILABLE DRAINING.
+        a higher epoch ends one with a lower epoch; one with a lower epoch than the known one is reported in
+        `ended_partitions`. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
         """
 
     @_abc_1.abstractmethod

@@ -348,7 +348,9 @@ class Trigger(_message.Message):
     payload_json: _builtins.str
     """JSON text handed to the receiver as it is, at most 64 KiB."""
     epoch: _builtins.int
-    """The schedule_epoch of the owner's record; a save or remove with a lower epoch than the known one is refused."""
+    """The schedule_epoch of the owner's record, 0 to 2^53 - 1; a save or remove with a lower epoch than the known one is
+    refused.
+    """
     status: Global___TriggerStatus.ValueType
     """Set by the service."""
     failures: _builtins.int
