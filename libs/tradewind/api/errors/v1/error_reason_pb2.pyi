@@ -73,7 +73,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SESSION_REPLACED: _ErrorReason.ValueType  # 22
     """FAILED_PRECONDITION: a newer stream of the same worker or owner has replaced this one."""
     ERROR_REASON_CALL_ENDED: _ErrorReason.ValueType  # 23
-    """CANCELLED or DEADLINE_EXCEEDED: the call ended before it was answered."""
+    """Never sent: gRPC itself ends a call before it is answered, with CANCELLED or DEADLINE_EXCEEDED and no details."""
     ERROR_REASON_METHOD_UNKNOWN: _ErrorReason.ValueType  # 24
     """UNIMPLEMENTED: the server does not know this method."""
     ERROR_REASON_BACKFILL_NOT_FOUND: _ErrorReason.ValueType  # 31
@@ -137,8 +137,7 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     Methods name the reasons that are about themselves. Besides these, any call may be refused because of who calls
     (TOKEN_MISSING, TOKEN_INVALID, TOKEN_EXPIRED, ROLE_TOO_SMALL, NOT_OWNER, METHOD_CLOSED, CALLER_NOT_ALLOWED) or how
     often (RATE_LIMITED, QUOTA_EXCEEDED), because something is away (STORE_UNAVAILABLE, PEER_UNAVAILABLE, DRAINING), with
-    INVALID_INPUT when its bytes are no request of the method, and with CALL_ENDED, METHOD_UNKNOWN, RECORD_UNREADABLE or
-    INTERNAL.
+    INVALID_INPUT when its bytes are no request of the method, and with METHOD_UNKNOWN, RECORD_UNREADABLE or INTERNAL.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
@@ -192,7 +191,7 @@ ERROR_REASON_FLOW_DELETING: ErrorReason.ValueType  # 21
 ERROR_REASON_SESSION_REPLACED: ErrorReason.ValueType  # 22
 """FAILED_PRECONDITION: a newer stream of the same worker or owner has replaced this one."""
 ERROR_REASON_CALL_ENDED: ErrorReason.ValueType  # 23
-"""CANCELLED or DEADLINE_EXCEEDED: the call ended before it was answered."""
+"""Never sent: gRPC itself ends a call before it is answered, with CANCELLED or DEADLINE_EXCEEDED and no details."""
 ERROR_REASON_METHOD_UNKNOWN: ErrorReason.ValueType  # 24
 """UNIMPLEMENTED: the server does not know this method."""
 ERROR_REASON_BACKFILL_NOT_FOUND: ErrorReason.ValueType  # 31
