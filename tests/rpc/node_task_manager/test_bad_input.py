@@ -56,6 +56,16 @@ async def test_invalid_message_ends_only_its_own_stream(ntm: Ntm, worker, messag
     assert await good.assigned(2)
 
 
+@pytest.mark.parametrize("sequence", [0, -1])
+async def test_message_without_its_number_on_the_stream_is_refused(ntm: Ntm, worker: Any, sequence: int) -> None:
+    bad = worker("bad")
+    await bad.open()
+    await bad.call.write(work_pb2.WorkRequest(sequence=sequence, renew=True))
+    await until(lambda: bad.error, "the stream is cut off")
+    assert bad.error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert bad.error.details().startswith("sequence: ")
+
+
 async def test_run_retention_out_of_range_is_refused(ntm: Ntm) -> None:
     runs = [
         component_pb2.RunSubmission(flow_id="f", cycle=at, run_id="r", user_id="u", **fields)  # type: ignore[arg-type]

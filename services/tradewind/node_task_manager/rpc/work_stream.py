@@ -106,6 +106,10 @@ class WorkStream:
         self._line.send(welcome=welcome)
 
     async def _handle(self, worker: ConnectedWorker, message: work_pb2.WorkRequest) -> None:
+        if message.sequence < 1:
+            # It could not be acknowledged, so the worker would report its outcomes for ever.
+            fault = f"must be the number of this message on the stream, from 1, is {message.sequence}"
+            raise InvalidInput([Violation("sequence", fault)])
         shards, completions = self._connections.shards, message.completions[:]
         outcomes = [mapping.completion(at, each, shards) for at, each in enumerate(completions)]
         mapping.note_ends(self._traces, completions)

@@ -673,7 +673,7 @@ class WorkRequest(_message.Message):
     draining: _builtins.bool
     """The worker takes no more node tasks."""
     sequence: _builtins.int
-    """Number of this message on the stream, from 1."""
+    """Number of this message on the stream, from 1. Required, except with `hello`."""
     pong: _builtins.int
     """Answers `ping`."""
     @_builtins.property
