@@ -155,6 +155,29 @@ async def test_progress_of_a_worker_without_stream_is_kept_when_its_next_call_en
     assert (task.progress, task.message) == (40, "fitting IBM")
 
 
+async def test_texts_of_workers_are_cut_by_characters_not_bytes(ntm: Ntm) -> None:
+    await ntm.submit(CHAIN)
+    claim = node_task_manager_service_pb2.ClaimNodeTasksRequest(worker_id="w1", node_types=["noop"])
+    (a,) = (await ntm.stub.ClaimNodeTasks(claim)).assignments
+    long = "漢" * 20_000
+    report = node_task_manager_service_pb2.ReportNodeTasksRequest(
+        worker_id="w1",
+        progress=[work_pb2.NodeTaskProgress(token=a.token, progress=40, message=long, current_step=long)],
+        logs=[work_pb2.NodeTaskLog(token=a.token, level="INFO", message=long)],
+        failures=[
+            work_pb2.NodeTaskFailure(
+                token=a.token, error=pb2.NodeTaskError(code="NODE_ERROR", message=long, traceback=long)
+            )
+        ],
+    )
+    await ntm.stub.ReportNodeTasks(report)
+    task = await ntm.node("a")
+    assert (len(task.message), len(task.current_step)) == (1024, 256)
+    assert (len(task.error.message), len(task.error.traceback)) == (4096, 16_384)
+    line, *_ = (await ntm.stub.ListNodeLogs(LOGS)).logs
+    assert len(line.message) == 8192
+
+
 async def test_next_attempt_resets_progress(ntm: Ntm, worker: MakeWorker) -> None:
     first, second = worker("w1"), worker("w2")
     await first.open()

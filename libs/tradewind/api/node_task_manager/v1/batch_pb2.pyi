@@ -352,9 +352,9 @@ class CancelTaskRequest(_message.Message):
     user_id: _builtins.str
     """The owner; decides the shard."""
     reason: _builtins.str
-    """Why, at most 1 KiB."""
+    """Why, at most 1024 characters; more are cut off."""
     by: _builtins.str
-    """Who asks."""
+    """Who asks, at most 128 characters; the owner when empty."""
     def __init__(
         self,
         *,
@@ -884,9 +884,9 @@ class CancelBatchRequest(_message.Message):
     user_id: _builtins.str
     """The owner; decides the shard."""
     reason: _builtins.str
-    """Why, at most 1 KiB."""
+    """Why, at most 1024 characters; more are cut off."""
     by: _builtins.str
-    """Who asks."""
+    """Who asks, at most 128 characters; the owner when empty."""
     def __init__(
         self,
         *,

@@ -257,9 +257,9 @@ class StopComponentRequest(_message.Message):
     user_id: _builtins.str
     """The owner; decides the shard."""
     reason: _builtins.str
-    """Why, at most 1 KiB."""
+    """Why, at most 1024 characters; more are cut off."""
     by: _builtins.str
-    """Who asks."""
+    """Who asks, at most 128 characters; "system" when empty."""
     @_builtins.property
     def deadline(self) -> _timestamp_pb2.Timestamp:
         """When the cycle times out, as in RunSubmission."""
@@ -862,9 +862,9 @@ class TerminateNodeTaskRequest(_message.Message):
     user_id: _builtins.str
     """The owner; decides the shard."""
     reason: _builtins.str
-    """Why, at most 1 KiB."""
+    """Why, at most 1024 characters; more are cut off."""
     by: _builtins.str
-    """Who asks."""
+    """Who asks, at most 128 characters; "system" when empty."""
     def __init__(
         self,
         *,

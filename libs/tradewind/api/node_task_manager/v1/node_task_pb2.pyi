@@ -267,13 +267,13 @@ class NodeTaskError(_message.Message):
     ITEMS_FAILED, WAIT_TIMEOUT, SUB_FLOW_FAILED.
     """
     message: _builtins.str
-    """For people, at most 4 KiB."""
+    """For people, at most 4096 characters; more are cut off, as of all texts here."""
     type: _builtins.str
     """Name of the exception's type, such as ValueError, when there was an exception; the same name is used to exclude a
     type from retries.
     """
     traceback: _builtins.str
-    """The traceback inside the node, at most 16 KiB."""
+    """The traceback inside the node, at most 16 384 characters."""
     final_reason: _builtins.str
     """Why no further attempt followed, in words; set if the node may be tried more than once and this error ended it, or if
     the node asked for another attempt.
@@ -331,7 +331,7 @@ class StopMark(_message.Message):
     BY_FIELD_NUMBER: _builtins.int
     AT_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """For people, at most 1 KiB."""
+    """For people, at most 1024 characters."""
     by: _builtins.str
     """Who asked: a user; "scheduler" when a cycle makes way or nobody waits for it any longer; otherwise "system"."""
     @_builtins.property
@@ -431,7 +431,7 @@ class NodeTask(_message.Message):
     progress: _builtins.int
     """0 to 100, never falling within an attempt."""
     message: _builtins.str
-    """What the node said with its progress, at most 1 KiB."""
+    """What the node said with its progress, at most 1024 characters."""
     config_json: _builtins.str
     """The node's config as JSON text, secrets as references; only in GetNodeTask, GetTask and SubmitTask, and in
     ListBatchResults if the request asks for parameters.
@@ -441,7 +441,7 @@ class NodeTask(_message.Message):
     max_attempts: _builtins.int
     """How many attempts it may have, according to its flow; lost workers do not count."""
     current_step: _builtins.str
-    """What the node said it was doing, with its progress; at most 256 bytes."""
+    """What the node said it was doing, with its progress; at most 256 characters."""
     cached_in: _builtins.str
     """The cache that its outputs came from; empty when it ran."""
     item: _builtins.int
@@ -891,7 +891,7 @@ class NodeLog(_message.Message):
     source: _builtins.str
     """node or system."""
     message: _builtins.str
-    """The line, at most 8 KiB."""
+    """The line, at most 8192 characters."""
     attempt: _builtins.int
     """The attempt that wrote it."""
     @_builtins.property

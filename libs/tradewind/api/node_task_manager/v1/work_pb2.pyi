@@ -397,9 +397,9 @@ class NodeTaskProgress(_message.Message):
     progress: _builtins.int
     """0 to 100; a value lower than the previous one is ignored."""
     message: _builtins.str
-    """For people, at most 1 KiB."""
+    """For people, at most 1024 characters; more are cut off."""
     current_step: _builtins.str
-    """What the node is doing now, at most 256 bytes."""
+    """What the node is doing now, at most 256 characters; more are cut off."""
     def __init__(
         self,
         *,
@@ -431,7 +431,7 @@ class NodeTaskLog(_message.Message):
     level: _builtins.str
     """DEBUG, INFO, WARNING, ERROR or CRITICAL."""
     message: _builtins.str
-    """At most 8 KiB; longer ones are cut."""
+    """At most 8192 characters; longer ones are cut."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was logged; if unset, before the attempt began, or in the future, the time at which the line is stored is

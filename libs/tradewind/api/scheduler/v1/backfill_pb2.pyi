@@ -167,7 +167,7 @@ class BackfillFlowRequest(_message.Message):
     request_id: _builtins.str
     """Makes repeating this call safe for 24 h: the first answer comes again."""
     by: _builtins.str
-    """Who asks; "user" when empty."""
+    """Who asks, at most 128 characters; "user" when empty."""
     @_builtins.property
     def start(self) -> _timestamp_pb2.Timestamp:
         """Planned times from this on."""
@@ -341,9 +341,9 @@ class CancelBackfillRequest(_message.Message):
     backfill_id: _builtins.int
     """The number of the backfill."""
     reason: _builtins.str
-    """Why, at most 1 KiB."""
+    """Why, at most 1024 characters."""
     by: _builtins.str
-    """Who asks; "user" when empty."""
+    """Who asks, at most 128 characters; "user" when empty."""
     def __init__(
         self,
         *,

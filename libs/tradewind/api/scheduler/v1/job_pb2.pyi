@@ -254,9 +254,9 @@ class StartBulkJobRequest(_message.Message):
     request_id: _builtins.str
     """Makes repeating this call safe while the job is on record, until 7 days after its end."""
     by: _builtins.str
-    """Who asks; "user" when empty."""
+    """Who asks, at most 128 characters; "user" when empty."""
     reason: _builtins.str
-    """Why, at most 1 KiB."""
+    """Why, at most 1024 characters."""
     @_builtins.property
     def filter(self) -> Global___BulkFilter:
         """The cycles to which to do it."""

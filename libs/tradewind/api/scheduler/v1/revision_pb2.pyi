@@ -459,7 +459,7 @@ class RollBackFlowRequest(_message.Message):
     revision: _builtins.int
     """The revision whose definition and labels to take."""
     note: _builtins.str
-    """Why, at most 1 KiB; "as revision 3" when empty."""
+    """Why, at most 1024 characters; "as revision 3" when empty."""
     by: _builtins.str
     """Who asks, at most 128 characters; "user" when empty."""
     etag: _builtins.str
@@ -540,7 +540,7 @@ class UpdateFlowRequest(_message.Message):
     request_id: _builtins.str
     """Makes repeating this call safe for 24 h."""
     note: _builtins.str
-    """Why, at most 1 KiB."""
+    """Why, at most 1024 characters."""
     by: _builtins.str
     """Who asks, at most 128 characters; "user" when empty."""
     @_builtins.property

@@ -135,7 +135,7 @@ class RegisterFlowRequest(_message.Message):
     etag: _builtins.str
     """The etag that the flow on record must have; when empty, it may have any, or there may be none."""
     note: _builtins.str
-    """Why, at most 1 KiB; kept with the revision."""
+    """Why, at most 1024 characters; kept with the revision."""
     by: _builtins.str
     """Who asks, at most 128 characters; "user" when empty."""
     validate_only: _builtins.bool
@@ -439,9 +439,9 @@ class StopFlowRequest(_message.Message):
     flow_id: _builtins.str
     """The flow."""
     reason: _builtins.str
-    """Why, at most 1 KiB."""
+    """Why, at most 1024 characters."""
     by: _builtins.str
-    """Who asks; "user" when empty."""
+    """Who asks, at most 128 characters; "user" when empty."""
     def __init__(
         self,
         *,
@@ -493,9 +493,9 @@ class PauseFlowRequest(_message.Message):
     flow_id: _builtins.str
     """The flow."""
     note: _builtins.str
-    """Why, at most 1 KiB."""
+    """Why, at most 1024 characters."""
     by: _builtins.str
-    """Who asks; "user" when empty."""
+    """Who asks, at most 128 characters; "user" when empty."""
     def __init__(
         self,
         *,
@@ -1161,9 +1161,9 @@ class RerunCycleRequest(_message.Message):
     include_outputs: _builtins.bool
     """With `wait`: whether to include what the flow's sink nodes emitted."""
     by: _builtins.str
-    """Who asks; "user" when empty."""
+    """Who asks, at most 128 characters; "user" when empty."""
     reason: _builtins.str
-    """Why, at most 1 KiB."""
+    """Why, at most 1024 characters."""
     @_builtins.property
     def from_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Nodes that run again with everything downstream of them, whatever their results. Nodes without a good result

@@ -37,9 +37,9 @@ class StopCycleRequest(_message.Message):
     run: _builtins.int
     """The run of the cycle; the latest when unset."""
     reason: _builtins.str
-    """Why, at most 1 KiB."""
+    """Why, at most 1024 characters."""
     by: _builtins.str
-    """Who asks; "user" when empty."""
+    """Who asks, at most 128 characters; "user" when empty."""
     request_id: _builtins.str
     """Makes repeating this call safe: a repeated call does not count as the second stop, which also ends the nodes that
     run last. At most 128 characters.
@@ -114,9 +114,9 @@ class StopComponentRequest(_message.Message):
     component_id: _builtins.str
     """The id of the component in the flow's structure."""
     reason: _builtins.str
-    """Why, at most 1 KiB."""
+    """Why, at most 1024 characters."""
     by: _builtins.str
-    """Who asks; "user" when empty."""
+    """Who asks, at most 128 characters; "user" when empty."""
     def __init__(
         self,
         *,
@@ -187,9 +187,9 @@ class StopNodeRequest(_message.Message):
     node_id: _builtins.str
     """The node."""
     reason: _builtins.str
-    """Why, at most 1 KiB."""
+    """Why, at most 1024 characters."""
     by: _builtins.str
-    """Who asks; "user" when empty."""
+    """Who asks, at most 128 characters; "user" when empty."""
     def __init__(
         self,
         *,
