@@ -118,6 +118,9 @@ def _requests(method: MethodDescriptor, stack: Stack) -> Iterator[Message]:
         task_ids = stack.node_task_ids if {"node_task_id", "node_task_ids", "task_id"} & set(fields) else ()
         for task_id in task_ids if task_ids and "batch_id" not in fields else (*task_ids, ""):
             known = {**stack.known, "user_id": [user_id], "node_task_id": [task_id]}
+            if task_id:
+                # Where a request may name a batch as well, it must name one of the two.
+                known.pop("batch_id", None)
             request: Any = valid(method.input_type, known)
             if method.name == "RevokeSessions":
                 request.keep_current = True

@@ -100,6 +100,12 @@ async def test_a_batch_without_a_head_or_with_two_is_refused(ntm: Ntm) -> None:
         assert await refused(ntm.stub.SubmitBatch(messages(*heads))) == (INVALID, "INVALID_INPUT", ["head"])
 
 
+@pytest.mark.parametrize("named", [{}, {"task_id": "task:t", "batch_id": "b"}])
+async def test_logs_of_neither_or_of_both_a_task_and_a_batch_are_refused(ntm: Ntm, named: dict[str, str]) -> None:
+    call = ntm.stub.ListTaskLogs(pb2.ListTaskLogsRequest(user_id="a b", **named))  # type: ignore[arg-type]
+    assert await refused(call) == (INVALID, "INVALID_INPUT", ["task_id", "user_id"])
+
+
 async def test_invalid_task_ids_page_tokens_and_statuses_are_refused(ntm: Ntm) -> None:
     for task_id in ("flow:0:0:a", "batch:b:1", "task:", "x"):
         call = ntm.stub.GetTask(pb2.GetTaskRequest(task_id=task_id, user_id="ann"))

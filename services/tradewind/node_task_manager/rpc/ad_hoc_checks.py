@@ -78,6 +78,10 @@ def task_run(task_id: str, user_id: str) -> RunName:
 
 def logged_run(request: batch_pb2.ListTaskLogsRequest) -> RunName:
     """Return the task or batch whose lines are wanted. Raises InvalidInput with every fault."""
+    if bool(request.task_id) == bool(request.batch_id):
+        given = "not both" if request.task_id else "neither is"
+        one = Violation("task_id", f"either this or batch_id must be set, {given}")
+        require([one, check_identifier("user_id", request.user_id)])
     if request.task_id:
         return task_run(request.task_id, request.user_id)
     require_identifiers(batch_id=request.batch_id, user_id=request.user_id)
