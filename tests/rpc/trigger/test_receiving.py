@@ -304,11 +304,13 @@ async def test_invalid_subscription_fails_only_its_own_stream(cast: Cast, replic
     await unsound.send(
         subscribe=[pb2.PartitionSubscription(partition=16), pb2.PartitionSubscription(partition=1, epoch=-1)],
         unsubscribe=[-1],
+        acks=[pb2.DueTriggerAck(token="x" * 257)],
     )
     error = await unsound.wait_for_error()
 
     assert (error.code(), reason(error)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
-    assert set(violations(error)) == {"subscribe[0].partition", "subscribe[1].epoch", "unsubscribe[0]"}
+    numbers = {"subscribe[0].partition", "subscribe[1].epoch", "unsubscribe[0]"}
+    assert set(violations(error)) == {*numbers, "acks[0].token"}
     await sound.wait_for_due()
 
 

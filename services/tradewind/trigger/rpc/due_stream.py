@@ -6,6 +6,7 @@ from contextlib import closing
 import structlog
 
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
+from tradewind.server.all_faults import every
 from tradewind.server.interception import Context
 from tradewind.server.partitions import partition_of
 from tradewind.server.streams import OpenStreams, run_both
@@ -61,8 +62,9 @@ class DueStream:
             await self._take(message, delivery, queue)
 
     async def _take(self, message: pb2.ReceiveDueRequest, delivery: Delivery, queue: str) -> None:
-        wanted = parsing.subscriptions(message, queue)
-        answers = Answers(message, self._deliveries.lease_ms)
+        wanted, answers = every(
+            lambda: parsing.subscriptions(message, queue), lambda: Answers(message, self._deliveries.lease_ms)
+        )
         if wanted:
             await delivery.subscribe(wanted)
         delivery.unsubscribe(message.unsubscribe)
