@@ -355,7 +355,8 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ResumeFlow(self, request, context):
-        """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
+        """Resumes a flow: cycles begin again from the first planned time that, with its jitter, lies after now; times that
+        passed meanwhile are recorded as skipped.
         Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -91,7 +91,8 @@ class SchedulerServiceStub:
     FLOW_DELETING.
     """
     ResumeFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]
-    """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
+    """Resumes a flow: cycles begin again from the first planned time that, with its jitter, lies after now; times that
+    passed meanwhile are recorded as skipped.
     Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
     """
     ListFirings: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]
@@ -273,7 +274,8 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     FLOW_DELETING.
     """
     ResumeFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]  # type: ignore[assignment]
-    """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
+    """Resumes a flow: cycles begin again from the first planned time that, with its jitter, lies after now; times that
+    passed meanwhile are recorded as skipped.
     Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
     """
     ListFirings: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]  # type: ignore[assignment]
@@ -530,7 +532,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.ResumeFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.ResumeFlowResponse, _abc.Awaitable[_scheduler_service_pb2.ResumeFlowResponse]]:
-        """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
+        """Resumes a flow: cycles begin again from the first planned time that, with its jitter, lies after now; times that
+        passed meanwhile are recorded as skipped.
         Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
         """
 

@@ -233,9 +233,9 @@ class TriggerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ResumeTrigger(self, request, context):
-        """Lets a paused trigger fire again, from its next planned time after now; if it fires only once and its time has
-        passed, it is due at once. A trigger that is not paused does not change. Errors: INVALID_ARGUMENT INVALID_INPUT,
-        NOT_FOUND TRIGGER_NOT_FOUND.
+        """Lets a paused trigger fire again, from the first planned time that, with its jitter, lies after now; if it fires
+        only once and its time has passed, it is due at once. A trigger that is not paused does not change.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND TRIGGER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

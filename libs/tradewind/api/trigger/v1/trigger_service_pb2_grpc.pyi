@@ -83,9 +83,9 @@ class TriggerServiceStub:
     WRONG_STATUS when it has ended.
     """
     ResumeTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.ResumeTriggerRequest, _trigger_service_pb2.ResumeTriggerResponse]
-    """Lets a paused trigger fire again, from its next planned time after now; if it fires only once and its time has
-    passed, it is due at once. A trigger that is not paused does not change. Errors: INVALID_ARGUMENT INVALID_INPUT,
-    NOT_FOUND TRIGGER_NOT_FOUND.
+    """Lets a paused trigger fire again, from the first planned time that, with its jitter, lies after now; if it fires
+    only once and its time has passed, it is due at once. A trigger that is not paused does not change.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND TRIGGER_NOT_FOUND.
     """
     ListFirings: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.ListFiringsRequest, _trigger_service_pb2.ListFiringsResponse]
     """Lists how the firings of a queue ended, newest first, paged; the newest 1000 of a queue, or of a flow's partition,
@@ -161,9 +161,9 @@ class TriggerServiceAsyncStub(TriggerServiceStub):
     WRONG_STATUS when it has ended.
     """
     ResumeTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ResumeTriggerRequest, _trigger_service_pb2.ResumeTriggerResponse]  # type: ignore[assignment]
-    """Lets a paused trigger fire again, from its next planned time after now; if it fires only once and its time has
-    passed, it is due at once. A trigger that is not paused does not change. Errors: INVALID_ARGUMENT INVALID_INPUT,
-    NOT_FOUND TRIGGER_NOT_FOUND.
+    """Lets a paused trigger fire again, from the first planned time that, with its jitter, lies after now; if it fires
+    only once and its time has passed, it is due at once. A trigger that is not paused does not change.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND TRIGGER_NOT_FOUND.
     """
     ListFirings: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ListFiringsRequest, _trigger_service_pb2.ListFiringsResponse]  # type: ignore[assignment]
     """Lists how the firings of a queue ended, newest first, paged; the newest 1000 of a queue, or of a flow's partition,
@@ -314,9 +314,9 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _trigger_service_pb2.ResumeTriggerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_trigger_service_pb2.ResumeTriggerResponse, _abc.Awaitable[_trigger_service_pb2.ResumeTriggerResponse]]:
-        """Lets a paused trigger fire again, from its next planned time after now; if it fires only once and its time has
-        passed, it is due at once. A trigger that is not paused does not change. Errors: INVALID_ARGUMENT INVALID_INPUT,
-        NOT_FOUND TRIGGER_NOT_FOUND.
+        """Lets a paused trigger fire again, from the first planned time that, with its jitter, lies after now; if it fires
+        only once and its time has passed, it is due at once. A trigger that is not paused does not change.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND TRIGGER_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
