@@ -11,7 +11,7 @@ from tests.rpc.registry.conftest import AVERAGE, Start, Stub, a_worker, register
 from tests.waiting import until
 from tradewind.api.registry.v1 import registry_service_pb2 as pb2
 from tradewind.api.registry.v1 import worker_pb2
-from tradewind.api.registry.v1.node_type_pb2 import NodeType, OutputHandle
+from tradewind.api.registry.v1.node_type_pb2 import InputHandle, NodeType, OutputHandle
 
 
 def details_of(error: grpc.aio.AioRpcError) -> tuple[grpc.StatusCode, str, list[str]]:
@@ -89,6 +89,19 @@ async def test_worker_is_warned_of_node_types_that_a_live_worker_declares_differ
     await registry.DeregisterWorker(pb2.DeregisterWorkerRequest(worker_id="w1"))
     await registry.DeregisterWorker(pb2.DeregisterWorkerRequest(worker_id="w2"))
     assert not (await register(registry, a_worker("w3"), AVERAGE)).warnings
+
+
+async def test_worker_is_not_warned_of_node_types_that_are_only_written_otherwise(registry: Stub) -> None:
+    schemas = ('{"type":"array","items":{"type":"number"}}', '{"items": {"type": "number"}, "type": "array"}')
+    inputs = [InputHandle(name="values", schema_json=schemas[0]), InputHandle(name="window")]
+    outputs = [OutputHandle(name="mean"), OutputHandle(name="rest", schema_json=schemas[0])]
+    declared = NodeType(type="average", inputs=inputs, outputs=outputs, config_schema_json='{"type":"object"}')
+    inputs[0].schema_json = outputs[1].schema_json = schemas[1]
+    written = NodeType(
+        type="average", inputs=inputs[::-1], outputs=outputs[::-1], config_schema_json='{"type": "object"}'
+    )
+    await register(registry, a_worker("w1"), declared)
+    assert not (await register(registry, a_worker("w2"), written)).warnings
 
 
 async def test_declaring_a_built_in_node_type_is_refused(registry: Stub) -> None:

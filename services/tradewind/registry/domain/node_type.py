@@ -1,5 +1,6 @@
 """Node types: their inputs, outputs and configuration, as declared by the workers that offer them."""
 
+import json
 from dataclasses import dataclass
 
 
@@ -33,8 +34,8 @@ class NodeType:
     version: str = ""
 
     def fits(self, other: "NodeType") -> bool:
-        """Whether the same nodes can be written for both: their handles and configuration are the same."""
-        return (self.inputs, self.outputs, self.config_schema) == (other.inputs, other.outputs, other.config_schema)
+        """Whether the same nodes can be written for both: handles, in any order, and configuration are the same."""
+        return _interface(self) == _interface(other)
 
     @property
     def size(self) -> int:
@@ -43,6 +44,15 @@ class NodeType:
         texts = [self.description, self.config_schema, self.version]
         texts += [text for handle in handles for text in (handle.name, handle.schema)]
         return sum(len(text.encode()) for text in texts)
+
+
+def _interface(node_type: NodeType) -> object:
+    inputs = {each.name: (_parsed(each.schema), each.required, each.gather) for each in node_type.inputs}
+    return inputs, {each.name: _parsed(each.schema) for each in node_type.outputs}, _parsed(node_type.config_schema)
+
+
+def _parsed(schema: str) -> object:
+    return json.loads(schema) if schema else None
 
 
 @dataclass(frozen=True, slots=True)
