@@ -40,9 +40,12 @@ class OpenStreams:
         self._draining = False
 
     @contextmanager
-    def opened(self) -> Iterator[None]:
-        """Register the stream that runs inside. Raises Unavailable when the server is leaving."""
-        if self._draining:
+    def opened(self, *, late: bool = False) -> Iterator[None]:
+        """Register the stream that runs inside. Raises Unavailable when the server is leaving.
+
+        With `late`, a stream that has come when the server was leaving already goes on.
+        """
+        if self._draining and not late:
             raise _draining()
         task = asyncio.current_task()
         assert task is not None

@@ -24,10 +24,12 @@ class Line:
     def __init__(self, *requests: int) -> None:
         self.requests = deque(requests)
         self.answered: list[int] = []
+        self.awaited = False
         self._more = asyncio.Event()
 
     async def read(self) -> Any:
         while not self.requests:
+            self.awaited = True
             self._more.clear()
             await self._more.wait()
         number = self.requests.popleft()
@@ -68,6 +70,15 @@ async def test_idle_stream_ends_when_server_drains() -> None:
     streams.drain()
     with pytest.raises(Unavailable, match="shutting down"):
         await serving
+
+
+async def test_stream_that_has_sent_nothing_ends_when_server_drains() -> None:
+    line, streams = Line(), OpenStreams()
+    serving = serve(line, Store(), streams)
+    await until(lambda: line.awaited, "the first request is awaited")
+    streams.drain()
+    with pytest.raises(Unavailable, match="shutting down"):
+        await asyncio.wait_for(serving, 5)
 
 
 async def test_current_request_is_answered_before_draining_ends_the_stream() -> None:

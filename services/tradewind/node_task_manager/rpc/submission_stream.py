@@ -28,7 +28,8 @@ class SubmissionStream:
         Raises Unavailable when the server is leaving, but only after answering requests that have come: the first of a
         stream is answered even then, as a call would be.
         """
-        message = await context.read()
+        with self._streams.opened(late=True):
+            message = await context.read()
         while message is not grpc.aio.EOF:
             await context.write(await self._answer(message))
             # It counts as a stream that a leaving server ends only while it waits for a request.
