@@ -88,7 +88,8 @@ class AwaitEnds:
             self.abandon(waits)
         if any(wait.cancelled for wait in waits):
             raise Unavailable(
-                "DRAINING", "this server is shutting down; the cycles go on, ask again with the request_id"
+                "DRAINING",
+                "this server is shutting down; the cycles go on: call again, with the same request_id if there is one",
             )
         if len(waits) == 1:
             return waits[0].states
