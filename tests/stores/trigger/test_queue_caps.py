@@ -200,6 +200,19 @@ async def test_dead_trigger_whose_retention_has_passed_counts_no_more_when_anoth
     assert (await bench.queues.counts(PARTITION, "q")).dead == 1
 
 
+async def test_firing_in_place_of_a_dead_one_whose_retention_has_passed_is_not_dead(bench: Bench) -> None:
+    queue = Bench(bench.store.of_queue("q"), bench.clock, bench.queues)
+    await queue.save("a", LISTENS)
+    order, event = [FiringOrder(PARTITION, "q", "a")], Event("e1", "tick")
+    await bench.queues.fire(order, event)
+    for _ in range(POLICY_OF_BENCH.max_failures):
+        await queue.nack(*await queue.claim(epoch=SHARED), retry_after_ms=0)
+    bench.clock.advance(POLICY_OF_BENCH.retention_ms)
+    assert await bench.queues.fire(order, event) == [Outcome.FIRED]
+    assert (await bench.queues.page_dead(PARTITION, "q", None, 10)).triggers == ()
+    assert (await bench.queues.counts(PARTITION, "q")).dead == 0
+
+
 async def test_firing_by_hand_is_none_of_those_that_a_schedule_may_have(bench: Bench) -> None:
     queue = Bench(bench.store.of_queue("q"), bench.clock, bench.queues)
     await queue.save("a", replace(Schedule.every(HOUR, bench.now + 1000), max_firings=1))

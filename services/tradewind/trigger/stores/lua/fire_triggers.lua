@@ -49,7 +49,9 @@ local function fire(queue, id, firing, start)
     redis.call('HSET', t.key, 'planned', planned)
   end
   local record = { key = prefix .. firing, id = firing, planned = planned, jitter = args.by_hand and 0 or t.jitter }
+  -- Of a dead firing of this name, whose retention has passed, nothing is left but perhaps its place in the index.
   redis.call('DEL', record.key)
+  note('ZREM', lane .. 'triggers:dead', firing)
   redis.call('HSET', record.key, 'partition_key', t.partition_key, 'interval', 0, 'anchor', planned, 'payload',
     args.event[3], 'epoch', t.epoch, 'status', 'scheduled', 'planned', planned, 'failures', 0, 'error', '', 'revision',
     1, 'created', now_ms, 'expires', 0, 'token', '', 'attempt', 0, 'jitter', 0, 'event', args.event[2], 'event_id',
