@@ -95,8 +95,11 @@ async def test_node_fails_if_its_worker_lacks_an_output_handle_of_the_flow() -> 
         async with Worker([count], address=client.addresses.node_task_manager):
             ended = await handle.wait(30)
         assert ended.status is CycleStatus.FAILED
-        (failure,) = (await client.describe_cycle("counting")).failures
+        described = await client.describe_cycle("counting")
+        (failure,) = described.failures
         assert failure.node_id == "count"
         assert failure.error is not None
         assert failure.error.code == "UNKNOWN_HANDLE"
         assert 'which node type "count" does not have; it has "output"' in failure.error.message
+        lines = [line.message for line in described.logs if line.node_id == "count"]
+        assert lines == [f"UNKNOWN_HANDLE: {failure.error.message}"]

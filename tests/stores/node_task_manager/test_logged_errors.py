@@ -35,6 +35,18 @@ async def test_each_attempt_that_follows_a_failed_one_is_logged(bench: Bench) ->
     assert texts == [(1, "attempt 2 follows in 1500 ms"), (2, "attempt 3 follows in 3 s")]
 
 
+async def test_error_that_no_worker_reported_is_logged(bench: Bench) -> None:
+    await bench.submit(plan_of("a b"))
+    a, b = await bench.take()
+    error = TaskError("UNKNOWN_HANDLE", "no output row")
+    failed = [
+        Outcome(each.task_id, each.attempt, each.nonce, OutcomeKind.FAILED, (), error, unreported=each is a)
+        for each in (a, b)
+    ]
+    await bench.shard.complete(failed)
+    assert await logged(bench) == [("a", 1, "ERROR", "system", "UNKNOWN_HANDLE: no output row")]
+
+
 async def test_wait_for_a_worker_that_took_too_long_is_logged(bench: Bench) -> None:
     await bench.submit(plan_of("a", schedule_to_start_ms=60_000))
     bench.clock.advance(60_000)

@@ -104,7 +104,8 @@ class Outcome(_OfAttempt, msgspec.Struct, frozen=True, gc=False, array_like=True
 
     A suspended attempt says in `wait` what it waits for. An `eager` attempt, the first of its node task, was given to
     nobody: the worker that `eager` names began it by itself, under a nonce of its own making, with the outputs of the
-    outcome right before it. It counts only if that outcome does.
+    outcome right before it. It counts only if that outcome does. An error that is `unreported`, because this server and
+    no worker found it, becomes a line of the log.
     """
 
     task_id: str
@@ -117,6 +118,7 @@ class Outcome(_OfAttempt, msgspec.Struct, frozen=True, gc=False, array_like=True
     cache: str = ""
     wait: Wait | None = None
     eager: str = ""
+    unreported: bool = False
 
 
 def in_pieces(outcomes: Sequence[Outcome], most: int) -> Iterator[Sequence[Outcome]]:

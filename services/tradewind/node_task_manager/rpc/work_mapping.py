@@ -61,14 +61,20 @@ def completion(at: int, message: work_pb2.NodeTaskCompletion, shards: Collection
     if message.HasField("wait"):
         wait = wait_order(message.wait)
         if isinstance(wait, TaskError):
-            return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, OutcomeKind.FAILED, (), wait)
+            return parsed.shard, _refused(parsed, wait)
         suspended = OutcomeKind.SUSPENDED
         return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, suspended, wait=wait)
     # A slice, because a loop over a message's own field costs an IndexError at the end.
     outputs = tuple([(output.handle, output.value_json) for output in message.outputs[:]])
     error = _output_fault(outputs)
-    kind = OutcomeKind.FAILED if error else OutcomeKind.COMPLETED
-    return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, kind, () if error else outputs, error)
+    if error is not None:
+        return parsed.shard, _refused(parsed, error)
+    return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, OutcomeKind.COMPLETED, outputs)
+
+
+def _refused(token: Token, error: TaskError) -> Outcome:
+    """Return the failure of an attempt that a worker reported as completed."""
+    return Outcome(token.task_id, token.attempt, token.nonce, OutcomeKind.FAILED, (), error, unreported=True)
 
 
 def _output_fault(outputs: Sequence[tuple[str, str]]) -> TaskError | None:

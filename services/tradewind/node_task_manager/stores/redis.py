@@ -318,8 +318,12 @@ def _flat_outcomes(outcomes: Sequence[Outcome]) -> list[object]:
         for output in outcome.outputs:
             flat += output
         plain = outcome.error is None and outcome.retry_request is None and not outcome.cache and outcome.wait is None
-        flat.append(False if plain else (outcome.error, outcome.retry_request, outcome.cache, outcome.wait))
+        flat.append(False if plain else _rest_of(outcome))
     return flat
+
+
+def _rest_of(outcome: Outcome) -> tuple[object, ...]:
+    return outcome.error, outcome.retry_request, outcome.cache, outcome.wait, outcome.unreported
 
 
 def _pieces(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) -> Sequence[Sequence[Item]]:

@@ -47,7 +47,8 @@ def unassignable_outcome(given: Assignment, why: LookupError | InputsTooLarge) -
             error = TaskError("INPUT_TOO_LARGE", str(why))
         case _:
             error = wrong_plan(given.plan)
-    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.FAILED, (), error, RetryRequest(none=True))
+    never = RetryRequest(none=True)
+    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.FAILED, (), error, never, unreported=True)
 
 
 def wrong_plan(digest: str) -> TaskError:

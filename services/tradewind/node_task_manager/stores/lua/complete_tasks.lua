@@ -2,8 +2,8 @@
 -- to vacancies. An attempt that does not hold its lease changes nothing.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, count, outcomes as a flat sequence: task_id,
 -- attempt, nonce, kind, how many outputs, the handle and text of each, and false or {error, retry_request {after_ms,
--- none}, cache (where the outputs come from, or ""), wait (of a suspended attempt)}; eager (for attempts that a worker
--- began by itself, that worker, at the place of the outcome).
+-- none}, cache (where the outputs come from, or ""), wait (of a suspended attempt), unreported (an error that no worker
+-- has reported)}; eager (for attempts that a worker began by itself, that worker, at the place of the outcome).
 -- Returns Effects; results, one for each outcome: "" when it takes effect or already had, else why not.
 --!include eager
 -- Whether an attempt may be a later one of the same run, which the store has forgotten with its last second.
@@ -28,8 +28,9 @@ local function refusal(record, attempt, nonce, kind)
 end
 
 -- Applies the outcome of an attempt whose lease has been released.
-local function apply_outcome(record, comp, kind, outputs, error, retry_request, cache, wait)
+local function apply_outcome(record, comp, kind, outputs, error, retry_request, cache, wait, unreported)
   if kind == 'failed' then
+    if unreported then logs.add_error(record, error) end
     retries.fail(record, comp, error, retry_request)
   elseif kind == 'completed' then
     emit(record, outputs)
@@ -100,13 +101,13 @@ for i = 1, args.count do
   local outputs, last = count > 0 and {{given[at + 5], given[at + 6]}} or {}, at + 4 + 2 * count
   for place = at + 7, last, 2 do outputs[#outputs + 1] = {given[place], given[place + 1]} end
   local id, attempt, nonce, kind, rest = given[at], given[at + 1], given[at + 2], given[at + 3], given[last + 1]
-  local error, retry_request, cache, wait = nil, nil, '', nil
-  if rest then error, retry_request, cache, wait = unpack(rest, 1, 4) end
+  local error, retry_request, cache, wait, unreported = nil, nil, '', nil, false
+  if rest then error, retry_request, cache, wait, unreported = unpack(rest, 1, 5) end
   if begun and begun[i] then
     results[i] = complete_eager(begun[i], before, results[i - 1], id, attempt, nonce, kind, outputs, error,
-      retry_request, cache, wait)
+      retry_request, cache, wait, unreported)
   else
-    results[i] = complete(id, attempt, nonce, kind, outputs, error, retry_request, cache, wait)
+    results[i] = complete(id, attempt, nonce, kind, outputs, error, retry_request, cache, wait, unreported)
   end
   before, at = id, last + 2
 end

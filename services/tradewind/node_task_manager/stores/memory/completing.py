@@ -41,6 +41,8 @@ class MemoryCompleting(MemorySuspension):
             self._succeed(task, outcome, call)
         elif outcome.kind is OutcomeKind.FAILED:
             assert outcome.error is not None
+            if outcome.unreported:
+                self._log_error(task, outcome.error)
             self._fail_attempt(task, outcome.error, outcome.retry_request, call)
         elif outcome.kind is OutcomeKind.SUSPENDED and outcome.wait is not None and not stopped:
             self._suspend(task, outcome.wait, call)
