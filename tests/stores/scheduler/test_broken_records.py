@@ -10,7 +10,7 @@ from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores, shape
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob
-from tradewind.scheduler.domain.chain_state import STATUS, UpdateOutcome
+from tradewind.scheduler.domain.chain_state import STATUS, ChainState, UpdateOutcome
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_status import FlowStatus
@@ -45,6 +45,15 @@ async def breaks(server: RedisServer, *commands: tuple[Any, ...]) -> None:
         await server.connect().execute_command(*command)
 
 
+async def beside_broken(bench: Bench, server: RedisServer, commands: list[tuple[Any, ...]]) -> ChainState:
+    """Begin two runs, change the first one by hand, and return the other."""
+    await bench.register(overlap=OverlapPolicy.ALLOW)
+    await bench.begun()
+    whole = await bench.begun()
+    await breaks(server, *commands)
+    return whole
+
+
 CHANGES = [
     [("HSET", RUN, "facts", '["default"')],
     [("HSET", RUN, "facts", "\xff".encode("latin-1"))],
@@ -57,10 +66,7 @@ CHANGES = [
 async def test_broken_run_hides_no_other(
     bench: Bench, redis_server: RedisServer, commands: list[tuple[Any, ...]]
 ) -> None:
-    await bench.register(overlap=OverlapPolicy.ALLOW)
-    await bench.begun()
-    whole = await bench.begun()
-    await breaks(redis_server, *commands)
+    whole = await beside_broken(bench, redis_server, commands)
     with capture_logs() as logs:
         assert await bench.stores.states.load_many([BROKEN, WHOLE]) == [None, whole]
         assert await bench.stores.states.load_many([BROKEN]) == [None]
@@ -83,10 +89,7 @@ async def test_broken_run_hides_no_other(
 async def test_run_that_cannot_be_outlined_hides_no_other(
     bench: Bench, redis_server: RedisServer, commands: list[tuple[Any, ...]]
 ) -> None:
-    await bench.register(overlap=OverlapPolicy.ALLOW)
-    await bench.begun()
-    whole = await bench.begun()
-    await breaks(redis_server, *commands)
+    whole = await beside_broken(bench, redis_server, commands)
     with capture_logs() as logs:
         assert await bench.stores.cycles.outlines("f", None, 5) == [whole.outline]
     assert [(line["event"], line["what"]) for line in logs] == [("record_unreadable", RUN)]
