@@ -16,7 +16,6 @@ from tradewind.worker.attempt import Attempt
 from tradewind.worker.binding import Arguments, ConfigPlan
 from tradewind.worker.context import Context
 from tradewind.worker.failures import describe
-from tradewind.worker.forking import end_forked, fork_generation
 from tradewind.worker.memory import refuse_unawaited
 from tradewind.worker.nodes import AnyNode
 from tradewind.worker.outputs import Ending
@@ -98,11 +97,10 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
     stop_raised = False
     try:
         while True:
-            started, forks = time.monotonic(), fork_generation()
+            started = time.monotonic()
             try:
                 waited = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
             finally:
-                end_forked(forks)
                 # Its traceback may hold this frame, and so itself: that cycle would keep all objects of the node.
                 thrown = None
                 if time.monotonic() - started > LONG_TURN_S:
@@ -175,12 +173,9 @@ def call_plain(attempt: Attempt, node: AnyNode, arguments: Arguments) -> Ending:
         # It was stopped while it waited for its turn.
         attempt.stop_seen = True
         raise attempt.stop.exception()
-    forks = fork_generation()
     try:
         result = node.function(**arguments)
     except StopIteration as error:
         # No coroutine can pass it on: it would become a RuntimeError.
         raise describe(error) from error
-    finally:
-        end_forked(forks)
     return node.outputs_of(result)

@@ -39,28 +39,6 @@ def forks() -> int | None:
     child.join(5)
     return child.exitcode
 
-def fork_and_leave(how: str) -> int:
-    child = os.fork()
-    if child == 0:
-        if how == "exits":
-            raise SystemExit(3)
-        if how == "fails":
-            raise ValueError("failed in the child")
-        return -1
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-@node("leaves_in_thread")
-def leaves_in_thread(how: str) -> int:
-    return fork_and_leave(how)
-
-@node("leaves_on_loop")
-async def leaves_on_loop(how: str) -> int:
-    return fork_and_leave(how)
-
-@node("leaves_in_process", process=True)
-def leaves_in_process(how: str) -> int:
-    return fork_and_leave(how)
-
 @node("segfaults", process=True)
 def segfaults() -> None:
     import ctypes
@@ -133,22 +111,6 @@ async def test_signal_to_forked_child_of_node_does_not_reach_worker(engine: Engi
 
     assert [each.outputs[0].value_json for each in session.completions] == [str(-signal.SIGTERM)] * 2
     assert not any(request.draining for request in session.requests)
-
-
-@pytest.mark.parametrize("kind", ["leaves_in_thread", "leaves_on_loop", "leaves_in_process"])
-async def test_forked_child_ends_where_it_leaves_the_code_of_its_node(engine: Engine, nodes: Path, kind: str) -> None:
-    exit_codes = {"exits": 3, "fails": 1, "returns": 0}
-    async with worker_process(nodes, "crafts", address=engine.address) as worker:
-        session = await engine.session()
-        for how in exit_codes:
-            session.assign(kind, how, config_json=json.dumps({"how": how}))
-        await session.until_completed(*exit_codes)
-        worker.send_signal(signal.SIGTERM)
-        _, stderr = await asyncio.wait_for(worker.communicate(), 30)
-
-    outcomes = {each.token: json.loads(each.outputs[0].value_json) for each in session.completions}
-    assert (outcomes, len(session.completions), session.failures) == (exit_codes, 3, [])
-    assert "ValueError: failed in the child\n" in stderr.decode()
 
 
 async def test_output_and_logs_of_process_nodes_go_to_stderr_of_worker(engine: Engine, nodes: Path) -> None:
