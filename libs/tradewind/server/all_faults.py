@@ -1,6 +1,6 @@
 """Gathers the faults that several checks of one request find."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, overload
 
 from tradewind.server.faults import InvalidInput, Violation
@@ -37,10 +37,11 @@ def every(*checks: Callable[[], Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def require(faults: Sequence[Violation]) -> None:
+def require(faults: Iterable[Violation | None]) -> None:
     """Raise InvalidInput when there are faults, with the first 100 of them and the number of the others."""
-    if not faults:
+    found = [fault for fault in faults if fault is not None]
+    if not found:
         return
-    hidden = sum(each.count for each in faults[_MAX_FAULTS:])
+    hidden = sum(each.count for each in found[_MAX_FAULTS:])
     rest = [Violation("", f"and {hidden} more", hidden)] if hidden else []
-    raise InvalidInput([*faults[:_MAX_FAULTS], *rest])
+    raise InvalidInput([*found[:_MAX_FAULTS], *rest])

@@ -206,7 +206,7 @@ def _calls(request: pb2.AdmitCallRequest | pb2.ReserveCallsRequest | pb2.RefundC
     faults = [check_identifier(name, getattr(request, name)) for name in ("user_id", "endpoint")]
     if request.calls < 0:
         faults.append(Violation("calls", f"must not be negative, is {request.calls}"))
-    require([fault for fault in faults if fault is not None])
+    require(faults)
     return request.calls or 1
 
 

@@ -6,9 +6,10 @@ from tradewind.api.node_task_manager.v1 import batch_pb2
 from tradewind.node_task_manager.domain.batch import MAX_ITEMS
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.rpc.cache_mapping import ad_hoc_cache_faults
-from tradewind.node_task_manager.rpc.checks import json_fault, require
+from tradewind.node_task_manager.rpc.checks import json_fault
 from tradewind.node_task_manager.rpc.node_checks import MAX_CONFIG_BYTES, node_faults
 from tradewind.node_task_manager.use_cases.check_parameters import MAX_FAULTS
+from tradewind.server.all_faults import require
 from tradewind.server.built_in import BUILT_IN
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults, require_identifiers

@@ -11,11 +11,12 @@ from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import START_TO_CLOSE_MS
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
-from tradewind.node_task_manager.rpc.checks import at_most, require
+from tradewind.node_task_manager.rpc.checks import at_most
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
 from tradewind.node_task_manager.rpc.stop_mapping import stop_mark
 from tradewind.node_task_manager.rpc.submission_mapping import concurrency, key_rate
 from tradewind.node_task_manager.rpc.times import timestamp
+from tradewind.server.all_faults import require
 from tradewind.server.faults import Violation
 from tradewind.server.telemetry import current_traceparent
 from tradewind.server.timestamps import milliseconds

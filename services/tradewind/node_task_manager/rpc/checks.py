@@ -1,7 +1,7 @@
 """What requests must look like; every fault is listed with its path."""
 
 import re
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Sequence, Sized
 from itertools import islice
 
 import msgspec
@@ -9,6 +9,7 @@ import msgspec
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.rpc.offer_mapping import offer_faults
+from tradewind.server.all_faults import require
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.json_depth import check_depth
@@ -138,10 +139,3 @@ def json_fault(path: str, text: str, *, wants_object: bool = False) -> Violation
     if wants_object and not bytes(value).lstrip().startswith(b"{"):
         return Violation(path, "must be a JSON object")
     return None
-
-
-def require(faults: Iterable[Violation | None]) -> None:
-    """Raise InvalidInput when there are faults."""
-    found = [fault for fault in faults if fault is not None]
-    if found:
-        raise InvalidInput(found)

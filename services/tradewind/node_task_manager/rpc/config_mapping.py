@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tradewind.api.node_task_manager.v1 import config_pb2
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.rpc import cache_mapping
-from tradewind.node_task_manager.rpc.checks import require
 from tradewind.node_task_manager.rpc.times import duration
+from tradewind.server.all_faults import require
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.rates import Rate

@@ -7,6 +7,7 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grp
 from tradewind.node_task_manager.ports.connected import ConnectedWorkers
 from tradewind.node_task_manager.rpc import checks
 from tradewind.node_task_manager.rpc.times import timestamp
+from tradewind.server.all_faults import require
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.interception import Context
 
@@ -21,7 +22,7 @@ class ConnectionHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         self, request: pb2.ListConnectionsRequest, context: Context
     ) -> pb2.ListConnectionsResponse:
         checks.at_most("worker_ids", request.worker_ids)
-        checks.require(check_identifier(f"worker_ids[{at}]", each) for at, each in enumerate(request.worker_ids))
+        require(check_identifier(f"worker_ids[{at}]", each) for at, each in enumerate(request.worker_ids))
         since = await self.connected.since(request.worker_ids)
         connections = [
             pb2.Connection(worker_id=worker_id, connected_since=timestamp(since_ms))

@@ -7,6 +7,7 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grp
 from tradewind.node_task_manager.rpc import checks, mapping
 from tradewind.node_task_manager.use_cases.ad_hoc import Position
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
+from tradewind.server.all_faults import require
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.interception import Context
@@ -47,4 +48,4 @@ def _check(request: pb2.RedriveDeadLettersRequest) -> None:
     if not 1 <= len(ids) <= _MAX_REDRIVEN:
         faults.append(Violation("node_task_ids", f"must name 1 to {_MAX_REDRIVEN}, there are {len(ids)}"))
     faults += [checks.task_id_fault(f"node_task_ids[{at}]", each) for at, each in enumerate(ids[:_MAX_REDRIVEN])]
-    checks.require(faults)
+    require(faults)

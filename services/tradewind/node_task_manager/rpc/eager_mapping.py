@@ -10,7 +10,7 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.domain.eager import EagerSteps
 from tradewind.node_task_manager.domain.names import TaskName, Token
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
-from tradewind.node_task_manager.rpc.checks import require
+from tradewind.server.all_faults import require
 from tradewind.server.faults import InvalidInput, Violation
 
 _NONCE = re.compile("[0-9A-Za-z._-]{1,64}")

@@ -4,8 +4,9 @@ import grpc
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.node_task_manager.rpc import mapping
-from tradewind.node_task_manager.rpc.checks import STREAM_POSITION, require
+from tradewind.node_task_manager.rpc.checks import STREAM_POSITION
 from tradewind.node_task_manager.use_cases.events import EventFeed, Subscriber
+from tradewind.server.all_faults import require
 from tradewind.server.faults import Violation
 from tradewind.server.interception import Context
 from tradewind.server.partitions import MAX_EPOCH, PARTITIONS

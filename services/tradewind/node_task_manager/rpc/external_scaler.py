@@ -6,8 +6,8 @@ from contextlib import aclosing
 
 from tradewind.api.keda.v1 import external_scaler_pb2 as pb2
 from tradewind.api.keda.v1 import external_scaler_pb2_grpc as pb2_grpc
-from tradewind.node_task_manager.rpc.checks import require
 from tradewind.node_task_manager.use_cases.demand import Demand, Pool
+from tradewind.server.all_faults import require
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.interception import Context

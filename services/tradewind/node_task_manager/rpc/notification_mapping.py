@@ -6,11 +6,12 @@ from tradewind.api.node_task_manager.v1 import batch_pb2, notification_pb2, task
 from tradewind.node_task_manager.domain.names import BATCH, TASK, RunName
 from tradewind.node_task_manager.domain.notification import Fact, Notification, NotificationKind, Severity
 from tradewind.node_task_manager.domain.task_event import TaskEvent
-from tradewind.node_task_manager.rpc.checks import STREAM_POSITION, require
+from tradewind.node_task_manager.rpc.checks import STREAM_POSITION
 from tradewind.node_task_manager.rpc.mapping import node_task, task_error
 from tradewind.node_task_manager.rpc.stop_mapping import stop_mark
 from tradewind.node_task_manager.rpc.times import timestamp
 from tradewind.node_task_manager.use_cases.watch_task import TaskChange
+from tradewind.server.all_faults import require
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 

@@ -8,8 +8,9 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.sub_flow import MAX_AT_ONCE, ReportKind, SubFlowReport
 from tradewind.node_task_manager.ports.events import SubFlowEvent
-from tradewind.node_task_manager.rpc.checks import json_fault, require, task_id_fault
+from tradewind.node_task_manager.rpc.checks import json_fault, task_id_fault
 from tradewind.node_task_manager.use_cases.sub_flows import Reported, SubFlowWait
+from tradewind.server.all_faults import require
 from tradewind.server.faults import Violation
 
 _MAX_MESSAGE = 4096

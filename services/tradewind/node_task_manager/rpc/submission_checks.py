@@ -7,16 +7,11 @@ from tradewind.api.node_task_manager.v1 import component_pb2
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.limits import LONGEST_KEPT_MS, MAX_KEPT_CYCLES, SHORTEST_KEPT_MS
 from tradewind.node_task_manager.rpc.cache_mapping import cache_faults
-from tradewind.node_task_manager.rpc.checks import (
-    MAX_COMPONENTS,
-    MAX_RUNS,
-    count_fault,
-    json_fault,
-    require,
-)
+from tradewind.node_task_manager.rpc.checks import MAX_COMPONENTS, MAX_RUNS, count_fault, json_fault
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out_faults
 from tradewind.node_task_manager.rpc.node_checks import MAX_CONFIG_BYTES, node_faults
 from tradewind.node_task_manager.rpc.waiting_mapping import built_in_faults
+from tradewind.server.all_faults import require
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier, is_identifier
 from tradewind.server.timestamps import instant_fault

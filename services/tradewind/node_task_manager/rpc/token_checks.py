@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from tradewind.node_task_manager.rpc.checks import count_fault, require
+from tradewind.node_task_manager.rpc.checks import count_fault
 from tradewind.node_task_manager.rpc.work_mapping import token
+from tradewind.server.all_faults import require
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 

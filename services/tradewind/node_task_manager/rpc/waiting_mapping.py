@@ -8,10 +8,10 @@ from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, wai
 from tradewind.node_task_manager.domain.built_in_waits import wait_of
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.waiting import MAX_FORM_BYTES, MAX_PAYLOAD_BYTES, Resumption, Wait
-from tradewind.node_task_manager.rpc.checks import require
 from tradewind.node_task_manager.rpc.stop_mapping import MAX_BY
 from tradewind.node_task_manager.rpc.times import is_duration, timestamp
 from tradewind.node_task_manager.use_cases.signal_node import SignalRequest
+from tradewind.server.all_faults import require
 from tradewind.server.built_in.forms import form_faults
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults

@@ -10,7 +10,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.ports.work import Outcome
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.node_task_manager.rpc.cache_mapping import unknown_cache
-from tradewind.node_task_manager.rpc.checks import MAX_NODE_TYPES, require
+from tradewind.node_task_manager.rpc.checks import MAX_NODE_TYPES
 from tradewind.node_task_manager.rpc.eager_mapping import any_begun, with_eager
 from tradewind.node_task_manager.rpc.offer_mapping import offer_faults, offers
 from tradewind.node_task_manager.rpc.outgoing_line import OutgoingLine
@@ -18,6 +18,7 @@ from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.connected_worker import ConnectedWorker
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
+from tradewind.server.all_faults import require
 from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition, InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
