@@ -35,7 +35,12 @@ class NodeType:
 
     def fits(self, other: "NodeType") -> bool:
         """Whether the same nodes can be written for both: handles, in any order, and configuration are the same."""
-        return _interface(self) == _interface(other)
+        same_text = (self.inputs, self.outputs, self.config_schema) == (
+            other.inputs,
+            other.outputs,
+            other.config_schema,
+        )
+        return same_text or _interface(self) == _interface(other)
 
     @property
     def size(self) -> int:
