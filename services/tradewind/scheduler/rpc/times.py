@@ -4,7 +4,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tradewind.server.faults import InvalidInput
+from tradewind.server.all_faults import require
 from tradewind.server.timestamps import instant_fault, instant_ms
 
 
@@ -16,8 +16,7 @@ def ms_of(message: Message, field: str, within: str = "") -> int:
     if not message.HasField(field):
         return 0
     stamp: Timestamp = getattr(message, field)
-    if (fault := instant_fault(within + field, stamp)) is not None:
-        raise InvalidInput([fault])
+    require([instant_fault(within + field, stamp)])
     return instant_ms(stamp)
 
 

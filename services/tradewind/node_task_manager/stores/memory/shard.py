@@ -272,10 +272,10 @@ class MemoryShard(
         removed_epoch = self._purged.get(flow_id, (0, 0))[1]
         if schedule_epoch and removed_epoch >= schedule_epoch:
             return Purge(0, True, call.effects())
-        purged_ms = min(self._clock(), schedule_epoch or self._clock())
-        self._purged[flow_id] = (purged_ms, schedule_epoch or removed_epoch)
+        now = self._clock()
+        self._purged[flow_id] = (min(now, schedule_epoch or now), schedule_epoch or removed_epoch)
         self._budgets.forget(flow_id)
-        mark = StopMark("the flow was deleted", "system", self._clock())
+        mark = StopMark("the flow was deleted", "system", now)
         runs = [name for name, run in self._runs.items() if run.submission.run.flow_id == flow_id]
         for task in [task for task in self._tasks.values() if run_of(task.task_id) in runs]:
             if task.status in (NodeTaskStatus.PENDING, NodeTaskStatus.SUSPENDED):
