@@ -35,12 +35,8 @@ class NodeType:
 
     def fits(self, other: "NodeType") -> bool:
         """Whether the same nodes can be written for both: handles, in any order, and configuration are the same."""
-        same_text = (self.inputs, self.outputs, self.config_schema) == (
-            other.inputs,
-            other.outputs,
-            other.config_schema,
-        )
-        return same_text or _interface(self) == _interface(other)
+        ours, theirs = ((each.inputs, each.outputs, each.config_schema) for each in (self, other))
+        return ours == theirs or _interface(self) == _interface(other)
 
     @property
     def size(self) -> int:
