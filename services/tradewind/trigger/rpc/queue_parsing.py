@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.paging import page_of, page_token
+from tradewind.server.paging import NOT_OF_THIS_LIST, page_of, page_token
 from tradewind.trigger.domain.event import trigger_of
 from tradewind.trigger.rpc.faults import Faults
 from tradewind.trigger.rpc.parsing import payload, place
@@ -85,9 +85,7 @@ def history(request: pb2.ListFiringsRequest) -> tuple[str, int]:
         named["trigger_id"] = request.trigger_id
     position, size = page_of(request, str, **named)
     if position is not None and not _POSITION.fullmatch(position):
-        raise InvalidInput(
-            [Violation("page_token", "is not a page token of this list; pass a next_page_token unchanged")]
-        )
+        raise InvalidInput([Violation("page_token", NOT_OF_THIS_LIST)])
     return position or "", size
 
 
