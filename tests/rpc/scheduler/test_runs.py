@@ -16,6 +16,7 @@ from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.rpc import run_results
 from tradewind.scheduler.use_cases.sink_outputs import LARGEST_OUTPUTS
+from tradewind.server.partitions import PARTITIONS, partition_of
 
 
 async def test_run_flow_answers_once_its_cycle_has_ended(scheduler: Client, peers: Peers) -> None:
@@ -232,6 +233,19 @@ async def test_a_repeated_request_gets_the_first_cycle(scheduler: Client) -> Non
     bulk = await scheduler.stub.RunFlows(request)
     assert [result.cycle.cycle for result in bulk.results] == [1, 2]
     assert await scheduler.stub.RunFlows(request) == bulk
+
+
+async def test_a_request_id_is_remembered_for_each_flow(scheduler: Client) -> None:
+    flows = [f"f{number}" for number in range(PARTITIONS + 1)]
+    assert len({partition_of(flow_id) for flow_id in flows}) < len(flows), "two of them share a partition"
+    for flow_id in flows:
+        await scheduler.register(flow_id, request_id="deploy")
+        assert (await scheduler.run(flow_id, request_id="daily")).cycle == 0
+        assert (await scheduler.run(flow_id, request_id="daily")).cycle == 0
+    refusal = await refused(
+        scheduler.run(flows[0], request_id="deploy"), grpc.StatusCode.ALREADY_EXISTS, "REQUEST_ID_REUSED"
+    )
+    assert "another method" in refusal.message
 
 
 async def test_request_is_forgotten_after_remember_for(scheduler: Client) -> None:

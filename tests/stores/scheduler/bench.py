@@ -337,9 +337,9 @@ def epochs(flow_id: str, epoch: int) -> dict[int, int]:
 
 
 def request_of(
-    name: str, payload: str = "p", user_id: str = "default", lifetime_ms: int = REMEMBERED_MS
+    name: str, payload: str = "p", user_id: str = "default", lifetime_ms: int = REMEMBERED_MS, flow_id: str = "f"
 ) -> RememberedRequest:
-    return RememberedRequest(user_id, name, payload, lifetime_ms)
+    return RememberedRequest(user_id, flow_id, name, payload, lifetime_ms)
 
 
 def with_ends(state: ChainState, ends: Mapping[str, ComponentEnd]) -> ChainState:

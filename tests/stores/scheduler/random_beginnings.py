@@ -24,8 +24,7 @@ seldom = st.sampled_from([0, 0, 0, 1])
 
 
 def about_flow(flow_id: str, request: tuple[str, str] | None) -> RememberedRequest | None:
-    """Return a request with a payload that says which flow it is about, as all payloads do."""
-    return request_of(request[0], f"{flow_id}/{request[1]}") if request else None
+    return request_of(*request, flow_id=flow_id) if request else None
 
 
 class RandomBeginnings(RandomFlows):
@@ -58,7 +57,7 @@ class RandomBeginnings(RandomFlows):
     @rule(flow_id=ids, attempt=st.integers(1, 3))
     def begin_for_a_node(self, flow_id: str, attempt: int) -> None:
         parent = Parent(RunName("above", 3, 1), "r", "ü:7", attempt, 2)
-        request = request_of(parent.request_id, flow_id)
+        request = request_of(parent.request_id, flow_id=flow_id)
         self.begin(self.begin_request(flow_id, origin=CycleOrigin.SUB_FLOW, parent=parent, request=request))
 
     @rule(flow_ids=st.lists(ids, min_size=3, max_size=8))

@@ -130,7 +130,7 @@ class RandomFlows(TwinStores[Stores]):
             keep_cycles=keep,
             user_id=user,
             owner_only=owner_only,
-            request=request_of(request[0], f"register-{flow_id}-{request[1]}") if request else None,
+            request=request_of(request[0], f"register-{request[1]}", flow_id=flow_id) if request else None,
             etag=flow.etag if flow and etag == "its own" else etag and "0-0",
             by=user or "me",
             note=f"because of {digest}",

@@ -107,7 +107,7 @@ BROKEN: list[tuple[Callable[[Ward], Awaitable[object]], tuple[Any, ...], str, st
     (open_cycle, ("ZREM", "flow:f:cycles", "0:0"), "run-not-listed", "f:0:0"),
     (open_cycle, ("ZREM", "flows", "f"), "flow-not-listed", "f"),
     (open_cycle, ("PEXPIRE", "flow:f:cycle:0:0", FOREVER), "open-run-expires", "f:0:0"),
-    (open_cycle, ("PERSIST", "request:default:r"), "no-time-to-live", "request:default:r"),
+    (open_cycle, ("PERSIST", "request:default:f:r"), "no-time-to-live", "request:default:f:r"),
     (ended_cycle, ("PERSIST", "flow:f:cycle:0:0"), "no-time-to-live", "f:0:0"),
     (open_rerun, ("PEXPIRE", "flow:f:cycle:0:1", FOREVER), "open-run-expires", "f:0:1"),
     (ended_cycle, ("ZADD", "open", FOREVER, "f:0:0"), "open-without-record", "f:0:0"),

@@ -176,7 +176,7 @@ async def test_wait_times_out_while_the_cycle_runs() -> None:
 
 async def test_wait_is_dropped_when_the_store_fails() -> None:
     scheduler, run = await running(DirectNodeTasks())
-    before = CycleRequest("f", request=RememberedRequest("default", "again", "payload"))
+    before = CycleRequest("f", request=RememberedRequest("default", "f", "again", "payload"))
     await run([before])
 
     async def away(runs: Sequence[RunName]) -> list[ChainState | None]:

@@ -18,13 +18,14 @@ REMEMBERED_MS = 24 * 3600 * 1000
 
 
 class RememberedRequest(msgspec.Struct, frozen=True, gc=False):
-    """A client's name for a call, which makes repeating the call safe; `payload` is a digest of the call's arguments.
+    """A client's name for a call about a flow, which makes repeating it safe; `payload` is a digest of its arguments.
 
     The request is remembered for `lifetime_ms` in the flow's partition, where one script can check it together with
     everything else.
     """
 
     user_id: str
+    flow_id: str
     request_id: str
     payload: str
     lifetime_ms: int = REMEMBERED_MS
@@ -32,7 +33,7 @@ class RememberedRequest(msgspec.Struct, frozen=True, gc=False):
     @property
     def name(self) -> str:
         """The part of its key that is unique to the request."""
-        return f"{self.user_id}:{self.request_id}"
+        return f"{self.user_id}:{self.flow_id}:{self.request_id}"
 
 
 @dataclass(frozen=True, slots=True)

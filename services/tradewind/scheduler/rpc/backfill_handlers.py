@@ -43,7 +43,7 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
         remembered = None
         if request.request_id:
             payload = digest_of(canonical_json(["backfill", request.flow_id, start_ms, end_ms, most]))
-            remembered = RememberedRequest(request_owner(), request.request_id, payload)
+            remembered = RememberedRequest(request_owner(), request.flow_id, request.request_id, payload)
         created = await self.backfills.create(request.flow_id, start_ms, end_ms, most, by or "user", remembered)
         return pb2.BackfillFlowResponse(backfill=_message(created))
 

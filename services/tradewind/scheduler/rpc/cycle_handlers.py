@@ -123,7 +123,7 @@ def _rerun_options(request: pb2.RerunCycleRequest) -> RerunOptions:
     if request.request_id:
         arguments = "\n".join((flow_id, str(cycle), str(run), request.inputs_json, *request.from_node_ids))
         payload = hashlib.sha256(arguments.encode()).hexdigest()[:32]
-        remembered = RememberedRequest(request_owner(), request.request_id, payload, lifetime_ms)
+        remembered = RememberedRequest(request_owner(), flow_id, request.request_id, payload, lifetime_ms)
     return RerunOptions(
         flow_id,
         cycle,

@@ -69,7 +69,7 @@ def _requests(
         remembered = None
         if request_id:
             name = f"{request_id}/{place}" if bulk else request_id
-            remembered = RememberedRequest(owner, name, _payload(flow_id, inputs_json), lifetime_ms)
+            remembered = RememberedRequest(owner, flow_id, name, _payload(flow_id, inputs_json), lifetime_ms)
         yield CycleRequest(flow_id, inputs_json=inputs_json, request=remembered, traceparent=traceparent)
 
 

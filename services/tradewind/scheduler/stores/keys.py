@@ -22,7 +22,7 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     backfills                           zset      backfills `<flow>:<id>` that are under way, by when to look at them
     queued                              zset      flows with planned times that wait, by next try
     outbox                              zset      flows whose schedule must reach the trigger service, by next try
-    request:<user>:<request_id>         string    first answer to a client's request; as long as it says, up to 24 h
+    request:<user>:<flow>:<request_id>  string    first answer to a client's request; as long as it says, up to 24 h
     tombstone:<id>                      string    schedule epoch of a deleted flow; 1 h
     owner                               hash      replica that owns the partition, "" for none, and its epoch
     job:<id>                            hash      a bulk job; 7 d after its end

@@ -136,7 +136,7 @@ class ExecuteJobs:
             if job.action is BulkAction.STOP:
                 await self._stop(flow_id, cycle, run, job.signature, job.reason or "stopped by a job", once=True)
             else:
-                request = RememberedRequest(DEFAULT_USER, f"{job.job_id}/{flow_id}/{cycle}", flow_id)
+                request = RememberedRequest(DEFAULT_USER, flow_id, f"{job.job_id}/{cycle}", "rerun")
                 options = RerunOptions(flow_id, cycle, run, by=job.signature, reason=job.reason, request=request)
                 await self._rerun(options)
         except Unavailable:

@@ -273,6 +273,6 @@ def request_id_reused(request_id: str) -> Conflict:
     """The request_id was used for something else."""
     return Conflict(
         "REQUEST_ID_REUSED",
-        f'request_id "{request_id}" was already used with a different payload; use a new request_id',
+        f'request_id "{request_id}" was already used for another method or with other arguments; use a new request_id',
         {"request_id": request_id},
     )

@@ -57,11 +57,12 @@ class Author:
                 found.append(Violation(path, f"must have at most {most} characters, has {len(value)}"))
         return found
 
-    def request(self, user_id: str, *payload: object) -> RememberedRequest | None:
-        """Return the request as it is remembered, None without an id; `payload` are the arguments of the call."""
+    def request(self, user_id: str, flow_id: str, *payload: object) -> RememberedRequest | None:
+        """Return the request as it is remembered, None without an id; `payload` are the call's other arguments."""
         if not self.request_id:
             return None
-        return RememberedRequest(user_id or DEFAULT_USER, self.request_id, digest_of(canonical_json(payload)))
+        payload_digest = digest_of(canonical_json(payload))
+        return RememberedRequest(user_id or DEFAULT_USER, flow_id, self.request_id, payload_digest)
 
 
 class StoreDefinition:

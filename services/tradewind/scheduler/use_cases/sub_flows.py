@@ -132,7 +132,7 @@ class SubFlows:
             if refusal is not None:
                 reports.append(refusal)
                 continue
-            remembered = RememberedRequest(user_id, parent.request_id, wait.flow_id)
+            remembered = RememberedRequest(user_id, wait.flow_id, parent.request_id, "begin")
             request = CycleRequest(
                 wait.flow_id,
                 CycleOrigin.SUB_FLOW,

@@ -45,7 +45,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_RUN_CONFLICT: _ErrorReason.ValueType  # 10
     """ALREADY_EXISTS: another run is on record under this flow, cycle and run number."""
     ERROR_REASON_REQUEST_ID_REUSED: _ErrorReason.ValueType  # 11
-    """ALREADY_EXISTS: this request_id was used with another payload."""
+    """ALREADY_EXISTS: this request_id was used for another method, or with other arguments. An id is remembered
+    for each user and, by the scheduler, for each flow.
+    """
     ERROR_REASON_VERSION_CONFLICT: _ErrorReason.ValueType  # 12
     """ABORTED: somebody else changed it first; read it again and retry."""
     ERROR_REASON_QUEUE_FULL: _ErrorReason.ValueType  # 13
@@ -163,7 +165,9 @@ ERROR_REASON_LEASE_LOST: ErrorReason.ValueType  # 9
 ERROR_REASON_RUN_CONFLICT: ErrorReason.ValueType  # 10
 """ALREADY_EXISTS: another run is on record under this flow, cycle and run number."""
 ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 11
-"""ALREADY_EXISTS: this request_id was used with another payload."""
+"""ALREADY_EXISTS: this request_id was used for another method, or with other arguments. An id is remembered
+for each user and, by the scheduler, for each flow.
+"""
 ERROR_REASON_VERSION_CONFLICT: ErrorReason.ValueType  # 12
 """ABORTED: somebody else changed it first; read it again and retry."""
 ERROR_REASON_QUEUE_FULL: ErrorReason.ValueType  # 13
