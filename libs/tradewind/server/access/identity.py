@@ -74,10 +74,10 @@ def require_own(owners: Iterable[str]) -> None:
         raise not_owner(identity)
 
 
-def not_owner(identity: Identity, allowed: Role = Role.OPERATOR) -> PermissionDenied:
-    """Return the refusal for something that another user owns; it names the least role that may, but not the owner."""
+def not_owner(identity: Identity) -> PermissionDenied:
+    """Return the refusal for something that another user owns; it does not name the owner."""
     return PermissionDenied(
         "NOT_OWNER",
-        f'this does not belong to "{identity.user_id}": use a token of its owner, or of an {allowed}',
+        f'this does not belong to "{identity.user_id}": use a token of its owner, or ask an admin',
         {"user_id": identity.user_id},
     )

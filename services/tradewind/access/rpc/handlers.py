@@ -67,7 +67,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         user_id, faults, caller = _target_user(request.user_id), list[Violation](), _caller()
         role = _role("role", request.role, faults)
         if role is not None and caller.role.rank < Role.ADMIN.rank and role is not caller.role:
-            raise not_owner(caller, Role.ADMIN)
+            raise not_owner(caller)
         token, session = await self._open.token(user_id, request.label, _milliseconds(request.lifetime), role, faults)
         return pb2.CreateTokenResponse(token=token, session=mapping.session(session))
 
@@ -191,7 +191,7 @@ def _target_user(user_id: str) -> str:
     """Return the user whose sessions are meant, the caller for "". Raises PermissionDenied when only an admin may."""
     caller = _caller()
     if user_id not in ("", caller.user_id) and caller.role.rank < Role.ADMIN.rank:
-        raise not_owner(caller, Role.ADMIN)
+        raise not_owner(caller)
     return user_id or caller.user_id
 
 
