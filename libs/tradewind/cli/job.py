@@ -28,7 +28,9 @@ Statuses = Annotated[
         help="Take cycles in this status instead; may be repeated.",
     ),
 ]
-Limit = Annotated[int, typer.Option(min=0, help="Most cycles to take; 0 means 1000.")]
+Limit = Annotated[
+    int, typer.Option("-n", "--limit", min=1, help="Take at most this many cycles, the newest of each flow first.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list the matching cycles.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
@@ -45,7 +47,7 @@ def _add_command(action: str, help: str) -> None:
         status: Statuses = None,
         started_after: StartedAfter = None,
         started_before: StartedBefore = None,
-        limit: Limit = 0,
+        limit: Limit = 1000,
         dry_run: DryRun = False,
         reason: ReasonOption = "",
         wait: Wait = False,
