@@ -40,9 +40,7 @@ async def backfill(
         datetime, typer.Option("--to", metavar="TIME", parser=parse_time, help=f"End of the range, exclusive{IN_UTC}.")
     ],
     max_running: Annotated[int, typer.Option(min=1, max=50, help="How many cycles may run at once.")] = 1,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until all cycles have ended; exit with 1 if any did not complete.")
-    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all cycles have ended.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Run a cycle for each planned time in a past range.

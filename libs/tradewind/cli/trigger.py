@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli import completion
-from tradewind.cli.parameters import IN_UTC, Limit, Output, one_of, take
+from tradewind.cli.parameters import IN_UTC, Limit, Newest, Output, one_of, take
 from tradewind.cli.parsing import parse_duration, parse_json, parse_object, parse_time
 from tradewind.cli.screen import Format, Screen, planned
 from tradewind.cli.session import Session, asynchronous
@@ -249,7 +249,7 @@ async def firings(
     session: Session,
     queue: Queue,
     trigger: Annotated[str, typer.Option(metavar="ID", help="Only firings of this trigger.")] = "",
-    limit: Limit = 20,
+    limit: Newest = 20,
     output: Output = Format.TEXT,
 ) -> None:
     """List how firings ended, newest first."""
