@@ -64,6 +64,8 @@ async def test_backfill_runs_a_cycle_for_each_time_of_its_range(scheduler: Clien
     assert (done.begun, done.completed, done.running, done.failed) == (25, 25, 0, 0)
     assert done.status == pb2.BACKFILL_STATUS_COMPLETED
     assert await firings(scheduler, 1) == [T + (at - 25) * HOUR for at in range(25)]
+    for unknown in (7, -1):
+        await refused(firings(scheduler, unknown), grpc.StatusCode.NOT_FOUND, "BACKFILL_NOT_FOUND")
     cycle = await scheduler.cycle(cycle=24)
     assert (cycle.origin, cycle.backfill_id) == (cycle_pb2.CYCLE_ORIGIN_BACKFILL, 1)
     assert cycle.planned_time.ToMilliseconds() == T - HOUR

@@ -104,6 +104,8 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
 
     async def ListFirings(self, request: pb2.ListFiringsRequest, context: Context) -> pb2.ListFiringsResponse:
         before_ms, limit = page_of(request, int, flow_id=request.flow_id)
+        if request.backfill_id:
+            await self.backfills.get(request.flow_id, request.backfill_id)
         firings, following = await self.schedules.firings(request.flow_id, before_ms or 0, limit, request.backfill_id)
         return pb2.ListFiringsResponse(
             firings=[flow_mapping.firing(line) for line in firings], next_page_token=page_token(following or None)

@@ -365,7 +365,7 @@ class SchedulerServiceServicer:
 
     def ListFirings(self, request, context):
         """Lists what became of planned times, latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND
-        FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        FLOW_NOT_FOUND or BACKFILL_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -97,7 +97,7 @@ class SchedulerServiceStub:
     """
     ListFirings: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]
     """Lists what became of planned times, latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND
-    FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    FLOW_NOT_FOUND or BACKFILL_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
     BackfillFlow: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.BackfillFlowRequest, _backfill_pb2.BackfillFlowResponse]
     """Runs a cycle for each planned time of a past range, oldest first and a few at a time, alongside the flow's
@@ -280,7 +280,7 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """
     ListFirings: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]  # type: ignore[assignment]
     """Lists what became of planned times, latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND
-    FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    FLOW_NOT_FOUND or BACKFILL_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
     BackfillFlow: _aio.UnaryUnaryMultiCallable[_backfill_pb2.BackfillFlowRequest, _backfill_pb2.BackfillFlowResponse]  # type: ignore[assignment]
     """Runs a cycle for each planned time of a past range, oldest first and a few at a time, alongside the flow's
@@ -544,7 +544,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.ListFiringsResponse, _abc.Awaitable[_scheduler_service_pb2.ListFiringsResponse]]:
         """Lists what became of planned times, latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND
-        FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        FLOW_NOT_FOUND or BACKFILL_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod
