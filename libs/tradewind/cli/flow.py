@@ -228,7 +228,12 @@ async def logs(
     session: Session,
     name: FlowName,
     cycle: Annotated[int | None, typer.Option(min=0, help="Only this cycle.")] = None,
-    node: Annotated[str, typer.Option(metavar="NODE", help="Only this node.", autocompletion=completion.nodes)] = "",
+    node: Annotated[
+        str,
+        typer.Option(
+            metavar="NODE", help="Only this node; NODE:ITEM for one item of a list.", autocompletion=completion.nodes
+        ),
+    ] = "",
     level: Annotated[
         str,
         one_of("debug|info|warning|error|critical", "--level", help="Only lines of at least this level."),
@@ -334,7 +339,7 @@ def _require_node(flow: "FlowRecord", node: str) -> None:
     from tradewind.server.nearest_name import NearestName
 
     nodes = [each["id"] for each in flow.config["nodes"]]
-    if node not in nodes:
+    if node.partition(":")[0] not in nodes:
         raise fail(f'{flow.flow_id} has no node "{node}"{NearestName(nodes).hint(node)}', WRONG_INPUT)
 
 

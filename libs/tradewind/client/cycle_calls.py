@@ -148,7 +148,11 @@ class CycleCalls:
     async def list_logs(
         self, flow_id: str, cycle: int | None = None, *, node_id: str = "", min_level: LogLevel | str = LogLevel.DEBUG
     ) -> AsyncIterator[LogLine]:
-        """Yield the log of a cycle, or of the flow's newest 5 cycles, oldest line first. Raises NotFound."""
+        """Yield the log of a cycle, or of the flow's newest 5 cycles, oldest line first.
+
+        `node_id` is a node, with its items if it runs over a list, or one item, `<node>:<item>`. Raises NotFound,
+        InvalidInput.
+        """
         async for line in self._lines(_logs_request(flow_id, cycle, node_id, min_level)):
             yield line
 

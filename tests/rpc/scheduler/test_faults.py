@@ -44,7 +44,10 @@ CASES: list[tuple[Any, set[str]]] = [
     ),
     (pb2.ListCyclesRequest(flow_id=NO_ID, statuses=[99] * 1001), {"flow_id", "statuses"}),  # type: ignore[list-item]
     (pb2.DescribeCycleRequest(flow_id=NO_ID, page_size=-1), {"flow_id", "page_size"}),
-    (pb2.ListLogsRequest(flow_id=NO_ID, min_level=99, **PAGE), {"flow_id", "min_level", *PAGE_FAULTS}),  # type: ignore[arg-type]
+    (
+        pb2.ListLogsRequest(flow_id=NO_ID, node_id=NO_ID, min_level=99, **PAGE),  # type: ignore[arg-type]
+        {"flow_id", "node_id", "min_level", *PAGE_FAULTS},
+    ),
     (pb2.ListFiringsRequest(flow_id=NO_ID, **PAGE), {"flow_id", *PAGE_FAULTS}),
     (pb2.ListNextExecutionsRequest(flow_id=NO_ID, count=-1), {"flow_id", "count"}),
     (pb2.StartFlowRequest(flow_id=NO_ID, start_at=NEVER), {"flow_id", "start_at"}),

@@ -243,6 +243,18 @@ async def test_log_line_says_what_wrote_it_where_and_when(
     assert of_cycle.created_at == (await scheduler.cycle()).end_time
 
 
+async def test_log_of_a_node_has_the_lines_of_its_items(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    await scheduler.run()
+    peers.node_tasks.logs["f", 0] = [
+        node_task_pb2.NodeLog(log_id=name, node_id=name, level="INFO", message=name, created_at=Timestamp(seconds=1))
+        for name in ("draw", "draw:0", "draw:10", "drawn")
+    ]
+    assert await scheduler.lines(node_id="draw") == ["draw", "draw:0", "draw:10"]
+    assert await scheduler.lines(node_id="draw:1") == []
+    assert await scheduler.lines(node_id="draw:10") == ["draw:10"]
+
+
 async def test_long_log_lines_are_read_over_several_pages(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     await scheduler.run()

@@ -201,8 +201,10 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Ru
             yield answer
 
     async def ListLogs(self, request: pb2.ListLogsRequest, context: Context) -> pb2.ListLogsResponse:
-        (position, limit), least = every(
-            lambda: page_of(request, LogPosition, flow_id=request.flow_id), lambda: _level(request.min_level)
+        (position, limit), least, _ = every(
+            lambda: page_of(request, LogPosition, flow_id=request.flow_id),
+            lambda: _level(request.min_level),
+            lambda: node_or_item(request.node_id) if request.node_id else None,
         )
         lines, following = await self.logs.page(
             request.flow_id,

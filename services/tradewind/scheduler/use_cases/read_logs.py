@@ -28,14 +28,15 @@ class LogPosition(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class LineFilter:
-    """Which lines are wanted: those of one node if not empty, of at least this level."""
+    """Which lines are wanted: those of one node and its items, or of one item, if not empty, of at least this level."""
 
     node_id: str = ""
     least: LogLevel = LogLevel.DEBUG
 
     def matches(self, line: LogLine) -> bool:
         """Say whether a line is wanted."""
-        return line.level.severity >= self.least.severity and (not self.node_id or line.node_id == self.node_id)
+        named = ("", line.node_id, line.node_id.partition(":")[0])
+        return line.level.severity >= self.least.severity and self.node_id in named
 
 
 class ReadLogs:

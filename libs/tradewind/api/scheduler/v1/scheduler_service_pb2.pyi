@@ -1594,7 +1594,7 @@ class ListLogsRequest(_message.Message):
     cycle: _builtins.int
     """The cycle; the newest 5 of the flow when unset."""
     node_id: _builtins.str
-    """Only lines of this node, when not empty."""
+    """Only lines of this node and of its items, or of one item, `<node>:<item>`, when not empty."""
     min_level: _cycle_pb2.LogLevel.ValueType
     """Only lines of at least this level."""
     page_size: _builtins.int
