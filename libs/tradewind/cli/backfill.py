@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import fail
-from tradewind.cli.parameters import IN_UTC, FlowName, Newest, Output, ReasonOption, take
+from tradewind.cli.parameters import IN_UTC, FlowName, Newest, Output, ReasonOption, RequestId, take
 from tradewind.cli.parsing import parse_time
 from tradewind.cli.screen import Format, planned
 from tradewind.cli.session import Session, asynchronous
@@ -41,6 +41,7 @@ async def backfill(
     ],
     max_running: Annotated[int, typer.Option(min=1, max=50, help="How many cycles may run at once.")] = 1,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all cycles have ended.")] = False,
+    request_id: RequestId = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Run a cycle for each planned time in a past range.
@@ -49,7 +50,7 @@ async def backfill(
     cancelled.
     """
     async with session.client() as client:
-        record = await client.backfill_flow(name, start, end, max_running=max_running)
+        record = await client.backfill_flow(name, start, end, max_running=max_running, request_id=request_id)
         client.patience = session.patience
         while wait and not record.ended:
             await asyncio.sleep(_POLL_S)

@@ -220,6 +220,7 @@ async def rerun(
     reason: ReasonOption = "",
     wait: Wait = False,
     timeout: Patience = None,
+    request_id: RequestId = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Run a cycle again, keeping its good results.
@@ -234,7 +235,9 @@ async def rerun(
     inputs = parse_object(inputs_json, "--inputs-json") | parse_values(input, "--input")
     async with session.client() as client:
         try:
-            handle = await client.rerun_cycle(flow, cycle, from_nodes=from_nodes or (), inputs=inputs, reason=reason)
+            handle = await client.rerun_cycle(
+                flow, cycle, from_nodes=from_nodes or (), inputs=inputs, reason=reason, request_id=request_id
+            )
         except WrongStatus as error:
             if error.reason != "NOTHING_TO_RERUN":
                 raise

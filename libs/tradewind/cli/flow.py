@@ -19,6 +19,7 @@ from tradewind.cli.parameters import (
     Output,
     Patience,
     ReasonOption,
+    RequestId,
     Wait,
     Yes,
     one_of,
@@ -140,6 +141,7 @@ async def run(
     inputs_json: InputsJson = None,
     wait: Wait = False,
     timeout: Patience = None,
+    request_id: RequestId = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Run one cycle now.
@@ -151,7 +153,7 @@ async def run(
     check_patience(wait, timeout)
     inputs = parse_object(inputs_json, "--inputs-json") | parse_values(input, "--input")
     async with session.client() as client:
-        handle = await client.run_flow(name, inputs)
+        handle = await client.run_flow(name, inputs, request_id=request_id)
         session.screen.notes(handle.warnings)
         if wait:
             client.patience = session.patience

@@ -157,7 +157,8 @@ def test_run_without_wait_returns_at_once(shell: Shell, stack: FakeStack) -> Non
     stack.scheduler.ending = None
 
     assert shell("flow", "run", "momentum").lines == ["started cycle 0 of momentum"]
-    assert shell("flow", "run", "momentum", "-o", "json").json["status"] == "running"
+    assert shell("flow", "run", "momentum", "--request-id", "r", "-o", "json").json["status"] == "running"
+    assert stack.scheduler.last(pb.RunFlowRequest).request_id == "r"
 
 
 def test_run_with_wait_prints_outputs(shell: Shell, stack: FakeStack) -> None:
