@@ -58,12 +58,15 @@ class InvalidInput(Fault):
 class NotFound(Fault):
     """The `what` (such as `flow` or `node task`) with this id does not exist; the reason follows from `what`.
 
-    The message ends with `hint`.
+    The message ends with `hint`. `metadata` names it where the fields of requests do not name it by `<what>_id` alone.
     """
 
-    def __init__(self, what: str, id: str, reason: str | None = None, hint: str = "") -> None:
+    def __init__(
+        self, what: str, id: str, reason: str | None = None, hint: str = "", metadata: Mapping[str, str] | None = None
+    ) -> None:
         name = what.replace(" ", "_").replace("-", "_")
-        super().__init__(reason or f"{name.upper()}_NOT_FOUND", f'no {what} "{id}"{hint}', {f"{name.lower()}_id": id})
+        named = metadata or {f"{name.lower()}_id": id}
+        super().__init__(reason or f"{name.upper()}_NOT_FOUND", f'no {what} "{id}"{hint}', named)
 
 
 class Conflict(Fault):

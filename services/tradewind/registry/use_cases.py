@@ -107,7 +107,7 @@ async def get_node_type(catalogue: NodeTypeStore, name: str) -> NodeTypeRecord:
         return BUILT_IN[name]
     records = await catalogue.find([name])
     if not records:
-        raise NotFound("node type", name)
+        raise NotFound("node type", name, metadata={"node_type": name})
     return records[0]
 
 

@@ -74,6 +74,28 @@ async def test_all_faults_of_a_request_are_reported_at_once(scheduler: Client, r
     assert {path for path, _ in refusal.violations} == paths
 
 
+MISSING, UNFIT = grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION
+NAMED: list[tuple[Any, grpc.StatusCode, str, dict[str, str]]] = [
+    (pb2.GetCycleRequest(cycle=7), MISSING, "CYCLE_NOT_FOUND", {"cycle": "7"}),
+    (pb2.GetCycleRequest(cycle=0, run=3), MISSING, "CYCLE_NOT_FOUND", {"cycle": "0", "run": "3"}),
+    (stop_pb2.StopCycleRequest(), UNFIT, "CYCLE_ENDED", {"cycle": "0", "run": "0", "status": "completed"}),
+    (pb2.RerunCycleRequest(), UNFIT, "RESULTS_EXPIRED", {"cycle": "0", "run": "0", "nodes": "a"}),
+    (revision_pb2.GetRevisionRequest(revision=9), MISSING, "REVISION_NOT_FOUND", {"revision": "9"}),
+    (backfill_pb2.GetBackfillRequest(backfill_id=4), MISSING, "BACKFILL_NOT_FOUND", {"backfill_id": "4"}),
+]
+
+
+@pytest.mark.parametrize(("request_", "code", "reason", "named"), NAMED)
+async def test_metadata_of_errors_name_things_as_requests_do(
+    scheduler: Client, request_: Any, code: grpc.StatusCode, reason: str, named: dict[str, str]
+) -> None:
+    await scheduler.register()
+    await scheduler.run()
+    request_.flow_id = "f"
+    method = getattr(scheduler.stub, type(request_).__name__.removesuffix("Request"))
+    assert (await refused(method(request_), code, reason)).metadata == {"flow_id": "f", **named}
+
+
 async def test_hundreds_of_faults_are_truncated_and_counted(scheduler: Client) -> None:
     nodes = ",".join(f'{{"id": "a {at}", "type": "t"}}' for at in range(900))
     text = f'{{"interval": 60, "nodes": [{nodes}]}}'

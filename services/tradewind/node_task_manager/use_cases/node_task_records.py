@@ -148,7 +148,8 @@ class NodeTaskRecords:
         """Return up to `limit` items of a mapped node from place `after` on, as `node_tasks` does. Raises NotFound."""
         owner = await self._owner(run, user_id, node_id)
         if owner is None or owner[1].nodes[owner[1].place[node_id]].fan_out is None:
-            raise NotFound("mapped node", run.task_id(node_id), "NODE_TASK_NOT_FOUND")
+            task_id = run.task_id(node_id)
+            raise NotFound("mapped node", task_id, "NODE_TASK_NOT_FOUND", metadata={"node_task_id": task_id})
         page: Page[TaskView] = Page(limit, ANSWER_BYTES)
         after = max(0, after)
         while True:

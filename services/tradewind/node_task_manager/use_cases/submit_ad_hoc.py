@@ -66,7 +66,8 @@ class SubmitAdHoc:
                 raise Unavailable(
                     "PEER_UNAVAILABLE", "the registry cannot say whether a live worker offers the node type"
                 )
-            raise NotFound("node type", work.node_type, hint=await self._node_types.hint(work.node_type))
+            hint, named = await self._node_types.hint(work.node_type), {"node_type": work.node_type}
+            raise NotFound("node type", work.node_type, hint=hint, metadata=named)
         if unreadable is not None:
             declaration = await self._node_types.declared(work.node_type)
             faults = await in_thread_if(large, work_faults, work, declaration, unreadable)

@@ -20,6 +20,11 @@ from tradewind.server.faults import (
 _SHOWN = 20
 
 
+def names_of(run: RunName) -> dict[str, str]:
+    """Return the metadata that names a run, by the fields of requests."""
+    return {"flow_id": run.flow_id, "cycle": str(run.cycle), "run": str(run.run)}
+
+
 def flow_not_found(flow_id: str, hint: str = "") -> NotFound:
     """No flow has this id; `hint` may name a similar id that exists."""
     return NotFound("flow", flow_id, hint=hint)
@@ -63,7 +68,8 @@ def revision_not_found(flow_id: str, revision: int, latest: int) -> NotFound:
     )
     if revision > latest:
         hint = f"; the latest is {latest}"
-    return NotFound("revision", f"{flow_id}:{revision}", hint=hint)
+    named = {"flow_id": flow_id, "revision": str(revision)}
+    return NotFound("revision", f"{flow_id}:{revision}", hint=hint, metadata=named)
 
 
 def diff_too_large(flow_id: str, first: int, second: int) -> Exhausted:
@@ -109,8 +115,9 @@ def schedule_over(flow: FlowRecord) -> FailedPrecondition:
 
 def cycle_not_found(flow_id: str, cycle: int | None, run: int | None = None, hint: str = "") -> NotFound:
     """The flow has no such cycle, or its record has passed its retention."""
-    name = flow_id if cycle is None else f"{flow_id}:{cycle}" if run is None else f"{flow_id}:{cycle}:{run}"
-    return NotFound("cycle", name, hint=hint)
+    parts = {"flow_id": flow_id, "cycle": cycle, "run": run}
+    named = {name: str(part) for name, part in parts.items() if part is not None}
+    return NotFound("cycle", ":".join(named.values()), hint=hint, metadata=named)
 
 
 def no_such_cycle(flow: FlowRecord, cycle: int | None, run: int | None) -> NotFound:
@@ -128,7 +135,8 @@ def no_such_cycle(flow: FlowRecord, cycle: int | None, run: int | None) -> NotFo
 
 def backfill_not_found(flow_id: str, backfill_id: int) -> NotFound:
     """The flow has no such backfill, or its record has passed its retention."""
-    return NotFound("backfill", f"{flow_id}:{backfill_id}")
+    named = {"flow_id": flow_id, "backfill_id": str(backfill_id)}
+    return NotFound("backfill", f"{flow_id}:{backfill_id}", metadata=named)
 
 
 def too_many_backfills(flow_id: str, most: int) -> Exhausted:
@@ -147,7 +155,7 @@ def cycle_running(run: RunName) -> FailedPrecondition:
         "CYCLE_RUNNING",
         f'run {run.run} of cycle {run.cycle} of flow "{run.flow_id}" has not ended; wait for it, or stop it',
         f"cycles/{run}",
-        {"flow_id": run.flow_id, "cycle": str(run.cycle), "run": str(run.run)},
+        names_of(run),
     )
 
 
@@ -157,7 +165,7 @@ def not_latest_run(run: RunName, latest: RunName) -> FailedPrecondition:
         "NOT_LATEST_RUN",
         f'cycle {run.cycle} of flow "{run.flow_id}" has been run again; use its latest run, {latest.run}',
         f"cycles/{run}",
-        {"flow_id": run.flow_id, "cycle": str(run.cycle), "latest_run": str(latest.run)},
+        names_of(run) | {"latest_run": str(latest.run)},
     )
 
 
@@ -168,6 +176,7 @@ def too_many_runs(run: RunName, most: int) -> FailedPrecondition:
         f'cycle {run.cycle} of flow "{run.flow_id}" has reached the limit of {most} reruns; run the flow for a new '
         "cycle",
         f"cycles/{run}",
+        names_of(run),
     )
 
 
@@ -177,7 +186,7 @@ def nothing_to_rerun(run: RunName) -> FailedPrecondition:
         "NOTHING_TO_RERUN",
         f'every node of cycle {run.cycle} of flow "{run.flow_id}" has a good result; name the nodes to begin at',
         f"cycles/{run}",
-        {"flow_id": run.flow_id, "cycle": str(run.cycle)},
+        names_of(run),
     )
 
 
@@ -189,7 +198,7 @@ def results_expired(run: RunName, nodes: Sequence[str]) -> FailedPrecondition:
         f'results of cycle {run.cycle} of flow "{run.flow_id}" have passed their retention: {shown}; run the flow for '
         "a new cycle, and see keep_for and keep_cycles",
         f"cycles/{run}",
-        {"flow_id": run.flow_id, "cycle": str(run.cycle), "nodes": ",".join(nodes[:_SHOWN])},
+        names_of(run) | {"nodes": ",".join(nodes[:_SHOWN])},
     )
 
 
@@ -201,7 +210,7 @@ def revision_expired(state: ChainState) -> FailedPrecondition:
         f'cycle {run.cycle} of flow "{run.flow_id}" began with revision {state.facts.revision}, which is no longer '
         "on record; run the flow for a new cycle",
         f"cycles/{run}",
-        {"flow_id": run.flow_id, "cycle": str(run.cycle), "revision": str(state.facts.revision)},
+        names_of(run) | {"revision": str(state.facts.revision)},
     )
 
 
@@ -212,7 +221,7 @@ def cycle_ended(state: ChainState) -> FailedPrecondition:
         "CYCLE_ENDED",
         f'run {run.run} of cycle {run.cycle} of flow "{run.flow_id}" has ended ({state.status.value})',
         f"cycles/{run}",
-        {"flow_id": run.flow_id, "cycle": str(run.cycle), "status": state.status.value},
+        names_of(run) | {"status": state.status.value},
     )
 
 
@@ -223,7 +232,7 @@ def memory_closed(state: ChainState) -> FailedPrecondition:
         f"cycle {state.name.cycle} of {state.name.flow_id} has ended ({state.status.value}); store variables that "
         "later cycles need in the memory of the flow",
         f"cycles/{state.name}",
-        {"status": state.status.value},
+        names_of(state.name) | {"status": state.status.value},
     )
 
 

@@ -14,7 +14,7 @@ from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.definitions import Definitions
-from tradewind.scheduler.use_cases.faults import cycle_ended, kept_changing
+from tradewind.scheduler.use_cases.faults import cycle_ended, kept_changing, names_of
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.stop_orders import stop_all, stop_order, stop_orders
 from tradewind.server.clock import Clock
@@ -158,4 +158,4 @@ def _stop_to_record(state: ChainState, asked: StopRequest, *, once: bool) -> Sto
 
 def _component_ended(state: ChainState, component_id: str) -> FailedPrecondition:
     message = f'component {component_id} of cycle {state.name.cycle} of flow "{state.name.flow_id}" has ended'
-    return FailedPrecondition("WRONG_STATUS", message, f"cycles/{state.name}")
+    return FailedPrecondition("WRONG_STATUS", message, f"cycles/{state.name}", names_of(state.name))

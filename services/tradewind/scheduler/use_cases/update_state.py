@@ -9,7 +9,7 @@ from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, Up
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.ports.cycles import ChainStateRepository
-from tradewind.scheduler.use_cases.faults import flow_unreadable, kept_changing
+from tradewind.scheduler.use_cases.faults import flow_unreadable, kept_changing, names_of
 
 Change = Callable[[ChainState], tuple[ChainState, Collection[str]]]
 """Returns the state wanted and the fields that differ. Pure: it is called again after every conflict."""
@@ -53,4 +53,4 @@ async def update_state(
     try:
         return await retry_conflicts(deadline_s)(once)
     except RetryError:
-        raise kept_changing(f"run {run}", run=str(run)) from None
+        raise kept_changing(f"run {run}", **names_of(run)) from None

@@ -134,7 +134,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused. Every error of a Tradewind server carries a google.rpc.ErrorInfo whose `domain` is
     "tradewind" and whose `reason` is one of these names without the prefix ERROR_REASON_, for example
-    {"reason": "FLOW_NOT_FOUND", "domain": "tradewind", "metadata": {"flow_id": "momentum"}}.
+    {"reason": "CYCLE_NOT_FOUND", "domain": "tradewind", "metadata": {"flow_id": "momentum", "cycle": "7"}}. The metadata
+    name things as the fields of requests do.
 
     Methods name the reasons that are about themselves. Besides these, any call may be refused because of who calls
     (TOKEN_MISSING, TOKEN_INVALID, TOKEN_EXPIRED, ROLE_TOO_SMALL, NOT_OWNER, METHOD_CLOSED, CALLER_NOT_ALLOWED) or how
