@@ -42,6 +42,15 @@ async def test_restarted_stack_resumes_running_flow(processes: Processes) -> Non
     assert json.loads(followed[-1])["status"] == "completed"
 
 
+@pytest.mark.skipif(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, reason="run with nohup, which processes inherit")
+async def test_closed_terminal_stops_stack_in_order(processes: Processes) -> None:
+    stack, _ = await processes.start_stack()
+    for _ in range(2):
+        os.kill(stack.pid, signal.SIGHUP)
+    assert await stack.wait_for_exit() == 0
+    assert "\nstopping\n" in stack.output
+
+
 async def test_killed_stack_finishes_its_cycle_after_restart(processes: Processes, tmp_path: Path) -> None:
     """Work that had finished does not run again; work in progress goes on, with the worker that held it."""
     first, address = await processes.start_stack()

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,10 +38,10 @@ _log = structlog.get_logger(__name__)
 
 
 def run(build: Callable[[], Standalone]) -> int:
-    """Run the stack until SIGINT or SIGTERM and return the exit code.
+    """Run the stack until SIGINT, SIGTERM or the end of its terminal, and return the exit code.
 
-    It is 0 after a signal, 1 when the stack cannot start, 2 when its settings are wrong. A second signal ends the
-    process at once.
+    It is 0 after a signal, 1 when the stack cannot start, 2 when its settings are wrong. A second SIGINT or SIGTERM
+    ends the process at once.
     """
     stack = None
     try:
@@ -60,8 +61,12 @@ def run(build: Callable[[], Standalone]) -> int:
 
 async def _serve(stack: Standalone) -> None:
     stop_requested = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, _on_signal, stop_requested)
+        loop.add_signal_handler(number, _on_signal, stop_requested)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+        # A closed terminal sends it, and its shell sends it once more.
+        loop.add_signal_handler(signal.SIGHUP, stop_requested.set)
     try:
         if not await start_unless(stop_requested, stack.start()):
             return
@@ -70,7 +75,8 @@ async def _serve(stack: Standalone) -> None:
         gc.freeze()
         print(welcome(stack), flush=True)
         await stop_requested.wait()
-        print("stopping", flush=True)
+        with suppress(OSError):  # the terminal is gone
+            print("stopping", flush=True)
     finally:
         await stack.stop()
 
