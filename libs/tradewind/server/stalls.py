@@ -6,13 +6,14 @@ from tradewind.server.beats import beat
 
 _EVERY_S = 1.0
 _STALL_S = 2.0
+_AFTER_BREAK_S = 5.0
 
 
 class StallDetector:
     """Knows since when this process has run without a break of 2 s, provided that `run` goes on beside it."""
 
     def __init__(self) -> None:
-        self._last_seen_s = self._running_since_s = time.monotonic()
+        self._last_seen_s = self._begun_s = self._running_since_s = time.monotonic()
 
     async def run(self) -> None:
         """Look once a second, forever."""
@@ -27,3 +28,8 @@ class StallDetector:
             self._running_since_s = now_s
         self._last_seen_s = now_s
         return self._running_since_s
+
+    def just_went_on(self) -> bool:
+        """Say whether a break ended less than 5 s ago: peers may have given this process up meanwhile."""
+        since_s = self.running_since_s()
+        return since_s > self._begun_s and self._last_seen_s < since_s + _AFTER_BREAK_S

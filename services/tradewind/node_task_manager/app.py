@@ -149,7 +149,7 @@ class NodeTaskManager:
         self._channel = with_token(open_channel(settings.registry_address), token) if known else None
         registered = RegisteredWorkers(self._channel)
         grace_s = settings.node_task_manager_stream_grace_seconds
-        self._connections = Connections(self._dispatchers, pool, registered, grace_s)
+        self._connections = Connections(self._dispatchers, pool, registered, self._loops.stalls, grace_s)
         self._called = CalledWorkers(
             self._dispatchers,
             pool,

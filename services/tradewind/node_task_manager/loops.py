@@ -50,7 +50,7 @@ class Loops:
         self._poll_s = poll_s
         self._caches = caches
         self._clock = clock
-        self._stalls = StallDetector()
+        self.stalls = StallDetector()
         self._lease_s = lease_s
         # Leases that begin while the reapers rest must not lapse before they look again.
         self._quiet_s = max(_REAP_S, min(_QUIET_S, lease_s / 2))
@@ -74,9 +74,9 @@ class Loops:
         """Start all loops."""
         for run in self._alongside:
             self._tasks.begin(run())
-        self._tasks.begin(self._stalls.run())
+        self._tasks.begin(self.stalls.run())
         for dispatcher in self._dispatchers.values():
-            reaper = Reaper(dispatcher, self._pool, self._stalls, self._clock, self._lease_s)
+            reaper = Reaper(dispatcher, self._pool, self.stalls, self._clock, self._lease_s)
             self._tasks.begin(self._every(reaper, _REAP_S, self._quiet_s))
         for cleaner in self._cleaners:
             self._tasks.begin(self._every(cleaner, cleaner.every_s))

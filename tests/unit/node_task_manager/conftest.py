@@ -31,6 +31,7 @@ from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.clock import ManualClock
+from tradewind.server.stalls import StallDetector
 
 
 @dataclass
@@ -103,7 +104,8 @@ class Bench:
             for at, store in enumerate(self.stores)
         }
         self.dispatcher = self.dispatchers[0]
-        self.connections = Connections(self.dispatchers, self.pool, RegisteredWorkers(None), grace_s=0.01)
+        self.stalls = StallDetector()
+        self.connections = Connections(self.dispatchers, self.pool, RegisteredWorkers(None), self.stalls, grace_s=0.01)
 
     def make_caches(self) -> ResultCaches:
         """Return caches that no node uses."""

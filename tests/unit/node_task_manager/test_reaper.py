@@ -112,3 +112,18 @@ async def test_leases_are_spared_for_one_lease_after_a_break(bench: Bench, monke
     for since_s in (1000.0, 1990.0, 2000.0):
         await Reaper(bench.dispatcher, bench.pool, always_awake(since_s), bench.clock, 30.0)()
     assert spared == [0, 20_000, 30_000]
+
+
+async def test_stream_that_broke_in_a_break_leaves_all_to_the_leases(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, line = await bench.connect("w1")
+    other, _ = await bench.connect("w2", node_types=("other",))
+    await bench.accepted(await bench.save("a"))
+    await until(lambda: line.nodes == ["a"], "the node is handed out")
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.stalls, "just_went_on", lambda: True)
+        bench.connections.close(worker)
+    bench.connections.close(other)
+    await until(lambda: bench.store.count("held_by"), "the worker that left later is given up")
+    assert await bench.store.held_by("w1")

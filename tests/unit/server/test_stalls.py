@@ -20,6 +20,18 @@ def test_stall_is_noticed_by_first_check_after_it(monkeypatch: pytest.MonkeyPatc
     assert seen == [100.0, 100.0, 100.0, 105.0, 105.0, 166.0, 166.0]
 
 
+def test_process_has_just_gone_on_for_5_s_after_stall_and_not_after_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(stalls, "time", SimpleNamespace(monotonic=lambda: now))
+    watched = StallDetector()
+    seen = []
+    for at in (100.0, 101.0, 190.0, 192.0, 193.9, 195.0, 196.0):
+        now = at
+        seen.append(watched.just_went_on())
+
+    assert seen == [False, False, True, True, True, False, False]
+
+
 async def test_run_checks_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
     now, beats = 100.0, iter(range(5))
     monkeypatch.setattr(stalls, "time", SimpleNamespace(monotonic=lambda: now))

@@ -12,6 +12,7 @@ from tradewind.node_task_manager.use_cases.report import MAX_OUTCOMES, Report
 from tradewind.node_task_manager.use_cases.worker_pool import WorkerPool
 from tradewind.server.faults import NotFound
 from tradewind.server.side_tasks import SideTasks
+from tradewind.server.stalls import StallDetector
 
 
 class Connections:
@@ -22,11 +23,13 @@ class Connections:
         dispatchers: Mapping[int, Dispatcher],
         pool: WorkerPool,
         directory: WorkerDirectory,
+        stalls: StallDetector,
         grace_s: float,
     ) -> None:
         self._dispatchers = dispatchers
         self._pool = pool
         self._directory = directory
+        self._stalls = stalls
         self._grace_s = grace_s
         self._leaving = SideTasks()
         self.shards = frozenset(dispatchers)
@@ -105,10 +108,11 @@ class Connections:
     def close(self, worker: ConnectedWorker) -> None:
         """Note that the stream is gone; unless the worker opens another within `grace_s`, all it held counts as lost.
 
-        That may be more than this process knows: a claim for the worker may be under way.
+        That may be more than this process knows: a claim for the worker may be under way. A stream that broke because
+        this process stood still says nothing of the worker, which may take longer to come back: its leases decide.
         """
         self._pool.remove(worker)
-        if worker.sessions:
+        if worker.sessions and not self._stalls.just_went_on():
             self._leaving.begin(self._give_back_later(worker))
 
     async def stop(self) -> None:
