@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import threading
+import time
 from collections.abc import Sequence
 from typing import TypeAlias
 from weakref import WeakSet
@@ -52,6 +54,12 @@ _forked_with_channels = False
 """Whether this process shares gRPC's wake-up mechanism with its parent, so that calls would hang in both."""
 
 
+_ending = False
+"""Whether gRPC may still be ending its threads, which it begins to do when the last channel is gone."""
+_END_WITHIN = 0.5
+"""Seconds that a fork waits for these threads to end. It mostly takes a millisecond."""
+
+
 def security_of(given: Security) -> Security:
     """Return the given security, or else what the TRADEWIND_TLS_* variables say. Raises TypeError for anything else."""
     if given is None:
@@ -91,6 +99,8 @@ def open_channel(
     if _forked_with_channels:
         raise RuntimeError(FORKED)
     channel = _create_channel(target_of(address), security, [*_EVERY_CHANNEL, *options], interceptors)
+    global _ending
+    _ending = True
     _open.add(channel)
     return channel
 
@@ -109,9 +119,27 @@ def _create_channel(target: str, security: Security, options: Options, intercept
     return RenewedChannel(WatchedFiles(security), opened)
 
 
+def _before_fork() -> None:
+    """Let gRPC end if no channel is open any more: calls of a process that is forked meanwhile would hang."""
+    global _ending
+    if _ending and not _open:
+        until = time.monotonic() + _END_WITHIN
+        while _has_foreign_threads() and time.monotonic() < until:
+            time.sleep(0.001)
+        _ending = False
+
+
+def _has_foreign_threads() -> bool:
+    """Return whether threads run that Python has not started, as far as the system tells."""
+    try:
+        return len(os.listdir("/proc/self/task")) > threading.active_count()
+    except OSError:
+        return False
+
+
 def _after_fork() -> None:
     global _forked_with_channels
     _forked_with_channels = _forked_with_channels or bool(_open)
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

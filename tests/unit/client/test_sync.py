@@ -191,6 +191,25 @@ def test_forked_process_cannot_use_clients_and_parent_still_can(stack_elsewhere:
     assert others == ["before: momentum"]
 
 
+FORKING_AFTER_CLOSE = """
+import os, sys
+from tradewind.client import SyncClient
+
+for _ in range(20):
+    with SyncClient(sys.argv[1]) as client:
+        client.get_flow("momentum")
+    child = os.fork()
+    if not child:
+        SyncClient(sys.argv[1]).get_flow("momentum")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_forked_process_can_open_clients_once_those_of_parent_are_closed(stack_elsewhere: FakeStack) -> None:
+    subprocess.run([sys.executable, "-c", FORKING_AFTER_CLOSE, stack_elsewhere.address], check=True, timeout=60)
+
+
 OUTLIVED = """
 import os, sys, time
 from tradewind.client import SyncClient
