@@ -39,6 +39,13 @@ def forks() -> int | None:
     child.join(5)
     return child.exitcode
 
+@node("counts_threads")
+def counts_threads() -> int:
+    child = os.fork()
+    if child == 0:
+        os._exit(len(os.listdir("/proc/self/task")))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
 @node("segfaults", process=True)
 def segfaults() -> None:
     import ctypes
@@ -111,6 +118,16 @@ async def test_signal_to_forked_child_of_node_does_not_reach_worker(engine: Engi
 
     assert [each.outputs[0].value_json for each in session.completions] == [str(-signal.SIGTERM)] * 2
     assert not any(request.draining for request in session.requests)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+async def test_grpc_starts_no_threads_in_forked_child_of_node(engine: Engine, nodes: Path) -> None:
+    async with worker_process(nodes, "crafts", address=engine.address):
+        session = await engine.session()
+        session.assign("counts_threads", *(tokens := [f"t{number}" for number in range(20)]))
+        await session.until_completed(*tokens)
+
+    assert {each.outputs[0].value_json for each in session.completions} == {"1"}
 
 
 async def test_output_and_logs_of_process_nodes_go_to_stderr_of_worker(engine: Engine, nodes: Path) -> None:
