@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import typer
 
-from tradewind.cli.visible import in_colour, visible
+from tradewind.cli.screen import in_colour
+from tradewind.server.visible import visible
 
 FAILED = 1
 """The request did not succeed, or a cycle failed."""

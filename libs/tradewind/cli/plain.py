@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from tradewind.cli.screen import iso
-from tradewind.cli.visible import visible_json
+from tradewind.server.visible import visible_json
 
 
 def to_json(value: object, indent: int | None = None) -> str:

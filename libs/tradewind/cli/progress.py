@@ -8,8 +8,8 @@ from types import TracebackType
 
 from tradewind.cli.descriptions import outcome_line
 from tradewind.cli.screen import STYLES, Format, Screen
-from tradewind.cli.visible import visible
 from tradewind.client import Client, CycleRecord, CycleStatistics, TradewindError
+from tradewind.server.visible import visible
 
 POLL_INTERVAL_S = 0.3
 """Seconds between checks of the nodes of running cycles."""

@@ -1,5 +1,6 @@
 """Where a command prints: tables and colours for a person at a terminal, plain lines in a pipe, JSON for programs."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from tradewind.cli.visible import in_colour, visible
+from tradewind.server.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -195,6 +196,12 @@ class Screen:
             return iso(moment)
         seconds = (moment - datetime.now(UTC)).total_seconds()
         return f"in {length(seconds)}" if seconds > 0 else f"{length(-seconds)} ago"
+
+
+def in_colour(text: str, colour: str) -> str:
+    """Return a text for stderr in this colour, or plain where colours are not shown, or not wanted (no-color.org)."""
+    plain = not sys.stderr.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain else typer.style(text, fg=colour)
 
 
 def planned(moment: datetime | None) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tradewind.server.visible import visible
 from tradewind.worker.errors import WorkerError
 
 if TYPE_CHECKING:
@@ -23,11 +24,14 @@ _VARIABLES = (
 
 
 class _Lines(logging.Formatter):
-    """Writes lines for people, in UTC as the services and commands do."""
+    """Writes lines for people, in UTC as the services and commands do; what they hold does nothing to the terminal."""
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
 
 
 def telemetry_settings() -> "TelemetrySettings | None":

@@ -45,3 +45,19 @@ def test_lines_for_people_begin_with_time_in_utc(
         record = logging.makeLogRecord(facts)
         root.handle(record)
     assert re.fullmatch(r"2030-03-17T17:46:40\.\d\d\dZ INFO    connected\n", capfd.readouterr().err)
+
+
+def test_text_of_an_exception_does_not_act_on_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    configure_worker_logging(root.level)
+    try:
+        raise ValueError("answer: \x1b]0;root\x07\x00\r")
+    except ValueError as error:
+        logging.getLogger("nodes").exception("failed: %s", error)
+    first, *traceback = capfd.readouterr().err.splitlines()
+    assert first.endswith(r"failed: answer: \x1b]0;root\x07\x00\r")
+    assert traceback[0] == "Traceback (most recent call last):"
+    assert traceback[-1] == r"ValueError: answer: \x1b]0;root\x07\x00\r"

@@ -1,10 +1,6 @@
 """Says what acts on a terminal: colours do; what users and nodes write must not write over other people's screens."""
 
-import os
 import re
-import sys
-
-import typer
 
 _ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters other than tab and newline, and those that turn the direction of the text that follows."""
@@ -18,9 +14,3 @@ def visible(text: str) -> str:
 def visible_json(text: str) -> str:
     """Return JSON text, whose strings may hold such characters, with these escaped as in JSON."""
     return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def in_colour(text: str, colour: str) -> str:
-    """Return a text for stderr in this colour, or plain where colours are not shown, or not wanted (no-color.org)."""
-    plain = not sys.stderr.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return text if plain else typer.style(text, fg=colour)
