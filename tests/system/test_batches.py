@@ -292,6 +292,7 @@ async def test_batch_commands(shell: Shell, tmp_path: Path) -> None:
         return "numbers from 19" in await shell("task", "logs", batch["batch_id"])
 
     await until(logged, "the last line is stored")
+    assert "numbers from 19" in {line["message"] for line in await shell.json("task", "logs", batch["batch_id"])}
 
     waiting = await shell("batch", "submit", "nobodys", "-", input="{}\n\n{}\n")
     (waits,) = await shell.json("batch", "list", "--status", "queued")

@@ -184,8 +184,12 @@ async def logs(
     if ":" in id and not id.startswith(AD_HOC):
         raise typer.BadParameter("give task:ID or the id of a batch; for a node of a flow, use tradewind flow logs")
     async with session.client() as client:
-        async for line in client.list_task_logs(id):
-            session.screen.show_next(output, line, show_log_line)
+        found = [line async for line in client.list_task_logs(id)]
+    if output is Format.JSON:
+        session.screen.json(found)
+        return
+    for line in found:
+        show_log_line(session.screen, line)
 
 
 @app.command()
