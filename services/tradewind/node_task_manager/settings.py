@@ -68,7 +68,7 @@ class NodeTaskManagerSettings(CommonSettings):
         description="How often a shard is cleaned; another replica takes over after three times as long without.",
     )
     node_task_manager_clean_keys_per_second: int = Field(
-        20_000,
+        50_000,
         ge=100,
         le=1_000_000,
         description="How many keys per second the replica that cleans a shard examines or removes, at most.",

@@ -202,6 +202,17 @@ async def test_cleaning_proceeds_while_runs_begin_and_end(redis_server: RedisSer
     assert await kept(bench, range(12)) == [6, 7, 8, 9, 10, 11]
 
 
+async def test_cleaning_says_how_far_it_is_behind(redis_server: RedisServer) -> None:
+    clock = ManualClock()
+    bench = Bench(redis_shard(redis_server, clock, replace(LIMITS, clean_keys=10)), clock)
+    for cycle in range(4):
+        await run_cycle(bench, cycle, plan_of("a"), keep=1)
+    await acknowledge(bench)
+    clock.advance(SETTLE + 700)
+    steps = await clean(bench)
+    assert (steps[0].behind, steps[-1].behind) == (700, 0)
+
+
 async def test_cleaning_step_touches_a_bounded_number_of_records(redis_server: RedisServer) -> None:
     clock = ManualClock()
     bench = Bench(redis_shard(redis_server, clock, replace(LIMITS, clean_keys=40)), clock)

@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from tradewind.node_task_manager.ports.events import FIRST, NewEvent, OpenEvent
 from tradewind.node_task_manager.ports.node_tasks import Cleaned, NodeTaskStore
@@ -49,6 +50,23 @@ async def test_no_rest_outlasts_the_lease() -> None:
     steps = Steps(MORE, DONE)
     await steps.cleaner(every_s=2, keys_per_second=100)()
     assert steps.rests == [2]
+
+
+async def test_cleaner_rests_less_the_further_it_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    behind = [Cleaned(leads=True, keys=100, more=True, behind=ms) for ms in (0, 30_000, 60_000)]
+    steps = Steps(*behind, DONE)
+    clock = "tradewind.node_task_manager.use_cases.clean.time.monotonic"
+    monkeypatch.setattr(clock, lambda: float(len(steps.places)))
+    await steps.cleaner()()
+    assert steps.rests == [4, 2, 0.1]
+
+
+async def test_cleaner_that_is_far_behind_takes_steps_together() -> None:
+    behind = Cleaned(leads=True, keys=100, more=True, behind=60_001)
+    steps = Steps(replace(behind, place=7), behind, *[behind] * 4, *[DONE] * 4)
+    await steps.cleaner()()
+    assert steps.places == [0, 7, *[None] * 8]
+    assert steps.rests == [0.1, 0.1, 0.4]
 
 
 async def test_replica_that_does_not_lead_takes_one_step() -> None:

@@ -54,7 +54,8 @@ class Cleaned(msgspec.Struct, frozen=True):
 
     `keys` counts the keys examined; `runs`, `node_tasks` and `entries` (of indexes) count what was removed. The next
     step goes on at `place` of the list of all node tasks, None at its end, and at `recall` of calling up open runs;
-    `more` says that it can begin at once. `events` are for the scheduler, in order within each partition.
+    `more` says that it can begin at once, `behind` for how many ms what is left has been due. `events` are for the
+    scheduler, in order within each partition.
     """
 
     leads: bool
@@ -66,6 +67,7 @@ class Cleaned(msgspec.Struct, frozen=True):
     place: int | None = None
     recall: int | None = None
     more: bool = False
+    behind: int = 0
     events: tuple[NewEvent, ...] = ()
 
 

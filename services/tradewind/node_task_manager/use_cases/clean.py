@@ -13,7 +13,11 @@ Sleep = Callable[[float], Awaitable[Any]]
 _SWEEP_S = 3600.0
 """How often the list of all node tasks is searched for entries whose records are gone."""
 _REST = 4
-"""After each step, the store is left alone for at least this many times as long as the step took."""
+"""After each step, the store is left alone for this many times as long as the step took, or less when it is behind."""
+_BEHIND_MS = 60_000
+"""A cleaner that is this far behind does not rest, or what has ended would pile up under a steady load."""
+_AT_ONCE = 4
+"""So many steps go to the store together then: when it is busy, each waits for its turn longer than it takes."""
 
 
 class Cleaner:
@@ -50,15 +54,19 @@ class Cleaner:
         place = 0 if sweeping else None
         outages = self._outages
         recall = 0 if outages > self._outages_answered else None
+        at_once = 1
         while True:
             began = time.monotonic()
-            step = await self._tasks.clean(self._name, place, recall)
-            self._publish_events(step.events)
+            steps = await asyncio.gather(*(self._tasks.clean(self._name, place, recall) for _ in range(at_once)))
+            for step in steps:
+                self._publish_events(step.events)
             if not step.more:
                 break
             place, recall = step.place, step.recall
+            at_once = _AT_ONCE if step.behind > _BEHIND_MS and place is None and recall is None else 1
             took = time.monotonic() - began
-            rest = max(step.keys / self._keys_per_second, took * _REST)
+            share = max(0.0, 1 - step.behind / _BEHIND_MS)
+            rest = max(sum(each.keys for each in steps) / self._keys_per_second, took * _REST * share)
             # The cleaner's lease must not lapse meanwhile.
             await self._sleep(min(rest, self.every_s))
         if not step.leads or step.waits:

@@ -3,7 +3,8 @@
 -- asked whether they are.
 -- KEYS[1] any key of the shard. args: base, now, limits, cleaner (the calling replica), place (where to go on in
 -- node_tasks_list; nil: leave that list), recall (where to go on calling up open runs; nil: leave them).
--- Returns {leads, waits, keys (touched), runs, node_tasks, entries (removed), place, recall, more, events}.
+-- Returns {leads, waits, keys (touched), runs, node_tasks, entries (removed), place, recall, more, behind (for how many
+-- ms the first entry left in to_clean has been due), events}.
 --!include walks
 --!include leading
 --!include scheduler_events
@@ -207,7 +208,7 @@ local function sweep_list(from)
   if not done then return from end
 end
 
-local waits, place, recalled, more = false, args.place, nil, false
+local waits, place, recalled, more, behind = false, args.place, nil, false, 0
 local function clean()
   waits = #index_call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, 1) > 0
   if waits then return end
@@ -220,8 +221,9 @@ local function clean()
   walks.go_on()
   unlist_expired()
   if args.place then place = sweep_list(args.place) end
-  more = place ~= nil or budget <= 0 or call('EXISTS', base .. 'walks') == 1
-    or #index_call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, 1) > 0
+  local due = index_call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'WITHSCORES', 'LIMIT', 0, 1)
+  behind = due[2] and time - due[2] or 0
+  more = place ~= nil or budget <= 0 or call('EXISTS', base .. 'walks') == 1 or #due > 0
   for name, count in pairs(walks.swept) do
     if count > 0 then index_call('HINCRBY', base .. 'queue:cleaned', name, count) end
   end
@@ -234,4 +236,4 @@ if leader then
 end
 return cmsgpack.pack({leads = leader, waits = waits, keys = limits.clean_keys - budget, runs = walks.swept.runs,
   node_tasks = walks.swept.node_tasks, entries = walks.swept.entries, place = place, recall = recalled, more = more,
-  events = effects.events})
+  behind = behind, events = effects.events})
