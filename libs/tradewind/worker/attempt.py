@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker.forking import fork_count
 from tradewind.worker.outputs import Ending
 from tradewind.worker.stopping import Stop
 
@@ -69,6 +70,7 @@ class Attempt:
         "begun_ns",
         "deadline",
         "failure",
+        "forks",
         "in_thread",
         "memories",
         "message",
@@ -107,6 +109,8 @@ class Attempt:
         """The process that it runs in, while it runs in one of its own."""
         self.awaited = ""
         """The kind of place that it waits for, or has had: "thread" or "process"; empty on the loop."""
+        self.forks = fork_count()
+        """By which a process that its node, or another one, has forked is told from its own."""
         self.in_thread = False
         """Whether a plain function has begun, which notices a stop only when it checks."""
         self.task: asyncio.Task[Any] | None = None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker.acknowledged import AcknowledgedMessages
 from tradewind.worker.eager import UnconfirmedTokens
+from tradewind.worker.forking import end_if_forked, fork_count
 from tradewind.worker.notes import Line, Notes
 from tradewind.worker.outcomes import Completion, Sent
 from tradewind.worker.outputs import Ending
@@ -30,6 +31,7 @@ class Outbox:
         self._held_tokens = held_tokens
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
+        self._forks = fork_count()
         self._has_reports = asyncio.Event()
         self._wake_scheduled = False
         self._acknowledgement = asyncio.Event()
@@ -160,6 +162,7 @@ class Outbox:
 
     def take(self, sequence: int) -> work_pb2.WorkRequest:
         """Return the next message: waiting reports, up to 500 outcomes, 500 log lines and about 2 MiB."""
+        end_if_forked(self._forks)
         self._has_reports.clear()
         request = work_pb2.WorkRequest()
         request.sequence = sequence

@@ -16,7 +16,7 @@ import uvloop
 
 from tradewind.worker.daemon_threads import DaemonThreads
 from tradewind.worker.errors import WorkerError
-from tradewind.worker.forking import reset_in_forks
+from tradewind.worker.forking import end_if_forked, fork_count, reset_in_forks
 from tradewind.worker.running import run_to_end
 
 _importing: ContextVar[bool] = ContextVar("importing", default=False)
@@ -28,6 +28,9 @@ _threads_of_imports: WeakSet[threading.Thread] = WeakSet()
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _handlers: list[tuple[signal.Signals, Any]] = []
 """The handlers of these signals and SIGALRM before this process's worker replaced them; empty while no worker runs."""
+
+_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+"""The loop of this process's worker."""
 
 LOOP_PATIENCE = 1.0
 """Seconds within which the loop has to hear of a second signal, or the process ends at once."""
@@ -71,6 +74,7 @@ def run_program(serve: Callable[[], Coroutine[Any, Any, None]], leave: Callable[
     _restore_handlers_in_forks()
     # Not an asyncio.Runner, which would wait for the tasks of nodes however long they take to end.
     loop = uvloop.new_event_loop()
+    _loops.add(loop)
     try:
         loop.set_default_executor(DaemonThreads(threads))
         try:
@@ -97,13 +101,15 @@ def _restore_handlers_in_forks() -> None:
 
 
 def _handle_fork() -> None:
-    """In a process that a node forked, as multiprocessing may: restore signal handling.
+    """In a process that a node forked, as multiprocessing may: restore signal handling, and end where the loop goes on.
 
     Otherwise it would report its signals to the worker's loop, and survive them.
     """
     if _handlers:
         signal.set_wakeup_fd(-1)
         _restore_handlers()
+        for loop in _loops:
+            loop.call_soon(end_if_forked, fork_count() - 1)
 
 
 def _restore_handlers() -> None:

@@ -16,6 +16,7 @@ from tradewind.worker.attempt import Attempt
 from tradewind.worker.binding import Arguments, ConfigPlan
 from tradewind.worker.context import Context
 from tradewind.worker.failures import describe
+from tradewind.worker.forking import end_if_forked
 from tradewind.worker.memory import refuse_unawaited
 from tradewind.worker.nodes import AnyNode
 from tradewind.worker.outputs import Ending
@@ -97,10 +98,12 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
     stop_raised = False
     try:
         while True:
+            end_if_forked(attempt.forks)
             started = time.monotonic()
             try:
                 waited = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
             finally:
+                end_if_forked(attempt.forks)
                 # Its traceback may hold this frame, and so itself: that cycle would keep all objects of the node.
                 thrown = None
                 if time.monotonic() - started > LONG_TURN_S:
@@ -178,4 +181,6 @@ def call_plain(attempt: Attempt, node: AnyNode, arguments: Arguments) -> Ending:
     except StopIteration as error:
         # No coroutine can pass it on: it would become a RuntimeError.
         raise describe(error) from error
+    finally:
+        end_if_forked(attempt.forks)
     return node.outputs_of(result)
