@@ -21,10 +21,19 @@ class ShardExaminer:
 
 async def findings(shard: RedisShard, *, mend: bool = False) -> list[Finding]:
     """Return what a doctor finds in the shard."""
+    return [finding for step in await _steps(shard, mend) for finding in step.findings]
+
+
+async def examined(shard: RedisShard) -> int:
+    """Return how many records and index entries a doctor looks at."""
+    return sum(step.records for step in await _steps(shard, mend=False))
+
+
+async def _steps(shard: RedisShard, mend: bool) -> list[Examined]:
     examiner = ShardExaminer(shard)
 
     async def examiners(everything: bool) -> list[ShardExaminer]:
         return [examiner]
 
     doctor = Doctor(examiners, recheck_s=0)
-    return [finding async for step in doctor.run(mend=mend) for finding in step.findings]
+    return [step async for step in doctor.run(mend=mend)]

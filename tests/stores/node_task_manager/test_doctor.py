@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.stores.node_task_manager.doctors import findings
+from tests.stores.node_task_manager.doctors import examined, findings
 from tests.stores.node_task_manager.raw_keys import BASE, packed_state
 from tests.stores.node_task_manager.shards import LIMITS, only_component, plan_of
 from tests.stores.node_task_manager.wards import (
@@ -138,6 +138,15 @@ async def test_doctor_mends_the_count_of_open_components(ward: Ward) -> None:
     await ward.shard.submit([run])
     await ward.do("HSET", "run:flow:0:0", "open", 5)
     await check_mended(ward, "run-counts", "flow:0:0")
+
+
+async def test_doctor_looks_at_a_run_once_however_many_components_it_has(ward: Ward) -> None:
+    plans = [plan_of(f"n{at}", digest=f"d{at}") for at in range(40)]
+    for plan in plans:
+        await ward.shard.save(plan)
+    parts = tuple((str(at), plan.digest) for at, plan in enumerate(plans))
+    await ward.shard.submit([RunSubmission(RunName("flow", 0, 0), "r", "default", parts, 3)])
+    assert await examined(ward.redis) < 8 * len(plans)
 
 
 async def test_doctor_drops_work_left_for_a_missing_component(ward: Ward) -> None:

@@ -62,7 +62,14 @@ do
     end
   end
 
-  local function examine_ttls(comp, open, parts)
+  local function examine_plan(comp)
+    if comp.status == 'running' and doctor.has_plan(comp) and doctor.ttl('plan:' .. comp.plan) >= 0 then
+      found('open-run-expires', 'plan:' .. comp.plan, 'an open run needs it, but it would expire',
+        function() call('PERSIST', base .. 'plan:' .. comp.plan) end)
+    end
+  end
+
+  local function examine_ttl(comp, open)
     local name, left = 'run:' .. comp.run, doctor.ttl('run:' .. comp.run)
     if open and left >= 0 then
       found('open-run-expires', name, 'it is open but would expire in ' .. left .. ' ms', function()
@@ -72,12 +79,11 @@ do
       found('no-time-to-live', name, 'it has ended but would stay for ever',
         function() call('PEXPIRE', comp.key, limits.retention_ms) end)
     end
-    if comp.status == 'running' and doctor.has_plan(comp) and doctor.ttl('plan:' .. comp.plan) >= 0 then
-      found('open-run-expires', 'plan:' .. comp.plan, 'an open run needs it, but it would expire',
-        function() call('PERSIST', base .. 'plan:' .. comp.plan) end)
-    end
-    local counted = parts and tonumber(call('HGET', comp.key, 'open')) or 0
-    if parts and counted ~= parts then
+  end
+
+  local function examine_count(comp, parts)
+    local counted = tonumber(call('HGET', comp.key, 'open')) or 0
+    if counted ~= parts then
       found('run-counts', comp.run, parts .. ' of its components are open, but it counts ' .. counted,
         (parts > 0 or counted < 0) and function() call('HSET', comp.key, 'open', parts) end or nil)
     end
@@ -128,15 +134,17 @@ do
     end
   end
 
-  -- Examines a component, and with the first one of a run the run itself.
-  function doctor.component(comp, jobs)
-    if comp.status == 'finished' and doctor.is_being_removed(comp.run) then return end
-    local ids = component_ids(comp.run)
-    if #ids ~= (comp.parts or 1) then
-      found('component-without-run', comp.run .. ':' .. comp.id, 'its run does not list it, and would never end: '
-        .. 'remove the key ' .. comp.key .. ', and the run begins again')
-      return
+  -- Whether a component is the first one of its run that may have node tasks.
+  local function represents_run(comp, ids)
+    for _, id in ipairs(ids) do
+      if id == comp.id then return true end
+      local other = component(comp.run, id)
+      if other and other.early ~= 'held' then return false end
     end
+  end
+
+  -- Examines a run; `comp` is one of its components.
+  local function examine_run(comp, ids)
     local open, parts = comp.status ~= 'finished', 0
     for _, id in ipairs(#ids > 1 and ids or {}) do
       local v = call('HMGET', comp.key, id .. '/facts', id .. '/state')
@@ -148,10 +156,23 @@ do
     doctor.records = doctor.records + #ids
     open = open or parts > 0
     if open then examine_reports(comp) end
-    examine_ttls(comp, open, #ids > 1 and ids[1] == comp.id and parts)
+    examine_ttl(comp, open)
+    if #ids > 1 then examine_count(comp, parts) end
     examine_index(comp, open)
+  end
+
+  -- Examines a component, and with one of them the run itself.
+  function doctor.component(comp, jobs)
+    if comp.status == 'finished' and doctor.is_being_removed(comp.run) then return end
+    local ids = component_ids(comp.run)
+    if #ids ~= (comp.parts or 1) then
+      found('component-without-run', comp.run .. ':' .. comp.id, 'its run does not list it, and would never end: '
+        .. 'remove the key ' .. comp.key .. ', and the run begins again')
+      return
+    end
+    if represents_run(comp, ids) then examine_run(comp, ids) end
+    examine_plan(comp)
     jobs[#jobs + 1] = {comp.run, comp.id, 0, ended_of(comp), {}}
-    return open
   end
 
   -- Looks at the first node task of each component of an open run: through it all the others are found.
