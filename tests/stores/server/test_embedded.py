@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import resource
 import signal
 import stat
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from redis.exceptions import AuthenticationError
 
+from tests.full_disk import fullest_file
 from tests.servers import BINARIES
 from tests.waiting import until
 from tradewind.server.redis import allocator as allocators
@@ -189,18 +189,14 @@ async def test_unreadable_passwords_are_reported(tmp_path: Path, content: bytes)
         await EmbeddedStore(tmp_path).start()
 
 
-async def test_passwords_survive_a_start_on_a_full_disk(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("largest", "file"), [(0, "lock"), (20, "passwords.json")])
+async def test_passwords_survive_a_start_on_a_full_disk(tmp_path: Path, largest: int, file: str) -> None:
     store = EmbeddedStore(tmp_path, acl_users=[USER])
     await store.start()
     password = store.password_of("scheduler")
     await store.stop()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20, hard))
-    try:
-        with pytest.raises(OSError, match="too large"):
-            await store.start()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with fullest_file(largest), pytest.raises(OSError, match=f"^cannot write {tmp_path / file}: File too large$"):
+        await store.start()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
     await store.start()
     await store.stop()

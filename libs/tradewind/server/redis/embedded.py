@@ -107,8 +107,8 @@ class EmbeddedStore:
             raise EmbeddedStoreError("this embedded store is already running")
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         binary = str(self._binary or find_server())
-        await self._lock_directory()
         try:
+            await self._lock_directory()
             self._passwords = self._read_passwords()
             write_acl_file(self.directory / "users.acl", self._users, self._passwords)
             cut_zero_tail(self.directory)
@@ -151,9 +151,13 @@ class EmbeddedStore:
                         f"{self.directory} is in use by {user}: stop that one, or choose another directory"
                     ) from None
                 await asyncio.sleep(0.02)
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, str(os.getpid()).encode(), 0)
         self._lock = lock
+        try:
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, str(os.getpid()).encode(), 0)
+        except OSError as error:
+            # The system's error for a full disk names no file.
+            raise OSError(f"cannot write {self.directory / 'lock'}: {error.strerror}") from None
 
     def _read_passwords(self) -> dict[str, str]:
         path = self.directory / "passwords.json"
